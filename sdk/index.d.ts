@@ -1436,7 +1436,10 @@ export interface ChangesState {
  * directory, where clients read them.
  */
 export interface Directories {
-    /** The facts of a directory by key. Keys of the host are ignored. */
+    /**
+     * The facts of a directory by key. Keys of the host are ignored. `project`, as `{ uri, displayName }`, is what the
+     * directory belongs to, such as its repository, and becomes the `project` of the session.
+     */
     meta(directory: string): Awaitable<JsonObject>;
     /** Reports that a turn has ended in a directory, whose facts can have changed. */
     refresh?(directory: string): void;
@@ -1753,6 +1756,8 @@ export interface KeptSession {
     values?: JsonObject;
     /** Directories as `file://` URIs. */
     workingDirectories?: string[];
+    /** What its directory belongs to, as far as it is known: `{ uri, displayName }`. */
+    project?: unknown;
     /** What created it, if not a user: `{ kind: "automation", automation, run }`. */
     origin?: unknown;
     /** The backend's id of the conversation to continue. */
@@ -1765,6 +1770,8 @@ export interface KeptSession {
     draft?: KeptDraft;
     /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
+    /** Which of its customizations were switched on or off: the decisions by id, as clients made them. */
+    toggled?: JsonObject;
 }
 
 /** The state of a session that is not announced or listed before its first turn. */

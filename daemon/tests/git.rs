@@ -445,6 +445,57 @@ async fn turns_and_the_session_have_changesets() {
     assert!(left.is_some(), "{}", yard.git(&["for-each-ref", "refs/ostler"]));
 }
 
+/// The row of a session in the listing, once it has a project.
+async fn with_project(client: &mut Client, session: &str) -> Value {
+    for _ in 0..2_000 {
+        let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+        let row = listed["items"].as_array().unwrap().iter().find(|row| row["resource"] == session);
+        if let Some(row) = row.filter(|row| !row["project"].is_null()) {
+            return row.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{session} has no project");
+}
+
+#[tokio::test]
+async fn the_project_of_a_session_is_its_repository_also_in_a_tree_of_its_own() {
+    let yard = Yard::new(&[("src/a.txt", "a\n")]);
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    create(&mut client, "one", &yard.repo.join("src"), json!({})).await.unwrap();
+    create(&mut client, "two", &yard.repo, json!({ "isolation": "worktree" })).await.unwrap();
+    let plain = yard.repo.with_file_name("plain");
+    fs::create_dir(&plain).unwrap();
+    create(&mut client, "three", &plain, json!({})).await.unwrap();
+    let project = json!({ "uri": format!("file://{}", yard.repo.display()), "displayName": "repo" });
+    for id in ["one", "two", "three"] {
+        // A session is listed from its first turn on.
+        let chat = ostler_protocol::uri::default_chat(&format!("echo:/{id}"));
+        client.subscribe(&chat).await;
+        let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+        client.dispatch(&chat, 1, action).await;
+        client.actions_until("chat/turnComplete").await;
+    }
+    for id in ["one", "two"] {
+        assert_eq!(with_project(&mut client, &format!("echo:/{id}")).await["project"], project);
+    }
+    let state = client.subscribe(ONE).await;
+    assert_eq!(state["project"], project);
+    assert!(state["_meta"].get("project").is_none(), "{state}");
+    drop(client);
+    daemon.stop();
+    // The listing has it before anybody looks at the directory again.
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let rows = listed["items"].as_array().unwrap();
+    let projects = rows.iter().map(|row| (row["resource"].as_str().unwrap(), row["project"].clone()));
+    let projects: std::collections::BTreeMap<_, _> = projects.collect();
+    assert_eq!((&projects["echo:/one"], &projects["echo:/two"]), (&project, &project));
+    assert_eq!(projects["echo:/three"], Value::Null);
+}
+
 #[tokio::test]
 async fn a_session_works_in_a_tree_of_its_own() {
     let yard = Yard::new(&[(".gitignore", "node_modules/\n.env\n"), ("src/a.txt", "a\n")]);

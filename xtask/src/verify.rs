@@ -32,10 +32,18 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check {
         name: "properties",
-        what: "every property whose number of cases is not fixed, with 8,192 cases each",
-        subset: "256 cases each",
+        what: "every property whose number of cases is not fixed, with 8,192 cases each; clients that reconnect, with \
+               4,000 histories on a host in memory and 60 on a daemon that is killed",
+        subset: "256 cases each; 64 and 6 histories",
         run: |session| {
-            session.tests(&["test", "--workspace", "--lib", "--locked"], &[("PROPTEST_CASES", "8192")])
+            session.tests(
+                &["test", "--workspace", "--lib", "--test", "reconnect", "--locked"],
+                &[
+                    ("PROPTEST_CASES", "8192"),
+                    ("OSTLER_RECONNECT_CASES", "4000"),
+                    ("OSTLER_RECONNECT_DAEMON_CASES", "60"),
+                ],
+            )
         },
     },
     Check {

@@ -325,6 +325,26 @@ async fn a_closed_chat_is_gone_and_the_last_one_stays() {
 }
 
 #[tokio::test]
+async fn the_listing_is_told_that_one_chat_is_left() {
+    let stage = Stage::default().with_plain_chats();
+    let host = builder(&stage).start().await;
+    let mut client = begun(&host).await;
+    client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    open(&mut client, json!({ "initialMessage": user("Hay?") })).await.unwrap();
+    stage.wait_told("begin").await;
+    client.request("disposeChat", json!({ "channel": SECOND })).await.unwrap();
+    let mut listed = Vec::new();
+    while listed.last() != Some(&1) {
+        let frame = client.next_frame().await.unwrap();
+        let chats =
+            frame["params"]["changes"]["chats"].as_array().or(frame["params"]["summary"]["chats"].as_array());
+        listed.extend(chats.map(Vec::len));
+    }
+    listed.dedup();
+    assert_eq!(listed, [2, 1]);
+}
+
+#[tokio::test]
 async fn the_default_role_passes_on_with_the_chat_that_held_it() {
     let dir = tempfile::tempdir().unwrap();
     let stage = Stage::default().with_plain_chats();

@@ -1,11 +1,19 @@
-//! Whatever clients do, lose and take up again, in the end all of them see the same.
+//! Whatever clients do, lose and take up again, and whenever the host ends and starts again, in the end all of them see
+//! what the host has.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ahp::reducers::{apply_action_to_chat, apply_action_to_session};
-use ostler_contract::{Value, json};
-use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{ChatState, SessionState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ostler_contract::call::Signature;
+use ostler_contract::points::SessionStore;
+use ostler_contract::{Call, Value, json};
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_protocol::Version;
+use ostler_testkit::mirror::{Mirror, ROWS, Step};
 use ostler_testkit::{MemoryHost, RawClient};
 use proptest::prelude::*;
 
@@ -15,218 +23,10 @@ fn chat() -> String {
     ostler_protocol::uri::default_chat(SESSION)
 }
 
-#[derive(Debug, Clone)]
-enum Step {
-    /// A client says something, at once or behind what runs.
-    Say(usize, u8),
-    Cancel(usize),
-    Rename(usize, u8),
-    Read(usize, bool),
-    Draft(usize, u8),
-    /// The connection is lost.
-    Drop(usize),
-    /// It comes back.
-    Return(usize),
-    /// Time goes by.
-    Wait(u16),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let client = 0..3_usize;
-    prop_oneof![
-        3 => (client.clone(), any::<u8>()).prop_map(|(c, n)| Step::Say(c, n)),
-        1 => client.clone().prop_map(Step::Cancel),
-        1 => (client.clone(), any::<u8>()).prop_map(|(c, n)| Step::Rename(c, n)),
-        1 => (client.clone(), any::<bool>()).prop_map(|(c, on)| Step::Read(c, on)),
-        1 => (client.clone(), any::<u8>()).prop_map(|(c, n)| Step::Draft(c, n)),
-        2 => client.clone().prop_map(Step::Drop),
-        2 => client.prop_map(Step::Return),
-        2 => (0..200_u16).prop_map(Step::Wait),
-    ]
-}
-
-/// A client as an editor has one: its own copy of the states, and the last number it saw.
-struct Mirror {
-    name: String,
-    socket: Option<RawClient>,
-    session: SessionState,
-    chat: ChatState,
-    seen: u64,
-    sent: i64,
-}
-
-impl Mirror {
-    async fn new(host: &MemoryHost, at: usize) -> Self {
-        let mut socket = host.raw();
-        let name = format!("c{at}");
-        socket.initialize(&name).await;
-        let (session, one) = snapshot(&mut socket, SESSION).await;
-        let (chat, two) = snapshot(&mut socket, &chat()).await;
-        Self {
-            name,
-            socket: Some(socket),
-            session: serde_json::from_value(session).unwrap(),
-            chat: serde_json::from_value(chat).unwrap(),
-            seen: one.max(two),
-            sent: 0,
-        }
-    }
-
-    fn apply(&mut self, envelope: &Value) {
-        if envelope.get("rejectionReason").is_some() {
-            return;
-        }
-        let seq = envelope["serverSeq"].as_u64().unwrap();
-        assert!(seq > self.seen, "{}: {seq} came after {}", self.name, self.seen);
-        self.seen = seq;
-        let action: StateAction = serde_json::from_value(envelope["action"].clone()).unwrap();
-        if envelope["channel"] == json!(SESSION) {
-            apply_action_to_session(&mut self.session, &action);
-        } else {
-            apply_action_to_chat(&mut self.chat, &action);
-        }
-    }
-
-    /// Reads what has come so far.
-    async fn read(&mut self) {
-        let Some(socket) = self.socket.as_mut() else { return };
-        for frame in socket.ready_frames().await {
-            if frame["method"] == "action" {
-                self.apply(&frame["params"]);
-            }
-        }
-    }
-
-    async fn dispatch(&mut self, channel: &str, action: Value) {
-        self.sent += 1;
-        if let Some(socket) = &self.socket {
-            socket.dispatch(channel, self.sent, action).await;
-        }
-    }
-
-    async fn come_back(&mut self, host: &MemoryHost) {
-        if self.socket.is_some() {
-            return;
-        }
-        let mut socket = host.raw();
-        let params = json!({ "channel": "ahp-root://", "clientId": self.name, "lastSeenServerSeq": self.seen,
-            "subscriptions": [SESSION, chat()] });
-        let result = socket.request("reconnect", params).await.unwrap();
-        if result["type"] == "replay" {
-            assert_eq!(result["missing"], json!([]));
-            for envelope in result["actions"].as_array().unwrap() {
-                self.apply(envelope);
-            }
-        } else {
-            for snapshot in result["snapshots"].as_array().unwrap() {
-                let state = snapshot["state"].clone();
-                self.seen = self.seen.max(snapshot["fromSeq"].as_u64().unwrap());
-                if snapshot["resource"] == json!(SESSION) {
-                    self.session = serde_json::from_value(state).unwrap();
-                } else {
-                    self.chat = serde_json::from_value(state).unwrap();
-                }
-            }
-        }
-        self.socket = Some(socket);
-        self.read().await;
-    }
-}
-
 async fn snapshot(socket: &mut RawClient, channel: &str) -> (Value, u64) {
     let subscribed = socket.request("subscribe", json!({ "channel": channel })).await.unwrap();
     let snapshot = &subscribed["snapshot"];
     (snapshot["state"].clone(), snapshot["fromSeq"].as_u64().unwrap())
-}
-
-async fn play(steps: Vec<Step>, window: u64, replay: usize) {
-    let host = MemoryHost::builder()
-        .plugin(ostler_plugin_echo::plugin(), json!({}))
-        .options(|options| {
-            options.delta_window_ms = window;
-            options.replay = replay;
-        })
-        .start()
-        .await;
-    let mut maker = host.raw();
-    maker.initialize("maker").await;
-    maker.request("createSession", json!({ "channel": SESSION, "config": { "delayMs": 20 } })).await.unwrap();
-    let mut mirrors = Vec::new();
-    for at in 0..3 {
-        mirrors.push(Mirror::new(&host, at).await);
-    }
-    for (number, step) in steps.into_iter().enumerate() {
-        match step {
-            Step::Say(client, n) => {
-                let text = format!("some words {n} to say back one by one");
-                let action = match n % 3 {
-                    0 => {
-                        json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": format!("q{number}"), "message": { "text": text } })
-                    }
-                    1 => {
-                        json!({ "type": "chat/turnStarted", "turnId": format!("t{number}"), "message": { "text": "/think hard about it" } })
-                    }
-                    _ => {
-                        json!({ "type": "chat/turnStarted", "turnId": format!("t{number}"), "message": { "text": text } })
-                    }
-                };
-                mirrors[client].dispatch(&chat(), action).await;
-            }
-            Step::Cancel(client) => {
-                let running = mirrors[client].chat.active_turn.as_ref().map(|turn| turn.id.clone());
-                let turn = running.unwrap_or_else(|| "none".to_owned());
-                mirrors[client]
-                    .dispatch(&chat(), json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 1 }))
-                    .await;
-            }
-            Step::Rename(client, n) => {
-                mirrors[client]
-                    .dispatch(
-                        SESSION,
-                        json!({ "type": "session/titleChanged", "title": format!("Title {n}") }),
-                    )
-                    .await;
-            }
-            Step::Read(client, on) => {
-                mirrors[client]
-                    .dispatch(SESSION, json!({ "type": "session/isReadChanged", "isRead": on }))
-                    .await;
-            }
-            Step::Draft(client, n) => {
-                let draft = json!({ "text": format!("draft {n}"), "origin": { "kind": "user" } });
-                mirrors[client]
-                    .dispatch(&chat(), json!({ "type": "chat/draftChanged", "draft": draft }))
-                    .await;
-            }
-            Step::Drop(client) => {
-                if let Some(socket) = mirrors[client].socket.take() {
-                    socket.connection.close();
-                }
-            }
-            Step::Return(client) => mirrors[client].come_back(&host).await,
-            Step::Wait(ms) => tokio::time::sleep(std::time::Duration::from_millis(u64::from(ms))).await,
-        }
-        for mirror in &mut mirrors {
-            mirror.read().await;
-        }
-    }
-    // Everything that was begun ends.
-    tokio::time::sleep(std::time::Duration::from_secs(120)).await;
-    for mirror in &mut mirrors {
-        mirror.come_back(&host).await;
-        mirror.read().await;
-    }
-    let (session, _) = snapshot(&mut maker, SESSION).await;
-    let (chat_now, _) = snapshot(&mut maker, &chat()).await;
-    let session: SessionState = serde_json::from_value(session).unwrap();
-    let chat_now: ChatState = serde_json::from_value(chat_now).unwrap();
-    assert!(chat_now.active_turn.is_none(), "nothing runs any more");
-    for mirror in &mut mirrors {
-        // A chat's title travels on its session's channel; the chat's own has no action for it.
-        mirror.chat.title.clone_from(&chat_now.title);
-        assert_eq!(mirror.chat, chat_now, "{}", mirror.name);
-        assert_eq!(mirror.session, session, "{}", mirror.name);
-    }
 }
 
 /// Says something and answers the last number that came of it.
@@ -268,15 +68,258 @@ async fn a_client_of_the_host_before_a_restart_is_given_snapshots() {
     }
 }
 
+/// What a client does: which client, what, to what, and how.
+#[derive(Clone, Copy)]
+struct Choice(usize, Step, u8, u8);
+
+impl std::fmt::Debug for Choice {
+    /// On one line, however the steps around it are printed.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(client, step, at, how) = self;
+        write!(formatter, "Choice({client}, Step::{step:?}, {at}, {how})")
+    }
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    let choice = (0..4_usize, 0..ROWS.len(), any::<u8>(), any::<u8>());
+    choice.prop_map(|(client, row, at, how)| Choice(client, ROWS[row], at, how))
+}
+
+/// How a host is set up that plays steps.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    window: u64,
+    replay: usize,
+    resting: usize,
+    /// Chooses how long each call of the store takes.
+    seed: u64,
+}
+
+/// How long the calls of a store take: the same for a seed.
+#[derive(Debug)]
+struct Latency {
+    dice: AtomicU64,
+    writes: tokio::sync::Mutex<()>,
+}
+
+impl Latency {
+    fn roll(&self) -> Duration {
+        let mut dice = self.dice.load(Ordering::Relaxed);
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        self.dice.store(dice, Ordering::Relaxed);
+        Duration::from_millis([0, 0, 0, 0, 0, 0, 1, 1, 20, 60, 60, 300][(dice >> 32) as usize % 12])
+    }
+}
+
+/// A call of a store that takes time before and after it has an effect. Time is paused while it has one.
+fn slow<S: Signature>(call: &Call<S>, latency: &Arc<Latency>, writes: bool) -> Call<S> {
+    let (call, latency) = (call.clone(), latency.clone());
+    Call::new(move |arguments| {
+        let (call, latency) = (call.clone(), latency.clone());
+        async move {
+            let _turn = match writes {
+                true => Some(latency.writes.lock().await),
+                false => None,
+            };
+            tokio::time::sleep(latency.roll()).await;
+            let answer = futures::executor::block_on(call.unbounded(arguments));
+            tokio::time::sleep(latency.roll()).await;
+            answer
+        }
+    })
+}
+
+/// The sessions of a database, whose calls take time.
+fn store(db: &Arc<StateDb>, seed: u64) -> SessionStore {
+    let own = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let latency = &Arc::new(Latency { dice: AtomicU64::new(seed | 1), writes: tokio::sync::Mutex::new(()) });
+    macro_rules! slowly {
+        ($($must:ident $writes:literal,)+; $($may:ident $and_writes:literal,)+) => {
+            SessionStore {
+                $($must: slow(&own.$must, latency, $writes),)+
+                $($may: own.$may.as_ref().map(|call| slow(call, latency, $and_writes)),)+
+                close: own.close.clone(),
+            }
+        };
+    }
+    slowly!(
+        flags false, set_flags true, config false, set_config true, artifacts false, set_artifacts true,
+        pull_requests false, set_pull_requests true, chat_title false, set_chat_title true, chats false,
+        set_chats true, sessions false, forget true,;
+        all false, session false, page false, session_of_chat false, drafts false, count false, turns false,
+        set_turn true, drop_turns true, annotations false, set_annotations true, set_attachment true,
+        attachment false,
+    )
+}
+
+/// A client and its connection.
+struct Peer {
+    mirror: Mirror,
+    line: Option<RawClient>,
+}
+
+impl Peer {
+    fn connect(&mut self, host: &MemoryHost) {
+        if self.line.is_none() {
+            self.line = Some(host.raw());
+            self.mirror.connect();
+        }
+    }
+
+    /// Sends and reads what is there to send and to read.
+    async fn exchange(&mut self) {
+        let Some(line) = &mut self.line else { return };
+        for frame in self.mirror.outgoing() {
+            line.send(&frame).await;
+        }
+        for frame in line.ready_frames().await {
+            self.mirror.receive(&frame);
+        }
+    }
+
+    fn drop_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.connection.close();
+            self.mirror.disconnected();
+        }
+    }
+}
+
+/// Lets everybody send and read for a while.
+async fn settle(peers: &mut [Peer], rounds: usize, each: Duration) {
+    for _ in 0..rounds {
+        for peer in peers.iter_mut() {
+            peer.exchange().await;
+        }
+        tokio::time::sleep(each).await;
+    }
+}
+
+/// Plays steps on one host until it ends or there are none left; answers whether there may be more.
+async fn play_on_one(
+    host: &MemoryHost,
+    peers: &mut [Peer],
+    steps: &mut impl Iterator<Item = (usize, Choice)>,
+) -> bool {
+    for (number, Choice(client, step, at, how)) in steps {
+        let peer = &mut peers[client];
+        match step {
+            Step::Drop => peer.drop_line(),
+            Step::Return => peer.connect(host),
+            Step::Restart => {
+                if how % 2 == 1 {
+                    host.host.stop().await;
+                    host.host.close().await;
+                }
+                return true;
+            }
+            Step::Wait => settle(peers, 4, Duration::from_millis(u64::from(how) * u64::from(at) / 40)).await,
+            step => peer.mirror.step(step, number, at, how),
+        }
+        settle(peers, 1, Duration::from_millis(u64::from(how % 4))).await;
+    }
+    false
+}
+
+/// Connects everybody, lets everything come to its end, and compares all with a client that has just come.
+async fn compare_all(host: &MemoryHost, peers: &mut Vec<Peer>) {
+    for peer in peers.iter_mut() {
+        peer.connect(host);
+    }
+    settle(peers, 40, Duration::from_secs(1)).await;
+    for peer in peers.iter_mut() {
+        peer.mirror.want_everything();
+    }
+    settle(peers, 40, Duration::from_secs(1)).await;
+    let own = || peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
+    let fresh = [("older", Version::V0_9), ("newer", Version::V1)]
+        .map(|(name, version)| Peer { mirror: Mirror::new(name, version).following(own()), line: None });
+    let count = peers.len();
+    peers.extend(fresh);
+    for peer in peers.iter_mut() {
+        peer.connect(host);
+    }
+    settle(peers, 20, Duration::from_secs(1)).await;
+    let (peers, fresh) = peers.split_at(count);
+    for peer in peers {
+        let fresh = fresh.iter().find(|fresh| fresh.mirror.version() == peer.mirror.version()).unwrap();
+        let compared = fresh.mirror.compare(&fresh.mirror).and_then(|()| peer.mirror.compare(&fresh.mirror));
+        compared.unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
+
+fn play(steps: Vec<Choice>, setup: Setup) {
+    let mut started: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let db = StateDb::memory().unwrap();
+    let mut peers: Vec<Peer> = [Version::V1, Version::V0_9, Version::V1, Version::V0_9]
+        .into_iter()
+        .enumerate()
+        .map(|(at, version)| Peer { mirror: Mirror::new(&format!("c{at}"), version), line: None })
+        .collect();
+    let mut connected = vec![true; peers.len()];
+    let mut steps = steps.into_iter().enumerate();
+    for generation in 0.. {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let (more, took, host) = runtime.block_on(async {
+            let begun = tokio::time::Instant::now();
+            let host = MemoryHost::builder()
+                .plugin(ostler_plugin_echo::plugin(), json!({}))
+                .session_tools()
+                .sessions(store(&db, setup.seed.wrapping_add(generation)))
+                .started(started)
+                .options(|options| {
+                    options.delta_window_ms = setup.window;
+                    options.replay = setup.replay;
+                    options.resting_sessions = setup.resting;
+                })
+                .start()
+                .await;
+            for (peer, connected) in peers.iter_mut().zip(&connected) {
+                if *connected {
+                    peer.connect(&host);
+                }
+            }
+            let more = play_on_one(&host, &mut peers, &mut steps).await;
+            if !more {
+                compare_all(&host, &mut peers).await;
+            }
+            (more, begun.elapsed(), host)
+        });
+        // Ends everything the host was doing.
+        drop(runtime);
+        drop(host);
+        started += took + Duration::from_secs(1);
+        connected = peers.iter().map(|peer| peer.line.is_some()).collect();
+        for peer in &mut peers {
+            peer.line = None;
+            peer.mirror.host_ended();
+        }
+        if !more {
+            break;
+        }
+    }
+}
+
+/// How many cases are played, which `OSTLER_RECONNECT_CASES` overrides.
+const CASES: u32 = 64;
+
+fn cases() -> u32 {
+    std::env::var("OSTLER_RECONNECT_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
     #[test]
     fn all_clients_end_equal(
-        steps in proptest::collection::vec(step(), 1..40),
+        steps in proptest::collection::vec(choice(), 1..80),
         window in prop_oneof![Just(0_u64), Just(75)],
         replay in prop_oneof![Just(2_000_usize), Just(1 << 20)],
+        resting in prop_oneof![Just(0_usize), Just(1000)],
+        seed in any::<u64>(),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(play(steps, window, replay));
+        play(steps, Setup { window, replay, resting, seed });
     }
 }

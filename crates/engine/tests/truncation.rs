@@ -172,3 +172,19 @@ async fn a_running_turn_is_dropped_and_everybody_who_waits_for_it_is_told() {
         assert_eq!(told[..2], [json!({ "cancel": "t3" }), json!({ "close": after.is_none() })]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_dropped_does_not_change_when_its_chat_was_modified() {
+    let (stage, host) = (Stage::default(), MemoryHost::builder());
+    let host = host.plugin(stage.plugin(), json!({})).start().await;
+    let mut client = talked(&host, &stage).await;
+    begin(&mut client, &stage, "t3").await;
+    let modified = async |client: &mut RawClient| {
+        let subscribed = client.request("subscribe", json!({ "channel": CHAT })).await.unwrap();
+        subscribed["snapshot"]["state"]["modifiedAt"].clone()
+    };
+    let before = modified(&mut client).await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    truncate(&mut client, Some("t1")).await;
+    assert_eq!(modified(&mut client).await, before, "the reducers of its watchers leave it as it is");
+}

@@ -60,6 +60,17 @@ pub enum Class {
     Cancel,
 }
 
+/// What a client's dispatch waits for in the session store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// It is stored before it is acknowledged.
+    ForStore,
+    /// It is not stored, or later; it is about a turn, and waits while the start or the end of one is stored.
+    ForTurn,
+    /// The same, about no turn.
+    Never,
+}
+
 /// One action.
 #[derive(Debug)]
 pub struct Action {
@@ -73,10 +84,12 @@ pub struct Action {
     pub since: Version,
     /// How it is handled.
     pub class: Class,
+    /// What a client's dispatch waits for.
+    pub waits: Waits,
 }
 
 macro_rules! actions {
-    ($($scope:ident { $($name:literal $variant:ident $who:tt $($mark:ident)?;)+ })+) => {
+    ($($scope:ident { $($name:literal $variant:ident $who:tt $($mark:ident)*;)+ })+) => {
         /// A row of the table for each action, in its order.
         enum Row { $($($variant,)+)+ }
 
@@ -85,8 +98,9 @@ macro_rules! actions {
             name: $name,
             scope: Scope::$scope,
             client: actions!(@who $who),
-            since: actions!(@since $($mark)?),
-            class: actions!(@class $($mark)?),
+            since: actions!(@since $($mark)*),
+            class: actions!(@class $($mark)*),
+            waits: actions!(@waits $($mark)*),
         },)+)+];
 
         /// The row of an action. One that this version does not know has none, unless it only lacks fields.
@@ -101,11 +115,17 @@ macro_rules! actions {
     };
     (@who host) => { None };
     (@who ($subject:literal $operation:literal)) => { Some(Grant::of($subject, $operation)) };
-    (@since v1) => { Version::V1 };
-    (@since $($mark:ident)?) => { Version::V0_9 };
-    (@class streamed) => { Class::Streamed };
-    (@class cancel) => { Class::Cancel };
-    (@class $($mark:ident)?) => { Class::Ordinary };
+    (@since) => { Version::V0_9 };
+    (@since v1 $($mark:ident)*) => { Version::V1 };
+    (@since $other:ident $($mark:ident)*) => { actions!(@since $($mark)*) };
+    (@class) => { Class::Ordinary };
+    (@class streamed $($mark:ident)*) => { Class::Streamed };
+    (@class cancel $($mark:ident)*) => { Class::Cancel };
+    (@class $other:ident $($mark:ident)*) => { actions!(@class $($mark)*) };
+    (@waits) => { Waits::ForStore };
+    (@waits in_turn $($mark:ident)*) => { Waits::ForTurn };
+    (@waits beside_turns $($mark:ident)*) => { Waits::Never };
+    (@waits $other:ident $($mark:ident)*) => { actions!(@waits $($mark)*) };
 }
 
 actions! {
@@ -125,8 +145,8 @@ actions! {
         "session/defaultChatChanged" SessionDefaultChatChanged host;
         "session/titleChanged" SessionTitleChanged ("session" "rename");
         "session/serverToolsChanged" SessionServerToolsChanged host;
-        "session/activeClientSet" SessionActiveClientSet ("session" "attach");
-        "session/activeClientRemoved" SessionActiveClientRemoved ("session" "attach");
+        "session/activeClientSet" SessionActiveClientSet ("session" "attach") in_turn;
+        "session/activeClientRemoved" SessionActiveClientRemoved ("session" "attach") in_turn;
         "session/workingDirectorySet" SessionWorkingDirectorySet ("session" "folders");
         "session/workingDirectoryRemoved" SessionWorkingDirectoryRemoved ("session" "folders");
         "session/workingDirectoryReplaced" SessionWorkingDirectoryReplaced ("session" "folders");
@@ -140,7 +160,7 @@ actions! {
         "session/mcpServerStartRequested" SessionMcpServerStartRequested ("session" "configure");
         "session/mcpServerStopRequested" SessionMcpServerStopRequested ("session" "configure");
         "session/mcpServerBackgroundRequested" SessionMcpServerBackgroundRequested ("session" "configure") v1;
-        "session/isReadChanged" SessionIsReadChanged ("session" "mark");
+        "session/isReadChanged" SessionIsReadChanged ("session" "mark") in_turn;
         "session/isArchivedChanged" SessionIsArchivedChanged ("session" "mark");
         "session/activityChanged" SessionActivityChanged host;
         "session/changesetsChanged" SessionChangesetsChanged host;
@@ -154,10 +174,10 @@ actions! {
         "chat/toolCallStart" ChatToolCallStart host;
         "chat/toolCallDelta" ChatToolCallDelta host;
         "chat/toolCallReady" ChatToolCallReady host;
-        "chat/toolCallConfirmed" ChatToolCallConfirmed ("chat" "answer");
-        "chat/toolCallComplete" ChatToolCallComplete ("chat" "tool");
+        "chat/toolCallConfirmed" ChatToolCallConfirmed ("chat" "answer") in_turn;
+        "chat/toolCallComplete" ChatToolCallComplete ("chat" "tool") in_turn;
         "chat/toolCallResultConfirmed" ChatToolCallResultConfirmed ("chat" "answer");
-        "chat/toolCallContentChanged" ChatToolCallContentChanged ("chat" "tool");
+        "chat/toolCallContentChanged" ChatToolCallContentChanged ("chat" "tool") in_turn;
         "chat/toolCallAuthRequired" ChatToolCallAuthRequired host;
         "chat/toolCallAuthResolved" ChatToolCallAuthResolved host;
         "chat/turnComplete" ChatTurnComplete host;
@@ -177,12 +197,12 @@ actions! {
         "chat/pendingMessageSet" ChatPendingMessageSet ("chat" "send");
         "chat/pendingMessageRemoved" ChatPendingMessageRemoved ("chat" "send");
         "chat/queuedMessagesReordered" ChatQueuedMessagesReordered ("chat" "send");
-        "chat/draftChanged" ChatDraftChanged ("chat" "draft");
-        "chat/isReadChanged" ChatIsReadChanged ("chat" "mark") v1;
+        "chat/draftChanged" ChatDraftChanged ("chat" "draft") beside_turns;
+        "chat/isReadChanged" ChatIsReadChanged ("chat" "mark") v1 beside_turns;
         "chat/isArchivedChanged" ChatIsArchivedChanged ("chat" "mark") v1;
         "chat/inputRequested" ChatInputRequested host;
-        "chat/inputAnswerChanged" ChatInputAnswerChanged ("chat" "answer");
-        "chat/inputCompleted" ChatInputCompleted ("chat" "answer");
+        "chat/inputAnswerChanged" ChatInputAnswerChanged ("chat" "answer") in_turn;
+        "chat/inputCompleted" ChatInputCompleted ("chat" "answer") in_turn;
         "chat/truncated" ChatTruncated ("chat" "truncate");
         "chat/turnsLoaded" ChatTurnsLoaded host;
     }

@@ -4,6 +4,7 @@
 
 pub mod cases;
 mod memory_host;
+pub mod mirror;
 mod raw;
 mod stage;
 mod transport;

@@ -148,7 +148,7 @@ impl Stage {
         };
         let (begin, cancel, close) = (told("begin"), told("cancel"), told("close"));
         let (confirm, answer, stop) = (told("confirm"), told("answer"), told("stopWorker"));
-        let steer = told("steer");
+        let (steer, customization) = (told("steer"), told("customization"));
         let never_closes = self.never_closes;
         AgentSession {
             begin: Call::now(move |(turn, text, model, ..): (String, String, Option<_>, _, _)| {
@@ -196,6 +196,10 @@ impl Stage {
                     }
                 })
             }),
+            set_customization_enabled: Some(Call::now(move |(id, on): (String, bool)| {
+                customization(json!([id, on]));
+                Ok(())
+            })),
             stop_worker: (!self.without_stop_worker).then(|| {
                 Call::now(move |(call,): (String,)| {
                     stop(call.into());

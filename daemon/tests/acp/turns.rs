@@ -406,6 +406,43 @@ async fn more_directories_reach_an_agent_that_takes_them() {
 }
 
 #[tokio::test]
+async fn directories_that_change_during_a_session_reach_its_agent() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let capabilities = json!({ "sessionCapabilities": { "additionalDirectories": {}, "resume": {} } });
+    let stage = Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities } }));
+    let folders = ["a", "b"].map(|name| stage.work().join(name));
+    for folder in &folders {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::write(folder.join("f"), "hay").unwrap();
+    }
+    let uris = folders.each_ref().map(|folder| format!("file://{}", folder.display()));
+    let mut client = stage.daemon.initialized("one").await;
+    let params = json!({ "channel": "fake:/one", "provider": "fake", "workingDirectories": [uris[0]] });
+    client.request("createSession", params).await.unwrap();
+    let mut talk = crate::talk::Talk::join(client, "fake:/one").await;
+    let mut changer = stage.daemon.initialized("two").await;
+    changer.subscribe("fake:/one").await;
+    let mut change = async |seq: i64, name: &str| {
+        changer.dispatch("fake:/one", seq, json!({ "type": name, "directory": uris[1] })).await;
+        let taken = changer.actions_until(name).await.pop().unwrap();
+        assert!(taken.get("rejectionReason").is_none(), "{taken}");
+    };
+    let read = format!("!request fs/read_text_file {}", json!({ "path": folders[1].join("f") }));
+    assert!(!talk.say(&read).await.contains("hay"));
+    change(1, "session/workingDirectorySet").await;
+    assert!(talk.say(&read).await.contains("hay"));
+    change(2, "session/workingDirectoryRemoved").await;
+    assert!(!talk.say(&read).await.contains("hay"), "a directory that is removed is not served any more");
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let opened =
+        frames.filter(|frame| matches!(frame["method"].as_str(), Some("session/new" | "session/resume")));
+    let directories: Vec<Value> =
+        opened.map(|frame| frame["params"]["additionalDirectories"].clone()).collect();
+    assert_eq!(directories, [Value::Null, json!([folders[1]]), Value::Null], "{sent}");
+}
+
+#[tokio::test]
 async fn what_an_agent_reports_is_recorded_as_usage() {
     let stage = Stage::new(json!({}));
     let mut talk = stage.talk().await;

@@ -84,7 +84,8 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
             meta: Call::now(move |(directory,): (String,)| {
                 let turns = seen.load(Ordering::Acquire);
                 let git = json!({ "branchName": "feature", "directory": directory, "turns": turns });
-                Ok(object(json!({ "git": git, "ostler.owner": "user:mallory" })))
+                let project = json!({ "uri": "file:///inn", "displayName": "The inn" });
+                Ok(object(json!({ "git": git, "project": project, "ostler.owner": "user:mallory" })))
             }),
             refresh: Some(Call::now(move |_| {
                 moved.fetch_add(1, Ordering::AcqRel);
@@ -327,6 +328,9 @@ async fn facts_of_a_directory_stand_in_its_sessions(side: Side) {
     let meta = meta_with(&mut client, "echo:/one", "git").await;
     assert_eq!(meta["git"], json!({ "branchName": "feature", "directory": "/inn", "turns": 0 }));
     assert_eq!(meta.get("ostler.owner"), None, "the host's own keys are the host's");
+    assert_eq!(meta.get("project"), None, "it is a field of its own");
+    let project = json!({ "uri": "file:///inn", "displayName": "The inn" });
+    assert_eq!(state(&mut client, "echo:/one").await["project"], project);
     let chat = ostler_protocol::uri::default_chat("echo:/one");
     let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
     client.dispatch(&chat, 1, action).await;
@@ -337,6 +341,8 @@ async fn facts_of_a_directory_stand_in_its_sessions(side: Side) {
             break;
         }
     }
+    let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert_eq!(listed["items"][0]["project"], project);
     drop(host);
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::points::Directories;
 use ostler_contract::{Call, JsonObject, Thrown, Value, json};
 
+use crate::changes::file_uri;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
 use crate::status::Branch;
@@ -27,16 +28,12 @@ pub(crate) fn point(trees: Arc<Trees>) -> Directories {
 async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
     let Some(tree) = trees.of(directory).await? else {
         // A bare repository has a branch and nothing that could be changed.
-        return match Repository::of(directory).await? {
-            Some(repository) => {
-                let name = Git::read(&repository.git_dir).args(["symbolic-ref", "--short", "-q", "HEAD"]);
-                let name = name.maybe().await?;
-                Ok(name
-                    .map(|name| facts(&Branch { name: Some(name), ..Branch::default() }, None))
-                    .unwrap_or_default())
-            }
-            None => Ok(JsonObject::new()),
-        };
+        let Some(repository) = Repository::of(directory).await? else { return Ok(JsonObject::new()) };
+        let name = Git::read(&repository.git_dir).args(["symbolic-ref", "--short", "-q", "HEAD"]);
+        let branch = name.maybe().await?.map(|name| Branch { name: Some(name), ..Branch::default() });
+        let mut facts = branch.map(|branch| facts(&branch, None)).unwrap_or_default();
+        facts.insert("project".to_owned(), project(&repository).await?);
+        return Ok(facts);
     };
     let status = tree.status().await?;
     let mut facts = facts(&status.branch, Some(tree.below(&status, directory).len()));
@@ -45,7 +42,21 @@ async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
     {
         git.insert("baseBranchName".to_owned(), base.into());
     }
+    facts.insert("project".to_owned(), project(&tree.repository).await?);
     Ok(facts)
+}
+
+/// The repository as what its directories belong to: its main working tree, also for those of other working trees.
+async fn project(repository: &Repository) -> Result<Value, Failure> {
+    let of_all = repository.common_dir.file_name().is_some_and(|name| name == ".git");
+    let main = match (&repository.tree, repository.common_dir.parent()) {
+        (Some(tree), _) if repository.git_dir == repository.common_dir => tree.clone(),
+        (_, Some(tree)) if of_all => tree.to_owned(),
+        _ => repository.main_tree().await?,
+    };
+    let name = main.file_name().unwrap_or(main.as_os_str()).to_string_lossy().into_owned();
+    let name = name.strip_suffix(".git").filter(|name| !name.is_empty()).map_or(name.clone(), str::to_owned);
+    Ok(json!({ "uri": file_uri(&main), "displayName": name }))
 }
 
 fn facts(branch: &Branch, changes: Option<usize>) -> JsonObject {

@@ -20,7 +20,8 @@ use crate::call::Call;
 /// ```
 #[derive(Debug, Clone, Default, Cross)]
 pub struct Directories {
-    /// The facts of a directory by key. Keys of the host are ignored.
+    /// The facts of a directory by key. Keys of the host are ignored. `project`, as `{ uri, displayName }`, is what the
+    /// directory belongs to, such as its repository, and becomes the `project` of the session.
     pub meta: Call<fn(directory: String) -> JsonObject>,
     /// Reports that a turn has ended in a directory, whose facts can have changed.
     pub refresh: Option<Call<fn(directory: String)>>,

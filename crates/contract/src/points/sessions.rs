@@ -140,6 +140,9 @@ pub struct KeptSession {
     /// Directories as `file://` URIs.
     #[serde(default)]
     pub working_directories: Vec<String>,
+    /// What its directory belongs to, as far as it is known: `{ uri, displayName }`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<Value>,
     /// What created it, if not a user: `{ kind: "automation", automation, run }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
@@ -158,6 +161,9 @@ pub struct KeptSession {
     /// Numbers of its annotations.
     #[serde(default, skip_serializing_if = "AnnotationCounts::is_none")]
     pub annotations: AnnotationCounts,
+    /// Which of its customizations were switched on or off: the decisions by id, as clients made them.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub toggled: JsonObject,
 }
 
 /// Numbers of annotations of a session.

@@ -168,8 +168,10 @@ struct State {
     writing: usize,
     /// Of these, the bytes of things that are larger than the limit on their own.
     large: usize,
-    /// While the answer that has to come first is made, everything else waits here.
-    held: Option<VecDeque<Item>>,
+    /// While answers that have to come first are made, everything else waits here.
+    held: VecDeque<Item>,
+    /// How many of these answers there are.
+    holds: usize,
     closed: Option<Closed>,
 }
 
@@ -248,7 +250,7 @@ impl Outbox {
         let state = self.state();
         Waiting {
             requests: self.owed.load(Ordering::Acquire),
-            messages: state.queue.len() + state.held.as_ref().map_or(0, VecDeque::len),
+            messages: state.queue.len() + state.held.len(),
             bytes: state.bytes,
         }
     }
@@ -321,8 +323,8 @@ impl Outbox {
         }
         if state.bytes - state.large > self.limit {
             self.end_behind(&mut state);
-        } else if let Some(held) = &mut state.held {
-            held.push_back(item);
+        } else if state.holds > 0 {
+            state.held.push_back(item);
             return;
         } else {
             state.queue.push_back(item);
@@ -368,7 +370,7 @@ impl Outbox {
     fn end_behind(&self, state: &mut State) {
         state.closed = Some(Closed::Behind);
         state.queue.clear();
-        state.held = None;
+        state.held.clear();
         self.behind.notify_one();
         self.ended();
     }
@@ -400,35 +402,35 @@ impl Outbox {
         }
     }
 
-    /// Makes what is queued from now on wait until [`Outbox::release`].
+    /// Makes what is queued from now on wait until [`Outbox::release`], which is called once for each hold.
     pub fn hold(&self) {
-        let mut state = self.state();
-        if state.held.is_none() {
-            state.held = Some(VecDeque::new());
-        }
+        self.state().holds += 1;
     }
 
-    /// Queues `first`, then what waited.
+    /// Queues `first`, and what waited if nothing else holds it.
     pub fn release(&self, first: String) {
         let mut state = self.state();
-        if let Some(held) = state.held.take() {
-            let mut first = Item::Frame(first.into());
-            if !self.charge(&state, &mut first) {
-                self.end_behind(&mut state);
-                drop(state);
-                self.wake.notify_one();
-                return;
-            }
-            state.bytes += first.bytes();
-            state.own += first.bytes();
-            state.queue.push_back(first);
-            state.queue.extend(held);
+        if state.holds == 0 {
+            drop(state);
+            return self.send(first);
+        }
+        let mut first = Item::Frame(first.into());
+        if !self.charge(&state, &mut first) {
+            self.end_behind(&mut state);
             drop(state);
             self.wake.notify_one();
-        } else {
-            drop(state);
-            self.send(first);
+            return;
         }
+        state.bytes += first.bytes();
+        state.own += first.bytes();
+        state.queue.push_back(first);
+        state.holds -= 1;
+        if state.holds == 0 {
+            let held = std::mem::take(&mut state.held);
+            state.queue.extend(held);
+        }
+        drop(state);
+        self.wake.notify_one();
     }
 
     /// Ends the connection once what is queued is written; at once where the client is behind.
@@ -479,7 +481,7 @@ impl Outbox {
                     let own = state.queue.iter().filter(|item| matches!(item, Item::Frame(_)));
                     state.writing = own.map(Item::bytes).sum();
                     into.extend(state.queue.drain(..));
-                    let held = state.held.iter().flatten().map(Item::bytes);
+                    let held = state.held.iter().map(Item::bytes);
                     let (bytes, large) = held.fold((0, 0), |(bytes, large), one| {
                         (bytes + one, large + if one > self.limit { one } else { 0 })
                     });
@@ -513,6 +515,20 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(outbox.drain(&mut out).await, None);
         assert_eq!(out.iter().map(text).collect::<Vec<_>>(), ["answer", "later", "last"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_held_comes_after_every_answer_that_holds_it() {
+        let outbox = Outbox::new(1024);
+        outbox.hold();
+        outbox.hold();
+        outbox.send("later".to_owned());
+        outbox.release("answer".to_owned());
+        outbox.send("last".to_owned());
+        outbox.release("other answer".to_owned());
+        let mut out = Vec::new();
+        assert_eq!(outbox.drain(&mut out).await, None);
+        assert_eq!(out.iter().map(text).collect::<Vec<_>>(), ["answer", "other answer", "later", "last"]);
     }
 
     #[tokio::test]

@@ -1,4 +1,6 @@
-//! Files a person may mean after an `@`, from the session's own directory.
+//! Files a person may mean after an `@`, from the session's own directories.
+
+use std::collections::HashSet;
 
 use ostler_contract::limit;
 use ostler_contract::points::{ResourceCompletion, ResourceStore};
@@ -35,17 +37,27 @@ impl Front {
         let Some(store) = self.core.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
             return Vec::new();
         };
-        let own = entry.view().directories().first().cloned();
-        let directory = own.or_else(|| self.core.options.paths.first().map(|path| file_uri(path)));
-        let Some(directory) = directory else { return Vec::new() };
-        match store.complete.within(limit::COMPLETION, (directory, mention.path.to_owned())).await {
-            Ok(found) => found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect(),
-            Err(why) => {
-                let line = format_args!("{}: cannot complete file names: {}", entry.uri, why.for_log());
-                self.core.log.line(line);
-                Vec::new()
+        let mut directories = entry.view().directories().to_vec();
+        if directories.is_empty() {
+            directories.extend(self.core.options.paths.first().map(|path| file_uri(path)));
+        }
+        let asked = directories
+            .into_iter()
+            .map(|directory| store.complete.within(limit::COMPLETION, (directory, mention.path.to_owned())));
+        let mut found = Vec::new();
+        for answer in futures::future::join_all(asked).await {
+            match answer {
+                Ok(rows) => found.extend(rows),
+                Err(why) => {
+                    let line = format_args!("{}: cannot complete file names: {}", entry.uri, why.for_log());
+                    self.core.log.line(line);
+                }
             }
         }
+        // One directory may be in another.
+        let mut uris = HashSet::new();
+        found.retain(|found| uris.insert(found.uri.clone()));
+        found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use ostler_contract::points::{BranchAsked, Changes, Directories, PullRequest, Pu
 use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::names;
 use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMetaChangedAction, StateAction};
-use ostler_protocol::wire::state::{ChangesSummary, Changeset};
+use ostler_protocol::wire::state::{ChangesSummary, Changeset, ProjectInfo};
 
 use super::Entry;
 use super::actor::Actor;
@@ -31,8 +31,8 @@ pub struct Around {
 
 #[derive(Debug)]
 enum Part {
-    /// By key; none of them the host's own.
-    Facts(JsonObject),
+    /// By key; none of them the host's own. What the directory belongs to apart from them.
+    Facts(JsonObject, Option<ProjectInfo>),
     /// By key; empty without a pull request.
     PullRequest(JsonObject),
     Changes {
@@ -71,8 +71,8 @@ impl Sessions {
         let look = entry.looks.fetch_add(1, Ordering::Relaxed) + 1;
         tokio::spawn(async move {
             let known = match sessions.facts(&entry, after_turn).await {
-                Some(facts) => {
-                    sessions.found(&entry, look, Part::Facts(facts.clone()));
+                Some((facts, project)) => {
+                    sessions.found(&entry, look, Part::Facts(facts.clone(), project));
                     facts
                 }
                 None => entry.view().summary.meta.clone().unwrap_or_default(),
@@ -94,8 +94,8 @@ impl Sessions {
         }
     }
 
-    /// The facts of its directory; nothing without a port or an answer.
-    async fn facts(&self, entry: &Entry, after_turn: bool) -> Option<JsonObject> {
+    /// The facts of its directory, and what it belongs to; nothing without a port or an answer.
+    async fn facts(&self, entry: &Entry, after_turn: bool) -> Option<(JsonObject, Option<ProjectInfo>)> {
         let registry = self.core.registry()?;
         let directories = registry.port::<Directories>()?;
         let (path, _) = entry.directory()?;
@@ -106,7 +106,8 @@ impl Sessions {
         let mut facts = self.known(entry, "its directory", facts).await?;
         let own = names::meta_key("");
         facts.retain(|key, _| !key.starts_with(&own));
-        Some(facts)
+        let project = facts.shift_remove("project").and_then(|project| serde_json::from_value(project).ok());
+        Some((facts, project))
     }
 
     async fn look_for_pull_request(
@@ -233,7 +234,7 @@ impl Actor {
     pub(super) fn take_around(&mut self, found: Around) {
         let Around { look, part } = found;
         let latest = match &part {
-            Part::Facts(_) => &mut self.looked.facts,
+            Part::Facts(..) => &mut self.looked.facts,
             Part::PullRequest(_) => &mut self.looked.pull_request,
             Part::Changes { .. } => &mut self.looked.changes,
         };
@@ -242,7 +243,13 @@ impl Actor {
         }
         *latest = look;
         match part {
-            Part::Facts(facts) => {
+            Part::Facts(facts, project) => {
+                // No action changes it in the state of a session: the listing tells of it.
+                if project.is_some() && project != self.state.project {
+                    self.state.project = project;
+                    self.dirty = true;
+                    self.deferred.add(super::deferred::Part::Session);
+                }
                 let former = std::mem::replace(&mut self.facts, facts.keys().cloned().collect());
                 self.replace_meta(|key| former.iter().any(|former| former == key), facts);
             }

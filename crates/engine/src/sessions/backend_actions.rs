@@ -125,6 +125,18 @@ impl Actor {
                     self.set_title(at, title, None).await;
                 }
             }
+            StateAction::SessionCustomizationsChanged(mut changed) => {
+                self.toggle_listed(at, &mut changed.customizations);
+                self.apply_session(StateAction::SessionCustomizationsChanged(changed), None);
+            }
+            StateAction::SessionCustomizationUpdated(mut updated) => {
+                let mut listed = vec![updated.customization];
+                self.toggle_listed(at, &mut listed);
+                if let Some(customization) = listed.pop() {
+                    updated.customization = customization;
+                    self.apply_session(StateAction::SessionCustomizationUpdated(updated), None);
+                }
+            }
             // The host answers for these itself.
             StateAction::SessionReady(_)
             | StateAction::SessionChatAdded(_)

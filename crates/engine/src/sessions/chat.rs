@@ -1,6 +1,6 @@
 //! One chat of a session: its state, the text gathered for its watchers, and its running half.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub(super) struct Chat {
     pub ending: Option<JoinHandle<()>>,
     /// Hidden context its first turn still has to be given.
     pub context: Option<String>,
+    /// The customizations whose state its backend was told since it started.
+    pub toggled: BTreeSet<String>,
     /// The worker chats that calls of the running turn opened, by call.
     pub links: HashMap<String, Vec<ToolResultSubagentContent>>,
     /// The span of the running turn.
@@ -211,6 +213,7 @@ impl Chat {
             rewind: false,
             ending: None,
             context: None,
+            toggled: BTreeSet::new(),
             links: HashMap::new(),
             span: Span::none(),
             starting: None,

@@ -333,11 +333,16 @@ impl Actor {
         }
         if self.apply_chat(at, action, origin) {
             self.keep_chats().await;
-            if let Some(backend) = self.chats[at].backend.take() {
-                tokio::spawn(backend.close(false));
-            }
+            self.restart_backend(at);
         }
         Ok(())
+    }
+
+    /// Ends the backend of a chat; the next turn starts another one, which continues the conversation.
+    pub(super) fn restart_backend(&mut self, at: usize) {
+        if let Some(backend) = self.chats[at].backend.take() {
+            self.chats[at].ending = Some(tokio::spawn(backend.close(false)));
+        }
     }
 
     /// Removes the turns after one, or all of them; the chat's backend continues from what is left.
@@ -387,7 +392,9 @@ impl Actor {
     async fn drop_running(&mut self, at: usize) {
         let Some(cancelled) = self.cancelled(at) else { return };
         let turn = cancelled.turn_id.clone();
+        let modified = self.chats[at].state.modified_at.clone();
         self.chats[at].reduce(&StateAction::ChatTurnCancelled(cancelled));
+        self.chats[at].state.modified_at = modified;
         self.charge_turn(at).await;
         self.close_turn(at, turn, TurnStatus::Cancelled).await;
         let lead = Some(self.chats[at].number);
@@ -419,9 +426,7 @@ impl Actor {
     fn rewind(&mut self, at: usize) {
         self.chats[at].rewind = true;
         self.renumber(at);
-        if let Some(backend) = self.chats[at].backend.take() {
-            self.chats[at].ending = Some(tokio::spawn(backend.close(false)));
-        }
+        self.restart_backend(at);
     }
 
     /// Ends the chat's conversation at its backend; the next turn starts another one.

@@ -118,21 +118,7 @@ impl Actor {
             | StateAction::SessionWorkingDirectoryReplaced(_) => {
                 self.change_directories(action, origin).await
             }
-            StateAction::SessionCustomizationToggled(toggled) => {
-                let on = match toggled.enablement.first() {
-                    None => true,
-                    Some(first) => serde_json::to_value(first)
-                        .ok()
-                        .and_then(|first| first.get("enabled").and_then(Value::as_bool))
-                        .unwrap_or(true),
-                };
-                let id = toggled.id.clone();
-                if !self.apply_session(StateAction::SessionCustomizationToggled(toggled), origin) {
-                    return refuse(format!("there is no customization {id}"));
-                }
-                self.tell_all(|| Tell::Customization { id: id.clone(), on });
-                Ok(())
-            }
+            StateAction::SessionCustomizationToggled(toggled) => self.toggle(toggled, origin).await,
             StateAction::SessionMcpServerStartRequested(request) => {
                 let id = request.id.clone();
                 self.mcp_server(StateAction::SessionMcpServerStartRequested(request), id, true, origin)
@@ -299,6 +285,12 @@ impl Actor {
         if self.apply_session(action, origin) {
             self.refresh_row();
             self.stored_session(self.keep_session()).await;
+            // A backend is told its directories when it starts.
+            for at in 0..self.chats.len() {
+                if self.chats[at].state.working_directories.is_none() && !self.chats[at].is_worker() {
+                    self.restart_backend(at);
+                }
+            }
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }
@@ -311,7 +303,10 @@ impl Actor {
         let mut left = false;
         for at in 0..self.chats.len() {
             let removed = ChatWorkingDirectoryRemovedAction { directory: directory.clone() };
-            left |= self.apply_chat(at, StateAction::ChatWorkingDirectoryRemoved(removed), None);
+            if self.apply_chat(at, StateAction::ChatWorkingDirectoryRemoved(removed), None) {
+                self.restart_backend(at);
+                left = true;
+            }
         }
         if left {
             self.keep_chats().await;

@@ -127,12 +127,14 @@ impl Sessions {
             modified_at: now,
             values: new.config.clone(),
             working_directories: directories,
+            project: None,
             origin: new.origin.clone(),
             backend_id: None,
             worktree: None,
             scope: None,
             draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
             annotations: AnnotationCounts::default(),
+            toggled: JsonObject::new(),
         };
         let (mailbox, inbox) = Mailbox::open();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.open(&mailbox)));
@@ -464,7 +466,7 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
         status: SessionStatus::Idle.bits() | marks(view.flags()),
         activity: None,
         origin: summary.origin.clone(),
-        project: None,
+        project: summary.project.clone(),
         working_directories: summary.working_directories.clone(),
         annotations: summary.annotations.clone(),
         lifecycle: match record.draft {

@@ -44,6 +44,7 @@ mod start;
 mod stop;
 mod storing;
 mod summary;
+mod toggles;
 mod tools;
 mod tools_server;
 mod turns;

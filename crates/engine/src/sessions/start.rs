@@ -41,6 +41,7 @@ impl Actor {
             sessions.restore_tree_of(&entry).await;
             sessions.mcp_servers_for(&entry).await
         };
+        self.chats[at].toggled.clear();
         self.chats[at].backend =
             Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone(), ending));
     }

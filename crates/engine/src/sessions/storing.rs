@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ostler_contract::points::Emit;
+use ostler_protocol::actions::Waits;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatState, Turn};
 use tokio::time::Instant;
@@ -22,23 +23,6 @@ use crate::usage::UsagePer;
 
 /// How long a write may take before the session turns to something else. Local stores take a few milliseconds.
 const GRACE: Duration = Duration::from_millis(50);
-
-/// Actions of clients that no store is waited for.
-const UNSTORED: &[&str] = &[
-    "chat/draftChanged",
-    "chat/isReadChanged",
-    "chat/toolCallConfirmed",
-    "chat/toolCallComplete",
-    "chat/toolCallContentChanged",
-    "chat/inputAnswerChanged",
-    "chat/inputCompleted",
-    "session/isReadChanged",
-    "session/activeClientSet",
-    "session/activeClientRemoved",
-    "session/customizationToggled",
-];
-/// Those of them that are about no turn.
-const BESIDE_TURNS: &[&str] = &["chat/draftChanged", "chat/isReadChanged"];
 
 /// A chat as its watchers have it while a change of it is being stored.
 #[derive(Debug)]
@@ -248,10 +232,13 @@ impl Actor {
     }
 
     fn changes_no_store(&self, dispatch: &Dispatch) -> bool {
-        let name = dispatch.row.name;
-        let in_turn_change =
-            self.chat_at(&dispatch.place).is_some_and(|at| self.chats[at].is_in_turn_change());
-        UNSTORED.contains(&name) && (!in_turn_change || BESIDE_TURNS.contains(&name))
+        match dispatch.row.waits {
+            Waits::ForStore => false,
+            Waits::ForTurn => {
+                !self.chat_at(&dispatch.place).is_some_and(|at| self.chats[at].is_in_turn_change())
+            }
+            Waits::Never => true,
+        }
     }
 
     fn emits_no_store(&self, chat: u64, channel: Emit, action: &StateAction) -> bool {

@@ -4,7 +4,7 @@ use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
 use ostler_protocol::wire::state::{
-    ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
+    ChangesSummary, ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
 };
 use ostler_protocol::{JsonObject, uri};
 use serde::ser::SerializeMap as _;
@@ -40,7 +40,7 @@ pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> Sessio
         status: SessionStatus::Idle.bits() | marks(flags),
         activity: None,
         origin: kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
-        project: None,
+        project: kept.project.clone().and_then(|project| serde_json::from_value(project).ok()),
         working_directories: (!kept.working_directories.is_empty()).then(|| kept.working_directories.clone()),
         annotations: Some(annotations::summary(&kept.uri, kept.annotations)),
         resource: kept.uri.clone(),
@@ -155,7 +155,10 @@ impl Actor {
         if next == *last {
             return;
         }
-        if next.modified_at != last.modified_at || next.working_directories != last.working_directories {
+        let is_kept = next.modified_at == last.modified_at
+            && next.working_directories == last.working_directories
+            && next.project == last.project;
+        if !is_kept {
             self.entry.set_stored(false);
         }
         let view = self.publish(next);
@@ -170,7 +173,8 @@ impl Actor {
         }
     }
 
-    /// What listings show of the session now.
+    /// What listings show of the session now. A change cannot say that a field is no longer there, so what was listed
+    /// once is listed as empty, and of several chats the one that is left.
     fn summary(&self, last: &SessionSummary, modified: Option<String>) -> SessionSummary {
         let chat = |at| match self.published_chat(at) {
             Some(published) => listed(published),
@@ -182,19 +186,23 @@ impl Actor {
             provider: last.provider.clone(),
             created_at: last.created_at.clone(),
             origin: last.origin.clone(),
-            project: last.project.clone(),
+            project: self.state.project.clone(),
             title: self.state.title.clone(),
             status: self.activity() | marks(self.flags()),
             activity: self.state.activity.clone(),
             modified_at: modified.unwrap_or_else(|| last.modified_at.clone()),
             working_directories: self.state.working_directories.clone(),
             annotations: self.state.annotations.clone(),
-            changes: self.changes.clone(),
+            changes: self.changes.clone().or_else(|| last.changes.is_some().then(no_changes)),
             default_chat: self.state.default_chat.clone(),
-            chats: (self.chats.len() > 1).then(listed),
-            meta: self.state.meta.clone(),
+            chats: (self.chats.len() > 1 || last.chats.is_some()).then(listed),
+            meta: self.state.meta.clone().or_else(|| last.meta.is_some().then(JsonObject::new)),
         }
     }
+}
+
+fn no_changes() -> ChangesSummary {
+    ChangesSummary { additions: Some(0), deletions: Some(0), files: Some(0) }
 }
 
 /// The params of `root/sessionSummaryChanged`.

@@ -38,6 +38,8 @@ pub struct Record {
     pub worktree: Option<Worktree>,
     /// The mark of a draft.
     pub draft: Option<KeptDraft>,
+    /// Which customizations were switched on or off, by id.
+    pub toggled: JsonObject,
 }
 
 /// The view of a session, as [`Entry`] holds it.
@@ -49,8 +51,8 @@ impl Published {
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
-        let KeptSession { values, backend_id, worktree, draft, .. } = kept;
-        let record = Arc::new(Record { values, backend_id, worktree, draft });
+        let KeptSession { values, backend_id, worktree, draft, toggled, .. } = kept;
+        let record = Arc::new(Record { values, backend_id, worktree, draft, toggled });
         Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
     }
 
@@ -108,7 +110,7 @@ impl Entry {
         directories: &[String],
         annotated: Option<&AnnotationsSummary>,
     ) -> KeptSession {
-        let Record { values, backend_id, worktree, draft } = &*view.record;
+        let Record { values, backend_id, worktree, draft, toggled } = &*view.record;
         KeptSession {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
@@ -119,11 +121,13 @@ impl Entry {
             modified_at: view.summary.modified_at.clone(),
             values: values.clone(),
             working_directories: directories.to_vec(),
+            project: view.summary.project.as_ref().and_then(|project| serde_json::to_value(project).ok()),
             origin: self.origin.clone(),
             backend_id: backend_id.clone(),
             worktree: worktree.clone(),
             scope: self.scope.clone(),
             draft: draft.clone(),
+            toggled: toggled.clone(),
             annotations: annotated.map(annotations::counts_in).unwrap_or_default(),
         }
     }

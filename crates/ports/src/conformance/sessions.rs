@@ -82,6 +82,7 @@ fn kept(uri: &str) -> KeptSession {
         modified_at: "2026-01-02T00:00:00.000Z".into(),
         values,
         working_directories: vec!["file:///stable".into()],
+        project: Some(json!({ "uri": "file:///stable", "displayName": "stable" })),
         origin: Some(
             json!({ "kind": "automation", "automation": "ahp-automation:/a", "run": "ahp-automation-run:/r" }),
         ),
@@ -89,6 +90,10 @@ fn kept(uri: &str) -> KeptSession {
         scope: Some(json!({ "team": "inn", "project": null })),
         draft: Some(KeptDraft { client: Some("c".into()) }),
         annotations: AnnotationCounts { annotations: 2, entries: 3 },
+        toggled: JsonObject::from_iter([(
+            "hay".to_owned(),
+            json!([{ "kind": "session", "enabled": false }]),
+        )]),
     }
 }
 

@@ -23,7 +23,11 @@ export function apply(host, { bare }) {
     remove: (tree) => host.log(`removed ${tree}`),
   });
   host.registerDirectories({
-    meta: (directory) => ({ git: { branchName: 'feature', directory, turns }, 'ostler.owner': 'user:mallory' }),
+    meta: (directory) => ({
+      git: { branchName: 'feature', directory, turns },
+      project: { uri: 'file:///inn', displayName: 'The inn' },
+      'ostler.owner': 'user:mallory',
+    }),
     refresh: () => { turns += 1; },
   });
   host.registerGithub({

@@ -1,0 +1,59 @@
+//! Which customizations of a session are switched on or off. A backend lists them as it has them by itself, each time it
+//! starts, so the decisions are stored with the session and made again.
+
+use ostler_protocol::Value;
+use ostler_protocol::wire::actions::{SessionCustomizationToggledAction, StateAction};
+use ostler_protocol::wire::state::Customization;
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::client_actions::{Refused, refuse};
+use crate::core::fanout::Origin;
+
+/// The first decision counts; without one, a customization is on.
+fn is_on(decisions: &Value) -> bool {
+    decisions.get(0).and_then(|first| first.get("enabled")).and_then(Value::as_bool).unwrap_or(true)
+}
+
+impl Actor {
+    /// Switches a customization on or off.
+    pub(super) async fn toggle(
+        &mut self,
+        toggled: SessionCustomizationToggledAction,
+        origin: Option<Origin>,
+    ) -> Refused {
+        let id = toggled.id.clone();
+        let decisions = serde_json::to_value(&toggled.enablement).unwrap_or_default();
+        if !self.apply_session(StateAction::SessionCustomizationToggled(toggled), origin) {
+            return refuse(format!("there is no customization {id}"));
+        }
+        let on = is_on(&decisions);
+        self.revise(|record| record.toggled.insert(id.clone(), decisions));
+        self.stored_session(self.keep_session()).await;
+        self.tell_all(|| Tell::Customization { id: id.clone(), on });
+        for chat in &mut self.chats {
+            chat.toggled.insert(id.clone());
+        }
+        Ok(())
+    }
+
+    /// Makes the decisions again about what a backend lists, and tells it those that it was not told since it started.
+    pub(super) fn toggle_listed(&mut self, at: usize, listed: &mut Vec<Customization>) {
+        let toggled = self.entry.view().record.toggled.clone();
+        if toggled.is_empty() {
+            return;
+        }
+        let mut state = self.state.clone();
+        state.customizations = Some(std::mem::take(listed));
+        for (id, decisions) in toggled {
+            let Ok(enablement) = serde_json::from_value(decisions.clone()) else { continue };
+            let action = SessionCustomizationToggledAction { id: id.clone(), enablement };
+            let action = StateAction::SessionCustomizationToggled(action);
+            let applied = ahp::reducers::apply_action_to_session(&mut state, &action);
+            if applied == ahp::reducers::ReduceOutcome::Applied && self.chats[at].toggled.insert(id.clone()) {
+                self.tell_if_awake(at, Tell::Customization { id, on: is_on(&decisions) });
+            }
+        }
+        *listed = state.customizations.unwrap_or_default();
+    }
+}

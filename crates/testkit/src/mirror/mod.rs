@@ -1,0 +1,424 @@
+//! A client that has a copy of everything there is, as an editor does: it follows the listing, subscribes to each
+//! session, its chats and its annotations, reduces actions with the official reducers, and reconnects with what it saw
+//! last. It has no transport: frames go in and out as JSON.
+
+mod state;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ostler_contract::{Value, json};
+use ostler_protocol::{Version, actions, uri};
+
+pub use state::State;
+pub use step::{ROWS, Step};
+
+/// What a request asked for.
+#[derive(Debug, Clone)]
+enum Asked {
+    Initialize,
+    Reconnect,
+    List,
+    Subscribe(String),
+    CreateSession(String),
+    DisposeSession(String),
+    Other,
+}
+
+/// A client's copy of what the host shows, and what it is about to send.
+#[derive(Debug)]
+pub struct Mirror {
+    name: String,
+    version: Version,
+    /// The channels it watches.
+    states: BTreeMap<String, State>,
+    /// The numbers its snapshots were taken at, and of the latest action since, by channel.
+    numbers: HashMap<String, u64>,
+    /// The rows of the listing, by session.
+    listed: BTreeMap<String, Value>,
+    /// Sessions it follows whether they are listed or not.
+    own: BTreeSet<String>,
+    /// Channels it does not want at the moment.
+    muted: BTreeSet<String>,
+    /// Channels the host did not have when they were asked for.
+    refused: BTreeSet<String>,
+    asked: HashMap<u64, Asked>,
+    out: Vec<String>,
+    next: u64,
+    count: i64,
+    /// The highest number it has seen.
+    seen: u64,
+    /// Whether the host that it was connected to last is another one than now.
+    restarted: bool,
+    ready: bool,
+    connected: bool,
+}
+
+impl Mirror {
+    /// One that has seen nothing.
+    pub fn new(name: &str, version: Version) -> Self {
+        Self {
+            name: name.to_owned(),
+            version,
+            states: BTreeMap::new(),
+            numbers: HashMap::new(),
+            listed: BTreeMap::new(),
+            own: BTreeSet::new(),
+            muted: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            asked: HashMap::new(),
+            out: Vec::new(),
+            next: 1,
+            count: 0,
+            seen: 0,
+            restarted: false,
+            ready: false,
+            connected: false,
+        }
+    }
+
+    /// Follows these sessions as well, which are not listed.
+    #[must_use]
+    pub fn following(mut self, sessions: BTreeSet<String>) -> Self {
+        self.own = sessions;
+        self
+    }
+
+    /// Its client id.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it speaks.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether it has a connection.
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// The sessions it created, which may be drafts that no listing names.
+    pub fn own(&self) -> &BTreeSet<String> {
+        &self.own
+    }
+
+    /// The frames it wants to send, in order.
+    pub fn outgoing(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Begins a connection: the first time with `initialize`, later with `reconnect`. Only a host that has known the
+    /// client since it started knows which version it speaks, so one that does not is told first.
+    pub fn connect(&mut self) {
+        if self.connected {
+            return;
+        }
+        self.connected = true;
+        let back = self.states.contains_key(uri::ROOT);
+        if !back || self.restarted && self.version == Version::V0_9 {
+            let version = match self.version {
+                Version::V0_9 => "0.9.0",
+                Version::V1 => "1.0.0",
+            };
+            let mut params =
+                json!({ "channel": uri::ROOT, "clientId": self.name, "protocolVersions": [version] });
+            if !back {
+                params["initialSubscriptions"] = json!([uri::ROOT]);
+            }
+            self.request("initialize", params, Asked::Initialize);
+        }
+        if back {
+            let subscriptions: Vec<&String> = self.states.keys().collect();
+            let params = json!({ "channel": uri::ROOT, "clientId": self.name, "lastSeenServerSeq": self.seen,
+                "subscriptions": subscriptions });
+            self.request("reconnect", params, Asked::Reconnect);
+        }
+    }
+
+    /// The connection is lost, and with it what was asked and not answered.
+    pub fn disconnected(&mut self) {
+        self.connected = false;
+        self.ready = false;
+        // What it wanted to be removed may or may not be; if it is not, the listing says so.
+        for asked in self.asked.values() {
+            if let Asked::DisposeSession(session) = asked {
+                self.own.remove(session);
+            }
+        }
+        self.asked.clear();
+        self.out.clear();
+        self.refused.clear();
+    }
+
+    /// The host ended; the next one knows nothing of this client.
+    pub fn host_ended(&mut self) {
+        self.disconnected();
+        self.restarted = true;
+    }
+
+    fn request(&mut self, method: &str, params: Value, asked: Asked) {
+        let id = self.next;
+        self.next += 1;
+        self.asked.insert(id, asked);
+        let frame = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.out.push(frame.to_string());
+    }
+
+    fn dispatch(&mut self, channel: &str, action: Value) {
+        self.count += 1;
+        let params = json!({ "channel": channel, "clientSeq": self.count, "action": action });
+        let frame = json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": params });
+        self.out.push(frame.to_string());
+    }
+
+    /// Takes one frame of the host.
+    ///
+    /// # Panics
+    /// When the frame is one that this client must not get.
+    pub fn receive(&mut self, frame: &Value) {
+        let params = &frame["params"];
+        match frame["method"].as_str() {
+            Some("action") => self.apply(params),
+            Some("root/sessionAdded") => {
+                let row = &params["summary"];
+                let session = row["resource"].as_str().expect("a session").to_owned();
+                self.refused.retain(|channel| !channel.starts_with(&session));
+                self.listed.insert(session, row.clone());
+            }
+            Some("root/sessionRemoved") => {
+                let session = params["session"].as_str().expect("a session");
+                self.listed.remove(session);
+                self.own.remove(session);
+            }
+            Some("root/sessionSummaryChanged") => {
+                let session = params["session"].as_str().expect("a session");
+                if let Some(row) = self.listed.get_mut(session) {
+                    change(row, &params["changes"]);
+                }
+            }
+            Some(_) => {}
+            None => self.answered(frame),
+        }
+        self.follow();
+    }
+
+    fn answered(&mut self, frame: &Value) {
+        let id = frame["id"].as_u64().expect("an id");
+        let asked = self.asked.remove(&id).expect("an answer to something that was asked");
+        let result = &frame["result"];
+        let failed = frame.get("error").is_some();
+        match asked {
+            Asked::Initialize => {
+                assert!(!failed, "{}: {frame}", self.name);
+                self.restarted = false;
+                if self.asked.values().any(|asked| matches!(asked, Asked::Reconnect)) {
+                    return;
+                }
+                self.replace(&result["snapshots"]);
+                self.list();
+            }
+            Asked::Reconnect => {
+                assert!(!failed, "{}: {frame}", self.name);
+                if result["type"] == "replay" {
+                    for missing in result["missing"].as_array().expect("what is missing") {
+                        self.forget(missing.as_str().expect("a channel"));
+                    }
+                    for envelope in result["actions"].as_array().expect("actions") {
+                        self.apply(envelope);
+                    }
+                } else {
+                    self.replace(&result["snapshots"]);
+                }
+                self.list();
+            }
+            Asked::List => {
+                assert!(!failed, "{}: {frame}", self.name);
+                let rows = result["items"].as_array().expect("rows").iter();
+                self.listed = rows
+                    .map(|row| (row["resource"].as_str().expect("a session").to_owned(), row.clone()))
+                    .collect();
+                self.refused.clear();
+                self.ready = true;
+            }
+            Asked::Subscribe(channel) if failed => {
+                self.own.remove(&channel);
+                self.refused.insert(channel);
+            }
+            Asked::Subscribe(channel) => self.take_snapshot(&channel, &result["snapshot"]),
+            Asked::CreateSession(session) if !failed => {
+                self.own.insert(session);
+            }
+            // One that was never announced is removed without a word.
+            Asked::DisposeSession(session) if !failed => {
+                self.own.remove(&session);
+            }
+            Asked::CreateSession(_) | Asked::DisposeSession(_) | Asked::Other => {}
+        }
+    }
+
+    /// Asks for the listing: notifications are not replayed.
+    fn list(&mut self) {
+        self.request("listSessions", json!({ "channel": uri::ROOT }), Asked::List);
+    }
+
+    fn take_snapshot(&mut self, channel: &str, snapshot: &Value) {
+        let number = snapshot["fromSeq"].as_u64().expect("a number");
+        self.seen = self.seen.max(number);
+        self.numbers.insert(channel.to_owned(), number);
+        self.states.insert(channel.to_owned(), State::read(channel, snapshot["state"].clone()));
+    }
+
+    /// Has these snapshots and nothing else.
+    fn replace(&mut self, snapshots: &Value) {
+        self.states.clear();
+        self.numbers.clear();
+        for snapshot in snapshots.as_array().expect("snapshots") {
+            self.take_snapshot(snapshot["resource"].as_str().expect("a channel"), snapshot);
+        }
+    }
+
+    fn forget(&mut self, channel: &str) {
+        self.states.remove(channel);
+        self.numbers.remove(channel);
+        self.own.remove(channel);
+    }
+
+    fn apply(&mut self, envelope: &Value) {
+        if envelope.get("rejectionReason").is_some() {
+            return;
+        }
+        let channel = envelope["channel"].as_str().expect("a channel");
+        // One that it has just unsubscribed from, or that it waits for and whose snapshot will include this.
+        let Some(state) = self.states.get_mut(channel) else { return };
+        let number = envelope["serverSeq"].as_u64().expect("a number");
+        let latest = self.numbers.entry(channel.to_owned()).or_default();
+        assert!(number > *latest, "{}: {channel}: {number} came after {latest}", self.name);
+        *latest = number;
+        self.seen = self.seen.max(number);
+        let action = actions::read(envelope["action"].clone()).expect("an action");
+        let since = actions::row(&action).map(|row| row.since);
+        assert!(since <= Some(self.version), "{} was sent {}", self.name, envelope["action"]);
+        state.apply(&action);
+    }
+
+    /// The channels it wants.
+    fn wanted(&self) -> BTreeSet<String> {
+        let mut wanted: BTreeSet<String> = self.listed.keys().chain(&self.own).cloned().collect();
+        let annotations: Vec<String> = wanted.iter().map(|session| uri::annotations(session)).collect();
+        wanted.extend(annotations);
+        wanted.retain(|channel| !self.muted.contains(channel));
+        for (session, state) in &self.states {
+            if let State::Session(state) = state
+                && wanted.contains(session)
+            {
+                let chats = state.chats.iter().map(|chat| chat.resource.clone());
+                wanted.extend(chats.filter(|chat| !self.muted.contains(chat)));
+            }
+        }
+        wanted.insert(uri::ROOT.to_owned());
+        wanted
+    }
+
+    /// Subscribes to what it wants and does not have; unsubscribes from what is gone.
+    fn follow(&mut self) {
+        if !self.ready {
+            return;
+        }
+        let wanted = self.wanted();
+        let has: Vec<String> =
+            self.states.keys().filter(|channel| !wanted.contains(*channel)).cloned().collect();
+        for channel in has {
+            self.states.remove(&channel);
+            self.numbers.remove(&channel);
+            let frame =
+                json!({ "jsonrpc": "2.0", "method": "unsubscribe", "params": { "channel": channel } });
+            self.out.push(frame.to_string());
+        }
+        for channel in wanted {
+            let under_way =
+                self.asked.values().any(|asked| matches!(asked, Asked::Subscribe(one) if *one == channel));
+            if !under_way && !self.states.contains_key(&channel) && !self.refused.contains(&channel) {
+                self.request("subscribe", json!({ "channel": channel }), Asked::Subscribe(channel));
+            }
+        }
+    }
+
+    /// Wants everything, and asks again for what the host did not have.
+    pub fn want_everything(&mut self) {
+        self.muted.clear();
+        self.refused.clear();
+        self.follow();
+    }
+
+    /// Compares everything it has with what another one of the same version has, which has just begun.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn compare(&self, fresh: &Self) -> Result<(), String> {
+        let name = &self.name;
+        if !self.ready || !self.asked.is_empty() {
+            return Err(format!("{name} waits for {:?}", self.asked));
+        }
+        if let Some(refused) = self.wanted().iter().find(|channel| !self.states.contains_key(*channel)) {
+            return Err(format!("{name} has no {refused}"));
+        }
+        let sessions: BTreeSet<_> = self.listed.keys().chain(fresh.listed.keys()).collect();
+        for session in sessions {
+            let row = |mirror: &Self| mirror.listed.get(session).cloned().map(shown);
+            let (own, new) = (row(self), row(fresh));
+            differs(&format!("{name} lists {session} as"), own.as_ref(), new.as_ref())?;
+        }
+        for (channel, state) in &self.states {
+            let (own, new) = (state.shown(), fresh.states.get(channel).map(State::shown));
+            differs(&format!("{name} has of {channel}"), Some(&own), new.as_ref())?;
+        }
+        Ok(())
+    }
+}
+
+/// A row of the listing without what says nothing: a change of the row cannot remove a field, so it says that there is
+/// nothing, or one chat.
+fn shown(mut row: Value) -> Value {
+    let says_nothing = |key: &str, value: &Value| match key {
+        "chats" => value.as_array().is_some_and(|chats| chats.len() < 2),
+        "activity" => value == "",
+        "_meta" => value == &json!({}),
+        _ => false,
+    };
+    if let Some(row) = row.as_object_mut() {
+        row.retain(|key, value| !says_nothing(key, value));
+    }
+    row
+}
+
+/// Merges the changes of a row: `null` clears a field.
+fn change(row: &mut Value, changes: &Value) {
+    let row = row.as_object_mut().expect("a row");
+    for (key, value) in changes.as_object().expect("changes") {
+        match value {
+            Value::Null => drop(row.shift_remove(key)),
+            value => drop(row.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// Names the first place in which two values differ.
+fn differs(what: &str, own: Option<&Value>, new: Option<&Value>) -> Result<(), String> {
+    match (own, new) {
+        (Some(Value::Object(own)), Some(Value::Object(new))) => {
+            let keys: BTreeSet<_> = own.keys().chain(new.keys()).collect();
+            keys.into_iter().try_for_each(|key| differs(&format!("{what}/{key}"), own.get(key), new.get(key)))
+        }
+        (Some(Value::Array(own)), Some(Value::Array(new))) if own.len() == new.len() => {
+            let mut pairs = own.iter().zip(new).enumerate();
+            pairs.try_for_each(|(at, (own, new))| differs(&format!("{what}/{at}"), Some(own), Some(new)))
+        }
+        _ if own == new => Ok(()),
+        _ => {
+            let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+            Err(format!("{what} {}, and the host has {}", text(own), text(new)))
+        }
+    }
+}
