@@ -1,5 +1,6 @@
 //! Putting a host together: stores, plugins, engine.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -10,7 +11,7 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
-use ostler_js::{Engine, JsOptions, JsSource, LogSink, network};
+use ostler_js::{Engine, JsOptions, JsSource, ListenRule, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
 use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
@@ -131,6 +132,7 @@ async fn compose_with(
     let sources = Sources::default();
     let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };
+    js.listen = listen_rule(settings.plugin_listen.clone());
     if settings.watch_plugins {
         js.read = sources.sink();
     }
@@ -197,6 +199,19 @@ fn tool_servers(settings: &Settings) -> ToolServers {
     });
     let origin = move || address.map(|address| format!("http://{address}"));
     ToolServers::new(origin, names::HOST, env!("CARGO_PKG_VERSION"))
+}
+
+/// Allows the listeners that the configuration names, by the plugin's spec. Port 0 stands for every port of the host.
+fn listen_rule(allowed: BTreeMap<String, Vec<String>>) -> ListenRule {
+    Arc::new(move |spec, place| {
+        let named = |known: &String| {
+            known == place
+                || known.strip_suffix(":0").is_some_and(|host| {
+                    place.rsplit_once(':').is_some_and(|(on, port)| on == host && port.parse::<u16>().is_ok())
+                })
+        };
+        allowed.get(spec).is_some_and(|places| places.iter().any(named))
+    })
 }
 
 /// How plugins in JavaScript run, and where their lines go.

@@ -1,5 +1,6 @@
 //! What a run is set up with: flags over files, checked together.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -75,6 +76,8 @@ pub struct Settings {
     pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
     pub plugins: Vec<Entry>,
+    /// Where each JavaScript plugin may open listeners, by its spec.
+    pub plugin_listen: BTreeMap<String, Vec<String>>,
     /// Options of plugins for this run, as typed.
     pub plugin_options: Vec<String>,
     /// Whether the daemon starts again when a file of a plugin changes.
@@ -169,6 +172,7 @@ impl Settings {
             mcp_servers: mcp_servers(&files, &mut warnings),
             javascript: JavaScriptLimits::default(),
             plugins: plugins(flags, &files, &config, working_dir),
+            plugin_listen: plugin_listen(&config),
             plugin_options: flags.plugin_option.clone(),
             watch_plugins: flags.watch_plugins,
             detached: flags.detached,
@@ -319,6 +323,11 @@ fn entries_of(config: &Config, base: Option<PathBuf>) -> Vec<Entry> {
         base: base.clone(),
     };
     config.plugins.iter().flatten().cloned().map(entry).collect()
+}
+
+fn plugin_listen(config: &Config) -> BTreeMap<String, Vec<String>> {
+    let entries = config.plugins.iter().flatten();
+    entries.filter_map(|entry| Some((entry.name.clone(), entry.listen.clone()?))).collect()
 }
 
 impl Settings {

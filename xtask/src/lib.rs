@@ -8,6 +8,7 @@ mod decisions;
 pub mod examples;
 pub mod generate;
 pub mod modules;
+pub mod packages;
 pub mod tidy;
 pub mod verify;
 pub mod vscode;

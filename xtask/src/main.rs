@@ -8,6 +8,7 @@ cargo xtask tidy                      check what the compiler does not: edges, f
 cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/configuration.md, docs/verification.md
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask agents [--check] FOLDER   ask the installed ACP agents what they support, for docs/agents.md; needs target/debug/ostler
+cargo xtask packages [--subset|--write] [<name>…]   run npm packages under Node and in a plugin; needs npm
 cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
 cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>
 cargo xtask vscode [--screenshots FOLDER]  drive VS Code's web UI against the daemon; needs npm and chromium
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         "generate" => xtask::generate::write(&root).and_then(|()| xtask::verify::write_page(&root)),
         "examples" => xtask::examples::check(&root),
         "agents" => xtask::agents::run(&root, &arguments).map(|what| print(&what)),
+        "packages" => xtask::packages::run(&root, &arguments).map(|what| print(&what)),
         "bench" => xtask::bench::run(&root, &arguments),
         // Started by the benchmark `agents`.
         "replay-agent" => xtask::bench::replay_agent(),

@@ -78,6 +78,12 @@ const CHECKS: &[Check] = &[
         run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
     },
     Check {
+        name: "packages",
+        what: "programs that use npm packages, under Node and in a plugin",
+        subset: "none: tests compare the modules with Node",
+        run: |session| crate::packages::run(session.root, &[]),
+    },
+    Check {
         name: "vscode",
         what: "VS Code's web UI against the daemon, step by step with screenshots",
         subset: "none: tests send what it sends",

@@ -58,6 +58,9 @@ pub type FileSink = Arc<dyn Fn(&Path) + Send + Sync>;
 /// Sends one request and answers its response, without following redirects: what stands behind `fetch`.
 pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
 
+/// Whether a plugin may listen: of its spec, and of `<host>:<port>` or the path of a socket.
+pub type ListenRule = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
 /// What a host decides about its engines.
 #[derive(Clone)]
 pub struct JsOptions {
@@ -71,6 +74,8 @@ pub struct JsOptions {
     pub read: FileSink,
     /// What stands behind `fetch`.
     pub http: HttpClient,
+    /// Whether a plugin may open a listener. By default none may.
+    pub listen: ListenRule,
     /// The version `@ostler/sdk` says it has.
     pub sdk_version: String,
 }
@@ -83,6 +88,7 @@ impl Default for JsOptions {
             log: Arc::new(trace),
             read: Arc::new(|_| ()),
             http: crate::http::network(),
+            listen: Arc::new(|_, _| false),
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -83,17 +83,26 @@ pub fn tls() -> Result<Arc<ClientConfig>, Unanswered> {
     CONFIG.get_or_init(read_certificates).clone()
 }
 
+/// The certificates of authorities that are trusted: the system's, and those of Mozilla where it has none. Read once.
+pub fn roots() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let read = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        Arc::new(roots)
+    };
+    ROOTS.get_or_init(read).clone()
+}
+
 fn read_certificates() -> Result<Arc<ClientConfig>, Unanswered> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| no_connection(&error))?;
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+    Ok(Arc::new(config.with_root_certificates(roots()).with_no_client_auth()))
 }
 
 fn no_connection(why: &dyn Error) -> Unanswered {

@@ -363,6 +363,10 @@ pub struct PluginEntry {
     /// Grants of the plugin's own connection, such as `bot:get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,
+    /// Where a JavaScript plugin may open listeners: `<host>:<port>`, with port 0 for every port, or the path of a
+    /// socket. Default: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<Vec<String>>,
 }
 
 /// Policy enforcement. Policies are stored and served in any case.

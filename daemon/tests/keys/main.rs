@@ -386,6 +386,10 @@ rows! {
         file(json!([{ "name": "@ostler/echo" }, { "name": "./probe.mjs" }]), json!("plugin:probe may not session:list here")),
         file(json!([{ "name": "@ostler/echo" }, { "name": "./probe.mjs", "grants": ["session:list"] }]), json!("listed")),
     ];
+    plugins_listen: "plugins[].listen", plugin_listens, with json!({}), vec![
+        file(json!([{ "name": "@ostler/echo" }, { "name": "./probe.mjs" }]), json!("EACCES")),
+        file(json!([{ "name": "@ostler/echo" }, { "name": "./probe.mjs", "listen": ["127.0.0.1:0"] }]), json!("listens")),
+    ];
 }
 
 /// The names of all keys, with those in objects and entries.

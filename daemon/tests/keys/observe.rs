@@ -8,7 +8,12 @@ use crate::{At, latest_day};
 
 /// A backend, a tool, a route and a connection, each with something to observe.
 const PROBE: &str = "
+import { createServer } from 'node:net';
 export const name = 'probe';
+const listens = () => new Promise((resolve) => {
+  const server = createServer().once('error', (error) => resolve(error.code));
+  server.listen(0, '127.0.0.1', () => server.close(() => resolve('listens')));
+});
 export function apply(host, options) {
   host.on('listening', async () => {
     const peer = host.connect();
@@ -21,7 +26,8 @@ export function apply(host, options) {
     switch (new URL(request.url).search) {
       case '?busy': for (const end = Date.now() + 500; Date.now() < end; );
       case '?memory': new Array(8e6).fill(0.5);
-      case '?body': await request.text();
+      case '?body': await request.text(); break;
+      case '?listen': return new Response(await listens());
     }
     return Response.json(options);
   });
@@ -383,4 +389,9 @@ pub async fn plugin_options(at: &mut At) -> Value {
 
 pub async fn plugin_lists(at: &mut At) -> Value {
     logged(at, "outcome ").into()
+}
+
+/// Whether the plugin may open a listener.
+pub async fn plugin_listens(at: &mut At) -> Value {
+    at.daemon().ask("GET /plugins/probe/?listen", "", "").await.1
 }

@@ -13,6 +13,8 @@ use crate::options::{JsOptions, Level, Line};
 /// What both sides know.
 pub(crate) struct Shared {
     label: RwLock<String>,
+    /// What the plugin was imported as.
+    pub(crate) spec: String,
     pub(crate) options: Arc<JsOptions>,
     condition: AtomicU8,
     /// CPU time of the thread, in nanoseconds, after its last turn.
@@ -39,6 +41,7 @@ impl Shared {
     pub(crate) fn new(label: &str, options: Arc<JsOptions>) -> Self {
         Self {
             label: RwLock::new(label.to_owned()),
+            spec: label.to_owned(),
             options,
             condition: AtomicU8::new(Condition::Running as u8),
             cpu: AtomicU64::default(),

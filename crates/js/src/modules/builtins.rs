@@ -32,10 +32,15 @@ const NODE: &[(&str, &str)] = scripts!("node":
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
-    "absent" "blob" "bridge" "ciphers" "commonjs" "console" "context" "crypto-bytes" "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals"
-    "headers" "http" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters" "stream/base"
-    "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable" "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable" "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text" "ticks"
-    "timers" "url" "watch" "webcrypto" "websocket"
+    "absent" "blob" "bridge" "call-sites" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
+    "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
+    "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
+    "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging"
+    "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
+    "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
+    "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
+    "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
+    "ticks" "timers" "tls" "url" "watch" "webcrypto" "websocket" "x509"
 );
 
 const SDK_FILES: &[(&str, &str)] =
@@ -50,11 +55,13 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("fs", crate::native::fs::native),
     ("globals", crate::globals::native),
     ("http", crate::http::native),
+    ("http1", crate::native::http1::native),
     ("modules", names),
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
     ("sdk", crate::native::sdk::native),
     ("timers", crate::timers::native),
+    ("tls", crate::native::tls::native),
     ("url", crate::native::url::native),
     ("vm", crate::native::vm::native),
     ("websocket", crate::native::websocket::native),
@@ -165,6 +172,19 @@ pub(super) fn find(name: &str) -> Option<Source> {
 }
 
 fn script(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    if let Some(folder) = std::env::var_os("OSTLER_STD") {
+        let folder = std::path::Path::new(&folder);
+        let kind = if std::ptr::eq(table, NODE) {
+            "node"
+        } else if std::ptr::eq(table, INTERNAL) {
+            "internal"
+        } else {
+            "sdk"
+        };
+        if let Ok(text) = std::fs::read_to_string(folder.join(kind).join(format!("{name}.js"))) {
+            return Some(String::leak(text));
+        }
+    }
     table.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
 }
 

@@ -9,6 +9,8 @@ use tokio::sync::{Mutex, Notify};
 
 use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
+use crate::engine::State;
+use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
 /// One read takes no more.
@@ -144,6 +146,28 @@ fn reader<'js>(ctx: &Ctx<'js>, slot: Slot<ReadHalf<Connection>>, gone: Rc<Notify
     })
 }
 
+/// `<host>:<port>`, with brackets around an IPv6 address.
+fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn not_allowed(ctx: &Ctx<'_>, place: &str) -> rquickjs::Error {
+    let error = plain_error(
+        ctx,
+        format_args!(
+            "listen EACCES: permission denied {place}; add it to \"listen\" of this plugin's entry in the configuration"
+        ),
+    );
+    let value = ctx.catch();
+    if let Some(thrown) = value.as_object() {
+        // Best effort: the words say the same.
+        let _ = thrown.set("code", "EACCES");
+        let _ = thrown.set("syscall", "listen");
+    }
+    drop(error);
+    ctx.throw(value)
+}
+
 enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -151,8 +175,14 @@ enum Listener {
 
 fn listen<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) -> Result<Promise<'js>> {
     let inside = ctx.clone();
+    let place = path.clone().unwrap_or_else(|| authority(&host, port));
+    let shared = State::of(&ctx)?.shared.clone();
+    let allowed = (shared.options.listen)(&shared.spec, &place);
     Promise::wrap_future(&ctx, async move {
         let failed = |error, place: &str| system_error(&inside, SystemError::socket(error, "listen", place));
+        if !allowed {
+            return Err(not_allowed(&inside, &place));
+        }
         let handle = Object::new(inside.clone())?;
         let listener = match path {
             Some(path) => Listener::Unix(UnixListener::bind(&path).map_err(|error| failed(error, &path))?),

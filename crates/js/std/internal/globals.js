@@ -5,6 +5,7 @@ import { prepareStackTrace } from 'internal/stack';
 
 const exports = {
   'internal/blob': ['Blob', 'File'],
+  'internal/compression': ['CompressionStream', 'DecompressionStream'],
   'internal/console': ['console'],
   'internal/event-target': [
     'AbortController',
@@ -21,6 +22,7 @@ const exports = {
   'internal/headers': ['Headers'],
   'internal/http': ['Request', 'Response'],
   'internal/intl': ['Intl'],
+  'internal/messaging': ['BroadcastChannel', 'MessageChannel', 'MessagePort'],
   'internal/performance': ['performance'],
   'internal/streams/bytes': [
     'ReadableByteStreamController',
@@ -74,12 +76,12 @@ Object.defineProperty(Error.prototype, 'stack', {
   },
 });
 
-function defineLater(name, load) {
+function defineLater(name, module, key) {
   Object.defineProperty(globalThis, name, {
     configurable: true,
     enumerable: false,
     get() {
-      const value = load();
+      const value = native.load(module)[key];
       define(globalThis, name, value);
       return value;
     },
@@ -90,9 +92,9 @@ function defineLater(name, load) {
 }
 
 for (const module in exports) {
-  for (const name of exports[module]) defineLater(name, () => native.load(module)[name]);
+  for (const name of exports[module]) defineLater(name, module, name);
 }
-defineLater('process', () => native.load('node:process').default);
+defineLater('process', 'node:process', 'default');
 define(globalThis, 'global', globalThis);
 define(
   globalThis,
@@ -140,3 +142,14 @@ for (const [name, defaults] of [
 }
 
 Error.prepareStackTrace = prepareStackTrace;
+const prepared = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');
+if (prepared.set) {
+  Object.defineProperty(Error, 'prepareStackTrace', {
+    ...prepared,
+    configurable: true,
+    set(value) {
+      native.load('internal/call-sites').complete((prepare) => prepared.set.call(Error, prepare));
+      prepared.set.call(Error, value);
+    },
+  });
+}

@@ -3,7 +3,7 @@
 /** What only makes errors for others is no place an author looks for. */
 const makers = ['ostler:internal/bridge', 'ostler:internal/errors'];
 
-function place(site) {
+export function place(site) {
   const file = site.getFileName();
   if (file === null || file === undefined || site.isNative()) return 'native';
   return `${file}:${site.getLineNumber()}:${site.getColumnNumber()}`;

@@ -14,6 +14,7 @@ const labels = {
     'iso-10646-ucs-2',
     'csunicode',
   ],
+  'utf-16be': ['utf-16be', 'unicodefffe'],
   'windows-1252': [
     'windows-1252',
     'latin1',
@@ -36,6 +37,13 @@ const labels = {
 const windows1252 =
   '\u20ac\u0081\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\u008d\u017d\u008f' +
   '\u0090\u2018\u2019\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\u009d\u017e\u0178';
+
+/** Pairs of bytes the other way round. */
+function swapped(bytes) {
+  const turned = bytes.slice();
+  for (let at = 0; at + 1 < turned.length; at += 2) [turned[at], turned[at + 1]] = [bytes[at + 1], bytes[at]];
+  return turned;
+}
 
 export class TextEncoder {
   get encoding() {
@@ -106,9 +114,11 @@ export class TextDecoder {
     let kept = 0;
     if (this.#encoding === 'utf-8') {
       [text, kept] = native.decodeUtf8(bytes, more, this.#fatal) ?? invalid(this.#encoding);
-    } else if (this.#encoding === 'utf-16le') {
+    } else if (this.#encoding.startsWith('utf-16')) {
       kept = more ? bytes.length % 2 : 0;
-      text = native.decode(bytes.subarray(0, bytes.length - kept), 'utf16le');
+      let whole = bytes.subarray(0, bytes.length - kept);
+      if (this.#encoding === 'utf-16be') whole = swapped(whole);
+      text = native.decode(whole, 'utf16le');
     } else {
       text = native
         .decode(bytes, 'latin1')

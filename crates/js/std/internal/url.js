@@ -137,19 +137,24 @@ export class URLSearchParams {
   }
 
   forEach(callback, thisArg) {
-    for (const [name, value] of this) callback.call(thisArg, value, name, this);
+    for (const [name, value] of this.#each()) callback.call(thisArg, value, name, this);
   }
 
-  *entries() {
+  // A class derived from this one may override what is public.
+  *#each() {
     for (let at = 0; at < this.#pairs.length; at += 1) yield [...this.#pairs[at]];
   }
 
+  entries() {
+    return this.#each();
+  }
+
   *keys() {
-    for (const [name] of this) yield name;
+    for (const [name] of this.#each()) yield name;
   }
 
   *values() {
-    for (const [, value] of this) yield value;
+    for (const [, value] of this.#each()) yield value;
   }
 
   [Symbol.iterator]() {

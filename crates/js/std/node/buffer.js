@@ -449,6 +449,32 @@ for (const name of Reflect.ownKeys(methods)) {
     writable: true,
   });
 }
+// Not documented by Node, and used by packages that read and write a lot of text.
+for (const [name, encoding] of Object.entries({
+  ascii: 'ascii',
+  base64: 'base64',
+  base64url: 'base64url',
+  hex: 'hex',
+  latin1: 'latin1',
+  ucs2: 'utf16le',
+  utf8: 'utf8',
+})) {
+  const pair = {
+    [`${name}Slice`](start, end) {
+      return this.toString(encoding, start, end);
+    },
+    [`${name}Write`](text, offset, length) {
+      return this.write(text, offset, length, encoding);
+    },
+  };
+  for (const method in pair) {
+    Object.defineProperty(FastBuffer.prototype, method, {
+      value: pair[method],
+      configurable: true,
+      writable: true,
+    });
+  }
+}
 Object.defineProperty(FastBuffer.prototype, 'parent', {
   get() {
     return this.buffer;

@@ -403,9 +403,6 @@ export function execSync(command, options = {}) {
   return checked(result, command);
 }
 
-export const fork = absent(
-  'child_process.fork',
-  'use child_process.spawn, or a Worker of node:worker_threads',
-);
+export const fork = absent('child_process.fork', 'use child_process.spawn');
 
 export default { ChildProcess, exec, execFile, execFileSync, execSync, fork, spawn, spawnSync };

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { absent } from 'internal/absent';
 
-const instead = 'a plugin is one of the processes of its host; use a Worker of node:worker_threads';
+const instead = 'every plugin has its own thread; run the work as another plugin, or with node:child_process';
 
 class Cluster extends EventEmitter {
   isMaster = true;

@@ -21,6 +21,38 @@ export const { ADDRCONFIG, ALL, V4MAPPED } = promises;
 export const setDefaultResultOrder = () => {};
 export const getDefaultResultOrder = () => 'verbatim';
 
+export const {
+  getServers,
+  lookupService,
+  resolveAny,
+  resolveCaa,
+  resolveCname,
+  resolveMx,
+  resolveNaptr,
+  resolveNs,
+  resolvePtr,
+  resolveSoa,
+  resolveSrv,
+  resolveTlsa,
+  resolveTxt,
+  reverse,
+  setServers,
+} = promises;
+
+/** As that of `dns.promises`, with callbacks. */
+export class Resolver extends promises.Resolver {
+  resolve(host, type, callback) {
+    if (typeof type === 'function') [type, callback] = ['A', type];
+    resolve(host, type, callback);
+  }
+  resolve4(host, ...given) {
+    resolve4(host, given.at(-1));
+  }
+  resolve6(host, ...given) {
+    resolve6(host, given.at(-1));
+  }
+}
+
 const custom = Symbol.for('nodejs.util.promisify.custom');
 Object.defineProperty(lookup, custom, { value: promises.lookup });
 
@@ -28,12 +60,28 @@ export { promises };
 export default {
   ADDRCONFIG,
   ALL,
+  Resolver,
   V4MAPPED,
   getDefaultResultOrder,
+  getServers,
   lookup,
+  lookupService,
   promises,
   resolve,
   resolve4,
   resolve6,
+  resolveAny,
+  resolveCaa,
+  resolveCname,
+  resolveMx,
+  resolveNaptr,
+  resolveNs,
+  resolvePtr,
+  resolveSoa,
+  resolveSrv,
+  resolveTlsa,
+  resolveTxt,
+  reverse,
   setDefaultResultOrder,
+  setServers,
 };

@@ -2,7 +2,8 @@ import native from 'native/net';
 import { EventEmitter } from 'node:events';
 import { lookup } from 'node:dns/promises';
 import { Duplex } from 'node:stream';
-import { wrongType } from 'internal/errors';
+import { Buffer } from 'node:buffer';
+import { missing, wrongType } from 'internal/errors';
 
 export function isIPv4(text) {
   return /^(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}$/.test(`${text}`);
@@ -21,7 +22,11 @@ export function isIP(text) {
 function place(given) {
   const callback = typeof given.at(-1) === 'function' ? given.pop() : undefined;
   const [first, second] = given;
-  if (first !== null && typeof first === 'object') return [first, callback];
+  if (first !== null && typeof first === 'object')
+    return [
+      first.path === undefined ? { ...first, path: undefined } : { ...first, path: first.path ?? undefined },
+      callback,
+    ];
   if (typeof first === 'string' && !/^\d+$/.test(first)) return [{ path: first }, callback];
   if (first === undefined) return [{ port: 0 }, callback];
   return [{ port: Number(first), host: typeof second === 'string' ? second : undefined }, callback];
@@ -36,12 +41,22 @@ function checkPort({ port, path }) {
   }
 }
 
+/** The addresses of a name, as `lookup` of the options or the system finds them. */
+function addresses(host, family, own) {
+  if (typeof own !== 'function') return lookup(host, { all: true, family });
+  return new Promise((resolve, reject) => {
+    own(host, { all: true, family, hints: 0 }, (error, found, version) => {
+      if (error) reject(error);
+      else resolve(Array.isArray(found) ? found : [{ address: found, family: version }]);
+    });
+  });
+}
+
 /** Every address of the name is tried in turn. */
-async function open({ host = 'localhost', port = 0, path, family }, found) {
-  if (path !== undefined) return native.connect('', 0, path);
-  const rows = isIP(host)
-    ? [{ address: host, family: isIP(host) }]
-    : await lookup(host, { all: true, family });
+async function open({ host, port = 0, path, family, lookup: own }, found) {
+  if (path !== undefined && path !== null) return native.connect('', 0, path);
+  host ||= 'localhost';
+  const rows = isIP(host) ? [{ address: host, family: isIP(host) }] : await addresses(host, family, own);
   let failure;
   for (const row of rows) {
     if (!isIP(host)) found(row.address, row.family, host);
@@ -65,18 +80,30 @@ export class Socket extends Duplex {
   bytesWritten = 0;
 
   constructor(options = {}) {
-    super({ allowHalfOpen: !!options.allowHalfOpen, signal: options.signal });
+    super({
+      allowHalfOpen: !!options.allowHalfOpen,
+      highWaterMark: options.highWaterMark,
+      signal: options.signal,
+    });
+    if (options.fd !== undefined) {
+      throw missing('the option fd of net.Socket', 'use net.connect, or the streams of node:fs');
+    }
     this.#ready.promise.catch(() => {});
-    if (options._handle) this.#open(options._handle);
+    if (options._handle) {
+      this._open(options._handle);
+      this.read(0);
+    }
   }
 
-  #open(handle) {
+  /** The connection is there; `handle` has `read`, `write`, `end` and `destroy`. */
+  _open(handle) {
     this.#handle = handle;
     this.connecting = false;
     this.pending = false;
     for (const name of ['localAddress', 'localPort', 'remoteAddress', 'remotePort'])
       this[name] = handle[name];
     this.remoteFamily = handle.remoteAddress && (handle.remoteAddress.includes(':') ? 'IPv6' : 'IPv4');
+    this.localFamily = handle.localAddress && (handle.localAddress.includes(':') ? 'IPv6' : 'IPv4');
     this.#ready.resolve(handle);
   }
 
@@ -84,16 +111,19 @@ export class Socket extends Duplex {
     const [options, callback] = place(given);
     checkPort(options);
     if (callback) this.once('connect', callback);
+    if (options.timeout) this.setTimeout(options.timeout);
     this.connecting = true;
+    this.#touched();
     open(options, (...found) => this.emit('lookup', null, ...found)).then(
       (handle) => {
         if (this.destroyed) {
           handle.destroy();
           return;
         }
-        this.#open(handle);
+        this._open(handle);
         this.emit('connect');
         this.emit('ready');
+        if (!this.isPaused()) this.read(0);
       },
       (error) => {
         this.connecting = false;
@@ -112,15 +142,21 @@ export class Socket extends Duplex {
   }
 
   async _read() {
+    let bytes;
     try {
       const handle = await this.#ready.promise;
-      const bytes = await handle.read();
-      this.#touched();
-      if (bytes !== null) this.bytesRead += bytes.length;
-      this.push(bytes);
+      bytes = await handle.read();
     } catch (error) {
       this.destroy(error);
+      return;
     }
+    if (this.destroyed) return;
+    this.#touched();
+    if (bytes !== null) this.bytesRead += bytes.length;
+    // What a listener throws is its own error, not the connection's.
+    this.push(bytes);
+    // The end is told also where nobody reads what is not there.
+    if (bytes === null) this.read(0);
   }
 
   _write(chunk, encoding, callback) {
@@ -133,12 +169,17 @@ export class Socket extends Duplex {
       }, callback);
   }
 
+  _writev(chunks, callback) {
+    this._write(Buffer.concat(chunks.map(({ chunk }) => chunk)), 'buffer', callback);
+  }
+
   _final(callback) {
     this.#ready.promise.then((handle) => handle.end()).then(() => callback(), callback);
   }
 
   _destroy(error, callback) {
     clearTimeout(this.#timer);
+    this.connecting = false;
     this.#handle?.destroy();
     callback(error);
   }
@@ -159,7 +200,9 @@ export class Socket extends Duplex {
 
   setTimeout(milliseconds, callback) {
     this.#timeout = milliseconds;
-    if (callback) this.once('timeout', callback);
+    this.timeout = milliseconds;
+    if (callback && milliseconds === 0) this.removeListener('timeout', callback);
+    else if (callback) this.once('timeout', callback);
     if (milliseconds === 0) clearTimeout(this.#timer);
     this.#touched();
     return this;
@@ -169,6 +212,18 @@ export class Socket extends Duplex {
     if (this.writable) this.end();
     if (this._writableState.finished) this.destroy();
     else this.once('finish', () => this.destroy());
+  }
+
+  resetAndDestroy() {
+    return this.destroy();
+  }
+
+  get bufferSize() {
+    return this.writableLength;
+  }
+
+  get _handle() {
+    return this.destroyed ? null : this.#handle;
   }
 
   setNoDelay() {
@@ -192,7 +247,9 @@ export class Server extends EventEmitter {
   #handle = null;
   #connections = new Set();
   #options;
+  #closing = false;
   listening = false;
+  maxConnections = undefined;
 
   constructor(options, listener) {
     super();
@@ -205,6 +262,7 @@ export class Server extends EventEmitter {
     const [options, callback] = place(given);
     checkPort(options);
     if (callback) this.once('listening', callback);
+    this.#closing = false;
     native
       .listen(options.host ?? '::', Number(options.port ?? 0), options.path)
       .catch((error) => {
@@ -214,6 +272,10 @@ export class Server extends EventEmitter {
         throw error;
       })
       .then((handle) => {
+        if (this.#closing) {
+          handle.close();
+          return;
+        }
         this.#handle = handle;
         this._path = options.path;
         this.listening = true;
@@ -235,8 +297,20 @@ export class Server extends EventEmitter {
         continue;
       }
       if (!accepted) break;
-      const socket = new Socket({ ...this.#options, _handle: accepted });
+      if (this.maxConnections !== undefined && this.#connections.size >= this.maxConnections) {
+        const { localAddress, localPort, remoteAddress, remotePort } = accepted;
+        this.emit('drop', { localAddress, localPort, remoteAddress, remotePort });
+        accepted.destroy();
+        continue;
+      }
+      const socket = new Socket({
+        allowHalfOpen: this.#options.allowHalfOpen,
+        highWaterMark: this.#options.highWaterMark,
+        _handle: accepted,
+      });
+      if (this.#options.pauseOnConnect) socket.pause();
       socket.server = this;
+      socket._server = this;
       this.#connections.add(socket);
       socket.once('close', () => {
         this.#connections.delete(socket);
@@ -265,6 +339,7 @@ export class Server extends EventEmitter {
           callback(Object.assign(new Error('Server is not running.'), { code: 'ERR_SERVER_NOT_RUNNING' })),
         );
     }
+    this.#closing = true;
     if (this.listening) {
       this.listening = false;
       this.#handle.close();
@@ -299,20 +374,103 @@ export function connect(...given) {
   return new Socket(options).connect(...given);
 }
 
+export class SocketAddress {
+  constructor({ address, family = 'ipv4', port = 0, flowlabel = 0 } = {}) {
+    this.family = `${family}`.toLowerCase();
+    this.address = address ?? (this.family === 'ipv6' ? '::' : '127.0.0.1');
+    this.port = port;
+    this.flowlabel = flowlabel;
+  }
+
+  static isSocketAddress(value) {
+    return value instanceof SocketAddress;
+  }
+}
+
+/** An address as a number, with its family. */
+function numeric(text, family = isIPv6(text) ? 'ipv6' : 'ipv4') {
+  const plain = typeof text === 'string' ? text : text.address;
+  if (isIPv4(plain)) {
+    return { family: 'ipv4', number: plain.split('.').reduce((sum, part) => sum * 256n + BigInt(part), 0n) };
+  }
+  if (!isIPv6(plain)) throw wrongType('address', `a valid ${family} address`, text);
+  const [left, right] = new URL(`http://[${plain}]/`).hostname
+    .slice(1, -1)
+    .split('::')
+    .map((half) => (half ? half.split(':') : []));
+  const parts = right ? [...left, ...Array(8 - left.length - right.length).fill('0'), ...right] : left;
+  return { family: 'ipv6', number: parts.reduce((sum, part) => sum * 65536n + BigInt(`0x${part}`), 0n) };
+}
+
+export class BlockList {
+  #rules = [];
+
+  #add(text, family, from, to) {
+    this.#rules.unshift({ text, family, from, to });
+  }
+
+  addAddress(address) {
+    const { family, number } = numeric(address);
+    const shown = typeof address === 'string' ? address : address.address;
+    this.#add(`Address: ${family === 'ipv4' ? 'IPv4' : 'IPv6'} ${shown}`, family, number, number);
+  }
+
+  addRange(start, end) {
+    const [from, to] = [numeric(start), numeric(end)];
+    const name = from.family === 'ipv4' ? 'IPv4' : 'IPv6';
+    this.#add(
+      `Range: ${name} ${start.address ?? start}-${end.address ?? end}`,
+      from.family,
+      from.number,
+      to.number,
+    );
+  }
+
+  addSubnet(net, prefix) {
+    const { family, number } = numeric(net);
+    const rest = BigInt((family === 'ipv4' ? 32 : 128) - prefix);
+    const from = (number >> rest) << rest;
+    const name = family === 'ipv4' ? 'IPv4' : 'IPv6';
+    this.#add(`Subnet: ${name} ${net.address ?? net}/${prefix}`, family, from, from + (1n << rest) - 1n);
+  }
+
+  check(address) {
+    const { family, number } = numeric(address);
+    return this.#rules.some((rule) => rule.family === family && number >= rule.from && number <= rule.to);
+  }
+
+  get rules() {
+    return this.#rules.map(({ text }) => text);
+  }
+
+  static isBlockList(value) {
+    return value instanceof BlockList;
+  }
+}
+
+let attemptTimeout = 250;
+export const getDefaultAutoSelectFamilyAttemptTimeout = () => attemptTimeout;
+export const setDefaultAutoSelectFamilyAttemptTimeout = (milliseconds) => {
+  attemptTimeout = milliseconds;
+};
 export const getDefaultAutoSelectFamily = () => false;
 export const setDefaultAutoSelectFamily = () => {};
 
 export { connect as createConnection, Socket as Stream };
 export default {
+  BlockList,
   Server,
   Socket,
+  SocketAddress,
   Stream: Socket,
   connect,
   createConnection: connect,
   createServer,
   getDefaultAutoSelectFamily,
+  getDefaultAutoSelectFamilyAttemptTimeout,
   isIP,
   isIPv4,
   isIPv6,
   setDefaultAutoSelectFamily,
+  setDefaultAutoSelectFamilyAttemptTimeout,
 };

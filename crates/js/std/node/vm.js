@@ -4,7 +4,7 @@ import native from 'native/vm';
 import { absent } from 'internal/absent';
 import { checkString } from 'internal/errors';
 
-const instead = 'use vm.runInThisContext, or a Worker of node:worker_threads for code that must be separate';
+const instead = 'use vm.runInThisContext, or run code that must be separate with node:child_process';
 const named = (options) =>
   typeof options === 'string' ? options : (options?.filename ?? 'evalmachine.<anonymous>');
 

@@ -197,6 +197,18 @@ class Zlib extends Transform {
     if (callback) this.once('close', callback);
     this.destroy();
   }
+
+  // Not documented by Node, and what packages work on that need no stream.
+  _handle = { close() {} };
+
+  _processChunk(chunk, flush) {
+    const bytes = bytesOf(chunk);
+    this.bytesWritten += bytes.length;
+    const made = [this.#codec.write(bytes)];
+    if (flush === FLUSHES.Z_FINISH) made.push(this.#codec.finish());
+    else if (flush > 0) made.push(this.#codec.flush());
+    return Buffer.concat(made);
+  }
 }
 
 export class Gzip extends Zlib {

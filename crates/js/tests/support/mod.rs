@@ -187,7 +187,7 @@ pub struct Loader {
 impl Default for Loader {
     fn default() -> Self {
         let lines = Lines::default();
-        let options = JsOptions { log: lines.sink(), ..JsOptions::default() };
+        let options = JsOptions { log: lines.sink(), listen: Arc::new(|_, _| true), ..JsOptions::default() };
         Self { options, lines, host: Arc::default() }
     }
 }

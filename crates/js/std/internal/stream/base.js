@@ -12,8 +12,8 @@ Object.setPrototypeOf(Stream, EventEmitter);
 
 /** What a stream knows of its end, whichever way it flows. */
 export function begin(stream, options) {
-  if (stream._ending) return;
-  Object.defineProperty(stream, '_ending', {
+  if (stream._streamEnd) return;
+  Object.defineProperty(stream, '_streamEnd', {
     value: {
       destroyed: false,
       closed: false,
@@ -30,12 +30,12 @@ export function begin(stream, options) {
   }
   if (options?.signal) addAbortSignal(options.signal, stream);
   if (typeof stream._construct === 'function') {
-    stream._ending.constructed = false;
+    stream._streamEnd.constructed = false;
     nextTick(() => {
       stream._construct((error) => {
-        stream._ending.constructed = true;
+        stream._streamEnd.constructed = true;
         if (error) destroy.call(stream, error);
-        else for (const run of stream._ending.waiting.splice(0)) run();
+        else for (const run of stream._streamEnd.waiting.splice(0)) run();
       });
     });
   }
@@ -43,8 +43,8 @@ export function begin(stream, options) {
 
 /** Runs once the stream is constructed: at once, nearly always. */
 export function whenReady(stream, run) {
-  if (stream._ending.constructed) run();
-  else stream._ending.waiting.push(run);
+  if (stream._streamEnd.constructed) run();
+  else stream._streamEnd.waiting.push(run);
 }
 
 export function addAbortSignal(signal, stream) {
@@ -58,7 +58,7 @@ export function addAbortSignal(signal, stream) {
 }
 
 export function destroy(error, callback) {
-  const ending = this._ending;
+  const ending = this._streamEnd;
   if (ending.destroyed) {
     callback?.(error);
     return this;
@@ -104,7 +104,7 @@ export function failPending(stream) {
   const state = stream._writableState;
   if (state.writing) return;
   const error = (call) =>
-    stream._ending.error ??
+    stream._streamEnd.error ??
     coded(Error, 'ERR_STREAM_DESTROYED', `Cannot call ${call} after a stream was destroyed`);
   for (const entry of state.buffered.splice(0)) {
     state.length -= entry.length;
@@ -116,7 +116,7 @@ export function failPending(stream) {
 
 /** Fails a stream: by its end where it ends itself, else by its event. */
 export function fail(stream, error) {
-  const ending = stream._ending;
+  const ending = stream._streamEnd;
   if (ending.destroyed) return;
   if (ending.autoDestroy) {
     stream.destroy(error);
@@ -137,9 +137,9 @@ Object.assign(Stream.prototype, {
     callback(error);
   },
   [Symbol.asyncDispose ?? Symbol.for('asyncDispose')]() {
-    if (!this._ending.destroyed) this.destroy();
+    if (!this._streamEnd.destroyed) this.destroy();
     return new Promise((resolve) => {
-      if (this._ending.closed) resolve();
+      if (this._streamEnd.closed) resolve();
       else this.once('close', resolve);
     });
   },
@@ -155,22 +155,22 @@ Object.defineProperties(Stream.prototype, {
   destroyed: {
     configurable: true,
     get() {
-      return this._ending?.destroyed ?? false;
+      return this._streamEnd?.destroyed ?? false;
     },
     set(destroyed) {
-      if (this._ending) this._ending.destroyed = destroyed;
+      if (this._streamEnd) this._streamEnd.destroyed = destroyed;
     },
   },
   closed: {
     configurable: true,
     get() {
-      return this._ending?.closed ?? false;
+      return this._streamEnd?.closed ?? false;
     },
   },
   errored: {
     configurable: true,
     get() {
-      return this._ending?.error ?? null;
+      return this._streamEnd?.error ?? null;
     },
   },
 });

@@ -28,7 +28,7 @@ export function finished(stream, options, callback) {
     callback.call(stream, error ?? undefined);
   };
   // What destroys itself in the end is waited for until it has.
-  const ending = stream._ending;
+  const ending = stream._streamEnd;
   const closes =
     !!ending?.autoDestroy &&
     ending.emitClose &&

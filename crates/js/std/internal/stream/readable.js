@@ -137,12 +137,12 @@ function endReadable(stream) {
   const state = stream._readableState;
   if (state.endEmitted) return;
   nextTick(() => {
-    if (state.endEmitted || state.length > 0 || stream._ending.error) return;
+    if (state.endEmitted || state.length > 0 || stream._streamEnd.error) return;
     state.endEmitted = true;
     stream.emit('end');
     const writable = stream._writableState;
     if (writable && !writable.ending && stream.allowHalfOpen === false) stream.end();
-    else if (stream._ending.autoDestroy && (!writable || writable.finished)) stream.destroy();
+    else if (stream._streamEnd.autoDestroy && (!writable || writable.finished)) stream.destroy();
   });
 }
 
@@ -176,7 +176,13 @@ Object.assign(Readable.prototype, {
       state.needReadable ||
       state.length === 0 ||
       state.length - (asked ?? state.length) < state.highWaterMark;
-    if (state.ended || state.reading || this.destroyed || this._ending.error || !this._ending.constructed)
+    if (
+      state.ended ||
+      state.reading ||
+      this.destroyed ||
+      this._streamEnd.error ||
+      !this._streamEnd.constructed
+    )
       wants = false;
     if (wants) {
       state.reading = true;
@@ -189,7 +195,7 @@ Object.assign(Readable.prototype, {
         fail(this, error);
       }
       state.sync = false;
-    } else if (!this._ending.constructed) {
+    } else if (!this._streamEnd.constructed) {
       whenReady(this, () => this.read(0));
     }
     if (asked === 0) return null;
@@ -207,7 +213,7 @@ Object.assign(Readable.prototype, {
       if (!state.ended) state.needReadable = true;
       else if (chunk !== null) endReadable(this);
     }
-    if (chunk !== null && !this._ending.error) {
+    if (chunk !== null && !this._streamEnd.error) {
       state.dataEmitted = true;
       this.emit('data', chunk);
     }
@@ -409,7 +415,7 @@ function accept(stream, chunk, encoding, first) {
     add(stream, state, chunk, true);
   } else if (state.ended) {
     fail(stream, streamError('ERR_STREAM_PUSH_AFTER_EOF', 'stream.push() after EOF'));
-  } else if (!stream.destroyed && !stream._ending.error) {
+  } else if (!stream.destroyed && !stream._streamEnd.error) {
     state.reading = false;
     if (state.decoder && !encoding && typeof chunk !== 'string') {
       chunk = state.decoder.write(chunk);
@@ -471,7 +477,7 @@ async function* chunks(stream, leave, done) {
   if (stream.destroyed && !stream._readableState.endEmitted)
     ended(
       stream.errored ??
-        (stream._ending.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined),
+        (stream._streamEnd.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined),
     );
   try {
     for (;;) {
@@ -520,7 +526,7 @@ Object.defineProperties(Readable.prototype, {
     enumerable: true,
     get() {
       const state = this._readableState;
-      return !!state && state.readable && !this.destroyed && !this._ending.errorTold && !state.endEmitted;
+      return !!state && state.readable && !this.destroyed && !this._streamEnd.errorTold && !state.endEmitted;
     },
     set(readable) {
       if (this._readableState) this._readableState.readable = !!readable;
@@ -530,7 +536,7 @@ Object.defineProperties(Readable.prototype, {
     configurable: true,
     get() {
       const state = this._readableState;
-      return state.readable && (this.destroyed || !!this._ending.error) && !state.endEmitted;
+      return state.readable && (this.destroyed || !!this._streamEnd.error) && !state.endEmitted;
     },
   },
 });

@@ -73,16 +73,16 @@ function write(stream, chunk, encoding, callback) {
   state.length += length;
   const entry = { chunk, encoding, callback, length };
   state.untold += 1;
-  if (state.writing || state.corked > 0 || stream._ending.error || !stream._ending.constructed) {
+  if (state.writing || state.corked > 0 || stream._streamEnd.error || !stream._streamEnd.constructed) {
     state.buffered.push(entry);
-    if (!stream._ending.constructed) whenReady(stream, () => pump(stream));
+    if (!stream._streamEnd.constructed) whenReady(stream, () => pump(stream));
   } else {
     run(stream, [entry], false);
   }
   // What was written at once takes no room.
   const room = state.length < state.highWaterMark;
   if (!room) state.needDrain = true;
-  return room && !stream._ending.error && !stream.destroyed;
+  return room && !stream._streamEnd.error && !stream.destroyed;
 }
 
 function run(stream, entries, many) {
@@ -99,7 +99,7 @@ function run(stream, entries, many) {
     const { sync } = state;
     state.writing = false;
     for (const entry of entries) state.length -= entry.length;
-    if (error) stream._ending.error ??= error;
+    if (error) stream._streamEnd.error ??= error;
     // What waits is written at once; that this was written is told later.
     else pump(stream);
     const settle = () => (error ? failed(stream, entries, error) : written(stream, entries));
@@ -148,9 +148,9 @@ function written(stream, entries) {
 /** Writes what waits, as far as it is taken without waiting. */
 function pump(stream) {
   const state = stream._writableState;
-  if (state.pumping || state.corked > 0 || stream.destroyed || !stream._ending.constructed) return;
+  if (state.pumping || state.corked > 0 || stream.destroyed || !stream._streamEnd.constructed) return;
   state.pumping = true;
-  while (state.buffered.length > 0 && !state.writing && !stream.destroyed && !stream._ending.error) {
+  while (state.buffered.length > 0 && !state.writing && !stream.destroyed && !stream._streamEnd.error) {
     if (typeof stream._writev === 'function' && state.buffered.length > 1)
       run(stream, state.buffered.splice(0), true);
     else run(stream, [state.buffered.shift()], false);
@@ -165,8 +165,8 @@ function endsNow(stream) {
     !state.finished &&
     !state.writing &&
     !stream.destroyed &&
-    stream._ending.constructed &&
-    !stream._ending.error &&
+    stream._streamEnd.constructed &&
+    !stream._streamEnd.error &&
     state.length === 0 &&
     state.buffered.length === 0
   );
@@ -220,12 +220,12 @@ function close(stream) {
   for (const callback of state.endCallbacks.splice(0)) callback();
   stream.emit('finish');
   const readable = stream._readableState;
-  if (stream._ending.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
+  if (stream._streamEnd.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
 }
 
 /** As `fail`, of a stream whose error is already noted. */
 function failNow(stream, error) {
-  const ending = stream._ending;
+  const ending = stream._streamEnd;
   if (ending.error === error && !ending.destroyed) ending.error = null;
   fail(stream, error);
 }
@@ -245,7 +245,7 @@ export const methods = {
       this.uncork();
     }
     let error;
-    if (!this._ending.error && !state.ending) {
+    if (!this._streamEnd.error && !state.ending) {
       state.ending = true;
       state.ended = true;
       whenReady(this, () => {
@@ -316,7 +316,7 @@ export function giveWritable(prototype) {
     enumerable: true,
     get() {
       const state = this._writableState;
-      return !!state && state.writable && !state.ending && !this.destroyed && !this._ending.error;
+      return !!state && state.writable && !state.ending && !this.destroyed && !this._streamEnd.error;
     },
     set(writable) {
       if (this._writableState) this._writableState.writable = !!writable;
@@ -336,7 +336,7 @@ Object.defineProperty(Writable.prototype, 'writableAborted', {
   configurable: true,
   get() {
     const state = this._writableState;
-    return state.writable && (this.destroyed || !!this._ending.error) && !state.finished;
+    return state.writable && (this.destroyed || !!this._streamEnd.error) && !state.finished;
   },
 });
 

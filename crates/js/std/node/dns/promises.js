@@ -1,4 +1,6 @@
 import native from 'native/net';
+import { absent } from 'internal/absent';
+import { missing } from 'internal/errors';
 
 export const ADDRCONFIG = 32;
 export const V4MAPPED = 8;
@@ -30,4 +32,92 @@ export const resolve4 = async (host) => (await addresses(host, 4)).map(({ addres
 export const resolve6 = async (host) => (await addresses(host, 6)).map(({ address }) => address);
 export const resolve = async (host, type = 'A') => (type === 'AAAA' ? resolve6(host) : resolve4(host));
 
-export default { ADDRCONFIG, ALL, V4MAPPED, lookup, resolve, resolve4, resolve6 };
+/** Asks the system's resolver; other servers cannot be set. */
+export class Resolver {
+  #servers = [];
+
+  cancel() {}
+  getServers() {
+    return [...this.#servers];
+  }
+  setServers() {
+    throw missing('dns.Resolver.setServers', "names are resolved by the system's servers");
+  }
+  setLocalAddress() {}
+  resolve(host, type) {
+    return resolve(host, type);
+  }
+  resolve4(host) {
+    return resolve4(host);
+  }
+  resolve6(host) {
+    return resolve6(host);
+  }
+}
+
+const records = ['Any', 'Caa', 'Cname', 'Mx', 'Naptr', 'Ns', 'Ptr', 'Soa', 'Srv', 'Tlsa', 'Txt'];
+const [
+  resolveAny,
+  resolveCaa,
+  resolveCname,
+  resolveMx,
+  resolveNaptr,
+  resolveNs,
+  resolvePtr,
+  resolveSoa,
+  resolveSrv,
+  resolveTlsa,
+  resolveTxt,
+] = records.map((kind) => absent(`dns.resolve${kind}`, 'use DNS over HTTPS with fetch'));
+for (const kind of records) {
+  Resolver.prototype[`resolve${kind}`] = async () => {
+    throw missing(`dns.resolve${kind}`, 'use DNS over HTTPS with fetch');
+  };
+}
+const reverse = absent('dns.reverse', 'use DNS over HTTPS with fetch');
+const lookupService = absent('dns.lookupService', 'use DNS over HTTPS with fetch');
+const getServers = () => [];
+const setServers = absent('dns.setServers', "names are resolved by the system's servers");
+
+export {
+  getServers,
+  lookupService,
+  resolveAny,
+  resolveCaa,
+  resolveCname,
+  resolveMx,
+  resolveNaptr,
+  resolveNs,
+  resolvePtr,
+  resolveSoa,
+  resolveSrv,
+  resolveTlsa,
+  resolveTxt,
+  reverse,
+  setServers,
+};
+export default {
+  ADDRCONFIG,
+  ALL,
+  Resolver,
+  V4MAPPED,
+  getServers,
+  lookup,
+  lookupService,
+  resolve,
+  resolve4,
+  resolve6,
+  resolveAny,
+  resolveCaa,
+  resolveCname,
+  resolveMx,
+  resolveNaptr,
+  resolveNs,
+  resolvePtr,
+  resolveSoa,
+  resolveSrv,
+  resolveTlsa,
+  resolveTxt,
+  reverse,
+  setServers,
+};

@@ -1,0 +1,22 @@
+import PQueue from 'p-queue';
+import pLimit from 'p-limit';
+import pRetry from 'p-retry';
+import { LRUCache } from 'lru-cache';
+import { Subject, firstValueFrom, from, map, toArray } from 'rxjs';
+import EventEmitter from 'eventemitter3';
+import Ajv from 'ajv';
+export default async () => {
+  const queue = new PQueue({ concurrency: 2 });
+  const done = await Promise.all([3, 1, 2].map((each) => queue.add(async () => each * 2)));
+  const limit = pLimit(1);
+  let tries = 0;
+  const retried = await pRetry(() => { tries += 1; if (tries < 3) throw new Error('again'); return tries; }, { minTimeout: 1 });
+  const cache = new LRUCache({ max: 2, ttl: 1000 });
+  for (const each of ['a', 'b', 'c']) cache.set(each, 1);
+  const emitter = new EventEmitter();
+  const seen = [];
+  emitter.on('x', (value) => seen.push(value));
+  emitter.emit('x', 1);
+  const validate = new Ajv().compile({ type: 'object', properties: { a: { type: 'integer' } }, required: ['a'] });
+  return [done, await Promise.all([1, 2].map((each) => limit(async () => each))), retried, [...cache.keys()], await firstValueFrom(from([1, 2]).pipe(map((each) => each + 1), toArray())), typeof Subject, seen, validate({ a: 1 }), validate({}), validate.errors[0].keyword];
+};

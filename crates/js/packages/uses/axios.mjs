@@ -1,0 +1,20 @@
+import axios from 'axios';
+export default async () => {
+  const { http, https, ca } = globalThis.servers;
+  const { Agent } = await import('node:https');
+  const get = await axios.get(`${http}/json`, { params: { a: 1 }, adapter: 'http' });
+  const post = await axios.post(`${http}/json`, { b: 2 }, { adapter: 'http', auth: { username: 'u', password: 'p' } });
+  const redirected = await axios.get(`${http}/redirect`, { adapter: 'http' });
+  const zipped = await axios.get(`${http}/gzip`, { adapter: 'http' });
+  const failed = await axios.get(`${http}/status?code=500`, { adapter: 'http' }).catch((error) => [error.code, error.response.status, error.response.data.error.code]);
+  const slow = await axios.get(`${http}/slow`, { adapter: 'http', timeout: 50 }).catch((error) => error.code);
+  const secure = await axios.get(`${https}/json`, { adapter: 'http', httpsAgent: new Agent({ ca }) });
+  const untrusted = await axios.get(`${https}/json`, { adapter: 'http', httpsAgent: new Agent() }).catch((error) => error.code);
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(), 20);
+  const aborted = await axios.get(`${http}/slow`, { adapter: 'http', signal: stop.signal }).catch((error) => error.code);
+  const stream = await axios.get(`${http}/stream`, { adapter: 'http', responseType: 'stream' });
+  let text = '';
+  for await (const part of stream.data) text += part;
+  return [get.data.query, post.data.body, post.data.auth, post.data.type, redirected.data.query, zipped.data, failed, slow, secure.status, untrusted, aborted, text];
+};

@@ -1,0 +1,26 @@
+import fg from 'fast-glob';
+import { glob } from 'glob';
+import AdmZip from 'adm-zip';
+import { zipSync, unzipSync, strToU8, strFromU8 } from 'fflate';
+import * as archiver from 'archiver';
+import * as tar from 'tar';
+import { mkdtempSync, writeFileSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+export default async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'packages-'));
+  mkdirSync(join(folder, 'sub'));
+  writeFileSync(join(folder, 'a.txt'), 'a');
+  writeFileSync(join(folder, 'sub/b.txt'), 'b');
+  const found = (await fg('**/*.txt', { cwd: folder })).sort();
+  const globbed = (await glob('**/*.txt', { cwd: folder })).sort();
+  const zip = new AdmZip();
+  zip.addFile('x.txt', Buffer.from('content'));
+  const read = new AdmZip(zip.toBuffer()).readAsText('x.txt');
+  const packed = strFromU8(unzipSync(zipSync({ 'y.txt': strToU8('y') }))['y.txt']);
+  await tar.create({ gzip: true, file: join(folder, 't.tgz'), cwd: folder }, ['a.txt', 'sub']);
+  const entries = [];
+  await tar.list({ file: join(folder, 't.tgz'), onReadEntry: (entry) => entries.push(entry.path) });
+  rmSync(folder, { recursive: true });
+  return [found, globbed, read, packed, entries.sort(), typeof archiver, typeof readFileSync];
+};

@@ -1,0 +1,21 @@
+import jwt from 'jsonwebtoken';
+import bcrypt from 'bcryptjs';
+import protobuf from 'protobufjs';
+import { graphql, buildSchema } from 'graphql';
+import winston from 'winston';
+import debug from 'debug';
+import dotenv from 'dotenv';
+import { Command } from 'commander';
+export default async () => {
+  const token = jwt.sign({ a: 1, iat: 1 }, 'secret');
+  const hash = bcrypt.hashSync('x', 4);
+  const { root } = protobuf.parse('syntax = "proto3"; message M { string a = 1; int32 b = 2; }');
+  const M = root.lookupType('M');
+  const bytes = M.encode(M.create({ a: 'x', b: 300 })).finish();
+  const answered = await graphql({ schema: buildSchema('type Query { hi(name: String): String }'), source: '{ hi(name: "you") }', rootValue: { hi: ({ name }) => `hi ${name}` } });
+  const logger = winston.createLogger({ silent: true, transports: [new winston.transports.Console()] });
+  logger.info('x');
+  const program = new Command().exitOverride().option('-p, --port <n>').argument('<file>');
+  program.parse(['node', 'x', 'f.txt', '-p', '80']);
+  return [token, jwt.verify(token, 'secret'), bcrypt.compareSync('x', hash), Buffer.from(bytes).toString('hex'), M.toObject(M.decode(bytes)), answered.data.hi, debug.enabled('x'), dotenv.parse('A=1\nB="x y"'), program.opts(), program.args];
+};

@@ -1,0 +1,26 @@
+import WebSocket, { WebSocketServer } from 'ws';
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+export default async () => {
+  const { http } = globalThis.servers;
+  const socket = new WebSocket(`${http.replace('http', 'ws')}/ws`);
+  await once(socket, 'open');
+  socket.send('hi');
+  const [text] = await once(socket, 'message');
+  socket.send(Buffer.from([1, 2, 3]));
+  const [bytes, binary] = await once(socket, 'message');
+  socket.close(1000, 'done');
+  const [code] = await once(socket, 'close');
+  const server = createServer();
+  const own = new WebSocketServer({ server });
+  own.on('connection', (made) => made.on('message', (data) => made.send(`own ${data}`)));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const client = new WebSocket(`ws://127.0.0.1:${server.address().port}/`);
+  await once(client, 'open');
+  client.send('x'.repeat(100000));
+  const [back] = await once(client, 'message');
+  client.terminate();
+  server.close();
+  return [String(text), [...bytes], binary, code, back.length, String(back).slice(0, 6)];
+};

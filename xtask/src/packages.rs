@@ -1,0 +1,299 @@
+//! `cargo xtask packages`: small programs that use npm packages, run under Node and in a plugin, and compared.
+//!
+//! A program is a file in `crates/js/packages/uses`. Its default export answers what it saw, as JSON. Programs talk to
+//! the servers of `servers.mjs` only, which run under Node.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ostler_js::{JsOptions, Level, Outcome, run_tests};
+use serde_json::Value;
+
+/// Where the programs and the lock file are.
+const SOURCE: &str = "crates/js/packages";
+/// Where the packages are installed.
+const INSTALLED: &str = "target/packages";
+/// The page with the results.
+const PAGE: &str = "docs/packages.md";
+/// How long a program may take.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Before what a program answers, in the log of its plugin.
+const MARK: &str = "packages answer ";
+
+/// How a program ended.
+enum Ended {
+    /// In a plugin it answers as under Node.
+    Same,
+    /// It answers something else, or fails.
+    Differs(String),
+}
+
+/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`). `--write` writes the page.
+///
+/// # Errors
+/// What keeps the programs from running, and the programs that fail and are not expected to.
+pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
+    let (flags, named): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.starts_with("--"));
+    let subset = flags.iter().any(|flag| *flag == "--subset");
+    let manifest = json(&root.join(SOURCE).join("package.json"))?;
+    install(root)?;
+    let servers = Servers::start(&root.join(INSTALLED))?;
+    let mut results = BTreeMap::new();
+    for name in programs(root)? {
+        let wanted = if subset { listed(&manifest, "subset", &name) } else { true };
+        if !wanted || !(named.is_empty() || named.contains(&&name)) {
+            continue;
+        }
+        let begun = Instant::now();
+        let ended = compare(root, &name, &servers)?;
+        let shown = match &ended {
+            Ended::Same => "same".to_owned(),
+            Ended::Differs(why) => format!("DIFFERS: {why}"),
+        };
+        progress(&format!("{name} ({:.1} s): {shown}", begun.elapsed().as_secs_f32()));
+        results.insert(name, ended);
+    }
+    drop(servers);
+    if flags.iter().any(|flag| *flag == "--write") {
+        fs::write(root.join(PAGE), page(root, &manifest, &results)?).map_err(|error| error.to_string())?;
+    }
+    let failed: Vec<&str> = results
+        .iter()
+        .filter(|(name, ended)| matches!(ended, Ended::Differs(_)) && reason(&manifest, name).is_none())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let repaired: Vec<&str> = results
+        .iter()
+        .filter(|(name, ended)| matches!(ended, Ended::Same) && reason(&manifest, name).is_some())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let same = results.values().filter(|ended| matches!(ended, Ended::Same)).count();
+    if !failed.is_empty() {
+        return Err(format!(
+            "{same} of {} programs answer as under Node; not: {}",
+            results.len(),
+            failed.join(", ")
+        ));
+    }
+    if !repaired.is_empty() {
+        return Err(format!("remove from \"known\" in {SOURCE}/package.json: {}", repaired.join(", ")));
+    }
+    Ok(format!("{same} of {} programs answer as under Node", results.len()))
+}
+
+fn progress(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn json(path: &Path) -> Result<Value, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Whether a list of the manifest's `ostler` section has this name.
+fn listed(manifest: &Value, list: &str, name: &str) -> bool {
+    let list = manifest.pointer(&format!("/ostler/{list}")).and_then(Value::as_array);
+    list.is_some_and(|list| list.iter().any(|known| known == name))
+}
+
+/// Why a program is known to answer otherwise.
+fn reason<'a>(manifest: &'a Value, name: &str) -> Option<&'a str> {
+    manifest.pointer("/ostler/known")?.get(name)?.as_str()
+}
+
+fn programs(root: &Path) -> Result<Vec<String>, String> {
+    let folder = root.join(SOURCE).join("uses");
+    let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names: Vec<String> = files
+        .filter_map(|file| Some(file.ok()?.path().file_name()?.to_str()?.strip_suffix(".mjs")?.to_owned()))
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Installs the packages by their lock file, unless they are there, and copies the programs beside them.
+fn install(root: &Path) -> Result<(), String> {
+    let (source, target) = (root.join(SOURCE), root.join(INSTALLED));
+    fs::create_dir_all(target.join("uses")).map_err(|error| error.to_string())?;
+    let lock = fs::read(source.join("package-lock.json")).map_err(|error| format!("{SOURCE}: {error}"))?;
+    if fs::read(target.join("installed.json")).ok().as_deref() != Some(&lock) {
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(source.join(file), target.join(file)).map_err(|error| error.to_string())?;
+        }
+        let status = Command::new("npm")
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
+            .current_dir(&target)
+            .status();
+        if !status.map_err(|error| format!("npm: {error}"))?.success() {
+            return Err("npm ci failed in target/packages".to_owned());
+        }
+        fs::write(target.join("installed.json"), lock).map_err(|error| error.to_string())?;
+    }
+    let copy = |from: &Path, to: PathBuf| fs::copy(from, to).map(drop).map_err(|error| error.to_string());
+    for name in programs(root)? {
+        let file = format!("uses/{name}.mjs");
+        copy(&source.join(&file), target.join(&file))?;
+    }
+    for file in ["servers.mjs", "node.mjs", "key.pem", "cert.pem"] {
+        copy(&source.join(file), target.join(file))?;
+    }
+    Ok(())
+}
+
+/// The servers that programs talk to, and their addresses as JSON.
+struct Servers {
+    child: Child,
+    addresses: String,
+}
+
+impl Servers {
+    fn start(folder: &Path) -> Result<Self, String> {
+        let mut child = Command::new("node")
+            .arg("servers.mjs")
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("node: {error}"))?;
+        let mut addresses = String::new();
+        let output = child.stdout.take().ok_or("the servers have no output")?;
+        BufReader::new(output).read_line(&mut addresses).map_err(|error| error.to_string())?;
+        let servers = Self { child, addresses: addresses.trim().to_owned() };
+        if servers.addresses.is_empty() {
+            return Err("the servers ended before they listened".to_owned());
+        }
+        Ok(servers)
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        // They may have ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn compare(root: &Path, name: &str, servers: &Servers) -> Result<Ended, String> {
+    let folder = root.join(INSTALLED);
+    let node = Command::new("node")
+        .args(["node.mjs", name, servers.addresses.as_str()])
+        .current_dir(&folder)
+        .output()
+        .map_err(|error| format!("node: {error}"))?;
+    let said = String::from_utf8_lossy(&node.stdout);
+    let Some(expected) = said.lines().rev().find_map(|line| line.strip_prefix(MARK)) else {
+        return Err(format!("{name} fails under Node: {}", String::from_utf8_lossy(&node.stderr).trim()));
+    };
+    let expected: Value = serde_json::from_str(expected).map_err(|error| error.to_string())?;
+    Ok(match plugin(&folder, name, &servers.addresses) {
+        Ok(answer) if answer == expected => Ended::Same,
+        Ok(answer) => Ended::Differs(format!("plugin {answer}, Node {expected}")),
+        Err(why) => Ended::Differs(why),
+    })
+}
+
+/// What the program answers in a plugin.
+fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
+    let file = folder.join(format!("plugin-{name}.mjs"));
+    let text = format!(
+        "import {{ test }} from 'node:test';\nglobalThis.servers = {servers};\n\
+         test('answers', async () => {{\n  const {{ default: run }} = await import('./uses/{name}.mjs');\n  \
+         console.log('{MARK}' + JSON.stringify(await run()));\n}});\n"
+    );
+    fs::write(&file, text).map_err(|error| error.to_string())?;
+    let lines = Arc::<Mutex<Vec<String>>>::default();
+    let (sink, verbose) = (lines.clone(), std::env::var_os("OSTLER_PACKAGES_LOG").is_some());
+    let options = JsOptions {
+        log: Arc::new(move |line| {
+            if verbose {
+                progress(&line.to_string());
+            }
+            if let Ok(mut lines) = sink.lock() {
+                let errs = matches!(line.level, Level::Uncaught | Level::Error);
+                lines.push(if errs { format!("! {}", line.text) } else { line.text });
+            }
+        }),
+        listen: Arc::new(|_, place| place.starts_with("127.0.0.1:") || place.starts_with('/')),
+        ..JsOptions::default()
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let ran = runtime.block_on(async { tokio::time::timeout(LIMIT, run_tests(&file, options)).await });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let logged = lines.lock().map(|lines| lines.clone()).unwrap_or_default();
+    let complaints = || {
+        let errors: Vec<&str> = logged.iter().filter_map(|line| line.strip_prefix("! ")).collect();
+        if errors.is_empty() { String::new() } else { format!("; logged: {}", errors.join(" | ")) }
+    };
+    let results = match ran {
+        Err(_) => return Err(format!("no answer in {} seconds{}", LIMIT.as_secs(), complaints())),
+        Ok(Err(thrown)) => return Err(thrown.for_log()),
+        Ok(Ok(results)) => results,
+    };
+    if let Some(failed) = results.iter().find(|result| result.outcome != Outcome::Passed) {
+        let at = failed.at.clone().unwrap_or_default();
+        return Err(format!("{} at {at}{}", failed.why.clone().unwrap_or_default(), complaints()));
+    }
+    let answer = logged.iter().rev().find_map(|line| line.strip_prefix(MARK)).ok_or("no answer")?;
+    serde_json::from_str(answer).map_err(|error| error.to_string())
+}
+
+/// The page: each program with the packages it imports.
+fn page(root: &Path, manifest: &Value, results: &BTreeMap<String, Ended>) -> Result<String, String> {
+    let lock = json(&root.join(SOURCE).join("package-lock.json"))?;
+    let same = results.values().filter(|ended| matches!(ended, Ended::Same)).count();
+    let mut page = format!(
+        "# npm packages in plugins\n\nSmall programs that use npm packages, run under Node and in a plugin, against local \
+         servers. A package works if\nboth give the same answer. The programs are in [{SOURCE}](../{SOURCE}/uses); `cargo \
+         xtask packages --write` runs\nthem and writes this page; `--subset` runs those marked with *.\n\n{same} of {} \
+         programs answer as under Node.\n\n| program | packages | result |\n|---|---|---|\n",
+        results.len()
+    );
+    for (name, ended) in results {
+        let text = fs::read_to_string(root.join(SOURCE).join("uses").join(format!("{name}.mjs")))
+            .map_err(|error| error.to_string())?;
+        let mark = if listed(manifest, "subset", name) { " *" } else { "" };
+        let result = match (ended, reason(manifest, name)) {
+            (Ended::Same, _) => "works",
+            (Ended::Differs(_), Some(why)) => why,
+            (Ended::Differs(_), None) => "fails",
+        };
+        let _ = writeln!(page, "| `{name}`{mark} | {} | {result} |", imported(&text, &lock).join(", "));
+    }
+    Ok(page)
+}
+
+/// The packages a program imports, with their installed versions.
+fn imported(text: &str, lock: &Value) -> Vec<String> {
+    let mut packages = Vec::new();
+    for line in text.lines() {
+        let Some(specifier) = line.split_once(" from '").and_then(|(_, rest)| rest.split_once('\'')) else {
+            continue;
+        };
+        let mut parts = specifier.0.split('/');
+        let first = parts.next().unwrap_or_default();
+        let package = match parts.next() {
+            Some(second) if first.starts_with('@') => format!("{first}/{second}"),
+            _ => first.to_owned(),
+        };
+        let version =
+            lock.pointer(&format!("/packages/node_modules~1{}/version", package.replace('/', "~1")));
+        if let Some(version) = version.and_then(Value::as_str) {
+            let shown = format!("`{package}` {version}");
+            if !packages.contains(&shown) {
+                packages.push(shown);
+            }
+        }
+    }
+    packages
+}
