@@ -243,7 +243,7 @@ async fn no_process_outlives_the_daemon() {
         // Processes of a rootless runtime are processes of this computer.
         let all = fs::read_dir("/proc").unwrap().flatten();
         let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-        lines.filter(|line| line.starts_with(b"sleep\0471")).count()
+        lines.filter(|line| line.starts_with(b"sleep\x00471")).count()
     };
     until("the processes do not start", || sleeping() == 2);
     daemon.kill();

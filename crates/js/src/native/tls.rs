@@ -80,10 +80,10 @@ impl ServerCertVerifier for Noting {
         );
         let trusted = if self.exact.iter().any(|known| known == certificate) { Ok(()) } else { trusted };
         let named = || rustls::client::verify_server_name(&parsed, name);
-        if let Err(error) = trusted.and_then(|()| named()) {
-            if let Ok(mut problem) = self.problem.lock() {
-                *problem = Some(error);
-            }
+        if let Err(error) = trusted.and_then(|()| named())
+            && let Ok(mut problem) = self.problem.lock()
+        {
+            *problem = Some(error);
         }
         Ok(ServerCertVerified::assertion())
     }

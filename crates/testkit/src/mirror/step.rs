@@ -311,7 +311,7 @@ impl Mirror {
                     }
                     ResponsePart::ToolCall(part) => match &part.tool_call {
                         ToolCallState::PendingConfirmation(call) => {
-                            let approved = how % 3 != 0;
+                            let approved = !how.is_multiple_of(3);
                             let mut action = json!({ "type": "chat/toolCallConfirmed", "turnId": turn.id,
                                 "toolCallId": call.tool_call_id, "approved": approved });
                             match approved {
