@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Folders;
 use crate::exit::Exit;
+use crate::process;
 
 /// How long others may look while a daemon starts.
 const LOOKED_AT: Duration = Duration::from_secs(1);
@@ -169,12 +170,13 @@ impl Holding {
     /// Exit 1 where another daemon has one of them.
     pub fn take(folders: &Folders) -> Result<Self, Exit> {
         let Folders { config, state } = folders;
-        let lock = taken(config, || running(folders).is_some())?
+        // A process that a killed daemon was just starting has its locks for a moment.
+        let lock = taken(config, || running(folders).is_some_and(|record| process::runs(record.pid)))?
             .ok_or_else(|| Exit::machine(format!("Could not start it: {}", already(folders))))?;
         // Configurations may share a state home; two daemons would write one database.
         let state_lock = match state == config {
             true => None,
-            false => Some(taken(state, || true)?.ok_or_else(|| {
+            false => Some(taken(state, || holder_runs(state))?.ok_or_else(|| {
                 let pid = Holder::read(&lock_file(state)).map(|holder| format!(" (pid {})", holder.pid));
                 Exit::machine(format!(
                     "Could not start it: another daemon{} uses the state folder {}; set XDG_STATE_HOME to another folder",
@@ -210,6 +212,11 @@ impl Drop for Holding {
     fn drop(&mut self) {
         let _ = fs::remove_file(file(&self.folders.state));
     }
+}
+
+/// Whether the daemon that has the lock of a folder runs. One that has just taken it does.
+fn holder_runs(dir: &Path) -> bool {
+    Holder::read(&lock_file(dir)).is_none_or(|holder| process::runs(holder.pid))
 }
 
 /// Locks a folder, made where it is missing; `None` where another process has it: one that `is_daemon` tells, or that
@@ -294,6 +301,30 @@ mod tests {
         assert_eq!(running(folders), None);
         assert!(!file(&folders.state).exists());
         drop(Holding::take(folders).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_has_the_locks_of_a_killed_daemon_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = &folders(dir.path());
+        drop(Holding::take(folders).unwrap());
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let record = Record { pid: ended.id(), ..record() };
+        fs::write(file(&folders.state), serde_json::to_string(&record).unwrap()).unwrap();
+        let locks = [&folders.config, &folders.state].map(|folder| {
+            let lock = File::options().write(true).open(lock_file(folder)).unwrap();
+            let holder = Holder { pid: ended.id(), state: Some(folders.state.clone()) };
+            holder.write(&lock).unwrap();
+            lock.lock().unwrap();
+            lock
+        });
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(locks);
+        });
+        drop(Holding::take(folders).unwrap());
+        child.join().unwrap();
     }
 
     #[test]
