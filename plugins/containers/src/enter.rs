@@ -24,6 +24,8 @@ pub const VARIABLE: &str = "OSTLER_ENTRY";
 const MARKER: &str = "OSTLER_ENTERED";
 /// How long it is waited until processes have ended: less than the host waits for this program.
 const GRACE: Duration = Duration::from_millis(1300);
+/// The same where the host is gone and nobody waits for this program.
+const ORPHANED: Duration = Duration::from_secs(30);
 /// How often it is looked whether the program that started this one is there.
 const POLL: Duration = Duration::from_millis(500);
 /// How much is read at a time.
@@ -140,19 +142,25 @@ async fn enter(entry: Entry) -> Result<u8, String> {
             Ok(()) => None,
             Err(_) => {
                 // Nobody reads what it writes.
-                end(&docker, &entry.container, &marker).await;
+                end(&docker, &entry.container, &marker, GRACE).await;
                 return Ok(128 + 13);
             }
         },
-        signal = received => Some(signal),
-        () = orphaned => Some(1),
+        signal = received => Some((signal, GRACE)),
+        () = orphaned => Some((1, ORPHANED)),
     };
-    if let Some(signal) = signal {
-        end(&docker, &entry.container, &marker).await;
+    if let Some((signal, limit)) = signal {
+        end(&docker, &entry.container, &marker, limit).await;
         return Ok(128 + signal);
     }
     drop(sent);
     let state = limited(docker.inspect_exec(&id)).await?;
+    // A runtime may close the connection of a process that runs, for example when its stdin was closed because the host
+    // is gone.
+    if state.running == Some(true) {
+        end(&docker, &entry.container, &marker, ORPHANED).await;
+        return Err("the connection to the process was lost".to_owned());
+    }
     match state.exit_code {
         Some(code) => Ok(u8::try_from(code).unwrap_or(1)),
         None => Err("the connection to the process was lost".to_owned()),
@@ -190,7 +198,7 @@ async fn show(
 }
 
 /// Ends every process with the marker.
-async fn end(docker: &Docker, container: &str, marker: &str) {
+async fn end(docker: &Docker, container: &str, marker: &str, limit: Duration) {
     let command = ["/bin/sh", "-c", END, "end", marker];
     let options = CreateExecOptions {
         cmd: Some(command.map(str::to_owned).to_vec()),
@@ -204,7 +212,7 @@ async fn end(docker: &Docker, container: &str, marker: &str) {
         }
         Ok::<_, bollard::errors::Error>(())
     };
-    let _ = timeout(GRACE, ended).await;
+    let _ = timeout(limit, ended).await;
 }
 
 async fn limited<T>(call: impl Future<Output = Result<T, bollard::errors::Error>>) -> Result<T, String> {
