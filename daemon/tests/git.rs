@@ -233,9 +233,14 @@ async fn uncommitted_changes_have_their_contents_before_and_after() {
     let uri = changed["edit"]["before"]["content"]["uri"].as_str().unwrap();
     let key = uri.split('/').nth(2).unwrap();
     yard.write(".git/secret", "s");
-    for wrong in
-        ["tree/.git/secret", "tree/dir/../a.txt", "tree//etc/passwd", "tree/%2e%2e/config.json", "HEAD/a.txt"]
-    {
+    for wrong in [
+        ".git/secret?tree",
+        "dir/../a.txt?tree",
+        "/etc/passwd?tree",
+        "%2e%2e/config.json?tree",
+        "a.txt?HEAD",
+        "a.txt",
+    ] {
         let uri = format!("git-blob://{key}/{wrong}");
         let refused = client.request("resourceRead", json!({ "channel": "ahp-root://", "uri": uri })).await;
         assert!(refused.is_err(), "{wrong}: {refused:?}");
@@ -747,6 +752,11 @@ async fn submodules_and_large_file_storage_have_rows() {
     let stored = file(&state, "file.bin");
     assert_eq!(text(&mut client, stored, "before").await, "1\n", "the content, not the pointer");
     assert_eq!(stored["edit"].get("diff"), None);
+    let path = |side: &str| {
+        let uri = url::Url::parse(stored["edit"][side]["content"]["uri"].as_str().unwrap()).unwrap();
+        uri.path().to_owned()
+    };
+    assert_eq!(path("before"), path("after"), "VS Code shows different paths as a rename");
     let uri = &file(&state, "other.bin")["edit"]["before"]["content"]["uri"];
     let refused =
         client.request("resourceRead", json!({ "channel": "ahp-root://", "uri": uri })).await.unwrap_err();

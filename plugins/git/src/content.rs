@@ -1,7 +1,8 @@
 //! Contents behind `git-blob:` URIs: objects of repositories, and changed files of working trees.
 //!
-//! `git-blob://<tree>/<object>/<path>` is an object, `git-blob://<tree>/tree/<path>` a changed file as it is now. `<tree>`
-//! stands for a working tree that a session asked for: contents of no other repository can be named.
+//! `git-blob://<tree>/<path>?<object>` is an object, `git-blob://<tree>/<path>?tree` a changed file as it is now. `<tree>`
+//! stands for a working tree that a session asked for: contents of no other repository can be named. Both sides of a
+//! change have the same path, because VS Code shows different paths as a rename.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -82,7 +83,7 @@ impl Contents {
     fn uri(&self, tree: &Tree, what: &str, path: &Path) -> String {
         let key = key(&tree.root);
         self.named.lock().entry(key.clone()).or_insert_with(|| tree.root.clone());
-        format!("{SCHEME}://{key}/{what}/{}", percent_encode(path.as_os_str().as_bytes(), ESCAPED))
+        format!("{SCHEME}://{key}/{}?{what}", percent_encode(path.as_os_str().as_bytes(), ESCAPED))
     }
 
     /// The provider of the scheme.
@@ -100,7 +101,7 @@ impl Contents {
                 Ok(SchemeDescription {
                     title: Some("Git".to_owned()),
                     description: Some(
-                        "Contents of changed files: git-blob://<tree>/<object>/<path>.".to_owned(),
+                        "Contents of changed files: git-blob://<tree>/<path>?<object>.".to_owned(),
                     ),
                     manifest: None,
                 })
@@ -112,10 +113,8 @@ impl Contents {
     async fn read(&self, uri: &str) -> Result<ResourceContent, Thrown> {
         let none = || Thrown::from(RpcError::not_found(format!("no content at {uri}")));
         let rest = uri.strip_prefix(SCHEME).and_then(|rest| rest.strip_prefix("://")).ok_or_else(none)?;
-        let mut parts = rest.splitn(3, '/');
-        let (Some(key), Some(what), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(none());
-        };
+        let parts = rest.rsplit_once('?').and_then(|(rest, what)| Some((rest.split_once('/')?, what)));
+        let ((key, path), what) = parts.ok_or_else(none)?;
         let path = PathBuf::from(std::ffi::OsString::from_vec(percent_decode_str(path).collect()));
         let root = self.named.lock().get(key).cloned().ok_or_else(none)?;
         let tree = match self.trees.known(&root) {
