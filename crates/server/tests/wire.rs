@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "wire/ports.rs"]
+mod ports;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -54,6 +57,11 @@ async fn host(setup: &JsonObject) -> MemoryHost {
                 options.replay = usize::try_from(replay).unwrap();
             }
         });
+    for (name, plugin) in [("terminals", ports::terminals()), ("changes", ports::changes())] {
+        if setup.get(name) == Some(&json!(true)) {
+            builder = builder.plugin(plugin, json!({}));
+        }
+    }
     if setup.get("automations") == Some(&json!(true)) {
         let store = MemoryAutomations::new(Arc::new(|_| {})).unwrap();
         builder = builder.automations(Arc::new(store).into_point());
