@@ -11,8 +11,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::{Client, Daemon, Folder};
+use support::{Client, Daemon, Folder, tell};
 
 /// A backend that runs a line in its machine and says what that said.
 const RUNNER: &str = "\
@@ -145,6 +146,15 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// The children of all threads of a process.
+fn children(id: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children
+        .flat_map(|line| line.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// The name of a machine's container, and the part that all of a host's have.
 async fn container(client: &mut Client, id: &str) -> (String, String) {
     let status = read(client, &format!("computer://{id}/status")).await.unwrap();
@@ -249,6 +259,31 @@ async fn no_process_outlives_the_daemon() {
     daemon.kill();
     until("processes are left", || sleeping() == 0);
     let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    one.subscribe(&chat).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": line } });
+    one.dispatch(&chat, 1, turn).await;
+    until("the processes do not start again", || sleeping() == 2);
+    daemon.stop();
+    until("processes are left by a daemon that ended", || sleeping() == 0);
+
+    // Killed together with what would have ended them.
+    let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    one.subscribe(&chat).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t3", "message": { "text": line } });
+    one.dispatch(&chat, 1, turn).await;
+    until("the processes do not start a third time", || sleeping() == 2);
+    let entered: Vec<u32> = children(daemon.child.id())
+        .into_iter()
+        .filter(|id| fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default().ends_with(b"\0enter\0"))
+        .collect();
+    assert_eq!(entered.len(), 1, "one process entered the machine");
+    tell(entered[0], Signal::KILL);
+    daemon.kill();
+    assert_eq!(sleeping(), 2, "nobody ended them");
+    let daemon = folder.start();
+    until("processes are left after a new start", || sleeping() == 0);
     let mut one = client(&daemon).await;
     one.request("disposeSession", json!({ "channel": "runner:/1" })).await.unwrap();
     until("containers are left", || containers(&socket, &prefix) == 0);

@@ -33,11 +33,43 @@ const PIECE: usize = 64 << 10;
 /// The exit code if the process could not be started.
 const NOT_STARTED: u8 = 126;
 
-/// Ends the marked processes; `$1` is the marker. It runs to its end also if nobody waits for it.
-const END: &str = r#"end() { for p in /proc/[0-9]*; do
-if { tr '\000' '\n' <"$p/environ" | grep -qxF "$2"; } 2>/dev/null; then kill -"$1" "${p#/proc/}" 2>/dev/null; fi
-done; }
-end TERM "$1"; sleep 0.5 || sleep 1; end KILL "$1""#;
+/// Ends the marked processes: those with a variable that matches `$1` but not `$2`. It runs to its end also if nobody waits
+/// for it.
+///
+/// A shell may start its next command when the one it waits for was killed before it, so it looks again until it finds none.
+const END: &str = r#"end() { found=; for p in /proc/[0-9]*; do
+if { tr '\000' '\n' <"$p/environ" | grep -x "$2" | grep -qvx "$3"; } 2>/dev/null; then found=1; kill -"$1" "${p#/proc/}" 2>/dev/null; fi
+done; [ "$found" ]; }
+end TERM "$1" "$2" || exit 0; sleep 0.5 || sleep 1; for again in 1 2 3 4 5 6 7 8; do end KILL "$1" "$2" || exit 0; done"#;
+
+/// Which processes are to be ended.
+#[derive(Debug, Clone, Copy)]
+pub enum Entered<'a> {
+    /// Those that one `ostler enter` started.
+    ByOne { run: &'a str, id: &'a str },
+    /// Those of a run of the host.
+    InRun(&'a str),
+    /// Those of all other runs.
+    BeforeRun(&'a str),
+}
+
+impl Entered<'_> {
+    /// The command that ends them.
+    pub fn end(self) -> [String; 6] {
+        let any = ".*";
+        let (marked, but) = match self {
+            Self::ByOne { run, id } => (marker(run, id), String::new()),
+            Self::InRun(run) => (marker(run, any), String::new()),
+            Self::BeforeRun(run) => (marker(any, any), marker(run, any)),
+        };
+        let [sh, c, zero] = ["/bin/sh", "-c", "end"].map(str::to_owned);
+        [sh, c, END.to_owned(), zero, marked, but]
+    }
+}
+
+fn marker(run: &str, id: &str) -> String {
+    format!("{MARKER}={run}/{id}")
+}
 
 /// A process in a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,6 +78,8 @@ pub struct Entry {
     pub address: String,
     /// The container.
     pub container: String,
+    /// The run of the host.
+    pub run: String,
     /// Working directory.
     pub cwd: Option<String>,
     /// User, where it is not the container's.
@@ -81,13 +115,17 @@ pub fn main() -> u8 {
 }
 
 async fn enter(entry: Entry) -> Result<u8, String> {
+    // What ends with its parent would leave the process behind. It notices the end of its parent itself, below.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(None).map_err(|error| error.to_string())?;
     let parent = rustix::process::getppid();
     let mut ends = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let docker = connect(&entry.address).map_err(|why| why.message)?;
     let docker = limited(docker.negotiate_version()).await?;
-    let marker = format!("{MARKER}={}", uuid::Uuid::new_v4().simple());
+    let started = uuid::Uuid::new_v4().simple().to_string();
+    let entered = Entered::ByOne { run: &entry.run, id: &started };
     let mut env: Vec<String> = entry.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    env.push(marker.clone());
+    env.push(marker(&entry.run, &started));
     let options = CreateExecOptions {
         attach_stdin: Some(true),
         attach_stdout: Some(true),
@@ -142,7 +180,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
             Ok(()) => None,
             Err(_) => {
                 // Nobody reads what it writes.
-                end(&docker, &entry.container, &marker, GRACE).await;
+                end(&docker, &entry.container, entered, GRACE).await;
                 return Ok(128 + 13);
             }
         },
@@ -150,7 +188,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
         () = orphaned => Some((1, ORPHANED)),
     };
     if let Some((signal, limit)) = signal {
-        end(&docker, &entry.container, &marker, limit).await;
+        end(&docker, &entry.container, entered, limit).await;
         return Ok(128 + signal);
     }
     drop(sent);
@@ -158,7 +196,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
     // A runtime may close the connection of a process that runs, for example when its stdin was closed because the host
     // is gone.
     if state.running == Some(true) {
-        end(&docker, &entry.container, &marker, ORPHANED).await;
+        end(&docker, &entry.container, entered, ORPHANED).await;
         return Err("the connection to the process was lost".to_owned());
     }
     match state.exit_code {
@@ -197,11 +235,10 @@ async fn show(
     Ok(())
 }
 
-/// Ends every process with the marker.
-async fn end(docker: &Docker, container: &str, marker: &str, limit: Duration) {
-    let command = ["/bin/sh", "-c", END, "end", marker];
+/// Ends processes in a container.
+async fn end(docker: &Docker, container: &str, entered: Entered<'_>, limit: Duration) {
     let options = CreateExecOptions {
-        cmd: Some(command.map(str::to_owned).to_vec()),
+        cmd: Some(entered.end().to_vec()),
         attach_stdout: Some(true),
         ..CreateExecOptions::default()
     };

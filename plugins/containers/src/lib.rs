@@ -192,7 +192,8 @@ fn hash(text: &str) -> u64 {
 
 fn computers(machines: &Arc<Machines>) -> Computers {
     let of = || machines.clone();
-    let (hows, lists, profiles, makes, removes, lefts) = (of(), of(), of(), of(), of(), of());
+    let (hows, lists, profiles, makes) = (of(), of(), of(), of());
+    let (removes, lefts, closes) = (of(), of(), of());
     Computers {
         how: Call::new(move |(computer, process): (String, MachineProcess)| {
             let machines = hows.clone();
@@ -250,7 +251,10 @@ fn computers(machines: &Arc<Machines>) -> Computers {
                 Ok(())
             }
         })),
-        close: None,
+        close: Some(Call::new(move |()| {
+            let machines = closes.clone();
+            async move { Ok(machines.close().await?) }
+        })),
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, RestartContainerOptionsBuilder, StopContainerOptionsBuilder,
 };
+use futures::StreamExt as _;
 use ostler_contract::points::{Computer, MachineMount, MachineProcess};
 use ostler_contract::{PluginHost, Thrown};
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::enter::{self, Entry};
+use crate::enter::{self, Entered, Entry};
 use crate::options::Configured;
 use crate::parts::Parts;
 use crate::runtime::{CHANGE, Failure, Kind, Runtime};
@@ -47,6 +48,9 @@ pub mod label {
 
 /// How long a stopped container's process has to end, in seconds.
 const STOP: i32 = 10;
+
+/// In how many machines processes are ended at a time.
+const ENDED_AT_ONCE: usize = 16;
 
 /// Makes machines and finds them.
 pub struct Machines {
@@ -287,6 +291,7 @@ impl Machines {
         let entry = Entry {
             address: self.runtime.address()?,
             container: machine.container.clone(),
+            run: self.run.clone(),
             cwd: process.cwd.or_else(|| machine.label(label::WORKDIR).map(str::to_owned)),
             user: None,
             env,
@@ -314,7 +319,9 @@ impl Machines {
         for container in leftover {
             whole &= self.remove_container(&container).await.is_ok();
         }
-        for machine in self.list().await? {
+        let machines = self.list().await?;
+        self.end_processes(&machines, Entered::BeforeRun(&self.run)).await;
+        for machine in machines {
             let Some(session) = machine.label(label::SESSION) else { continue };
             if machine.label(label::RUN) == Some(&self.run) {
                 continue;
@@ -336,6 +343,32 @@ impl Machines {
             }
         }
         Ok(whole)
+    }
+
+    /// Ends processes in machines. Processes of a host that was killed would work on, unseen.
+    async fn end_processes(&self, machines: &[Found], entered: Entered<'_>) {
+        let command = entered.end();
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let ends = machines.iter().filter(|machine| machine.running).map(|machine| {
+            let command = &command;
+            async move {
+                match self.output(&machine.container, command).await {
+                    Err(why) if !why.is_missing() => {
+                        self.log(&format!("cannot end the processes in {ADDRESS}{}", machine.id), why);
+                    }
+                    _ => {}
+                }
+            }
+        });
+        futures::stream::iter(ends).for_each_concurrent(ENDED_AT_ONCE, |end| end).await;
+    }
+
+    /// Ends the processes of this run of the host.
+    pub async fn close(&self) -> Result<(), Failure> {
+        if self.runtime.address().is_ok() {
+            self.end_processes(&self.list().await?, Entered::InRun(&self.run)).await;
+        }
+        Ok(())
     }
 
     /// Writes why something failed that nobody waits for.
