@@ -32,7 +32,7 @@ const NODE: &[(&str, &str)] = scripts!("node":
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
-    "absent" "blob" "bridge" "call-sites" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
+    "absent" "blob" "bridge" "buffer" "call-sites" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
     "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
     "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
     "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging"
@@ -172,19 +172,6 @@ pub(super) fn find(name: &str) -> Option<Source> {
 }
 
 fn script(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
-    if let Some(folder) = std::env::var_os("OSTLER_STD") {
-        let folder = std::path::Path::new(&folder);
-        let kind = if std::ptr::eq(table, NODE) {
-            "node"
-        } else if std::ptr::eq(table, INTERNAL) {
-            "internal"
-        } else {
-            "sdk"
-        };
-        if let Ok(text) = std::fs::read_to_string(folder.join(kind).join(format!("{name}.js"))) {
-            return Some(String::leak(text));
-        }
-    }
     table.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
 }
 

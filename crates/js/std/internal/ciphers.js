@@ -1,7 +1,7 @@
 // Ciphers: AES, in the modes there are.
 
 import native from 'native/crypto';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Transform } from 'node:stream';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
 import { checkString, coded, missing } from 'internal/errors';
@@ -93,7 +93,7 @@ class PlainCipher extends Cipher {
 /** GCM. Everything is known to be right only once all of it is there, so it is given out at the end. */
 class AuthenticatedCipher extends Cipher {
   #parts = [];
-  #beside = Buffer.alloc(0);
+  #beside = Bytes.alloc(0);
   #tag = null;
   #key;
   #iv;
@@ -111,7 +111,7 @@ class AuthenticatedCipher extends Cipher {
     return this;
   }
   setAuthTag(tag, encoding) {
-    this.#tag = Buffer.from(bytesOf(tag, encoding));
+    this.#tag = Bytes.from(bytesOf(tag, encoding));
     return this;
   }
   getAuthTag() {
@@ -123,16 +123,16 @@ class AuthenticatedCipher extends Cipher {
   }
 
   update(data, from, to) {
-    this.#parts.push(Buffer.from(bytesOf(data, from)));
-    return to && to !== 'buffer' ? '' : Buffer.alloc(0);
+    this.#parts.push(Bytes.from(bytesOf(data, from)));
+    return to && to !== 'buffer' ? '' : Bytes.alloc(0);
   }
 
   final(encoding) {
-    const all = Buffer.concat(this.#parts);
+    const all = Bytes.concat(this.#parts);
     if (!this.#seals) {
       if (!this.#tag) throw new Error('Unsupported state or unable to authenticate data');
       return encoded(
-        native.open(this.#key, this.#iv, Buffer.concat([all, this.#tag]), this.#beside),
+        native.open(this.#key, this.#iv, Bytes.concat([all, this.#tag]), this.#beside),
         encoding,
       );
     }

@@ -4,7 +4,7 @@ import native from 'native/http';
 import { coded } from 'internal/errors';
 import { Request, partsOf, responseFrom } from 'internal/http';
 import { URL } from 'internal/url';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 
 const MOST_REDIRECTS = 20;
 const BODY_HEADERS = [
@@ -52,7 +52,7 @@ function dataUrl(url) {
   const isBase64 = /;\s*base64$/i.test(found[1]);
   const type = found[1].replace(/;\s*base64$/i, '') || 'text/plain;charset=US-ASCII';
   const text = decodeURIComponent(found[2].replace(/%(?![\da-f]{2})/gi, '%25'));
-  const bytes = isBase64 ? Buffer.from(text, 'base64') : Buffer.from(text);
+  const bytes = isBase64 ? Bytes.from(text, 'base64') : Bytes.from(text);
   const headers = [['content-type', type.startsWith(';') ? `text/plain${type}` : type]];
   return responseFrom({ status: 200, statusText: 'OK', headers, body: new Uint8Array(bytes), url: url.href });
 }

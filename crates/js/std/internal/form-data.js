@@ -1,5 +1,6 @@
 // `FormData`, and how it is written in a body.
 
+import { URLSearchParams } from 'internal/url';
 import { Blob, File } from 'internal/blob';
 import { TextDecoder, TextEncoder } from 'internal/text';
 import { randomUUID } from 'internal/random';

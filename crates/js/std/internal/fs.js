@@ -1,7 +1,7 @@
 // Files: what `node:fs` and `node:fs/promises` share.
 
 import native from 'native/fs';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { fileURLToPath } from 'node:url';
 import { checkFunction, coded, outOfRange, wrongType } from 'internal/errors';
 
@@ -50,14 +50,14 @@ export function pathOf(path, name = 'path') {
     return path;
   }
   if (path instanceof URL) return fileURLToPath(path);
-  if (path instanceof Uint8Array) return Buffer.from(path).toString();
+  if (path instanceof Uint8Array) return Bytes.from(path).toString();
   throw wrongType(name, 'of type string or an instance of Buffer or URL', path);
 }
 
 export function encodingOf(options, fallback) {
   const encoding = typeof options === 'string' ? options : options?.encoding;
   if (encoding === undefined || encoding === null) return fallback;
-  if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) {
+  if (encoding !== 'buffer' && !Bytes.isEncoding(encoding)) {
     throw coded(
       TypeError,
       'ERR_INVALID_ARG_VALUE',
@@ -68,12 +68,12 @@ export function encodingOf(options, fallback) {
 }
 
 function decoded(bytes, encoding) {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const buffer = Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return encoding && encoding !== 'buffer' ? buffer.toString(encoding) : buffer;
 }
 
 export function bytesOf(data, options) {
-  if (typeof data === 'string') return Buffer.from(data, encodingOf(options, 'utf8'));
+  if (typeof data === 'string') return Bytes.from(data, encodingOf(options, 'utf8'));
   if (ArrayBuffer.isView(data)) return data;
   throw wrongType('data', 'of type string or an instance of Buffer, TypedArray, or DataView', data);
 }
@@ -195,7 +195,7 @@ function listing(path, options, flat) {
       const parent = cut < 0 ? path : `${path.replace(/\/$/, '')}/${name.slice(0, cut)}`;
       entries.push(new Dirent(name.slice(cut + 1), parent, flat[at + 1]));
     } else {
-      entries.push(encodingOf(options, 'utf8') === 'buffer' ? Buffer.from(name) : name);
+      entries.push(encodingOf(options, 'utf8') === 'buffer' ? Bytes.from(name) : name);
     }
   }
   return entries;
@@ -247,7 +247,7 @@ export const operations = {
   },
   readlink: (path, options) => [
     ['readlink', pathOf(path)],
-    (to) => (encodingOf(options) === 'buffer' ? Buffer.from(to) : to),
+    (to) => (encodingOf(options) === 'buffer' ? Bytes.from(to) : to),
   ],
   realpath: (path) => [['realpath', pathOf(path)], same],
   rename: (from, to) => [['rename', pathOf(from, 'oldPath'), pathOf(to, 'newPath')], same],

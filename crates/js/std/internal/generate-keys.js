@@ -1,7 +1,7 @@
 // New keys.
 
 import native from 'native/crypto';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { checkFunction, checkString, missing, outOfRange, wrongValue } from 'internal/errors';
 import { CURVES, KeyObject, createPublicKey, createSecretKey, privateFromJwk } from 'internal/keys';
 
@@ -12,12 +12,12 @@ export const getCurves = () => Object.values(NODE_NAMES);
 /** A new private key. */
 export function newPrivate(type, curve) {
   if (type === 'ed25519') {
-    const d = Buffer.from(native.random(32)).toString('base64url');
+    const d = Bytes.from(native.random(32)).toString('base64url');
     return new KeyObject('private', privateFromJwk({ kty: 'OKP', crv: 'Ed25519', d }));
   }
   const name = Object.keys(CURVES).find((name) => name === curve || NODE_NAMES[name] === curve);
   if (!name) throw missing(`The curve ${curve}`);
-  return new KeyObject('private', Buffer.from(native.generateEc(name)));
+  return new KeyObject('private', Bytes.from(native.generateEc(name)));
 }
 
 function shown(key, encoding) {

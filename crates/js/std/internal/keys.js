@@ -1,6 +1,6 @@
 // Keys: from PEM, DER, JWK and plain bytes, as the native side signs with them.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import native from 'native/crypto';
 import { coded, wrongType } from 'internal/errors';
 
@@ -13,37 +13,37 @@ const EC = '06072a8648ce3d0201';
 const ED25519 = '300506032b6570';
 
 function der(tag, ...parts) {
-  const inside = Buffer.concat(parts);
+  const inside = Bytes.concat(parts);
   const length = inside.length;
   const head =
     length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
-  return Buffer.concat([Buffer.from([tag, ...head]), inside]);
+  return Bytes.concat([Bytes.from([tag, ...head]), inside]);
 }
 
 const sequence = (...parts) => der(0x30, ...parts);
-const bits = (bytes) => der(0x03, Buffer.from([0]), bytes);
+const bits = (bytes) => der(0x03, Bytes.from([0]), bytes);
 const octets = (bytes) => der(0x04, bytes);
-const hex = (text) => Buffer.from(text, 'hex');
+const hex = (text) => Bytes.from(text, 'hex');
 
 function integer(base64url) {
-  let bytes = Buffer.from(base64url, 'base64url');
+  let bytes = Bytes.from(base64url, 'base64url');
   while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
-  return der(0x02, bytes[0] & 0x80 ? Buffer.concat([Buffer.from([0]), bytes]) : bytes);
+  return der(0x02, bytes[0] & 0x80 ? Bytes.concat([Bytes.from([0]), bytes]) : bytes);
 }
 
-const zero = der(0x02, Buffer.from([0]));
+const zero = der(0x02, Bytes.from([0]));
 
 /** A public key in SPKI. */
 export function publicFromJwk(jwk) {
   if (jwk.kty === 'RSA') return sequence(hex(RSA), bits(sequence(integer(jwk.n), integer(jwk.e))));
   if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519')
-    return sequence(hex(ED25519), bits(Buffer.from(jwk.x, 'base64url')));
+    return sequence(hex(ED25519), bits(Bytes.from(jwk.x, 'base64url')));
   const curve = CURVES[jwk.crv];
   if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
-  const point = Buffer.concat([
-    Buffer.from([4]),
-    Buffer.from(jwk.x, 'base64url'),
-    Buffer.from(jwk.y, 'base64url'),
+  const point = Bytes.concat([
+    Bytes.from([4]),
+    Bytes.from(jwk.x, 'base64url'),
+    Bytes.from(jwk.y, 'base64url'),
   ]);
   return publicFromPoint(point, jwk.crv);
 }
@@ -60,18 +60,18 @@ export function privateFromJwk(jwk) {
     return sequence(zero, hex(RSA), octets(sequence(zero, ...numbers)));
   }
   if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519') {
-    return sequence(zero, hex(ED25519), octets(octets(Buffer.from(jwk.d, 'base64url'))));
+    return sequence(zero, hex(ED25519), octets(octets(Bytes.from(jwk.d, 'base64url'))));
   }
   const curve = CURVES[jwk.crv];
   if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
-  const point = Buffer.concat([
-    Buffer.from([4]),
-    Buffer.from(jwk.x, 'base64url'),
-    Buffer.from(jwk.y, 'base64url'),
+  const point = Bytes.concat([
+    Bytes.from([4]),
+    Bytes.from(jwk.x, 'base64url'),
+    Bytes.from(jwk.y, 'base64url'),
   ]);
   const inner = sequence(
-    der(0x02, Buffer.from([1])),
-    octets(Buffer.from(jwk.d, 'base64url')),
+    der(0x02, Bytes.from([1])),
+    octets(Bytes.from(jwk.d, 'base64url')),
     der(0xa1, bits(point)),
   );
   return sequence(zero, sequence(hex(EC), hex(curve.id)), octets(inner));
@@ -88,7 +88,7 @@ function fromPem(text) {
   if (label.includes('ENCRYPTED') || body.includes('Proc-Type')) {
     throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'Encrypted private keys are not supported here');
   }
-  return { label, bytes: Buffer.from(body.replace(/[^A-Za-z0-9+/=]/g, ''), 'base64') };
+  return { label, bytes: Bytes.from(body.replace(/[^A-Za-z0-9+/=]/g, ''), 'base64') };
 }
 
 /** A key as `createSign` and its like are given it: PEM, `{ key, format, type }`, or a key object. */
@@ -118,8 +118,8 @@ export class KeyObject {
     if (this.type === 'secret')
       return options.format === 'jwk'
         ? { kty: 'oct', k: this._bytes.toString('base64url') }
-        : Buffer.from(this._bytes);
-    if (options.format === 'der') return Buffer.from(this._bytes);
+        : Bytes.from(this._bytes);
+    if (options.format === 'der') return Bytes.from(this._bytes);
     const label = this.type === 'private' ? 'PRIVATE KEY' : 'PUBLIC KEY';
     return `-----BEGIN ${label}-----\n${this._bytes.toString('base64').replace(/(.{64})(?=.)/g, '$1\n')}\n-----END ${label}-----\n`;
   }
@@ -138,7 +138,7 @@ const curveOf = (bytes) =>
 
 /** What stands behind the first such head, which says that it is as long as this. */
 function inside(bytes, tag, length) {
-  const at = bytes.indexOf(Buffer.from([...hex(tag), length]));
+  const at = bytes.indexOf(Bytes.from([...hex(tag), length]));
   return bytes.subarray(at + tag.length / 2 + 1, at + tag.length / 2 + 1 + length);
 }
 
@@ -163,7 +163,7 @@ function toJwk(key) {
 }
 
 export function createSecretKey(key, encoding) {
-  return new KeyObject('secret', typeof key === 'string' ? Buffer.from(key, encoding) : Buffer.from(key));
+  return new KeyObject('secret', typeof key === 'string' ? Bytes.from(key, encoding) : Bytes.from(key));
 }
 
 function bytesOf(given) {
@@ -175,9 +175,9 @@ function bytesOf(given) {
   } = given !== null && typeof given === 'object' && !ArrayBuffer.isView(given) ? given : {};
   if (key instanceof KeyObject) return { object: key };
   if (format === 'jwk') return { jwk: key };
-  if (format === 'der') return { bytes: Buffer.from(key), label: type };
+  if (format === 'der') return { bytes: Bytes.from(key), label: type };
   if (typeof key === 'string' || ArrayBuffer.isView(key))
-    return fromPem(typeof key === 'string' ? key : Buffer.from(key).toString());
+    return fromPem(typeof key === 'string' ? key : Bytes.from(key).toString());
   throw wrongType('key', 'of type string or an instance of Buffer or KeyObject', key);
 }
 
@@ -191,14 +191,14 @@ export function createPublicKey(given) {
   const { object, jwk, bytes, label } = bytesOf(given);
   if (object?.type === 'public') return object;
   if (object || /PRIVATE/.test(label ?? ''))
-    return new KeyObject('public', Buffer.from(native.publicKey(object?._bytes ?? bytes).buffer));
+    return new KeyObject('public', Bytes.from(native.publicKey(object?._bytes ?? bytes).buffer));
   return new KeyObject('public', jwk ? publicFromJwk(jwk) : bytes);
 }
 
 /** The bytes of a secret, however it was given. */
 export function secretOf(key, encoding) {
   if (key instanceof KeyObject) return key._bytes;
-  if (typeof key === 'string') return Buffer.from(key, encoding ?? 'utf8');
+  if (typeof key === 'string') return Bytes.from(key, encoding ?? 'utf8');
   if (ArrayBuffer.isView(key) || key instanceof ArrayBuffer) return key;
   throw wrongType(
     'key',

@@ -1,5 +1,6 @@
 // `MessageChannel` and `BroadcastChannel`, between parts of one plugin.
 
+import { setImmediate } from 'internal/timers';
 import { EventTarget, MessageEvent } from 'internal/event-target';
 import { follow } from 'internal/context';
 import { structuredClone } from 'internal/structured-clone';

@@ -1,6 +1,6 @@
 // Values as bytes, in V8's format (version 15), so that Node reads what a plugin writes and the other way round.
 
-import { Buffer } from 'node:buffer';
+import { Buffer, Bytes } from 'internal/buffer';
 import { coded } from 'internal/errors';
 
 const VIEWS = [
@@ -28,7 +28,7 @@ function refusal(value) {
 }
 
 export class Serializer {
-  #bytes = Buffer.alloc(256);
+  #bytes = Bytes.alloc(256);
   #length = 0;
   #seen = new Map();
 
@@ -38,7 +38,7 @@ export class Serializer {
 
   #room(many) {
     if (this.#length + many <= this.#bytes.length) return;
-    const larger = Buffer.alloc(Math.max(this.#bytes.length * 2, this.#length + many));
+    const larger = Bytes.alloc(Math.max(this.#bytes.length * 2, this.#length + many));
     this.#bytes.copy(larger, 0, 0, this.#length);
     this.#bytes = larger;
   }
@@ -87,7 +87,7 @@ export class Serializer {
   transferArrayBuffer() {}
 
   releaseBuffer() {
-    const written = Buffer.from(this.#bytes.subarray(0, this.#length));
+    const written = Bytes.from(this.#bytes.subarray(0, this.#length));
     this.#length = 0;
     return written;
   }
@@ -101,7 +101,7 @@ export class Serializer {
       if ((this.#length + 1 + digits) % 2 === 1) this.#byte(0);
     }
     this.#tag(plain ? '"' : 'c');
-    const bytes = Buffer.from(text, plain ? 'latin1' : 'utf16le');
+    const bytes = Bytes.from(text, plain ? 'latin1' : 'utf16le');
     this.writeUint32(bytes.length);
     this.writeRawBytes(bytes);
   }
@@ -166,7 +166,7 @@ export class Serializer {
   }
 
   _writeHostObject(view) {
-    const at = Buffer.isBuffer(view) ? 10 : VIEWS.findIndex((View) => view.constructor === View);
+    const at = Bytes.isBuffer(view) ? 10 : VIEWS.findIndex((View) => view.constructor === View);
     if (at < 0) throw this._getDataCloneError(refusal(view));
     this.writeUint32(at);
     this.writeUint32(view.byteLength);
@@ -292,7 +292,7 @@ export class Deserializer {
     if (!ArrayBuffer.isView(bytes)) {
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', 'buffer must be a TypedArray or a DataView');
     }
-    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#bytes = Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
   #byte() {
@@ -343,7 +343,7 @@ export class Deserializer {
   }
 
   readDouble() {
-    const value = Buffer.from(this.readRawBytes(8)).readDoubleLE(0);
+    const value = Bytes.from(this.readRawBytes(8)).readDoubleLE(0);
     return value;
   }
 
@@ -406,7 +406,7 @@ export class Deserializer {
     const View = VIEWS[this.readUint32()];
     const length = this.readUint32();
     const bytes = this.readRawBytes(length);
-    if (View === Buffer) return Buffer.from(bytes);
+    if (View === Buffer) return Bytes.from(bytes);
     if (!View) throw broken();
     return new View(new Uint8Array(bytes).buffer, 0, length / (View.BYTES_PER_ELEMENT ?? 1));
   }

@@ -1,5 +1,8 @@
 // The tests of a module, one after the other in the order they were written: what stands behind `node:test`.
 
+import { AbortController } from 'internal/event-target';
+import { clearTimeout, setTimeout } from 'internal/timers';
+
 const TODO = Symbol('todo');
 
 class Suite {

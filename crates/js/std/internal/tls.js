@@ -1,7 +1,7 @@
 // TLS on a stream: what the session makes of its bytes, as the handle of a socket.
 
 import native from 'native/tls';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Socket, isIP } from 'node:net';
 import { coded } from 'internal/errors';
 import { hangUp } from 'internal/http1/common';
@@ -14,7 +14,7 @@ const pem = (value) => {
   if (value === undefined || value === null) return undefined;
   const parts = [value].flat().map((each) => each?.pem ?? each);
   if (parts.length === 1 && typeof parts[0] !== 'string') return parts[0];
-  return Buffer.concat(parts.flatMap((each) => [Buffer.from(each), Buffer.from('\n')]));
+  return Bytes.concat(parts.flatMap((each) => [Bytes.from(each), Bytes.from('\n')]));
 };
 
 /** What the native side reads of `tls` options. */
@@ -41,7 +41,7 @@ export function prepare(given) {
 function unpack(bytes) {
   const names = [];
   for (let at = 0; at < bytes.length; at += bytes[at] + 1)
-    names.push(Buffer.from(bytes.subarray(at + 1, at + 1 + bytes[at])).toString('latin1'));
+    names.push(Bytes.from(bytes.subarray(at + 1, at + 1 + bytes[at])).toString('latin1'));
   return names;
 }
 
@@ -57,7 +57,7 @@ function handleOf(session, stream, secured, failed) {
   const give = () => {
     if (!asked) return;
     if (waiting.length > 0) {
-      const bytes = waiting.length === 1 ? waiting[0] : Buffer.concat(waiting);
+      const bytes = waiting.length === 1 ? waiting[0] : Bytes.concat(waiting);
       waiting.length = 0;
       size = 0;
       asked.resolve(bytes);
@@ -70,7 +70,7 @@ function handleOf(session, stream, secured, failed) {
   const flush = (callback) => {
     const bytes = session.outgoing();
     if (bytes !== null && stream.writable)
-      return stream.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), callback);
+      return stream.write(Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), callback);
     callback?.();
     return true;
   };

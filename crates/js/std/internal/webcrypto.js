@@ -1,6 +1,6 @@
 // `crypto`, as on the web.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import native from 'native/crypto';
 import { getRandomValues, randomUUID } from 'internal/random';
 import { newPrivate } from 'internal/generate-keys';
@@ -12,7 +12,7 @@ export class CryptoKey {
   constructor(key, type, algorithm, extractable, usages, bytes) {
     if (key !== inside) throw new TypeError('Illegal constructor');
     Object.assign(this, { type, algorithm, extractable, usages });
-    Object.defineProperty(this, '_object', { value: new KeyObject(type, Buffer.from(bytes)) });
+    Object.defineProperty(this, '_object', { value: new KeyObject(type, Bytes.from(bytes)) });
   }
 
   get [Symbol.toStringTag]() {
@@ -75,7 +75,7 @@ function cipher(given, key, data, seals) {
     if (!(length >= 1 && length <= 128))
       throw new DOMException('The length of a counter is 1 to 128 bits', 'OperationError');
     const bits = 1n << BigInt(length);
-    const counted = BigInt(`0x${Buffer.from(iv).toString('hex')}`) % bits;
+    const counted = BigInt(`0x${Bytes.from(iv).toString('hex')}`) % bits;
     if (counted + BigInt(Math.ceil(data.byteLength / 16)) > bits)
       throw unsupported('A counter that starts over');
   }
@@ -86,7 +86,7 @@ function cipher(given, key, data, seals) {
     seals,
   );
   try {
-    return plain(new Uint8Array(Buffer.concat([work.update(data), work.final()])));
+    return plain(new Uint8Array(Bytes.concat([work.update(data), work.final()])));
   } catch {
     throw new DOMException('The operation failed', 'OperationError');
   }
@@ -148,7 +148,7 @@ export class SubtleCrypto {
       let bytes;
       if (format === 'raw') bytes = view(data).slice();
       else if (format === 'jwk' && data.kty === 'oct')
-        bytes = new Uint8Array(Buffer.from(data.k, 'base64url'));
+        bytes = new Uint8Array(Bytes.from(data.k, 'base64url'));
       else throw unsupported(`Importing ${given.name} keys from ${format}`);
       checkLength(given.name, bytes.length * 8, 'DataError');
       return make('secret', bytes, { length: bytes.length * 8 });
@@ -158,7 +158,7 @@ export class SubtleCrypto {
     if (format === 'jwk')
       return data.d ? make('private', privateFromJwk(data)) : make('public', publicFromJwk(data));
     if (format === 'raw' && given.name !== 'RSASSA-PKCS1-v1_5' && given.name !== 'RSA-PSS') {
-      return make('public', publicFromPoint(Buffer.from(view(data)), given.namedCurve ?? 'Ed25519'));
+      return make('public', publicFromPoint(Bytes.from(view(data)), given.namedCurve ?? 'Ed25519'));
     }
     throw unsupported(`Importing ${given.name} keys from ${format}`);
   }
@@ -168,7 +168,7 @@ export class SubtleCrypto {
     const bytes = new Uint8Array(key._object._bytes);
     if (key.type === 'secret' && format === 'raw') return plain(bytes);
     if (key.type === 'secret' && format === 'jwk') {
-      return { kty: 'oct', k: Buffer.from(bytes).toString('base64url'), ext: true, key_ops: [...key.usages] };
+      return { kty: 'oct', k: Bytes.from(bytes).toString('base64url'), ext: true, key_ops: [...key.usages] };
     }
     if (key.type !== 'secret' && format === 'jwk') {
       const alg = key.algorithm.name === 'Ed25519' ? { alg: 'Ed25519' } : {};

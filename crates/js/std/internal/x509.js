@@ -1,6 +1,6 @@
 // What a certificate says, read from its DER.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { createHash } from 'node:crypto';
 
 const NAMES = {
@@ -56,7 +56,7 @@ function identifier(bytes) {
 }
 
 const text = ({ tag, content }) =>
-  tag === 0x1e ? Buffer.from(content).swap16().toString('utf16le') : content.toString('utf8');
+  tag === 0x1e ? Bytes.from(content).swap16().toString('utf16le') : content.toString('utf8');
 
 function name(bytes) {
   const parts = Object.create(null);
@@ -112,7 +112,7 @@ const fingerprint = (algorithm, der) =>
 
 /** As `getPeerCertificate` shows it; with `selfSigned`, which is not enumerable. */
 export function certificate(bytes) {
-  const der = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const der = Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const parts = elements(element(element(der).content).content);
   if (parts[0].tag === 0xa0) parts.shift();
   const [serial, , issuer, validity, subject, , ...rest] = parts;
@@ -139,7 +139,7 @@ export function certificate(bytes) {
     fingerprint: fingerprint('sha1', der),
     fingerprint256: fingerprint('sha256', der),
     fingerprint512: fingerprint('sha512', der),
-    serialNumber: Buffer.from(number).toString('hex').toUpperCase(),
+    serialNumber: Bytes.from(number).toString('hex').toUpperCase(),
     raw: der,
   };
   if (subjectaltname === undefined) delete made.subjectaltname;

@@ -1,5 +1,6 @@
+import { clearTimeout, setTimeout } from 'internal/timers';
 import native from 'native/child';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { EventEmitter } from 'node:events';
 import { Readable, Writable } from 'node:stream';
 import process from 'node:process';
@@ -261,7 +262,7 @@ function collect(child, file, args, options, callback) {
     if (done) return;
     done = true;
     const [stdout, stderr] = ['stdout', 'stderr'].map((name) => {
-      const all = Buffer.concat(pieces[name]);
+      const all = Bytes.concat(pieces[name]);
       return encoding && encoding !== 'buffer' ? all.toString(encoding) : all;
     });
     if (!failure && (code !== 0 || signal)) {
@@ -323,7 +324,7 @@ export function spawnSync(file, args, options) {
   if (given === undefined && ways[0] === 'pipe') ways[0] = 'ignore';
   const bytes =
     typeof given === 'string'
-      ? Buffer.from(given, settings.encoding === 'buffer' ? 'utf8' : settings.encoding)
+      ? Bytes.from(given, settings.encoding === 'buffer' ? 'utf8' : settings.encoding)
       : given;
   const answer = native.run({
     ...prepare(file, list, settings, ways),
@@ -351,11 +352,11 @@ export function spawnSync(file, args, options) {
   }
   const decode = (raw, at) => {
     if (ways[at] === 'inherit') {
-      if (raw.length > 0) (at === 1 ? process.stdout : process.stderr).write(Buffer.from(raw));
+      if (raw.length > 0) (at === 1 ? process.stdout : process.stderr).write(Bytes.from(raw));
       return null;
     }
     if (ways[at] === 'ignore') return null;
-    const buffer = Buffer.from(raw.buffer);
+    const buffer = Bytes.from(raw.buffer);
     return settings.encoding && settings.encoding !== 'buffer' ? buffer.toString(settings.encoding) : buffer;
   };
   const [stdout, stderr] = [decode(answer.stdout, 1), decode(answer.stderr, 2)];

@@ -1,5 +1,5 @@
 import native from 'native/crypto';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Transform } from 'node:stream';
 import { createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
@@ -123,7 +123,7 @@ export function randomInt(min, max, callback) {
     // Without the few values at the top that would make some numbers likelier.
     const fair = 2 ** 48 - (2 ** 48 % range);
     for (;;) {
-      const drawn = Buffer.from(native.random(6)).readUIntBE(0, 6);
+      const drawn = Bytes.from(native.random(6)).readUIntBE(0, 6);
       if (drawn < fair) return min + (drawn % range);
     }
   });
@@ -246,7 +246,7 @@ class Signer extends Transform {
   }
 
   update(data, encoding) {
-    this.#parts.push(Buffer.from(bytesOf(data, encoding)));
+    this.#parts.push(Bytes.from(bytesOf(data, encoding)));
     return this;
   }
   _transform(chunk, encoding, callback) {
@@ -254,10 +254,10 @@ class Signer extends Transform {
     callback();
   }
   sign(key, encoding) {
-    return encoded(sign(this.#algorithm, Buffer.concat(this.#parts), key), encoding);
+    return encoded(sign(this.#algorithm, Bytes.concat(this.#parts), key), encoding);
   }
   verify(key, signature, encoding) {
-    return verify(this.#algorithm, Buffer.concat(this.#parts), key, bytesOf(signature, encoding));
+    return verify(this.#algorithm, Bytes.concat(this.#parts), key, bytesOf(signature, encoding));
   }
 }
 

@@ -1,5 +1,6 @@
+import { clearInterval, setInterval } from 'internal/timers';
 import { EventEmitter } from 'node:events';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Readable, Writable } from 'node:stream';
 import promises from 'node:fs/promises';
 import {
@@ -75,8 +76,7 @@ fs.readSync = function readSync(fd, buffer, offset, length, position) {
 fs.read = function read(fd, ...given) {
   const callback = given.pop();
   let [buffer, offset, length, position] = given;
-  if (!ArrayBuffer.isView(buffer))
-    ({ buffer = Buffer.alloc(16384), offset, length, position } = buffer ?? {});
+  if (!ArrayBuffer.isView(buffer)) ({ buffer = Bytes.alloc(16384), offset, length, position } = buffer ?? {});
   const from = span(buffer, offset, length, position);
   native
     .later('fread', fd, from.length, from.position)
@@ -86,7 +86,7 @@ fs.read = function read(fd, ...given) {
 function written(data, given) {
   if (typeof data === 'string') {
     const [position, encoding] = given;
-    return [Buffer.from(data, typeof encoding === 'string' ? encoding : 'utf8'), position ?? null];
+    return [Bytes.from(data, typeof encoding === 'string' ? encoding : 'utf8'), position ?? null];
   }
   const from = span(data, ...given);
   return [part(data, from.offset, from.length), from.position];
@@ -95,11 +95,11 @@ function written(data, given) {
 /** Writes to the log what is meant for the plugin's standard output. */
 function print(fd, data, [offset, length] = []) {
   let bytes = data;
-  if (typeof data === 'string') bytes = Buffer.from(data, typeof length === 'string' ? length : undefined);
+  if (typeof data === 'string') bytes = Bytes.from(data, typeof length === 'string' ? length : undefined);
   else {
     if (offset !== null && typeof offset === 'object') ({ offset, length } = offset);
     const start = offset ?? 0;
-    bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+    bytes = Bytes.from(data.buffer, data.byteOffset, data.byteLength);
     bytes = bytes.subarray(start, length == null ? undefined : start + length);
   }
   process[fd === 1 ? 'stdout' : 'stderr'].write(bytes);
@@ -121,7 +121,7 @@ fs.write = function write(fd, data, ...given) {
   native.later('fwrite', fd, ...written(data, given)).then((many) => callback(null, many, data), callback);
 };
 
-fs.writevSync = (fd, buffers, position) => fs.writeSync(fd, Buffer.concat(buffers), 0, undefined, position);
+fs.writevSync = (fd, buffers, position) => fs.writeSync(fd, Bytes.concat(buffers), 0, undefined, position);
 fs.readvSync = (fd, buffers, position) =>
   buffers.reduce(
     (sum, buffer) =>
@@ -271,7 +271,7 @@ export class ReadStream extends Readable {
         this.push(null);
         return;
       }
-      const { bytesRead, buffer } = await handle.read(Buffer.alloc(left), 0, left, this.#at);
+      const { bytesRead, buffer } = await handle.read(Bytes.alloc(left), 0, left, this.#at);
       this.bytesRead += bytesRead;
       if (this.#at !== null) this.#at += bytesRead;
       this.push(bytesRead === 0 ? null : buffer.subarray(0, bytesRead));

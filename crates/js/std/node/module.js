@@ -1,3 +1,4 @@
+import { URL } from 'internal/url';
 import { Module, createRequire as requireOf } from 'internal/commonjs';
 import native from 'native/modules';
 

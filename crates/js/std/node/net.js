@@ -1,8 +1,10 @@
+import { URL } from 'internal/url';
+import { clearTimeout, setTimeout } from 'internal/timers';
 import native from 'native/net';
 import { EventEmitter } from 'node:events';
 import { lookup } from 'node:dns/promises';
 import { Duplex } from 'node:stream';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { missing, wrongType } from 'internal/errors';
 
 export function isIPv4(text) {
@@ -170,7 +172,7 @@ export class Socket extends Duplex {
   }
 
   _writev(chunks, callback) {
-    this._write(Buffer.concat(chunks.map(({ chunk }) => chunk)), 'buffer', callback);
+    this._write(Bytes.concat(chunks.map(({ chunk }) => chunk)), 'buffer', callback);
   }
 
   _final(callback) {

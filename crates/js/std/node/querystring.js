@@ -1,4 +1,4 @@
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { coded } from 'internal/errors';
 
 /** As `encodeURIComponent`, which refuses half a surrogate pair; Node joins it with whatever follows. */
@@ -30,7 +30,7 @@ export function unescapeBuffer(text, decodeSpaces) {
       at += 2;
     } else bytes.push(decodeSpaces && text[at] === '+' ? 32 : text.charCodeAt(at) & 0xff);
   }
-  return Buffer.from(bytes);
+  return Bytes.from(bytes);
 }
 
 export function unescape(text, decodeSpaces) {

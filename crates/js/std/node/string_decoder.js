@@ -1,12 +1,12 @@
-import { Buffer } from 'node:buffer';
+import { Buffer, Bytes } from 'internal/buffer';
 import native from 'native/encoding';
 
 /** Text from bytes that come in pieces: a character cut in two is kept until its rest is there. */
 export class StringDecoder {
-  #kept = Buffer.alloc(0);
+  #kept = Bytes.alloc(0);
 
   constructor(encoding = 'utf8') {
-    if (!Buffer.isEncoding(encoding)) {
+    if (!Bytes.isEncoding(encoding)) {
       throw Object.assign(new TypeError(`Unknown encoding: ${encoding}`), { code: 'ERR_UNKNOWN_ENCODING' });
     }
     this.encoding = Buffer._encoding(encoding);
@@ -14,7 +14,7 @@ export class StringDecoder {
 
   write(chunk) {
     if (typeof chunk === 'string') return chunk;
-    const bytes = this.#kept.length > 0 ? Buffer.concat([this.#kept, chunk]) : Buffer.from(chunk);
+    const bytes = this.#kept.length > 0 ? Bytes.concat([this.#kept, chunk]) : Bytes.from(chunk);
     let kept = 0;
     let text;
     if (this.encoding === 'utf8') {
@@ -36,7 +36,7 @@ export class StringDecoder {
   end(chunk) {
     const text = chunk === undefined ? '' : this.write(chunk);
     const rest = this.#kept.toString(this.encoding);
-    this.#kept = Buffer.alloc(0);
+    this.#kept = Bytes.alloc(0);
     return text + rest;
   }
 }

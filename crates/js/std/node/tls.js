@@ -1,4 +1,4 @@
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Server as NetServer, Socket, isIP } from 'node:net';
 import { absent } from 'internal/absent';
 import { coded } from 'internal/errors';
@@ -52,10 +52,10 @@ export function checkServerIdentity(host, certificate) {
 
 export function convertALPNProtocols(protocols, out) {
   if (Array.isArray(protocols))
-    out.ALPNProtocols = Buffer.concat(
-      protocols.flatMap((each) => [Buffer.from([Buffer.byteLength(each)]), Buffer.from(each)]),
+    out.ALPNProtocols = Bytes.concat(
+      protocols.flatMap((each) => [Bytes.from([Bytes.byteLength(each)]), Bytes.from(each)]),
     );
-  else if (ArrayBuffer.isView(protocols)) out.ALPNProtocols = Buffer.from(protocols);
+  else if (ArrayBuffer.isView(protocols)) out.ALPNProtocols = Bytes.from(protocols);
 }
 
 /** `(port, host?, options?)`, `(options)` or `(path, options?)`, then perhaps a callback. */
@@ -150,7 +150,7 @@ export class Server extends NetServer {
   }
 
   getTicketKeys() {
-    return Buffer.alloc(48);
+    return Bytes.alloc(48);
   }
   setTicketKeys() {}
 }

@@ -1,5 +1,6 @@
+import { setImmediate } from 'internal/timers';
 import native from 'native/zlib';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Transform } from 'node:stream';
 import { absent } from 'internal/absent';
 import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
@@ -86,7 +87,7 @@ class Codec {
   #most;
   #left;
   #whole;
-  #head = Buffer.alloc(0);
+  #head = Bytes.alloc(0);
 
   constructor(kind, options = {}) {
     const { level = -1, maxOutputLength = MOST, finishFlush, dictionary } = options ?? {};
@@ -110,13 +111,13 @@ class Codec {
       throw failure(error, this.#most);
     }
     this.#left -= made.byteLength;
-    return Buffer.from(made.buffer, made.byteOffset, made.byteLength);
+    return Bytes.from(made.buffer, made.byteOffset, made.byteLength);
   }
 
   write(bytes) {
     if (!this.#native) {
-      this.#head = Buffer.concat([this.#head, bytes]);
-      if (this.#head.length < 2) return Buffer.alloc(0);
+      this.#head = Bytes.concat([this.#head, bytes]);
+      if (this.#head.length < 2) return Bytes.alloc(0);
       const zipped = this.#head[0] === 0x1f && this.#head[1] === 0x8b;
       this.#native = native.codec(zipped ? 'gunzip' : 'inflate', this.#level);
       bytes = this.#head;
@@ -125,7 +126,7 @@ class Codec {
   }
 
   flush() {
-    return this.#native ? this.#run((room) => this.#native.flush(room)) : Buffer.alloc(0);
+    return this.#native ? this.#run((room) => this.#native.flush(room)) : Bytes.alloc(0);
   }
 
   finish() {
@@ -135,9 +136,9 @@ class Codec {
 }
 
 function bytesOf(data) {
-  if (typeof data === 'string') return Buffer.from(data);
-  if (ArrayBuffer.isView(data)) return Buffer.from(data.buffer, data.byteOffset, data.byteLength);
-  if (data instanceof ArrayBuffer) return Buffer.from(data);
+  if (typeof data === 'string') return Bytes.from(data);
+  if (ArrayBuffer.isView(data)) return Bytes.from(data.buffer, data.byteOffset, data.byteLength);
+  if (data instanceof ArrayBuffer) return Bytes.from(data);
   throw wrongType(
     'buffer',
     'of type string or an instance of Buffer, TypedArray, DataView, or ArrayBuffer',
@@ -156,7 +157,7 @@ class Zlib extends Transform {
 
   _transform(chunk, encoding, callback) {
     try {
-      const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : bytesOf(chunk);
+      const bytes = typeof chunk === 'string' ? Bytes.from(chunk, encoding) : bytesOf(chunk);
       this.bytesWritten += bytes.length;
       // In pieces: what comes out of one may be a thousand times as long.
       for (let at = 0; at < bytes.length; at += 16384)
@@ -183,7 +184,7 @@ class Zlib extends Transform {
   flush(kind, callback) {
     if (typeof kind === 'function') callback = kind;
     // After what was written before.
-    this.write(Buffer.alloc(0), () => {
+    this.write(Bytes.alloc(0), () => {
       try {
         this.#give(this.#codec.flush());
         callback?.();
@@ -207,7 +208,7 @@ class Zlib extends Transform {
     const made = [this.#codec.write(bytes)];
     if (flush === FLUSHES.Z_FINISH) made.push(this.#codec.finish());
     else if (flush > 0) made.push(this.#codec.flush());
-    return Buffer.concat(made);
+    return Bytes.concat(made);
   }
 }
 
@@ -258,7 +259,7 @@ export const createUnzip = (options) => new Unzip(options);
 function atOnce(kind) {
   const sync = (data, options) => {
     const codec = new Codec(kind, options);
-    return Buffer.concat([codec.write(bytesOf(data)), codec.finish()]);
+    return Bytes.concat([codec.write(bytesOf(data)), codec.finish()]);
   };
   const later = (data, options, callback) => {
     if (typeof options === 'function') [options, callback] = [undefined, options];

@@ -1,6 +1,6 @@
 // Requests to servers.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import net from 'node:net';
 import { URL } from 'internal/url';
 import { urlToHttpOptions } from 'node:url';
@@ -106,7 +106,7 @@ export function ClientRequest(input, given, after) {
     );
   }
   if (options.auth && !this.getHeader('Authorization'))
-    this.setHeader('Authorization', `Basic ${Buffer.from(`${options.auth}`).toString('base64')}`);
+    this.setHeader('Authorization', `Basic ${Bytes.from(`${options.auth}`).toString('base64')}`);
   if (this.getHeader('expect') !== undefined) {
     this._storeHeader(`${this.method} ${this.path} HTTP/1.1\r\n`);
   }
@@ -329,7 +329,7 @@ function attach(request, socket) {
       request.upgradeOrConnect = true;
       request.res = made;
       made.req = request;
-      const rest = Buffer.from(from.rest());
+      const rest = Bytes.from(from.rest());
       const event = request.method === 'CONNECT' ? 'connect' : 'upgrade';
       detach();
       socket.removeListener('agentRemove', () => {});
@@ -394,7 +394,7 @@ function attach(request, socket) {
         if (!head(part)) return;
       } else if (kind === 'body') {
         const [, bytes] = part;
-        const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+        const chunk = Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
         asked = false;
         // A reader may ask for more while it is given this.
         if (response && !response._dumped && !response.destroyed && !response.push(chunk) && !asked)

@@ -1,6 +1,6 @@
 // A message that goes out: a client's request, or a server's response.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { Stream } from 'node:stream';
 import { coded, wrongType } from 'internal/errors';
 import {
@@ -333,13 +333,12 @@ Object.assign(prototype, {
   },
 
   _send(data, encoding, callback) {
-    let bytes =
-      typeof data === 'string' ? Buffer.from(data, encoding === 'buffer' ? 'utf8' : encoding) : data;
+    let bytes = typeof data === 'string' ? Bytes.from(data, encoding === 'buffer' ? 'utf8' : encoding) : data;
     if (!this._headerSent) {
       this._headerSent = true;
-      const head = Buffer.from(this._header, 'latin1');
+      const head = Bytes.from(this._header, 'latin1');
       if (bytes.length === 0) bytes = head;
-      else if (bytes.length <= JOINED) bytes = Buffer.concat([head, bytes]);
+      else if (bytes.length <= JOINED) bytes = Bytes.concat([head, bytes]);
       else this._writeRaw(head);
     }
     return this._writeRaw(bytes, callback);
@@ -417,8 +416,8 @@ Object.assign(prototype, {
       else if (callback) nextTick(callback, error);
       return false;
     }
-    let bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk;
-    if (!Buffer.isBuffer(bytes)) bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    let bytes = typeof chunk === 'string' ? Bytes.from(chunk, encoding) : chunk;
+    if (!Bytes.isBuffer(bytes)) bytes = Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     if (!this._header) this._implicitHeader();
     if (!this._hasBody) {
       if (this.rejectNonStandardBodyWrites)
@@ -442,8 +441,8 @@ Object.assign(prototype, {
       return true;
     }
     if (this.chunkedEncoding && bytes.length > 0) {
-      const size = Buffer.from(`${bytes.length.toString(16)}\r\n`, 'latin1');
-      bytes = Buffer.concat([size, bytes, Buffer.from('\r\n')]);
+      const size = Bytes.from(`${bytes.length.toString(16)}\r\n`, 'latin1');
+      bytes = Bytes.concat([size, bytes, Bytes.from('\r\n')]);
     }
     return this._send(bytes, undefined, callback);
   },
@@ -486,7 +485,7 @@ Object.assign(prototype, {
         throw wrongType('chunk', 'of type string or an instance of Buffer or Uint8Array', chunk);
       if (!this._header) {
         this._contentLength =
-          typeof chunk === 'string' ? Buffer.byteLength(chunk, encoding) : chunk.byteLength;
+          typeof chunk === 'string' ? Bytes.byteLength(chunk, encoding) : chunk.byteLength;
       }
       this._writeBody(chunk, encoding);
     } else if (!this._header) {

@@ -1,6 +1,7 @@
 // Servers: requests come in, responses go out.
 
-import { Buffer } from 'node:buffer';
+import { clearTimeout, setTimeout } from 'internal/timers';
+import { Bytes } from 'internal/buffer';
 import { Server as NetServer } from 'node:net';
 import { coded, outOfRange } from 'internal/errors';
 import { STATUS_CODES, headerPairs, isInvalidValue, isToken } from 'internal/http1/common';
@@ -48,12 +49,12 @@ Object.assign(ServerResponse.prototype, {
   },
 
   writeContinue(callback) {
-    this._writeRaw(Buffer.from('HTTP/1.1 100 Continue\r\n\r\n'), callback);
+    this._writeRaw(Bytes.from('HTTP/1.1 100 Continue\r\n\r\n'), callback);
     this._sent100 = true;
   },
 
   writeProcessing(callback) {
-    this._writeRaw(Buffer.from('HTTP/1.1 102 Processing\r\n\r\n'), callback);
+    this._writeRaw(Bytes.from('HTTP/1.1 102 Processing\r\n\r\n'), callback);
   },
 
   writeEarlyHints(hints, callback) {
@@ -62,7 +63,7 @@ Object.assign(ServerResponse.prototype, {
     text += `Link: ${[hints.link].flat().join(', ')}\r\n`;
     for (const [name, value] of Object.entries(hints))
       if (name.toLowerCase() !== 'link') text += `${name}: ${value}\r\n`;
-    this._writeRaw(Buffer.from(`${text}\r\n`, 'latin1'), callback);
+    this._writeRaw(Bytes.from(`${text}\r\n`, 'latin1'), callback);
   },
 
   _implicitHeader() {
@@ -244,7 +245,7 @@ function serve(server, socket) {
       from.body('upgrade');
       made.upgrade = true;
       made.complete = true;
-      const rest = Buffer.from(from.rest());
+      const rest = Bytes.from(from.rest());
       detach();
       if (server.listenerCount(event) === 0) {
         socket.destroy();
@@ -324,7 +325,7 @@ function serve(server, socket) {
         if (!head(part)) return;
       } else if (kind === 'body') {
         const [, bytes] = part;
-        const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+        const chunk = Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
         asked = false;
         // A reader may ask for more while it is given this.
         if (!request._dumped && !request.destroyed && !request.push(chunk) && !asked) socket.pause();

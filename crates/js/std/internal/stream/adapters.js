@@ -1,6 +1,6 @@
 // Node's streams as the web's, and the web's as Node's.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { abortError } from 'internal/errors';
 import { Duplex } from 'internal/stream/duplex';
 import { Readable } from 'internal/stream/readable';
@@ -52,7 +52,7 @@ Readable.toWeb = function toWeb(stream) {
         if (done) controller.close();
         else
           controller.enqueue(
-            Buffer.isBuffer(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : value,
+            Bytes.isBuffer(value) ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : value,
           );
       },
       async cancel(reason) {

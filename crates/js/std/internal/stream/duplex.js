@@ -1,5 +1,6 @@
 // Streams that flow both ways.
 
+import { AbortController } from 'internal/event-target';
 import { Stream, fail, streamError } from 'internal/stream/base';
 import { coded, wrongType } from 'internal/errors';
 import { Readable, initReadable, streamOf } from 'internal/stream/readable';

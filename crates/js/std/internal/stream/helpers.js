@@ -1,5 +1,6 @@
 // `map`, `filter` and the other methods that a readable stream has as a list has them.
 
+import { AbortController, AbortSignal } from 'internal/event-target';
 import { checkFunction, coded, outOfRange } from 'internal/errors';
 
 /** What `run` answers for each chunk, in their order, while it works on several. */

@@ -1,6 +1,6 @@
 // Streams that are read from.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { StringDecoder } from 'node:string_decoder';
 import { wrongType } from 'internal/errors';
 import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
@@ -74,7 +74,7 @@ function take(state, many) {
       ? state.buffer.join('')
       : state.buffer.length === 1
         ? state.buffer[0]
-        : Buffer.concat(state.buffer);
+        : Bytes.concat(state.buffer);
     state.buffer = [];
     state.length = 0;
     return all;
@@ -93,7 +93,7 @@ function take(state, many) {
     left -= pieces.at(-1).length;
   }
   state.length -= many;
-  return state.decoder ? pieces.join('') : Buffer.concat(pieces);
+  return state.decoder ? pieces.join('') : Bytes.concat(pieces);
 }
 
 function tellReadable(stream, state) {
@@ -163,7 +163,9 @@ Object.assign(Readable.prototype, {
     const state = this._readableState;
     const asked = many === undefined || Number.isNaN(many) ? undefined : Math.trunc(many);
     if (asked !== 0) state.emittedReadable = false;
-    if (asked === 0 && state.needReadable && (state.length >= state.highWaterMark || state.ended)) {
+    // A mark of 0 is not reached by nothing.
+    const full = state.length >= Math.max(state.highWaterMark, 1);
+    if (asked === 0 && state.needReadable && (full || state.ended)) {
       if (state.length === 0 && state.ended) endReadable(this);
       else tellReadable(this, state);
       return null;
@@ -397,9 +399,9 @@ function accept(stream, chunk, encoding, first) {
   }
   if (!state.objectMode) {
     if (typeof chunk === 'string') {
-      if (!state.decoder || (encoding && encoding !== state.encoding)) chunk = Buffer.from(chunk, encoding);
+      if (!state.decoder || (encoding && encoding !== state.encoding)) chunk = Bytes.from(chunk, encoding);
     } else if (ArrayBuffer.isView(chunk)) {
-      if (!Buffer.isBuffer(chunk)) chunk = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+      if (!Bytes.isBuffer(chunk)) chunk = Bytes.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     } else if (chunk !== undefined) {
       fail(
         stream,

@@ -1,6 +1,6 @@
 // Streams that are written to.
 
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { coded, wrongType } from 'internal/errors';
 import { Stream, begin, fail, failPending, streamError, whenReady } from 'internal/stream/base';
 import { nextTick } from 'internal/ticks';
@@ -47,14 +47,14 @@ function write(stream, chunk, encoding, callback) {
   const state = stream._writableState;
   if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
   encoding ??= state.defaultEncoding;
-  if (encoding !== 'buffer' && !Buffer.isEncoding(encoding))
+  if (encoding !== 'buffer' && !Bytes.isEncoding(encoding))
     throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
   if (chunk === null) throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
   if (!state.objectMode) {
     if (typeof chunk === 'string') {
-      if (state.decodeStrings) [chunk, encoding] = [Buffer.from(chunk, encoding), 'buffer'];
+      if (state.decodeStrings) [chunk, encoding] = [Bytes.from(chunk, encoding), 'buffer'];
     } else if (ArrayBuffer.isView(chunk)) {
-      if (!Buffer.isBuffer(chunk)) chunk = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+      if (!Bytes.isBuffer(chunk)) chunk = Bytes.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
       encoding = 'buffer';
     } else {
       throw wrongType('chunk', 'of type string or an instance of Buffer, TypedArray, or DataView', chunk);
@@ -278,7 +278,7 @@ export const methods = {
   },
 
   setDefaultEncoding(encoding) {
-    if (!Buffer.isEncoding(encoding))
+    if (!Bytes.isEncoding(encoding))
       throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
     this._writableState.defaultEncoding = `${encoding}`.toLowerCase();
     return this;

@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 import { bytesOf, constants, encodingOf, fill, later, native, part, span } from 'internal/fs';
 import { watchChanges } from 'internal/watch';
 
@@ -18,7 +18,7 @@ export class FileHandle extends EventEmitter {
 
   async read(buffer, offset, length, position) {
     if (buffer === undefined || (!ArrayBuffer.isView(buffer) && typeof buffer === 'object')) {
-      ({ buffer = Buffer.alloc(16384), offset, length, position } = buffer ?? {});
+      ({ buffer = Bytes.alloc(16384), offset, length, position } = buffer ?? {});
     }
     const from = span(buffer, offset, length, position);
     const bytes = await native.later('fread', this.#fd, from.length, from.position);
@@ -27,7 +27,7 @@ export class FileHandle extends EventEmitter {
 
   async write(data, offset, length, position) {
     if (typeof data === 'string') {
-      const bytes = Buffer.from(data, typeof length === 'string' ? length : 'utf8');
+      const bytes = Bytes.from(data, typeof length === 'string' ? length : 'utf8');
       const at = typeof offset === 'number' ? offset : null;
       return { bytesWritten: await native.later('fwrite', this.#fd, bytes, at), buffer: data };
     }
@@ -42,7 +42,7 @@ export class FileHandle extends EventEmitter {
   }
 
   async writev(buffers, position) {
-    const all = Buffer.concat(buffers.map((view) => part(view, 0, view.byteLength)));
+    const all = Bytes.concat(buffers.map((view) => part(view, 0, view.byteLength)));
     return { bytesWritten: await native.later('fwrite', this.#fd, all, position ?? null), buffers };
   }
 
@@ -96,7 +96,7 @@ export class FileHandle extends EventEmitter {
     const handle = this;
     return new ReadableStream({
       async pull(controller) {
-        const { bytesRead, buffer } = await handle.read(Buffer.alloc(65536));
+        const { bytesRead, buffer } = await handle.read(Bytes.alloc(65536));
         if (bytesRead === 0) controller.close();
         else controller.enqueue(new Uint8Array(buffer.buffer, buffer.byteOffset, bytesRead));
       },
@@ -147,12 +147,12 @@ async function whole(data) {
     return typeof data?.[Symbol.iterator] === 'function' &&
       typeof data !== 'string' &&
       !ArrayBuffer.isView(data)
-      ? Buffer.concat([...data].map((piece) => Buffer.from(piece)))
+      ? Bytes.concat([...data].map((piece) => Bytes.from(piece)))
       : data;
   }
   const pieces = [];
-  for await (const piece of data) pieces.push(Buffer.from(piece));
-  return Buffer.concat(pieces);
+  for await (const piece of data) pieces.push(Bytes.from(piece));
+  return Bytes.concat(pieces);
 }
 
 export async function writeFile(path, data, options) {

@@ -1,16 +1,16 @@
-import { Buffer } from 'node:buffer';
+import { Bytes } from 'internal/buffer';
 
 async function* chunks(stream) {
   for await (const chunk of stream)
     yield typeof chunk === 'string'
-      ? Buffer.from(chunk)
-      : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+      ? Bytes.from(chunk)
+      : Bytes.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
 }
 
 export async function buffer(stream) {
   const all = [];
   for await (const chunk of chunks(stream)) all.push(chunk);
-  return Buffer.concat(all);
+  return Bytes.concat(all);
 }
 
 export async function arrayBuffer(stream) {
