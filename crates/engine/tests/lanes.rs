@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
+const SECOND: &str = "ahp-chat:/2";
 
 fn chat() -> String {
     ostler_protocol::uri::default_chat(SESSION)
@@ -702,4 +703,109 @@ async fn a_usage_store_that_never_answers_holds_up_only_the_end_of_its_turn() {
     other.actions_until("chat/turnComplete").await;
     assert!(since.elapsed() >= Duration::from_secs(10), "{:?}", since.elapsed());
     assert!(since.elapsed() < Duration::from_secs(12), "{:?}", since.elapsed());
+}
+
+/// A store that answers until it is stuck.
+fn stuck_store(stuck: &Arc<AtomicBool>) -> SessionStore {
+    SessionStore {
+        set_turn: Some(Call::new(until_stuck(stuck))),
+        turns: Some(Call::now(|_| Ok(Vec::new()))),
+        drop_turns: Some(Call::new(until_stuck(stuck))),
+        set_chats: Call::new(until_stuck(stuck)),
+        set_config: Call::new(until_stuck(stuck)),
+        set_annotations: Some(Call::new(until_stuck(stuck))),
+        annotations: Some(Call::now(|_| Ok(Vec::new()))),
+        ..empty_sessions()
+    }
+}
+
+/// Each change of a session's chats, turns and annotations, and the action that tells of it.
+fn changes() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("open", "session/chatAdded"),
+        ("close", "session/chatRemoved"),
+        ("move", "session/chatsReordered"),
+        ("truncate", "chat/truncated"),
+        ("narrow", "chat/workingDirectorySet"),
+        ("annotate", "annotations/set"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_stores_a_change_of_chats_holds_up_nothing_else() {
+    for (change, told) in changes() {
+        let stage = Stage::default().with_plain_chats().in_many_folders();
+        let stuck = Arc::new(AtomicBool::new(false));
+        let host = MemoryHost::builder()
+            .plugin(stage.plugin(), json!({}))
+            .sessions(stuck_store(&stuck))
+            .start()
+            .await;
+        let (mut client, mut other) = (host.raw(), host.raw());
+        client.initialize("c").await;
+        other.initialize("o").await;
+        let folders = json!(["file:///yard", "file:///barn"]);
+        let create = json!({ "channel": SESSION, "workingDirectories": folders });
+        client.request("createSession", create).await.unwrap();
+        let notes = format!("{SESSION}/annotations");
+        client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+        other.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+        client.dispatch(&chat(), 1, begin("t")).await;
+        other.actions_until("chat/turnStarted").await;
+        client.request("createChat", json!({ "channel": SESSION, "chat": SECOND })).await.unwrap();
+        for channel in [SESSION, SECOND, &notes] {
+            client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+        }
+        client.dispatch(SECOND, 1, begin("s")).await;
+        client.actions_until("chat/turnStarted").await;
+        client.dispatch(SECOND, 2, cancel("s")).await;
+        client.actions_until("chat/turnCancelled").await;
+        stage.wait_told("cancel").await;
+        client.ready_frames().await;
+        stuck.store(true, Ordering::SeqCst);
+        let since = Instant::now();
+        let request = |method: &str, params: Value| {
+            json!({ "jsonrpc": "2.0", "id": 90, "method": method, "params": params }).to_string()
+        };
+        match change {
+            "open" => {
+                client
+                    .send(&request("createChat", json!({ "channel": SESSION, "chat": "ahp-chat:/3" })))
+                    .await;
+            }
+            "close" => client.send(&request("disposeChat", json!({ "channel": SECOND }))).await,
+            "move" => {
+                let first =
+                    json!({ "channel": SECOND, "destination": { "kind": "session", "session": SESSION } });
+                client.send(&request("moveChat", first)).await;
+            }
+            "truncate" => client.dispatch(SECOND, 3, json!({ "type": told })).await,
+            "narrow" => {
+                client.dispatch(SECOND, 3, json!({ "type": told, "directory": "file:///barn" })).await;
+            }
+            _ => {
+                let entries = json!([{ "id": "1", "text": "Why?" }]);
+                let annotation = json!({ "id": "a", "origin": { "session": SESSION }, "resource": "file:///yard/a",
+                    "resolved": false, "entries": entries });
+                client.dispatch(&notes, 3, json!({ "type": told, "annotation": annotation })).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        other.dispatch(&chat(), 1, draft("Mine.")).await;
+        assert_eq!(echo_of(&mut other, 1).await["rejectionReason"], Value::Null, "{change}");
+        seen(&host, "a", &chat()).await;
+        other.dispatch(&chat(), 2, cancel("t")).await;
+        stage.wait_told("cancel").await;
+        assert!(since.elapsed() < Duration::from_secs(3), "{change}: {:?}", since.elapsed());
+        let early = client.ready_frames().await;
+        assert!(
+            early.iter().all(|frame| frame["params"]["action"]["type"] != told),
+            "{change}: nothing is told before it is stored: {early:?}"
+        );
+        match change {
+            "open" => while client.next_frame().await.unwrap()["id"] != 90 {},
+            _ => drop(client.actions_until(told).await),
+        }
+        assert!(since.elapsed() > Duration::from_secs(9), "{change}: {:?}", since.elapsed());
+    }
 }

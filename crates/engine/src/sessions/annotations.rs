@@ -13,7 +13,6 @@ use ostler_protocol::{RpcError, uri};
 
 use super::actor::{Actor, snapshot};
 use super::client_actions::{Refused, refuse};
-use super::keep::kept;
 use super::mailbox::Subscription;
 use crate::core::fanout::Origin;
 
@@ -109,7 +108,7 @@ impl Actor {
     }
 
     /// Stores the annotations, and how many there are where that changed; both writes share one commit.
-    async fn store_annotations(&self, state: &AnnotationsState, counted: bool) -> Refused {
+    async fn store_annotations(&mut self, state: &AnnotationsState, counted: bool) -> Refused {
         let rows: Vec<Value> =
             state.annotations.iter().filter_map(|annotation| serde_json::to_value(annotation).ok()).collect();
         let bytes: usize = rows.iter().map(|row| row.to_string().len()).sum();
@@ -121,9 +120,9 @@ impl Actor {
             return Ok(());
         };
         let channel = uri::annotations(&self.entry.uri);
-        let write = kept(&self.core.log, &channel, set.within(limit::STORE, (self.entry.id.clone(), rows)));
+        let write = self.keeping(&channel, Some(set.within(limit::STORE, (self.entry.id.clone(), rows))));
         let record = OptionFuture::from(counted.then(|| self.keep_session()));
-        match futures::join!(write, record) {
+        match self.stored_session(futures::future::join(write, record)).await {
             (true, _) => Ok(()),
             (false, _) => refuse("the annotation could not be stored; try again"),
         }

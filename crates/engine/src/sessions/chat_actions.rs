@@ -331,8 +331,9 @@ impl Actor {
             }
             _ => {}
         }
+        let before = self.chats[at].before(false);
         if self.apply_chat(at, action, origin) {
-            self.keep_chats().await;
+            self.stored_in(at, before, self.keep_chats()).await;
             self.restart_backend(at);
         }
         Ok(())
@@ -374,13 +375,16 @@ impl Actor {
             self.cancel_backend(at, turn);
             self.drop_running(at).await;
         }
+        let before = self.chats[at].before(true);
         self.chats[at].reduce(&truncated);
         match left {
             0 => self.start_over(at),
             _ => self.rewind(at),
         }
         // Its own record first: a crash in between leaves turns the backend is rewound to once more.
-        futures::join!(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));
+        let writes =
+            futures::future::join3(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));
+        self.stored_in(at, before, writes).await;
         self.republish(at, &truncated, origin);
         if running.is_some() {
             self.fall_quiet(at, TurnStatus::Cancelled, None);

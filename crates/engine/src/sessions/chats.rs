@@ -257,14 +257,15 @@ impl Actor {
     /// that could not be had leaves nothing behind.
     pub(super) async fn chat_ready(&mut self, ready: ChatReady) {
         let ChatReady { number, chat, outcome, message, sender, answer } = ready;
-        let waiting = match self.opening.iter().position(|opening| opening.number == number) {
-            Some(at) => self.opening.swap_remove(at).waiting,
-            None => Vec::new(),
-        };
         let uri = chat.uri.clone();
         let outcome = match outcome {
             Ok(backend) => self.take_in(*chat, backend).await,
             Err(refused) => Err(refused),
+        };
+        // What is sent to it waits until it is stored.
+        let waiting = match self.opening.iter().position(|opening| opening.number == number) {
+            Some(at) => self.opening.swap_remove(at).waiting,
+            None => Vec::new(),
         };
         match outcome {
             Ok(at) => {
@@ -288,9 +289,7 @@ impl Actor {
         chat.state.movable = Some(true);
         let at = self.chats.len();
         self.chats.push(chat);
-        // Its turns first, so that a chat that is there is whole.
-        self.drop_turns(at, 0).await;
-        if !(self.keep_turns(at).await && self.keep_chats().await) {
+        if !self.keep_added(at).await {
             let mut chat = self.chats.remove(at);
             if let Some(backend) = chat.backend.take() {
                 tokio::spawn(backend.close(true));
@@ -352,7 +351,8 @@ impl Actor {
             }
         }
         // Both share a commit.
-        futures::join!(self.keep_session(), self.keep_chats());
+        let writes = futures::future::join(self.keep_session(), self.keep_chats());
+        self.stored_session(writes).await;
         for chat in gone {
             self.forget_chat(chat).await;
         }
@@ -374,7 +374,7 @@ impl Actor {
         self.core.fanout.remove(&chat.uri);
         self.sessions.release_chat(&chat.uri);
         if !chat.is_worker() {
-            self.forget_turns(&chat.uri).await;
+            self.stored(self.forget_turns(&chat.uri)).await;
         }
         let (sessions, entry, id) = (self.sessions.clone(), self.entry.clone(), chat.backend_id.take());
         let backend = chat.backend.take();

@@ -309,7 +309,7 @@ impl Actor {
             }
         }
         if left {
-            self.keep_chats().await;
+            self.stored_session(self.keep_chats()).await;
         }
     }
 }

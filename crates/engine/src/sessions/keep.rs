@@ -29,7 +29,7 @@ impl Actor {
         self.core.session_store()
     }
 
-    fn keeping<W: Future<Output = Result<(), Thrown>> + Send>(
+    pub(super) fn keeping<W: Future<Output = Result<(), Thrown>> + Send>(
         &self,
         what: &str,
         write: Option<W>,
@@ -114,19 +114,26 @@ impl Actor {
     }
 
     /// Keeps every turn a chat has; answers whether they are.
-    pub(super) async fn keep_turns(&self, at: usize) -> bool {
-        let Some(set_turn) = self.core.turn_store().and_then(|store| store.set_turn.as_ref()) else {
-            return true;
-        };
+    pub(super) fn keep_turns(&self, at: usize) -> impl Future<Output = bool> + Send + use<> {
+        let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let chat = &self.chats[at];
-        let writes = chat.state.turns.iter().enumerate().map(|(place, turn)| {
+        let write = |(place, turn): (usize, &Turn)| {
             let sender = super::turns::sender_of(&turn.message);
             let turn = KeptTurn { turn: turn.clone(), sender, transcript_id: None };
-            let write =
-                set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn));
-            kept(&self.core.log, &chat.uri, write)
-        });
-        futures::future::join_all(writes).await.into_iter().all(|kept| kept)
+            let stored = (self.entry.id.clone(), chat.uri.clone(), place as u64, turn);
+            self.keeping(&chat.uri, set_turn.map(|set_turn| set_turn.within(limit::STORE, stored)))
+        };
+        let writes: Vec<_> = match set_turn {
+            Some(_) => chat.state.turns.iter().enumerate().map(write).collect(),
+            None => Vec::new(),
+        };
+        async move { futures::future::join_all(writes).await.into_iter().all(|kept| kept) }
+    }
+
+    /// Keeps a chat that is new to the session: its turns first, so that a chat that is there is whole.
+    pub(super) async fn keep_added(&mut self, at: usize) -> bool {
+        self.stored(self.drop_turns(at, 0)).await;
+        self.stored(self.keep_turns(at)).await && self.stored(self.keep_chats()).await
     }
 
     /// Keeps the latest finished turn of a chat.

@@ -71,7 +71,7 @@ impl Actor {
         let uri = self.chats[at].uri.clone();
         self.may_follow(&uri, after)?;
         self.put_after(&uri, after);
-        self.keep_chats().await;
+        self.stored_session(self.keep_chats()).await;
         Ok(())
     }
 
@@ -145,8 +145,7 @@ impl Actor {
         self.next_chat += lent.chats.len() as u64;
         let (at, count) = (self.chats.len(), lent.chats.len());
         self.chats.append(&mut lent.chats);
-        self.drop_turns(at, 0).await;
-        if !(self.keep_turns(at).await && self.keep_chats().await) {
+        if !self.keep_added(at).await {
             lent.chats = self.chats.split_off(at);
             return Err((RpcError::internal(NOT_MOVED), lent));
         }
@@ -156,11 +155,11 @@ impl Actor {
             self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
         }
         self.put_after(&uri, after);
-        self.keep_chats().await;
+        self.stored_session(self.keep_chats()).await;
         if self.chats.iter().any(|chat| !chat.state.turns.is_empty())
             && let Some(draft) = self.begin_draft()
         {
-            self.keep_session().await;
+            self.stored_session(self.keep_session()).await;
             self.announce_begun(draft);
         }
         Ok(())
@@ -180,8 +179,8 @@ impl Actor {
                     let removed = SessionChatRemovedAction { chat };
                     self.apply_session(StateAction::SessionChatRemoved(removed), None);
                 }
-                self.keep_chats().await;
-                self.forget_turns(&uri).await;
+                self.stored_session(self.keep_chats()).await;
+                self.stored(self.forget_turns(&uri)).await;
                 for posted in waiting {
                     self.sessions.tell(&taker, posted.message);
                 }
