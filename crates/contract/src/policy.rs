@@ -189,6 +189,78 @@ mod tests {
         assert_eq!(read_policies("p.json", b"[]").unwrap(), Vec::<JsonObject>::new());
     }
 
+    fn is_taken(kind: &str, field: &str, value: Value) -> bool {
+        let mut body = json!({ "id": "a", "scope": "all", "kind": kind, "effect": "allow" });
+        body[field] = value;
+        check_policy(&body).is_ok()
+    }
+
+    /// The kinds whose policies take a value.
+    fn kinds_that_take(field: &str, value: &Value) -> Vec<&'static str> {
+        KINDS.iter().copied().filter(|kind| is_taken(kind, field, value.clone())).collect()
+    }
+
+    #[test]
+    fn each_kind_has_its_own_matches_and_measures() {
+        for (matched, kinds) in [
+            ("model", &["model", "agent"][..]),
+            ("proxy", &["model"]),
+            ("agent", &["agent"]),
+            ("computer", &["agent", "computer"]),
+            ("tool", &[]),
+        ] {
+            assert_eq!(kinds_that_take("match", &json!({ (matched): ["x"] })), kinds, "{matched}");
+        }
+        for (measure, kinds) in [
+            ("usd", &["model", "agent"][..]),
+            ("tokens", &["model", "agent"]),
+            ("calls", &["model"]),
+            ("turns", &["agent"]),
+            ("hours", &["agent", "computer"]),
+            ("sessions", &["computer"]),
+        ] {
+            let limit = json!([{ "amount": 0, "measure": measure, "period": "total", "pool": "shared" }]);
+            assert_eq!(kinds_that_take("limits", &limit), kinds, "{measure}");
+        }
+    }
+
+    #[test]
+    fn a_scope_names_everybody_a_user_a_team_or_a_project() {
+        for scope in ["all", "user:a", "team:b", "project:b:c"] {
+            assert!(is_taken("agent", "scope", json!(scope)), "{scope}");
+        }
+        for scope in [
+            "",
+            "everybody",
+            "user",
+            "user:",
+            "user:a b",
+            "user:a:b",
+            "team:a\t",
+            "project:b",
+            "project::c",
+            "project:b:",
+            "project:b:c:d",
+            "group:a",
+        ] {
+            assert!(!is_taken("agent", "scope", json!(scope)), "{scope}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_written_in_full() {
+        let until = |text: &str| {
+            let body = json!({ "id": "a", "scope": "all", "kind": "agent", "effect": "deny", "until": text });
+            check_policy(&body).map(|row| row["until"].clone()).map_err(|error| error.message)
+        };
+        assert_eq!(until("2026-01-31").unwrap(), "2026-01-31T23:59:59.999Z");
+        assert_eq!(until("2026-01-31T08:00:00+02:00").unwrap(), "2026-01-31T06:00:00.000Z");
+        // They are dates elsewhere, and would be of another length in what is compared as text.
+        for text in ["20260131", "+002026-01-31", "2026-1-31"] {
+            assert!(until(text).is_err(), "{text}");
+        }
+    }
+
     #[test]
     fn a_body_that_is_no_row_names_its_field() {
         let good = json!({ "id": "a", "scope": "all", "kind": "agent", "effect": "allow" });
