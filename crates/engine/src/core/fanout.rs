@@ -1,9 +1,10 @@
 //! Fan-out: one sequence of actions for the whole host, encoded once, sent to whoever subscribed, and kept
 //! for a while so that a client that lost its connection can take up where it was.
 
+mod log;
 mod stream;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -17,6 +18,7 @@ pub use crate::core::envelope::{Encoded, Origin, rejection};
 use crate::core::envelope::{action_of, envelope_frame, params_of};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Item, Outbox};
+use log::Log;
 use stream::Flow;
 pub use stream::{Room, Stream, Ticket};
 
@@ -179,16 +181,6 @@ struct Logged {
     outgoing: LoggedAction,
 }
 
-impl Logged {
-    /// What it takes in memory to keep it: a short frame takes less than what stands around it, and an overlay holds
-    /// more than its frame shows.
-    fn weight(&self) -> usize {
-        let older = self.outgoing.older.as_ref().map_or(0, String::len);
-        let overlay = if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 };
-        size_of::<Self>() + FRAME_WEIGHT + self.frame.len() + older + overlay
-    }
-}
-
 /// Kept beside the frame only where some subscriber sees another form.
 #[derive(Debug)]
 struct LoggedAction {
@@ -202,17 +194,13 @@ struct LoggedAction {
 #[derive(Debug)]
 pub struct Fanout {
     inner: Mutex<Inner>,
-    replay: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     seq: u64,
     channels: HashMap<Arc<str>, Channel>,
-    log: VecDeque<Logged>,
-    log_bytes: usize,
-    /// Everything after this is in the log.
-    log_from: u64,
+    log: Log,
 }
 
 /// What a reconnecting client missed.
@@ -261,8 +249,8 @@ impl Fanout {
     /// started again has to begin above every number it ever gave, or a client that comes back with one of those
     /// would be replayed what it never saw the beginning of.
     pub fn new(replay: usize, after: u64) -> Self {
-        let inner = Inner { seq: after, log_from: after, ..Inner::default() };
-        Self { inner: Mutex::new(inner), replay }
+        let inner = Inner { seq: after, channels: HashMap::new(), log: Log::new(replay, after) };
+        Self { inner: Mutex::new(inner) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -323,7 +311,7 @@ impl Fanout {
     /// Sends actions of one channel to its subscribers, in order, each under the next number.
     pub fn publish(&self, channel: &str, actions: Vec<Outgoing>) {
         if !actions.is_empty() {
-            self.send(&mut self.inner(), channel, actions);
+            self.inner().send(channel, actions);
         }
     }
 
@@ -343,65 +331,8 @@ impl Fanout {
         if !unknown.is_empty() {
             return Err((action, unknown));
         }
-        self.send(&mut inner, channel, vec![action]);
+        inner.send(channel, vec![action]);
         Ok(())
-    }
-
-    fn send(&self, inner: &mut Inner, channel: &str, actions: Vec<Outgoing>) {
-        let mut frames = Vec::with_capacity(actions.len());
-        let mut plain = true;
-        let key: Arc<str> = match inner.channels.get_key_value(channel) {
-            Some((key, _)) => key.clone(),
-            None => channel.into(),
-        };
-        for outgoing in actions {
-            inner.seq += 1;
-            let frame = outgoing.action.into_frame(channel, inner.seq, outgoing.origin.as_ref());
-            let frame = Bytes::from(frame);
-            plain &=
-                outgoing.since == Version::V0_9 && outgoing.overlay.is_none() && outgoing.older.is_none();
-            frames.push(frame.clone());
-            let logged = Logged {
-                seq: inner.seq,
-                channel: key.clone(),
-                frame,
-                outgoing: LoggedAction {
-                    since: outgoing.since,
-                    older: outgoing.older,
-                    overlay: outgoing.overlay,
-                    origin: outgoing.origin,
-                },
-            };
-            inner.log_bytes += logged.weight();
-            inner.log.push_back(logged);
-        }
-        let count = frames.len();
-        if let Some(entry) = inner.channels.get(channel) {
-            let batch = Batch::new(frames);
-            for subscriber in &entry.subscribers {
-                if subscriber.alias.is_none()
-                    && (plain || subscriber.version > Version::V0_9 && !has_overlay(&inner.log, count))
-                {
-                    subscriber.push(Item::Batch(batch.clone()));
-                    continue;
-                }
-                for logged in inner.log.range(inner.log.len() - count..) {
-                    let overlaid = overlaid(logged, subscriber);
-                    // One alone that is sent as it is shares its transport's encoding too.
-                    let shared = count == 1 && subscriber.alias.is_none() && overlaid == Overlaid::Same;
-                    match frame_as(logged, subscriber, overlaid) {
-                        Some(_) if shared => subscriber.push(Item::Batch(batch.clone())),
-                        Some(frame) => subscriber.push(Item::Frame(frame.into())),
-                        None => {}
-                    }
-                }
-            }
-        }
-        while inner.log_bytes > self.replay {
-            let Some(oldest) = inner.log.pop_front() else { break };
-            inner.log_bytes -= oldest.weight();
-            inner.log_from = oldest.seq;
-        }
     }
 
     /// Whether anybody watches a channel.
@@ -432,17 +363,20 @@ impl Fanout {
     /// that is no longer known, or more than can be asked about.
     pub fn resume(&self, seen: u64, subscriptions: &[(String, Subscriber)]) -> Option<Replay> {
         let mut inner = self.inner();
-        if seen < inner.log_from || seen > inner.seq {
+        if seen > inner.seq || !inner.log.knows(seen) {
             return None;
         }
+        // A later subscription of a channel takes the place of an earlier one.
         let by_channel: HashMap<&str, &Subscriber> =
             subscriptions.iter().map(|(channel, subscriber)| (channel.as_str(), subscriber)).collect();
-        let from = inner.log.partition_point(|logged| logged.seq <= seen);
-        let envelopes: Vec<Missed> = inner
-            .log
-            .range(from..)
-            .filter_map(|logged| {
-                let subscriber = by_channel.get(&*logged.channel)?;
+        let mut missed = Vec::new();
+        for (channel, subscriber) in by_channel {
+            missed.extend(inner.log.after(channel, seen)?.map(|logged| (logged, subscriber)));
+        }
+        missed.sort_by_key(|(logged, _)| logged.seq);
+        let envelopes: Vec<Missed> = missed
+            .into_iter()
+            .filter_map(|(logged, subscriber)| {
                 let again = logged.outgoing.overlay.as_ref().and_then(|overlay| overlay.again.as_ref());
                 let overlaid = again.map_or_else(|| overlaid(logged, subscriber), |_| Overlaid::Same);
                 let envelope = params_of(&frame_as(logged, subscriber, overlaid)?).to_owned();
@@ -463,11 +397,54 @@ impl Fanout {
     }
 }
 
-fn has_overlay(log: &VecDeque<Logged>, newest: usize) -> bool {
-    log.range(log.len() - newest..).any(|logged| logged.outgoing.overlay.is_some())
-}
-
 impl Inner {
+    fn send(&mut self, channel: &str, actions: Vec<Outgoing>) {
+        let mut frames = Vec::with_capacity(actions.len());
+        let mut plain = true;
+        let mut overlays = false;
+        let key: Arc<str> = match self.channels.get_key_value(channel) {
+            Some((key, _)) => key.clone(),
+            None => channel.into(),
+        };
+        let seq = &mut self.seq;
+        let logged = actions.into_iter().map(|outgoing| {
+            *seq += 1;
+            let frame = Bytes::from(outgoing.action.into_frame(channel, *seq, outgoing.origin.as_ref()));
+            plain &= outgoing.since == Version::V0_9 && outgoing.older.is_none();
+            overlays |= outgoing.overlay.is_some();
+            frames.push(frame.clone());
+            let outgoing = LoggedAction {
+                since: outgoing.since,
+                older: outgoing.older,
+                overlay: outgoing.overlay,
+                origin: outgoing.origin,
+            };
+            Logged { seq: *seq, channel: key.clone(), frame, outgoing }
+        });
+        self.log.add(&key, logged);
+        if let Some(entry) = self.channels.get(channel).filter(|entry| !entry.subscribers.is_empty()) {
+            let count = frames.len();
+            let batch = Batch::new(frames);
+            for subscriber in &entry.subscribers {
+                if subscriber.alias.is_none() && !overlays && (plain || subscriber.version > Version::V0_9) {
+                    subscriber.push(Item::Batch(batch.clone()));
+                    continue;
+                }
+                for logged in self.log.newest(channel, count) {
+                    let overlaid = overlaid(logged, subscriber);
+                    // One alone that is sent as it is shares its transport's encoding too.
+                    let shared = count == 1 && subscriber.alias.is_none() && overlaid == Overlaid::Same;
+                    match frame_as(logged, subscriber, overlaid) {
+                        Some(_) if shared => subscriber.push(Item::Batch(batch.clone())),
+                        Some(frame) => subscriber.push(Item::Frame(frame.into())),
+                        None => {}
+                    }
+                }
+            }
+        }
+        self.log.trim();
+    }
+
     fn add(&mut self, channel: &str, mut subscriber: Subscriber) {
         let entry = match self.channels.get_mut(channel) {
             Some(entry) => entry,
@@ -617,8 +594,37 @@ mod tests {
         for _ in 0..10 {
             fanout.publish("c", vec![action("more")]);
         }
-        assert!(fanout.resume(1, &[]).is_none(), "what fell out of the log is not replayed");
-        assert!(fanout.resume(99, &[]).is_none(), "nor what never was");
+        let of = |channel: &str| vec![(channel.to_owned(), again.clone())];
+        assert!(fanout.resume(1, &of("c")).is_none(), "what fell out of the log is not replayed");
+        assert!(fanout.resume(99, &of("c")).is_none(), "nor what never was");
+    }
+
+    #[tokio::test]
+    async fn a_busy_channel_does_not_push_the_past_of_others_out_before_its_own() {
+        let fanout = Fanout::new(4000, 7);
+        let again = |channels: &[&str], seen: u64| {
+            let subscriber = subscriber(1, Version::V1, None);
+            let subscriptions: Vec<_> =
+                channels.iter().map(|channel| ((*channel).to_owned(), subscriber.clone())).collect();
+            let replay = fanout.resume(seen, &subscriptions)?;
+            Some(
+                replay.envelopes.iter().filter_map(|missed| envelope(missed)["serverSeq"].as_u64()).collect(),
+            )
+        };
+        fanout.publish("busy", vec![action("a")]);
+        let seen = fanout.seq();
+        for _ in 0..20 {
+            fanout.publish("busy", vec![action("more")]);
+        }
+        fanout.publish("quiet", vec![action("b")]);
+        fanout.publish("busy", vec![action("last")]);
+        let last = fanout.seq();
+        assert_eq!(again(&["busy"], seen), None);
+        assert_eq!(again(&["busy", "quiet"], seen), None);
+        assert_eq!(again(&["quiet"], seen), Some(vec![last - 1]), "of this one nothing is gone");
+        assert_eq!(again(&["quiet", "busy"], last - 3), Some(vec![last - 2, last - 1, last]));
+        assert_eq!(again(&[], seen), Some(Vec::new()), "nothing was missed where nothing was watched");
+        assert_eq!(again(&[], 6), None, "a number of another run");
     }
 
     #[tokio::test]
