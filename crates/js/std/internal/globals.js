@@ -3,7 +3,52 @@
 import native from 'native/globals';
 import { prepareStackTrace } from 'internal/stack';
 
-const exports = {
+/** As the engine has it. */
+export const NativeWeakRef = WeakRef;
+
+function define(target, name, value) {
+  Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+// As elsewhere, whatever is put there: libraries clear a stack with `undefined`.
+const stack = Object.getOwnPropertyDescriptor(Error.prototype, 'stack');
+Object.defineProperty(Error.prototype, 'stack', {
+  ...stack,
+  set(value) {
+    if (typeof value === 'string') stack.set.call(this, value);
+    else define(this, 'stack', value);
+  },
+});
+
+let pinned;
+/** Lets `transfer` refuse a buffer, whose memory stays where it is: that of a WebAssembly.Memory. */
+export const pin = (buffer) => (pinned ??= new WeakSet()).add(buffer);
+const guard = (transfer) =>
+  function (...given) {
+    if (pinned?.has(this)) throw new TypeError('the buffer of a WebAssembly.Memory cannot be transferred');
+    return Reflect.apply(transfer, this, given);
+  };
+const buffers = ArrayBuffer.prototype;
+for (const name of ['transfer', 'transferToFixedLength', 'transferToImmutable']) {
+  if (buffers[name]) define(buffers, name, guard(buffers[name]));
+}
+
+function defineLater(name, module, key) {
+  Object.defineProperty(globalThis, name, {
+    configurable: true,
+    enumerable: false,
+    get() {
+      const value = native.load(module)[key];
+      define(globalThis, name, value);
+      return value;
+    },
+    set(value) {
+      define(globalThis, name, value);
+    },
+  });
+}
+
+for (const [module, names] of Object.entries({
   'internal/blob': ['Blob', 'File'],
   'internal/compression': ['CompressionStream', 'DecompressionStream'],
   'internal/console': ['console'],
@@ -57,42 +102,13 @@ const exports = {
     'setTimeout',
   ],
   'internal/url': ['URL', 'URLSearchParams'],
+  'internal/weak-ref': ['WeakRef'],
+  'internal/webassembly': ['WebAssembly'],
   'internal/webcrypto': ['Crypto', 'CryptoKey', 'SubtleCrypto', 'crypto'],
   'internal/websocket': ['WebSocket'],
   'node:buffer': ['Buffer', 'atob', 'btoa'],
-};
-
-function define(target, name, value) {
-  Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
-}
-
-// As elsewhere, whatever is put there: libraries clear a stack with `undefined`.
-const stack = Object.getOwnPropertyDescriptor(Error.prototype, 'stack');
-Object.defineProperty(Error.prototype, 'stack', {
-  ...stack,
-  set(value) {
-    if (typeof value === 'string') stack.set.call(this, value);
-    else define(this, 'stack', value);
-  },
-});
-
-function defineLater(name, module, key) {
-  Object.defineProperty(globalThis, name, {
-    configurable: true,
-    enumerable: false,
-    get() {
-      const value = native.load(module)[key];
-      define(globalThis, name, value);
-      return value;
-    },
-    set(value) {
-      define(globalThis, name, value);
-    },
-  });
-}
-
-for (const module in exports) {
-  for (const name of exports[module]) defineLater(name, module, name);
+})) {
+  for (const name of names) defineLater(name, module, name);
 }
 defineLater('process', 'node:process', 'default');
 define(globalThis, 'global', globalThis);
