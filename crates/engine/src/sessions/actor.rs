@@ -16,7 +16,7 @@ use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionStat
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Taken};
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
@@ -158,7 +158,7 @@ impl Actor {
                 return;
             }
             let mut end = None;
-            let (mut left, mut emitted) = (inbox.round(), 0);
+            let (mut left, mut emitted) = (inbox.round(), Taken::default());
             loop {
                 if inbox.has_priority() {
                     self.take_priority(&mut inbox);
@@ -167,7 +167,7 @@ impl Actor {
                 let next = again.or_else(|| {
                     let next = (left > 0).then(|| inbox.next()).flatten();
                     left = left.saturating_sub(1);
-                    next.inspect(|posted| emitted += usize::from(posted.message.is_emitted()))
+                    next.inspect(|posted| emitted += posted.message.taken())
                 });
                 let Some(posted) = next else { break };
                 let Some(posted) = self.held_back(posted) else { continue };

@@ -11,6 +11,7 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSelection, Turn};
 use tokio::sync::oneshot;
 
+use super::ahead::Taken;
 use super::chats::{ChatReady, NewChat};
 use super::moving::Lent;
 use super::{Entry, Place};
@@ -363,6 +364,14 @@ impl ToSession {
             | Self::LendChat { place, .. }
             | Self::Running { place, .. } => Some(place),
             _ => None,
+        }
+    }
+
+    /// What it gives back of the places of emitted actions.
+    pub(super) fn taken(&self) -> Taken {
+        match self {
+            Self::Emit { action, .. } | Self::WorkerEmit { action, .. } => Taken::one(action),
+            _ => Taken::default(),
         }
     }
 

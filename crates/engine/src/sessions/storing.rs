@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::Place;
 use super::actor::{Actor, wait_until};
+use super::ahead::Taken;
 use super::chat::Chat;
 use super::mailbox::{Dispatch, ToSession};
 use super::queue::Inbox;
@@ -166,9 +167,9 @@ impl Actor {
                 let Some(posted) = self.waits_for_prepared(posted) else { continue };
                 self.handle_meanwhile(posted.message).await;
             }
-            let mut emitted = 0;
+            let mut emitted = Taken::default();
             while let Some(posted) = inbox.next_emitted(|message| self.needs_no_store(message)) {
-                emitted += 1;
+                emitted += posted.message.taken();
                 let Some(posted) = self.held_back(posted) else { continue };
                 if let Some(message) = self.stream(posted.message) {
                     self.handle_meanwhile(message).await;
