@@ -57,9 +57,14 @@ async fn said(client: &mut Client, session: &str) -> Value {
 
 /// Asks an endpoint; answers status and body.
 async fn ask(url: &str, token: &str, method: &str, body: &str) -> (u16, Value) {
+    ask_from(url, token, method, body, "").await
+}
+
+/// The same with more headers (`Name: value\r\n`).
+async fn ask_from(url: &str, token: &str, method: &str, body: &str, more: &str) -> (u16, Value) {
     let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let request = format!(
-        "{method} /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+        "{method} /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n{more}\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -98,6 +103,17 @@ async fn an_agent_calls_tools_on_the_daemons_own_port() {
         "a token names one path"
     );
     assert_eq!(ask(url, token, "POST", "[]").await.0, 400);
+    for (origin, expected) in [
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("chrome-extension://abc", 403),
+        ("http://localhost:3000", 200),
+        ("vscode-file://vscode-app", 200),
+    ] {
+        let body = call("shout", json!({ "text": "hay" }));
+        let (status, _) = ask_from(url, token, "POST", &body, &format!("Origin: {origin}\r\n")).await;
+        assert_eq!(status, expected, "{origin}");
+    }
     client.request("disposeSession", json!({ "channel": "agent:/1" })).await.unwrap();
     assert_eq!(ask(url, token, "POST", &call("shout", json!({}))).await.0, 404);
     assert!(!folder.read("log").contains(token), "no token in the log");

@@ -438,6 +438,43 @@ async fn a_backend_that_never_pauses_is_told_to() {
     assert!(said.matches("neigh").count() >= 49_000, "what was taken is not lost");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_emits_much_at_once_is_told_to_pause() {
+    let stage = Stage::default();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).start().await;
+    let mut client = running(&host, &stage).await;
+    let part = json!({ "kind": "markdown", "id": "p", "content": "" });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
+    let emit = stage.start(0).emit;
+    let text = "n".repeat(1 << 20);
+    let word = || action(json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": text }));
+    let whole = |at: u32| {
+        let part = json!({ "kind": "markdown", "id": format!("q{at}"), "content": text });
+        action(json!({ "type": "chat/responsePart", "turnId": "t", "part": part }))
+    };
+    // Nothing is taken while this task does not pause.
+    let mut emitted = 0;
+    let refused = (0..1000).find_map(|at| {
+        let next = if at % 2 == 0 { word() } else { whole(at) };
+        emitted += 1;
+        emit.call((Emit::Chat, next)).err()
+    });
+    let refused = refused.expect("bytes are limited");
+    assert_eq!(refused.name, "QuotaExceededError");
+    assert!(
+        refused.message.ends_with(" bytes of emitted actions wait already; pause before there are more"),
+        "{refused}"
+    );
+    assert!((5..=9).contains(&emitted), "{emitted} MiB");
+    // All places are given back, and one that is larger than all of them passes alone.
+    client.actions_until("chat/delta").await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let large =
+        json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "n".repeat(20 << 20) });
+    emit.call((Emit::Chat, action(large))).unwrap();
+    assert!(emit.call((Emit::Chat, word())).is_err());
+}
+
 /// A host with the echo backend, and a client in a session of it.
 async fn echo(options: Value) -> (MemoryHost, RawClient, String) {
     let shout = Plugin::new("@test/shout", |host, _| {

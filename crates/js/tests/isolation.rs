@@ -465,3 +465,37 @@ async fn what_is_unpacked_counts_against_the_memory_of_the_plugin() {
     let said = said.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
     assert_eq!(said, json!([true, "ERR_BUFFER_TOO_LARGE", 59 << 20, "still here"]));
 }
+
+/// A module that loops in `spin` and grows its memory in `grow`.
+const WASM: &str =
+    "AGFzbQEAAAABCQJgAABgAX8BfwMDAgABBQMBAAEHGAMGbWVtb3J5AgAEc3BpbgAABGdyb3cAAQoQAgcAA0AMAAsLBgAgAEAACw==";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn web_assembly_is_interrupted_and_its_memory_counts() {
+    let mut loader = hurried();
+    loader.options.memory_limit = Some(32 << 20);
+    let text = tools(&format!(
+        "spin() {{ instance().spin(); }},\n\
+             caught() {{ try {{ instance().spin(); }} catch {{ return 'caught'; }} }},\n\
+             fine() {{ return 'fine'; }},\n\
+             grow() {{\n\
+               const {{ grow }} = instance();\n\
+               const before = process.memoryUsage().heapUsed;\n\
+               const grown = [grow(64), grow(64), grow(4096), grow(1)];\n\
+               return [grown, Math.round((process.memoryUsage().heapUsed - before) / 2 ** 20)];\n\
+             }},\n\
+             many() {{ for (let at = 0; at < 40; at += 1) instance().grow(32); return 'many'; }} }};\n\
+             const instance = () => new WebAssembly.Instance(new WebAssembly.Module(Buffer.from('{WASM}', 'base64'))).exports;\n\
+             const more = {{"
+    ));
+    let plugin = loader.text(&text).await.unwrap();
+    for name in ["spin", "caught"] {
+        assert_eq!(plugin.run(name, Value::Null).await.unwrap_err().message, INTERRUPTED, "{name}");
+        assert_eq!(plugin.run("fine", Value::Null).await.unwrap(), "fine");
+    }
+    assert_eq!(plugin.run("grow", Value::Null).await.unwrap(), json!([[1, 65, -1, 129], 8]));
+    loader.options.busy_limit = Duration::from_secs(10);
+    let plugin = loader.text(&text).await.unwrap();
+    // 80 MB in instances that nobody holds any more.
+    assert_eq!(plugin.run("many", Value::Null).await.unwrap(), "many");
+}

@@ -274,6 +274,9 @@ impl Loader {
         merged.extend(configured.clone());
         options::fill(&mut merged, configured, schema, &|name| std::env::var(name).ok());
         let read = options::resolve(id, &merged, schema, vault).await?;
+        problems.extend(
+            read.left_out.iter().map(|line| Problem::Said { id: id.to_string(), line: line.clone() }),
+        );
         read.secrets.iter().for_each(|secret| self.hidden.add(secret));
         options::credentials(&read.handed, schema).iter().for_each(|secret| self.hidden.add(secret));
         if let Some(schema) = schema {

@@ -468,6 +468,45 @@ async fn what_is_read_at_use_is_frozen_and_nothing_else() {
     assert!(is_frozen(&entries[0]));
 }
 
+#[tokio::test]
+async fn what_is_marked_is_left_out_without_its_secret_and_the_rest_is_used() {
+    let seen: Arc<Mutex<Vec<JsonObject>>> = Arc::default();
+    let mut bench = Bench::new();
+    bench.vault.insert("host:key".into(), "s3cret".into());
+    let took = seen.clone();
+    let mut notes = module(
+        "notes",
+        apply(move |_, options| {
+            took.lock().unwrap().push((*options).clone());
+            Ok(())
+        }),
+    );
+    let marked = json!({ "type": "object", "leftOutWithoutSecret": true });
+    notes.options_schema = Some(json!({ "properties": {
+        "map": { "type": "object", "additionalProperties": marked }, "list": { "type": "array", "items": marked },
+        "plain": { "type": "string" }
+    } }));
+    let (has, gone) = (json!({ "$secret": "host:key" }), json!({ "$secret": "host:gone" }));
+    bench.add("notes.js", notes).options = json!({
+        "map": { "a": { "env": { "k": gone } }, "b": { "env": { "k": has } }, "c": { "x": gone, "y": gone } },
+        "list": [{ "k": gone }, { "k": has }, { "k": gone }, { "k": "plain" }], "plain": has
+    })
+    .as_object()
+    .unwrap()
+    .clone();
+    insta::assert_snapshot!(bench.lines().await, @r"
+    plugins.notes.options.map.a is left out: map.a.env.k names host:gone: the vault holds no host:gone
+    plugins.notes.options.map.c is left out: map.c.x names host:gone: the vault holds no host:gone
+    plugins.notes.options.list[0] is left out: list[0].k names host:gone: the vault holds no host:gone
+    plugins.notes.options.list[2] is left out: list[2].k names host:gone: the vault holds no host:gone
+    ");
+    assert_eq!(
+        Value::Object(seen.lock().unwrap()[0].clone()),
+        json!({ "map": { "b": { "env": { "k": "s3cret" } } }, "list": [{ "k": "s3cret" }, { "k": "plain" }],
+            "plain": "s3cret" })
+    );
+}
+
 fn replaces(id: &str) -> Module {
     module(
         id,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use http::{Request, Response, header};
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
 /// How long a connection may take to be made.
@@ -95,6 +96,15 @@ pub fn roots() -> Arc<RootCertStore> {
         Arc::new(roots)
     };
     ROOTS.get_or_init(read).clone()
+}
+
+/// The certificates of the authorities that the system trusts, and that can be used; none where the system has none. Read
+/// each time.
+pub fn authorities() -> Vec<CertificateDer<'static>> {
+    let mut known = RootCertStore::empty();
+    let mut certificates = rustls_native_certs::load_native_certs().certs;
+    certificates.retain(|certificate| known.add(certificate.clone()).is_ok());
+    certificates
 }
 
 fn read_certificates() -> Result<Arc<ClientConfig>, Unanswered> {

@@ -8,6 +8,7 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -60,6 +61,8 @@ pub enum Unstarted {
     NotFound,
     /// The folder it starts in is missing.
     NoFolder,
+    /// It may not be run as a program.
+    NotExecutable,
     /// Anything else.
     Failed(io::Error),
 }
@@ -247,6 +250,9 @@ fn start(
     spawn: impl FnOnce(Command) -> io::Result<Child>,
 ) -> Result<(Process, Child), Unstarted> {
     let file = find(&program.command, &program.path(), &program.cwd).ok_or(Unstarted::NotFound)?;
+    if !is_executable(&file) {
+        return Err(Unstarted::NotExecutable);
+    }
     if !program.cwd.is_dir() {
         return Err(Unstarted::NoFolder);
     }
@@ -301,7 +307,14 @@ fn find(command: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
         let file = cwd.join(command);
         return file.is_file().then_some(file);
     }
-    std::env::split_paths(path).map(|folder| folder.join(command)).find(|file| file.is_file())
+    let files =
+        || std::env::split_paths(path).map(|folder| folder.join(command)).filter(|file| file.is_file());
+    files().find(|file| is_executable(file)).or_else(|| files().next())
+}
+
+/// Whether a file may be run as a program.
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|there| there.permissions().mode() & 0o111 != 0)
 }
 
 async fn retain(stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {

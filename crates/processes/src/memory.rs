@@ -82,16 +82,26 @@ fn proportional(pid: Pid) -> Option<u64> {
     shared.or_else(|| file("status").and_then(|text| kilobytes(text, "VmRSS"))).map(bytes)
 }
 
-/// The daemon's own group in the memory hierarchy of version 1.
-pub fn own_group() -> Option<PathBuf> {
+/// Where the memory hierarchy of version 1 is mounted.
+pub fn groups() -> Option<PathBuf> {
+    mounted().map(|(_, mount)| PathBuf::from(mount))
+}
+
+/// The root of the mounted memory hierarchy of version 1, and where it is mounted.
+fn mounted() -> Option<(String, String)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let (root, mount) = mounts.lines().find_map(|line| {
+    mounts.lines().find_map(|line| {
         let (place, filesystem) = line.split_once(" - ")?;
         let mut words = filesystem.split(' ');
         let memory = words.next()? == "cgroup" && words.nth(1)?.split(',').any(|option| option == "memory");
         let mut fields = place.split(' ').skip(3);
         memory.then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
-    })?;
+    })
+}
+
+/// The daemon's own group in the memory hierarchy of version 1.
+pub fn own_group() -> Option<PathBuf> {
+    let (root, mount) = mounted()?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

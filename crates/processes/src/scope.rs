@@ -1,5 +1,6 @@
 //! What holds everything a program starts: a cgroup where one can be made, otherwise its process group, the marker in
-//! its environment and its descendants, with the daemon as the parent of those whose own parent ended.
+//! its environment, a limit that is inherited, and its descendants, with the daemon as the parent of those whose own parent
+//! ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +20,12 @@ use super::table;
 /// them.
 const ENTER: &str =
     r#"n=$0; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 126; shift; n=$((n - 1)); done; exec "$@""#;
+
+/// How many groups are looked at for those that daemons have left.
+const GROUPS: usize = 20_000;
+
+/// How many marks there are. Of so many scopes at once only those with the same one would not be told apart.
+const MARKS: u64 = 100_000;
 
 /// How processes are contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -46,6 +53,8 @@ pub struct Scopes {
 pub(crate) struct Prepared {
     scopes: &'static Scopes,
     marker: String,
+    /// Its number in this daemon.
+    number: u64,
     cgroup: Option<PathBuf>,
     memory: Option<PathBuf>,
 }
@@ -82,6 +91,8 @@ pub(crate) struct Scope {
     /// Its group in the memory hierarchy of version 1, where the cgroup does not count memory.
     memory: Option<PathBuf>,
     leader: Pid,
+    /// The limit that its processes inherit, where it has no cgroup.
+    mark: Option<u64>,
     /// Whether dropping it ends the scope: true of the one its `Process` holds.
     owned: bool,
 }
@@ -96,7 +107,7 @@ impl Scope {
     pub fn members(&self) -> Vec<Pid> {
         match &self.cgroup {
             Some(dir) => cgroup_members(dir),
-            None => table::members(self.leader, self.scopes.marker, &self.marker),
+            None => table::members(self.leader, (self.scopes.marker, &self.marker), self.mark),
         }
     }
 
@@ -164,7 +175,8 @@ impl Prepared {
 
     /// The scope, once its program runs.
     pub fn around(self, leader: Pid, owner: Owner) -> Scope {
-        let Self { scopes, marker, cgroup, memory } = self;
+        let Self { scopes, marker, number, cgroup, memory } = self;
+        let mark = cgroup.is_none().then(|| inherited_mark(leader, number)).flatten();
         let scope = |owned| Scope {
             scopes,
             marker: marker.clone(),
@@ -172,6 +184,7 @@ impl Prepared {
             cgroup: cgroup.clone(),
             memory: memory.clone(),
             leader,
+            mark,
             owned,
         };
         scopes.open.lock().insert(marker.clone(), scope(false));
@@ -195,7 +208,8 @@ impl Scopes {
     /// A scope for one program.
     pub(crate) fn prepare(&'static self, choice: ScopeChoice) -> Prepared {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let marker = format!("{}{}", self.own_prefix(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let marker = format!("{}{number}", self.own_prefix());
         let cgroup = match choice {
             ScopeChoice::Auto => own_cgroup().map(|own| own.join(&marker)).filter(|dir| usable(dir)),
             ScopeChoice::Group => None,
@@ -210,7 +224,7 @@ impl Scopes {
             }
             _ => None,
         };
-        Prepared { scopes: self, marker, cgroup, memory }
+        Prepared { scopes: self, marker, number, cgroup, memory }
     }
 
     /// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.
@@ -262,12 +276,11 @@ impl Scopes {
                 let _ = kill_process(row.pid, Signal::KILL);
             }
         }
-        for parent in [own_cgroup(), memory::own_group()].into_iter().flatten() {
-            for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-                if entry.file_name().to_str().is_some_and(is_leftover) {
-                    let _ = fs::write(entry.path().join("cgroup.kill"), "1");
-                    remove(entry.path());
-                }
+        // That daemon may have run in another cgroup than this one, as a service and from a shell.
+        for root in [cgroups(), memory::groups()].into_iter().flatten() {
+            for dir in found_below(root, &|name| is_leftover(name)) {
+                end_all(&dir);
+                remove(dir);
             }
         }
     }
@@ -288,16 +301,48 @@ impl Scopes {
     }
 }
 
-/// The daemon's own cgroup in the unified hierarchy.
-fn own_cgroup() -> Option<PathBuf> {
+/// Where the unified hierarchy is mounted.
+fn cgroups() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let mount = mounts.lines().find_map(|line| {
         let (place, filesystem) = line.split_once(" - ")?;
         filesystem.starts_with("cgroup2 ").then(|| place.split(' ').nth(4))?
     })?;
+    Some(PathBuf::from(mount))
+}
+
+/// The daemon's own cgroup in the unified hierarchy.
+fn own_cgroup() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(Path::new(mount).join(path.trim_start_matches('/')))
+    Some(cgroups()?.join(path.trim_start_matches('/')))
+}
+
+/// The groups below one whose names fit.
+fn found_below(root: PathBuf, fits: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
+    let (mut found, mut open, mut seen) = (Vec::new(), vec![root], 0);
+    while let Some(dir) = open.pop().filter(|_| seen < GROUPS) {
+        seen += 1;
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            match entry.file_name().to_str().is_some_and(fits) {
+                true => found.push(entry.path()),
+                false => open.push(entry.path()),
+            }
+        }
+    }
+    found
+}
+
+/// Ends every process of a group. One of version 1 cannot do that by itself.
+fn end_all(dir: &Path) {
+    if fs::write(dir.join("cgroup.kill"), "1").is_err() {
+        for pid in cgroup_members(dir) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 /// Whether a cgroup could be made there that this daemon may fill and kill.
@@ -364,6 +409,23 @@ fn remove(dir: PathBuf) {
             }
         });
     }
+}
+
+/// Marks a process, and with it what it starts, by a limit that processes inherit and that hardly any program uses: bytes of
+/// POSIX message queues. A process that leaves its group, outlives its parent and clears its environment still has it.
+/// Returns the limit.
+#[cfg(target_os = "linux")]
+fn inherited_mark(leader: Pid, number: u64) -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Msgqueue);
+    let mark = current.or(maximum)?.checked_sub(number % MARKS + 1)?;
+    prlimit(Some(leader), Resource::Msgqueue, Rlimit { current: Some(mark), maximum }).ok()?;
+    Some(mark)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn inherited_mark(_leader: Pid, _number: u64) -> Option<u64> {
+    None
 }
 
 /// Makes the daemon the parent of descendants whose own parent ended, so that their ends can be collected.

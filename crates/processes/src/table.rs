@@ -60,13 +60,25 @@ pub fn namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map(|meta| meta.ino()).unwrap_or_default()
 }
 
-/// The processes that belong to a group or carry a marker, and all their descendants. Ones that ended are left out.
-pub fn members(leader: Pid, name: &str, marker: &str) -> Vec<Pid> {
+/// The limit of POSIX message queues that a process has, in bytes.
+fn mark(pid: Pid) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max msgqueue size"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The processes that belong to a group or carry a marker, those that this one adopted and that carry a mark, and all their
+/// descendants. Ones that ended are left out.
+pub fn members(leader: Pid, (name, marker): (&str, &str), carried: Option<u64>) -> Vec<Pid> {
     let rows = rows();
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let adopted = |row: &Row| row.parent == own && carried.is_some() && mark(row.pid) == carried;
     let leader = leader.as_raw_nonzero().get();
     let mut found: HashSet<i32> = rows
         .iter()
-        .filter(|row| row.group == leader || variable(row.pid, name).as_deref() == Some(marker))
+        .filter(|row| {
+            row.group == leader || variable(row.pid, name).as_deref() == Some(marker) || adopted(row)
+        })
         .map(|row| row.pid.as_raw_nonzero().get())
         .collect();
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();

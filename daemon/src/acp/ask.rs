@@ -49,8 +49,12 @@ fn options(call: &Value) -> Value {
     };
     let option = |option: &Value| {
         let id = option["id"].as_str().unwrap_or_default();
-        // The protocol's options do not say how long they hold; the editor only shows it.
-        let always = id.to_ascii_lowercase().contains("always");
+        // The protocol's options do not say how long they hold; `@ostler/acp` does, and otherwise the id may.
+        let kind = call["_meta"]["ostler.optionKinds"][id].as_str();
+        let always = match kind {
+            Some(kind) => kind.ends_with("_always"),
+            None => id.to_ascii_lowercase().contains("always"),
+        };
         let kind = match (option["kind"] == "deny", always) {
             (false, false) => "allow_once",
             (false, true) => "allow_always",

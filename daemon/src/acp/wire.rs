@@ -81,6 +81,12 @@ impl Failure {
 }
 
 impl Request {
+    /// Resolves when the editor takes it back with `$/cancel_request`.
+    pub fn withdrawal(&self) -> impl Future<Output = ()> + Send + use<> {
+        let cancellation = self.responder.cancellation();
+        async move { cancellation.cancelled().await }
+    }
+
     /// Answers it. An editor that no longer listens does not mind.
     pub fn answer(self, outcome: Result<Value, Failure>) {
         let _ = match outcome {

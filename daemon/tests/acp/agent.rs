@@ -47,6 +47,10 @@ struct Agent {
     cancelled: bool,
     /// The error that the prompt is answered with.
     refusal: Option<Value>,
+    /// The answers to what it asked before its session was open.
+    answers: Vec<Value>,
+    /// What it says after the answer to its prompt: each after so many milliseconds.
+    late: Vec<(u64, String)>,
 }
 
 impl Agent {
@@ -62,15 +66,20 @@ impl Agent {
             asked: HashMap::new(),
             cancelled: false,
             refusal: None,
+            answers: Vec::new(),
+            late: Vec::new(),
         }
     }
 
     fn line(&mut self, line: &str) {
-        let _ = writeln!(self.out, "{line}");
-        let _ = self.out.flush();
+        let _ = self.out.write_all(format!("{line}\n").as_bytes());
     }
 
     fn send(&mut self, message: Value) {
+        if let (Some(log), true) = (self.config["sent"].as_str(), message["method"].is_string()) {
+            let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
+            writeln!(log, "{message}").unwrap();
+        }
         self.line(&message.to_string());
     }
 
@@ -80,9 +89,21 @@ impl Agent {
     }
 
     fn say(&mut self, text: &str) {
-        self.update(
-            json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } }),
-        );
+        self.update(chunk(text));
+    }
+
+    /// Says what is left to say after a turn, while it hears the next prompt.
+    fn say_late(&mut self) {
+        let late = std::mem::take(&mut self.late);
+        let (mut out, session) = (self.out.try_clone().unwrap(), self.session.clone());
+        std::thread::spawn(move || {
+            for (millis, text) in late {
+                sleep(Duration::from_millis(millis));
+                let params = json!({ "sessionId": session, "update": chunk(&text) });
+                let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+                let _ = out.write_all(format!("{message}\n").as_bytes());
+            }
+        });
     }
 
     /// The next message; at the end of its input the agent ends, unless it is configured not to.
@@ -92,7 +113,11 @@ impl Agent {
                 Some(Ok(line)) => {
                     let message: Value = serde_json::from_str(&line).unwrap();
                     let mut logged = message.clone();
-                    if let Some(method) = message["id"].as_str().and_then(|id| self.asked.get(id)) {
+                    let answers = self
+                        .asked
+                        .get(&message["id"].to_string())
+                        .filter(|_| message.get("method").is_none());
+                    if let Some(method) = answers {
                         logged["answers"] = method.as_str().into();
                     }
                     if let Some(log) = self.config["log"].as_str() {
@@ -114,7 +139,8 @@ impl Agent {
         if self.config["ignoreEof"] == true {
             return;
         }
-        if let Some((method, problems)) = frames::check(frame).filter(|(_, problems)| !problems.is_empty()) {
+        let (method, problems) = frames::check(frame);
+        if !problems.is_empty() {
             eprintln!("{method} does not fit the schema: {problems:?}");
             exit(70);
         }
@@ -168,6 +194,10 @@ impl Agent {
                 return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
             }
         }
+        for asked in self.config["requests"][&method].as_array().cloned().unwrap_or_default() {
+            let answer = self.request(asked[0].as_str().unwrap(), asked[1].clone());
+            self.answers.push(answer);
+        }
         if let Some(error) = self.config["refuse"].get(&method).cloned() {
             return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
@@ -181,6 +211,14 @@ impl Agent {
             "session/new" => {
                 for update in self.config["early"].as_array().cloned().unwrap_or_default() {
                     self.update(update);
+                }
+                if let Some((count, size)) =
+                    self.config["earlyBulk"].as_str().and_then(|bulk| bulk.split_once(' '))
+                {
+                    let text = "x".repeat(size.parse().unwrap());
+                    for _ in 0..count.parse().unwrap() {
+                        self.say(&text);
+                    }
                 }
                 let mut answer = json!({ "sessionId": self.session });
                 overlay(&mut answer, &self.config["new"]);
@@ -209,6 +247,7 @@ impl Agent {
                 };
                 let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": reason } });
                 self.send(answer);
+                self.say_late();
                 if let Some(late) = self.config["late"].as_str().map(str::to_owned) {
                     sleep(Duration::from_millis(15));
                     self.say(&late);
@@ -270,7 +309,18 @@ impl Agent {
                 "!heard" => self.say(&texts.join(" | ")),
                 "!blocks" => self.say(&blocks.to_string()),
                 "!update" => self.update(json()),
-                "!raw" => self.line(rest),
+                "!notify" => {
+                    let (method, params) = rest.split_once(' ').unwrap();
+                    let params: Value = serde_json::from_str(params).unwrap();
+                    self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+                }
+                "!raw" => {
+                    let message: Value = serde_json::from_str(rest).unwrap_or_default();
+                    if let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) {
+                        self.asked.insert(id.to_string(), method.to_owned());
+                    }
+                    self.line(rest);
+                }
                 "!flood" => {
                     for at in 0..rest.parse().unwrap() {
                         self.say(&format!("{at} "));
@@ -288,6 +338,26 @@ impl Agent {
                     let answer = self.request(method, serde_json::from_str(params).unwrap());
                     self.say(&answer.to_string());
                 }
+                "!requests" => {
+                    // None of the answers is waited for.
+                    let (count, request) = rest.split_once(' ').unwrap();
+                    let (method, params) = request.split_once(' ').unwrap();
+                    for _ in 0..count.parse().unwrap() {
+                        self.ask(method, serde_json::from_str(params).unwrap());
+                    }
+                }
+                "!answers" => self.say(&Value::from(self.answers.clone()).to_string()),
+                "!after" => {
+                    let (millis, text) = rest.split_once(' ').unwrap();
+                    self.late.push((millis.parse().unwrap(), text.to_owned()));
+                }
+                "!trickle" => {
+                    let (count, millis) = rest.split_once(' ').unwrap();
+                    let dot = (millis.parse().unwrap(), ".".to_owned());
+                    self.late.extend(vec![dot; count.parse().unwrap()]);
+                }
+                "!pid" => self.say(&std::process::id().to_string()),
+                "!shell" => drop(Command::new("sh").args(["-c", rest]).stdout(Stdio::null()).status()),
                 "!withdraw" => self.ask_and_withdraw(&json()),
                 "!env" => self.say(&std::env::var(rest).unwrap_or_else(|_| "nothing".to_owned())),
                 "!sleep" => sleep(Duration::from_millis(rest.parse().unwrap())),
@@ -346,7 +416,7 @@ impl Agent {
     fn ask(&mut self, method: &str, mut params: Value) -> Value {
         self.next += 1;
         let id = json!(format!("fake-{}", self.next));
-        self.asked.insert(format!("fake-{}", self.next), method.to_owned());
+        self.asked.insert(id.to_string(), method.to_owned());
         // A question about another request is about no session.
         if params.get("requestId").is_none() {
             params["sessionId"] = self.session.as_str().into();
@@ -487,6 +557,10 @@ fn mcp_over_stdio(server: &Value, method: &str, params: &str) -> String {
     let answer = bridge.ask(2, method, serde_json::from_str(params).unwrap());
     bridge.end();
     answer
+}
+
+fn chunk(text: &str) -> Value {
+    json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } })
 }
 
 fn text_of(block: &Value) -> String {

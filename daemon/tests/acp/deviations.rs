@@ -68,6 +68,46 @@ async fn parts_that_come_after_the_answer_are_in_the_turn() {
 }
 
 #[tokio::test]
+async fn parts_that_trickle_after_the_answer_are_in_their_turn_and_not_in_the_next() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let said = talk.say("!say early\n!trickle 100 20").await;
+    assert_eq!(said, format!("early{}", ".".repeat(100)));
+    assert_eq!(talk.say("!sleep 500\n!say second").await, "second");
+}
+
+#[tokio::test]
+async fn parts_that_come_after_the_turn_are_a_turn_of_the_agent() {
+    for millis in [120, 400, 1500] {
+        let stage = Stage::new(json!({}));
+        let mut talk = stage.talk().await;
+        assert_eq!(talk.say(&format!("!say early\n!after {millis} late\n!after 20 r")).await, "early");
+        let own = talk.until(&["chat/turnComplete"]);
+        let seen =
+            tokio::time::timeout(std::time::Duration::from_secs(10), own).await.expect("a turn of its own");
+        let started = all(&seen, "chat/turnStarted")[0];
+        assert_eq!(started["message"], json!({ "text": "", "origin": { "kind": "agent" } }), "{millis}");
+        assert_eq!(started["turnId"], last(&seen)["turnId"]);
+        assert_eq!(text_of(&seen), "later", "{millis}");
+        assert_eq!(talk.say("!say second").await, "second");
+    }
+}
+
+#[tokio::test]
+async fn parts_that_come_after_a_cancelled_turn_are_in_no_turn() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = talk.begin("!say begun\n!after 300 late\n!wait").await;
+    talk.until(&["chat/responsePart"]).await;
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    talk.until(&["chat/turnCancelled"]).await;
+    tokio::time::sleep(std::time::Duration::from_millis(800)).await;
+    let seen = talk.turn("!say second").await;
+    assert_eq!(text_of(&seen), "second");
+    assert_eq!(all(&seen, "chat/turnStarted").len(), 1, "{seen:#?}");
+}
+
+#[tokio::test]
 async fn updates_before_the_session_is_named_belong_to_it() {
     let commands = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [{ "name": "early", "description": "" }] });
     let stage = Stage::new(json!({ "early": [commands, text("Welcome. ")] }));

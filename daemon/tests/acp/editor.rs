@@ -601,3 +601,92 @@ async fn a_daemon_is_started_on_demand_and_outlives_the_editor() {
     assert_eq!(status.code, Some(0), "{status:?}");
     assert_eq!(folder.run(&["stop"]).code, Some(0));
 }
+
+#[tokio::test]
+async fn a_prompt_that_is_taken_back_is_cancelled_and_no_other() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let prompt = |text: &str| {
+        let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+        editor.connection.send_request(UntypedMessage { method: "session/prompt".to_owned(), params })
+    };
+    let running = prompt("!say begun\n!wait");
+    let taken_back = running.cancellation_handle();
+    editor.until("agent_message_chunk").await;
+    taken_back.cancel().unwrap();
+    let answer: Value = tokio::time::timeout(LIMIT, running.block_task()).await.expect("an answer").unwrap();
+    assert_eq!(answer["stopReason"], "cancelled");
+    // Of two that wait, the other one is run.
+    let mut talk = joined(&stage, "desk", &session).await;
+    let turn = talk.begin("!say first\n!wait").await;
+    talk.until(&["chat/responsePart"]).await;
+    editor.until("agent_message_chunk").await;
+    let params = |text: &str| json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
+    let send = |text: &str| {
+        let message = UntypedMessage { method: "session/prompt".to_owned(), params: params(text) };
+        editor.connection.send_request(message)
+    };
+    let withdrawn = send("!say never");
+    talk.until(&["chat/pendingMessageSet"]).await;
+    let kept = send("!say second");
+    talk.until(&["chat/pendingMessageSet"]).await;
+    withdrawn.cancellation_handle().cancel().unwrap();
+    let answer: Value =
+        tokio::time::timeout(LIMIT, withdrawn.block_task()).await.expect("an answer").unwrap();
+    assert_eq!(answer["stopReason"], "cancelled");
+    talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+    let answer: Value = tokio::time::timeout(LIMIT, kept.block_task()).await.expect("an answer").unwrap();
+    assert_eq!(answer["stopReason"], "end_turn");
+    let said = said(&editor.updates(), "agent_message_chunk");
+    assert!(said.ends_with("second") && !said.contains("never"), "{said}");
+}
+
+#[tokio::test]
+async fn a_prompt_without_content_is_refused() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    for params in [
+        json!({ "sessionId": session }),
+        json!({ "sessionId": session, "prompt": [] }),
+        json!({ "sessionId": session, "prompt": "hello" }),
+        json!({ "sessionId": session, "prompt": [{ "type": "text", "text": " " }] }),
+    ] {
+        let message = UntypedMessage { method: "session/prompt".to_owned(), params: params.clone() };
+        let answer = tokio::time::timeout(LIMIT, editor.connection.send_request(message).block_task()).await;
+        let error = answer.expect("an answer in time").unwrap_err();
+        assert_eq!(error.code.value(), -32602, "{params}: {error:?}");
+    }
+    assert_eq!(editor.say(&session, "!say on").await.0, "end_turn");
+}
+
+#[tokio::test]
+async fn a_prompt_stops_for_the_reason_of_its_turn() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    for reason in ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"] {
+        assert_eq!(editor.say(&session, &format!("!say x\n!stop {reason}")).await.0, reason);
+    }
+}
+
+#[tokio::test]
+async fn an_option_keeps_its_id_and_its_kind() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let options = json!([{ "optionId": "approved-for-session", "name": "Yes, for this session", "kind": "allow_always" },
+        { "optionId": "yes-not-always", "name": "Yes", "kind": "allow_once" },
+        { "optionId": "no", "name": "No", "kind": "reject_once" }, { "optionId": "stop", "name": "Never", "kind": "reject_always" }]);
+    let ask = json!({ "toolCall": { "toolCallId": "c", "title": "Run ls", "kind": "execute" }, "options": options });
+    let answer = editor.prompt(&session, &format!("!request session/request_permission {ask}"));
+    let (method, params, responder) = editor.request().await;
+    assert_eq!((method.as_str(), &params["options"]), ("session/request_permission", &options));
+    responder
+        .respond(json!({ "outcome": { "outcome": "selected", "optionId": "approved-for-session" } }))
+        .unwrap();
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    let said = said(&editor.updates(), "agent_message_chunk");
+    assert!(said.contains("approved-for-session"), "{said}");
+}

@@ -204,3 +204,46 @@ async fn a_failed_turn_can_be_run_again() {
     let seen = talk.until(&["chat/error"]).await;
     assert_eq!(last(&seen)["turnId"], Value::String(turn), "the agent was asked again, and ended again");
 }
+
+#[tokio::test]
+async fn an_agent_whose_login_expires_during_a_session_is_started_again() {
+    let stage = Stage::new(
+        json!({ "initialize": { "authMethods": [{ "id": "oauth", "name": "Log in with Hay" }] } }),
+    );
+    let mut talk = stage.talk().await;
+    let before = talk.say("!pid").await;
+    let required = json!({ "code": -32000, "message": "Authentication required" });
+    let error = talk.fail(&format!("!refuse {required}")).await;
+    assert_eq!(error["errorType"], "agentNotSignedIn");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("run `ostler agent login fake --method oauth` (Log in with Hay)"), "{message}");
+    assert_eq!(error["_meta"]["ostler.authMethods"][0]["id"], "oauth", "{error}");
+    // It has read its login when it started.
+    let after = talk.say("!pid").await;
+    assert_ne!(before, after);
+    let said = talk.say("!heard").await;
+    assert!(!said.contains("User:"), "told once: {said}");
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_run_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent");
+    std::fs::write(&file, "#!/bin/sh\n").unwrap();
+    for scope in ["auto", "group"] {
+        let stage = Stage::of(json!({ "command": file }), json!({ "scope": scope }));
+        let error = stage.talk().await.fail("hello").await;
+        let expected = format!(
+            "fake cannot start: {} is not executable; make it an executable program, or correct agents.fake.command",
+            file.display()
+        );
+        assert_eq!((&error["errorType"], &error["message"]), (&json!("agent"), &json!(expected)), "{scope}");
+    }
+    let stage = Stage::of(json!({ "command": "/bin/sh", "args": ["-c", "exit 126"] }), json!({}));
+    let error = stage.talk().await.fail("hello").await;
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("fake ended with exit code 126: its program could not be run; "),
+        "{message}"
+    );
+}

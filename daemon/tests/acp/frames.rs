@@ -24,8 +24,8 @@ pub fn problems<T: JsonSchema>(value: &Value) -> Vec<String> {
     validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// The problems of a frame; nothing for one without a schema.
-pub fn check(frame: &Value) -> Option<(String, Vec<String>)> {
+/// The method of a frame that was sent to an agent, and its problems. One that no schema is known for is a problem.
+pub fn check(frame: &Value) -> (String, Vec<String>) {
     let (params, result) = (&frame["params"], &frame["result"]);
     if let Some(method) = frame["method"].as_str() {
         let problems = match method {
@@ -47,11 +47,16 @@ pub fn check(frame: &Value) -> Option<(String, Vec<String>)> {
             "session/set_model" => Vec::new(),
             // Not stable.
             "session/fork" => Vec::new(),
-            other => panic!("no schema for {other}"),
+            _ => vec!["there is no schema for it".to_owned()],
         };
-        return Some((method.to_owned(), problems));
+        return (method.to_owned(), problems);
     }
-    let method = frame["answers"].as_str().filter(|_| frame.get("result").is_some())?;
+    let Some(method) = frame["answers"].as_str() else {
+        return ("an answer".to_owned(), vec!["it answers nothing that was asked".to_owned()]);
+    };
+    if let Some(error) = frame.get("error") {
+        return ("an error".to_owned(), problems::<acp::Error>(error));
+    }
     let problems = match method {
         "session/request_permission" => problems::<acp::RequestPermissionResponse>(result),
         "elicitation/create" => problems::<acp::CreateElicitationResponse>(result),
@@ -62,9 +67,9 @@ pub fn check(frame: &Value) -> Option<(String, Vec<String>)> {
         "terminal/wait_for_exit" => problems::<acp::WaitForTerminalExitResponse>(result),
         "terminal/kill" => problems::<acp::KillTerminalResponse>(result),
         "terminal/release" => problems::<acp::ReleaseTerminalResponse>(result),
-        other => panic!("no schema for an answer to {other}"),
+        _ => vec!["there is no schema for an answer to it".to_owned()],
     };
-    Some((method.to_owned(), problems))
+    (method.to_owned(), problems)
 }
 
 async fn answer(talk: &mut Talk, script: &str, action: impl FnOnce(&Value) -> Value) {
@@ -76,22 +81,23 @@ async fn answer(talk: &mut Talk, script: &str, action: impl FnOnce(&Value) -> Va
 }
 
 #[tokio::test]
-async fn every_frame_fits_the_schema() {
-    let log = tempfile::NamedTempFile::new().unwrap();
+async fn every_method_of_the_schema_is_driven_and_every_frame_fits_it() {
+    let (log, sent) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
     let options = json!([{ "id": "fast", "name": "Fast", "type": "boolean", "currentValue": false },
         { "id": "level", "name": "Level", "type": "select", "currentValue": "a",
             "options": [{ "value": "a", "name": "A" }, { "value": "b", "name": "B" }] }]);
     let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }, { "id": "b", "name": "B" }] });
     let capabilities = json!({ "loadSession": true, "promptCapabilities": { "image": true, "embeddedContext": true },
-        "sessionCapabilities": { "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {} } });
+        "sessionCapabilities": { "resume": {}, "close": {}, "delete": {}, "list": {}, "additionalDirectories": {} },
+        "auth": { "logout": {} } });
+    let ways = json!([{ "id": "browser", "name": "Browser" }]);
     for resume in [true, false] {
         let mut capabilities = capabilities.clone();
         if !resume {
             capabilities["sessionCapabilities"].as_object_mut().unwrap().remove("resume");
         }
-        let stage =
-            Stage::new(json!({ "log": log.path(), "initialize": { "agentCapabilities": capabilities },
-            "new": { "configOptions": options, "modes": modes } }));
+        let stage = Stage::new(json!({ "log": log.path(), "sent": sent.path(),
+                "initialize": { "agentCapabilities": capabilities, "authMethods": ways }, "new": { "configOptions": options, "modes": modes } }));
         let mut talk = stage.talk().await;
         talk.say("hello").await;
         let mut talk = stage.talk_in("fake:/two", json!({ "fast": true, "level": "b", "mode": "b" })).await;
@@ -119,6 +125,15 @@ async fn every_frame_fits_the_schema() {
                 "answers": { "n": { "state": "submitted", "value": { "kind": "text", "value": "v" } } } })
         })
         .await;
+        talk.say(&format!(
+            "!withdraw {permission}\n!notify elicitation/complete {}",
+            json!({ "elicitationId": "e" })
+        ))
+        .await;
+        for command in ["login", "sessions", "logout"] {
+            let ended = stage.folder.run(&["agent", command, "fake"]);
+            assert_eq!(ended.code, Some(0), "{command}: {ended:?}");
+        }
         let attachments = json!([
             { "type": "embeddedResource", "label": "a.png", "data": "AA==", "contentType": "image/png" },
             { "type": "embeddedResource", "label": "a.txt", "data": "aGF5", "contentType": "text/plain" },
@@ -140,35 +155,39 @@ async fn every_frame_fits_the_schema() {
         let params = json!({ "channel": talk.session });
         talk.client.request("disposeSession", params).await.unwrap();
     }
-    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let frames = |of: &tempfile::NamedTempFile| -> Vec<Value> {
+        let text = std::fs::read_to_string(of.path()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
     let mut methods = BTreeSet::new();
-    for line in sent.lines() {
-        let frame: Value = serde_json::from_str(line).unwrap();
-        if let Some((method, problems)) = check(&frame) {
-            assert!(problems.is_empty(), "{method}: {problems:?}\n{frame}");
-            methods.insert(method);
-        }
+    for frame in frames(&log) {
+        let (method, problems) = check(&frame);
+        assert!(problems.is_empty(), "{method}: {problems:?}\n{frame}");
+        methods.extend(frame["method"].is_string().then_some(method));
     }
-    let expected = [
-        "elicitation/create",
-        "fs/read_text_file",
-        "fs/write_text_file",
-        "initialize",
-        "session/cancel",
-        "session/close",
-        "session/delete",
-        "session/load",
-        "session/new",
-        "session/prompt",
-        "session/request_permission",
-        "session/resume",
-        "session/set_config_option",
-        "session/set_mode",
-        "terminal/create",
-        "terminal/kill",
-        "terminal/output",
-        "terminal/release",
-        "terminal/wait_for_exit",
-    ];
-    assert_eq!(methods.into_iter().collect::<Vec<_>>(), expected);
+    methods.extend(frames(&sent).iter().map(|frame| frame["method"].as_str().unwrap().to_owned()));
+    assert_eq!(methods, crate::schema_table::methods());
+}
+
+#[test]
+fn a_frame_that_cannot_be_checked_is_a_problem() {
+    let problems = |frame: Value| check(&frame).1;
+    assert!(
+        problems(json!({ "id": 1, "method": "session/new", "params": { "cwd": "/", "mcpServers": [] } }))
+            .is_empty()
+    );
+    assert!(
+        problems(json!({ "id": 1, "error": { "code": 1, "message": "m" }, "answers": "terminal/kill" }))
+            .is_empty()
+    );
+    for frame in [
+        json!({ "id": 1, "method": "session/new", "params": { "cwd": 1 } }),
+        json!({ "id": 1, "method": "session/unheard-of", "params": {} }),
+        json!({ "id": 1, "result": {} }),
+        json!({ "id": 1, "result": {}, "answers": "session/unheard-of" }),
+        json!({ "id": 1, "result": {}, "answers": "terminal/create" }),
+        json!({ "id": 1, "error": { "message": "m" }, "answers": "terminal/create" }),
+    ] {
+        assert!(!problems(frame.clone()).is_empty(), "{frame}");
+    }
 }

@@ -67,6 +67,52 @@ async fn an_agent_runs_in_the_machine_of_its_session() {
     talk.client.request("disposeSession", params).await.unwrap();
 }
 
+/// Every request that needs a capability which is withheld in a machine.
+fn withheld(stage: &Stage) -> Vec<(&'static str, Value)> {
+    let secret = stage.work().join("secret");
+    std::fs::write(&secret, "of the host").unwrap();
+    let escaped = stage.work().join("escaped");
+    let of = json!({ "terminalId": "terminal-1" });
+    vec![
+        ("fs/read_text_file", json!({ "path": secret })),
+        ("fs/write_text_file", json!({ "path": escaped, "content": "x" })),
+        ("terminal/create", json!({ "command": "touch", "args": [escaped] })),
+        ("terminal/output", of.clone()),
+        ("terminal/wait_for_exit", of.clone()),
+        ("terminal/kill", of.clone()),
+        ("terminal/release", of),
+    ]
+}
+
+#[tokio::test]
+async fn an_agent_in_a_machine_has_no_files_and_no_commands_of_the_host() {
+    let stage = stage(agent::entry(json!({})));
+    let mut talk = talk(&stage).await;
+    for (method, params) in withheld(&stage) {
+        let answer: Value =
+            serde_json::from_str(&talk.say(&format!("!request {method} {params}")).await).unwrap();
+        assert_eq!(answer["code"], -32601, "{method}: {answer}");
+    }
+    assert!(!stage.work().join("escaped").exists());
+}
+
+#[tokio::test]
+async fn what_is_withheld_in_a_machine_is_withheld_while_the_session_is_opened() {
+    for method in ["initialize", "session/new"] {
+        // The directory is known once the host has it.
+        let folder = tempfile::tempdir().unwrap();
+        let escaped = folder.path().join("escaped");
+        let requests = json!([["terminal/create", { "command": "touch", "args": [escaped] }],
+            ["fs/write_text_file", { "path": escaped, "content": "x" }]]);
+        let stage = stage(agent::entry(json!({ "requests": { method: requests } })));
+        let mut talk = talk(&stage).await;
+        let answers: Value = serde_json::from_str(&talk.say("!answers").await).unwrap();
+        let codes: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["code"]).collect();
+        assert_eq!(codes, [-32601, -32601], "{method}: {answers}");
+        assert!(!escaped.exists());
+    }
+}
+
 #[tokio::test]
 async fn a_presets_machine_has_its_volume_its_variables_and_its_part() {
     let stage = stage(json!({ "preset": "codex-acp", "command": "no-such-agent" }));

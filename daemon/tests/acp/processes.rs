@@ -229,3 +229,136 @@ async fn an_agent_over_its_memory_is_stopped_and_the_next_turn_starts_it() {
         assert_eq!(talk.say("!say again").await, "again");
     }
 }
+
+/// Leaves a process in a session of its own, whose parent has ended, with the marker of its scope or without.
+fn daemonize(environment: &str) -> String {
+    format!(
+        "!shell (setsid {environment} sh -c 'sleep 301 & sleep 302' </dev/null >/dev/null 2>&1 &) ; exit 0"
+    )
+}
+
+/// The processes with such a command line.
+fn running(line: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|found| found.trim_end_matches('\0').replace('\0', " ") == line).count()
+}
+
+#[tokio::test]
+async fn a_process_whose_parent_ended_ends_with_its_scope() {
+    for scope in SCOPES {
+        let stage = Stage::with(json!({}), json!({ "scope": scope }));
+        let daemon = stage.daemon.child.id();
+        let mut talk = stage.talk().await;
+        talk.say(&daemonize("")).await;
+        assert!(
+            wait_for(|| left(daemon).iter().any(|line| line.contains("sleep 301")).then_some(())).is_some()
+        );
+        dispose(&mut talk).await;
+        none_is_left(daemon).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_its_environment_ends_with_its_scope() {
+    // Its command line names this test, as nothing else does.
+    for (scope, seconds) in [("auto", "30151"), ("group", "30152")] {
+        let stage = Stage::with(json!({}), json!({ "scope": scope }));
+        let mut talk = stage.talk().await;
+        let (path, line) = (std::env::var("PATH").unwrap(), format!("sleep {seconds}"));
+        let start = format!("setsid env -i PATH={path} sh -c 'exec {line}' </dev/null >/dev/null 2>&1 &");
+        talk.say(&format!("!shell ({start}) ; exit 0")).await;
+        assert!(wait_for(|| (running(&line) == 1).then_some(())).is_some(), "{scope}");
+        dispose(&mut talk).await;
+        let ended = tokio::time::timeout(Duration::from_secs(20), async {
+            while running(&line) > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(ended.await.is_ok(), "{scope}: {line} runs");
+    }
+}
+
+#[tokio::test]
+async fn a_start_in_another_cgroup_removes_what_a_killed_daemon_left() {
+    let Some(groups) = Groups::new() else {
+        eprintln!("NOT CHECKED: no cgroup can be made here");
+        return;
+    };
+    let line = "sleep 30153";
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options":
+        { "agents": { "fake": crate::agent::entry(json!({})) } } }] }));
+    let mut client = groups.start(&folder, "one");
+    let mut talk = {
+        let mut first = client.initialized("one").await;
+        first.request("createSession", json!({ "channel": "fake:/one", "provider": "fake" })).await.unwrap();
+        Talk::join(first, "fake:/one").await
+    };
+    let path = std::env::var("PATH").unwrap();
+    talk.say(&format!(
+        "!shell (setsid env -i PATH={path} sh -c 'exec {line}' </dev/null >/dev/null 2>&1 &) ; exit 0"
+    ))
+    .await;
+    assert!(wait_for(|| (running(line) == 1).then_some(())).is_some());
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    let other = groups.start(&folder, "two");
+    let ended = wait_for(|| (running(line) == 0).then_some(()));
+    assert!(ended.is_some(), "{line} runs");
+    drop(other);
+}
+
+/// Two cgroups that daemons are started in; removed with this.
+struct Groups(std::path::PathBuf);
+
+impl Groups {
+    fn new() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mount = mounts.lines().find_map(|line| {
+            let (place, filesystem) = line.split_once(" - ")?;
+            filesystem.starts_with("cgroup2 ").then(|| place.split(' ').nth(4))?
+        })?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
+        let base = std::path::Path::new(mount).join(own).join(format!("ostler-test-{}", std::process::id()));
+        for name in ["one", "two"] {
+            fs::create_dir_all(base.join(name)).ok()?;
+        }
+        base.join("one/cgroup.kill").exists().then_some(Self(base))
+    }
+
+    fn start(&self, folder: &Folder, name: &str) -> crate::support::Daemon {
+        let own = folder.command(&[]);
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg("echo 0 > \"$0\" && exec \"$@\"").arg(self.0.join(name).join("cgroup.procs"));
+        command.arg(own.get_program()).args(own.get_args()).current_dir(folder.path());
+        for (name, value) in own.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        folder.started(command)
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        fn remove(dir: &std::path::Path) {
+            let _ = fs::write(dir.join("cgroup.kill"), "1");
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    remove(&entry.path());
+                }
+            }
+            let _ = fs::remove_dir(dir);
+        }
+        for _ in 0..50 {
+            remove(&self.0);
+            if !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -227,6 +227,16 @@ async fn every_plan_entry_notice_and_compaction_is_shown() {
             json!({ "sessionUpdate": "compaction_update", "compactionId": "x", "status": status });
         assert_eq!(notified(&talk.turn(&update(&compaction)).await), [expected]);
     }
+    let summary = |text: &str| {
+        let content = json!({ "type": "text", "text": text });
+        update(
+            &json!({ "sessionUpdate": "compaction_summary_chunk", "compactionId": "x", "content": content }),
+        )
+    };
+    let done =
+        update(&json!({ "sessionUpdate": "compaction_update", "compactionId": "x", "status": "completed" }));
+    let script = [summary("Hay "), summary("is fed."), done].join("\n");
+    assert_eq!(notified(&talk.turn(&script).await), ["Compacted the conversation\n\nHay is fed."]);
     let other = json!({ "sessionUpdate": "compaction_update", "compactionId": "x", "status": "unheard-of" });
     assert!(notified(&talk.turn(&update(&other)).await).is_empty());
 }

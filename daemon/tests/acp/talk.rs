@@ -108,8 +108,13 @@ impl Talk {
     /// Dispatches an action on the chat.
     pub async fn act(&mut self, action: Value) {
         let chat = self.chat.clone();
+        self.act_on(&chat, action).await;
+    }
+
+    /// Dispatches an action on a channel.
+    pub async fn act_on(&mut self, channel: &str, action: Value) {
         self.turns += 1;
-        self.client.dispatch(&chat, self.turns, action).await;
+        self.client.dispatch(channel, self.turns, action).await;
     }
 
     /// The actions until one of these types, that one last.

@@ -477,14 +477,41 @@ async fn the_daemons_variables_reach_the_agent_and_its_own_do_not() {
 #[tokio::test]
 async fn a_provider_with_a_reserved_or_an_invalid_name_is_one_problem() {
     let other = crate::agent::entry(json!({}));
-    let agents = json!({ "agents": { "session": other, "x-mine": other, "Not a name": other } });
+    let long = "a".repeat(41);
+    let agents = json!({ "agents": { "session": other, "x-mine": other, "Not a name": other, "Up.Per": other,
+        "two+parts": other, &long: other } });
     let mut stage = Stage::with(json!({}), agents);
     // They follow the line about the token.
-    for name in ["Not a name", "session", "x-mine"] {
-        let mut line = String::new();
-        stage.daemon.out.read_line(&mut line).unwrap();
-        assert!(line.starts_with("skipped: ") && line.contains(&format!("agents.{name}: ")), "{line}");
+    let mut lines = String::new();
+    for _ in 0..6 {
+        stage.daemon.out.read_line(&mut lines).unwrap();
+    }
+    for name in ["session", "x-mine", "Not a name", "Up.Per", "two+parts", &long] {
+        let line = lines.lines().find(|line| line.contains(&format!("agents.{name}: ")));
+        let line = line.unwrap_or_else(|| panic!("{name}: {lines}"));
+        assert!(line.starts_with("skipped: "), "{line}");
+        if name != "session" && name != "x-mine" {
+            assert!(line.contains("lowercase letters, digits and dashes, 1 to 40 characters"), "{line}");
+        }
     }
     let mut talk = stage.talk().await;
     assert_eq!(talk.say("hello").await, "You said: hello", "the others load");
+}
+
+#[tokio::test]
+async fn an_entry_whose_secret_is_missing_is_one_problem() {
+    let mut other = crate::agent::entry(json!({}));
+    other["env"]["KEY"] = json!({ "$secret": "host:missing" });
+    let mut stage = Stage::with(json!({}), json!({ "agents": { "other": other } }));
+    let mut line = String::new();
+    stage.daemon.out.read_line(&mut line).unwrap();
+    assert!(
+        line.starts_with("skipped: ")
+            && line.contains("agents.other is left out: agents.other.env.KEY names host:missing: the vault holds no host:missing"),
+        "{line}"
+    );
+    let mut talk = stage.talk().await;
+    assert_eq!(talk.say("hello").await, "You said: hello", "the others load");
+    let params = json!({ "channel": "other:/one", "provider": "other" });
+    assert!(talk.client.request("createSession", params).await.is_err());
 }

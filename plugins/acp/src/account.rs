@@ -187,7 +187,7 @@ impl Account<'_> {
 
 fn refuse(message: Incoming) {
     if let Incoming::Request(request) = message {
-        request.answer(Err(Failure::internal("not available outside a session")));
+        request.decline("not available outside a session");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::errors::AgentError;
 use crate::machine;
 use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::protocol::member;
-use crate::wire::{Failure, Incoming, PROTOCOL_VERSION, Wire, client_capabilities};
+use crate::wire::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 
 /// What an agent said of itself in the answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,14 +202,16 @@ impl Running {
         let spawned = Process::spawn(&SCOPES, &program, runtime.scope);
         let (process, stdin, stdout) = spawned.map_err(|why| match why {
             Unstarted::NotFound => AgentError::NotInstalled,
+            Unstarted::NotExecutable => AgentError::NotExecutable,
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),
             Unstarted::Failed(why) => AgentError::NotStarted(why.to_string()),
         })?;
         if let Some(bytes) = agent.memory_limit {
             process.limit_memory(bytes);
         }
-        let connected = Wire::connect(stdin, stdout).await;
-        let Ok((wire, incoming)) = connected else {
+        let offer = Offer::new(at.computer.is_none(), runtime.uses(Unstable::Subagents));
+        let connected = Wire::connect(stdin, stdout, offer.clone()).await;
+        let Ok((wire, mut incoming)) = connected else {
             let why = AgentError::Ended { status: None, stderr: process.stderr(), noise: None };
             process.kill().await;
             return Err(why);
@@ -221,7 +223,7 @@ impl Running {
             limit: runtime.start_timeout,
             memory_limit: agent.memory_limit,
         };
-        match running.initialize(at.computer.is_none(), runtime.uses(Unstable::Subagents)).await {
+        match running.initialize(&offer, &mut incoming).await {
             Ok(facts) => {
                 running.facts = Arc::new(facts);
                 Ok((running, incoming))
@@ -233,26 +235,47 @@ impl Running {
         }
     }
 
-    async fn initialize(&self, here: bool, subagents: bool) -> Result<Facts, AgentError> {
+    async fn initialize(
+        &self,
+        offer: &Offer,
+        incoming: &mut mpsc::Receiver<Incoming>,
+    ) -> Result<Facts, AgentError> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
-            "clientCapabilities": client_capabilities(here, subagents),
+            "clientCapabilities": offer.capabilities(),
             "clientInfo": { "name": "ostler", "title": "ostler", "version": env!("CARGO_PKG_VERSION") },
         });
-        let answer = self.ask("initialize", params).await?;
+        let answer = self.ask("initialize", params, incoming).await?;
         // The connection itself refuses another version of the protocol.
         Ok(Facts::read(&answer))
     }
 
-    /// Sends a request that has to be answered in time.
+    /// Sends a request that has to be answered in time. What the agent sends before is for no session.
     ///
     /// # Errors
     /// It was refused, was not answered in time, or the agent ended.
-    async fn ask(&self, method: &'static str, params: Value) -> Result<Value, AgentError> {
-        match tokio::time::timeout(self.limit, self.wire.request(method, params)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(failure)) => Err(self.error(method, failure).await),
-            Err(_) => Err(self.silent(method)),
+    async fn ask(
+        &self,
+        method: &'static str,
+        params: Value,
+        incoming: &mut mpsc::Receiver<Incoming>,
+    ) -> Result<Value, AgentError> {
+        let asked = self.wire.request(method, params);
+        let late = tokio::time::sleep(self.limit);
+        tokio::pin!(asked, late);
+        loop {
+            tokio::select! {
+                answer = &mut asked => return match answer {
+                    Ok(answer) => Ok(answer),
+                    Err(failure) => Err(self.error(method, failure).await),
+                },
+                Some(message) = incoming.recv() => {
+                    if let Incoming::Request(request) = message {
+                        request.decline("not available before a session is open");
+                    }
+                }
+                () = &mut late => return Err(self.silent(method)),
+            }
         }
     }
 

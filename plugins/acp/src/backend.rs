@@ -111,6 +111,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     let with = || tell.clone();
     let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
     let (answers, tools, completes, stops, forks, lends) = (with(), with(), with(), with(), with(), with());
+    let renames = with();
     AgentSession {
         begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
             let (begun, wait) = oneshot::channel();
@@ -152,6 +153,10 @@ fn session(shared: Shared, start: Start) -> AgentSession {
                     Err(_) => "the conversation has ended".into(),
                 })
             }
+        })),
+        set_title: Some(Call::now(move |(_title,): (String,)| {
+            let _ = renames.send(Command::Renamed);
+            Ok(())
         })),
         stop_worker: Some(Call::now(move |(call,): (String,)| {
             let _ = stops.send(Command::StopWorker { call });

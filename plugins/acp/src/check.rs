@@ -129,10 +129,7 @@ async fn ask(
             update: Update::Chunk(Chunk { voice: Voice::Agent, content: Content::Text(text), .. }),
             ..
         } if said.len() < ANSWER_RETAINED => said.push_str(&text),
-        Incoming::Request(request) if request.method == "session/request_permission" => {
-            request.answer(Ok(json!({ "outcome": { "outcome": "cancelled" } })));
-        }
-        Incoming::Request(request) => request.answer(Err(Failure::internal("not available during a check"))),
+        Incoming::Request(request) => request.decline("not available during a check"),
         _ => {}
     };
     let timeout = tokio::time::sleep(PROMPT_LIMIT);

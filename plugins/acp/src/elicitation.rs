@@ -71,6 +71,8 @@ impl Forms {
             }
         }
         let (withdrawal, elicitation) = (request.withdrawal(), member(params, "elicitationId"));
+        let mut request = request;
+        request.release();
         self.open.insert(id.clone(), Form { request, fields, elicitation });
         Ok(Shown { id, request: shown, withdrawal })
     }

@@ -16,6 +16,8 @@ pub enum AgentError {
     NotInstalled,
     /// The folder it starts in is missing.
     NoFolder(String),
+    /// Its program may not be run.
+    NotExecutable,
     /// Its program could not be started.
     NotStarted(String),
     /// It ended.
@@ -43,6 +45,11 @@ pub enum AgentError {
         /// The limit, in bytes.
         limit: u64,
     },
+    /// It sent more in one turn than it may.
+    Output {
+        /// The limit, in bytes.
+        limit: usize,
+    },
     /// It asks to be signed in first.
     SignIn(Vec<AuthMethod>),
     /// It answered with an error.
@@ -64,9 +71,10 @@ impl AgentError {
             Self::NotInstalled => "agentNotInstalled",
             Self::SignIn(_) => "agentNotSignedIn",
             Self::Memory { .. } => "agentMemory",
+            Self::Output { .. } => "agentOutput",
             Self::Ended { .. } => "agentEnded",
             Self::Silent { .. } => "agentNotResponding",
-            Self::NoFolder(_) | Self::NotStarted(_) | Self::Refused { .. } => "agent",
+            Self::NoFolder(_) | Self::NotExecutable | Self::NotStarted(_) | Self::Refused { .. } => "agent",
         }
     }
 
@@ -81,6 +89,10 @@ impl AgentError {
                 ),
             },
             Self::NoFolder(folder) => format!("{name} cannot start: the directory {folder} is missing"),
+            Self::NotExecutable => format!(
+                "{name} cannot start: {command} is not executable; make it an executable program, or correct \
+                 agents.{provider}.command"
+            ),
             Self::NotStarted(why) => format!("{name} cannot start: {command}: {why}"),
             Self::Ended { status, stderr, noise } => {
                 let mut sentence = format!("{name} ended {}", how(*status));
@@ -100,6 +112,11 @@ impl AgentError {
             Self::Memory { limit } => format!(
                 "{name} used more than {} MB of memory and was stopped; raise memoryLimitMb, or send the message again to \
                  restart it",
+                limit >> 20
+            ),
+            Self::Output { limit } => format!(
+                "{name} sent more than {} MB in one turn and was stopped; raise turnOutputLimitMb, or send the message again \
+                 to restart it",
                 limit >> 20
             ),
             Self::SignIn(methods) => {
@@ -133,13 +150,17 @@ pub fn words(failure: &Failure) -> String {
         text.map(str::to_owned)
     });
     match detail {
-        Some(detail) if !message.contains(&detail) => format!("{message}: {}", shortened(&detail)),
+        Some(detail) if !message.contains(&detail) => {
+            format!("{}: {}", shortened(message), shortened(&detail))
+        }
         _ => shortened(message),
     }
 }
 
 fn how(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status.signal())) {
+        // How a shell, and what enters a machine, say that they could not run a program that is there.
+        Some((Some(126), _)) => "with exit code 126: its program could not be run".to_owned(),
         Some((Some(code), _)) => format!("with exit code {code}"),
         Some((None, Some(signal))) => format!("by signal {signal}"),
         _ => "unexpectedly".to_owned(),

@@ -1,9 +1,11 @@
 //! `fs/*`: files an agent reads and writes through the host, within the session's directories.
 
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::{Value, json};
+use tokio::io::AsyncReadExt;
 
 use crate::buffers::Unsaved;
 use crate::protocol::member;
@@ -53,6 +55,9 @@ impl Files {
             "fs/write_text_file" => {
                 let text: String =
                     member(params, "content").ok_or_else(|| Failure::bad_params("content is missing"))?;
+                if let Ok(there) = tokio::fs::metadata(&file).await {
+                    regular(&there).map_err(|why| refused(&path, &why))?;
+                }
                 tokio::fs::write(&file, text).await.map_err(|why| refused(&path, &why))?;
                 Ok(json!({}))
             }
@@ -66,14 +71,32 @@ impl Files {
             return Err(Failure::bad_params(format!("{} is not an absolute path", path.display())));
         }
         let real = real(path).await.map_err(|why| refused(path, &why))?;
-        for directory in &self.directories {
-            if let Ok(directory) = tokio::fs::canonicalize(directory).await
-                && real.starts_with(&directory)
-            {
-                return Ok(real);
+        match contains(&self.directories, &real).await {
+            true => Ok(real),
+            false => {
+                Err(Failure::bad_params(format!("{} is outside the session's directories", path.display())))
             }
         }
-        Err(Failure::bad_params(format!("{} is outside the session's directories", path.display())))
+    }
+}
+
+/// Whether a path without symbolic links is inside one of the directories.
+pub async fn contains(directories: &[PathBuf], real: &Path) -> bool {
+    for directory in directories {
+        if let Ok(directory) = tokio::fs::canonicalize(directory).await
+            && real.starts_with(&directory)
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Refuses what is no file with contents: a pipe or a device may keep its reader waiting for good.
+fn regular(there: &Metadata) -> io::Result<()> {
+    match there.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a regular file")),
     }
 }
 
@@ -93,10 +116,19 @@ async fn real(path: &Path) -> io::Result<PathBuf> {
 }
 
 async fn read(file: &Path) -> io::Result<String> {
-    if tokio::fs::metadata(file).await?.len() > LARGEST {
-        return Err(io::Error::other(format!("the file is larger than {LARGEST} bytes")));
+    let there = tokio::fs::metadata(file).await?;
+    regular(&there)?;
+    let too_large = || io::Error::other(format!("the file is larger than {LARGEST} bytes"));
+    if there.len() > LARGEST {
+        return Err(too_large());
     }
-    tokio::fs::read_to_string(file).await
+    // The size of some files is not known before they are read.
+    let mut text = String::new();
+    tokio::fs::File::open(file).await?.take(LARGEST + 1).read_to_string(&mut text).await?;
+    match u64::try_from(text.len()) {
+        Ok(length) if length <= LARGEST => Ok(text),
+        _ => Err(too_large()),
+    }
 }
 
 /// `limit` lines from `line` on, which counts from 1.

@@ -104,6 +104,7 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
             standing,
             deleted: Arc::default(),
             buffers: buffers.clone(),
+            sends_late: Arc::default(),
         };
         let backend = backend::agent(shared);
         match host.register_agent(backend) {

@@ -17,8 +17,10 @@ use crate::settings::{self, Setting};
 use crate::transcript::Transcript;
 use crate::wire::{Failure, Incoming, Request};
 
-/// How many messages are retained that an agent sends before its session is open.
+/// How many messages are retained that an agent sends before its session is open, and how much memory they may take, in
+/// bytes: less than what may wait for the conversation, so that the answer that opens the session is read.
 const EARLY: usize = 1024;
+const EARLY_BYTES: usize = 1 << 20;
 
 /// How long a user may take to answer what the agent asks before its session is open.
 const USER_LIMIT: Duration = Duration::from_secs(600);
@@ -44,7 +46,7 @@ pub struct Plan {
     pub fork: Option<String>,
     /// Whether the host knows nothing of that session: its turns are read, and a new one is no substitute.
     pub imported: bool,
-    /// Takes what the agent asks the user before its session is open; it is told that nobody answers where left out.
+    /// Takes what the agent asks for before its session is open; it is refused where left out.
     pub questions: Option<mpsc::Sender<Request>>,
 }
 
@@ -128,7 +130,7 @@ pub async fn session(
         (false, true) => params["additionalDirectories"] = json!(additional),
         (false, false) => notes.push("the agent works in one directory; the others are left out".to_owned()),
     }
-    let mut asking = Asking { running, incoming, questions: plan.questions.as_ref() };
+    let mut asking = Asking { running, incoming, questions: plan.questions.as_ref(), notes };
     if let Some(method) = sign_in(plan) {
         asking.ask("authenticate", json!({ "methodId": method }), Early::Settings).await?;
     }
@@ -143,10 +145,17 @@ pub async fn session(
             params["sessionId"] = id.as_str().into();
             match asking.ask(method, params, Early::Settings).await {
                 Ok((answer, early, replayed)) => {
-                    return Ok(Session { id: id.clone(), answer, early, continued: true, notes, replayed });
+                    return Ok(Session {
+                        id: id.clone(),
+                        answer,
+                        early,
+                        continued: true,
+                        notes: asking.notes,
+                        replayed,
+                    });
                 }
                 Err(AgentError::Refused { failure, .. }) if !plan.imported => {
-                    notes.push(format!("{method} failed: {}", words(&failure)))
+                    asking.notes.push(format!("{method} failed: {}", words(&failure)))
                 }
                 Err(why) => return Err(why),
             }
@@ -158,12 +167,12 @@ pub async fn session(
         match asking.ask("session/fork", params, Early::Settings).await {
             Ok((answer, early, replayed)) => {
                 if let Some(id) = member::<String>(&answer, "sessionId") {
-                    return Ok(Session { id, answer, early, continued: true, notes, replayed });
+                    return Ok(Session { id, answer, early, continued: true, notes: asking.notes, replayed });
                 }
-                notes.push("session/fork failed: its answer has no sessionId".to_owned());
+                asking.notes.push("session/fork failed: its answer has no sessionId".to_owned());
             }
             Err(AgentError::Refused { failure, .. }) => {
-                notes.push(format!("session/fork failed: {}", words(&failure)))
+                asking.notes.push(format!("session/fork failed: {}", words(&failure)))
             }
             Err(why) => return Err(why),
         }
@@ -181,7 +190,7 @@ pub async fn session(
         .into_iter()
         .filter(|message| !matches!(message, Incoming::Update { session, .. } if *session != id))
         .collect();
-    Ok(Session { id, answer, early, continued: false, notes, replayed: Transcript::default() })
+    Ok(Session { id, answer, early, continued: false, notes: asking.notes, replayed: Transcript::default() })
 }
 
 /// The method that signs in before a session is opened: the configured one, or the one for the configured key.
@@ -206,6 +215,8 @@ struct Asking<'a> {
     running: &'a Running,
     incoming: &'a mut mpsc::Receiver<Incoming>,
     questions: Option<&'a mpsc::Sender<Request>>,
+    /// Lines for the log.
+    notes: Vec<String>,
 }
 
 impl Asking<'_> {
@@ -217,7 +228,8 @@ impl Asking<'_> {
         params: Value,
         retained: Early,
     ) -> Result<(Value, Vec<Incoming>, Transcript), AgentError> {
-        let mut earlier = Earlier { retained, messages: Vec::new(), replay: Replay::default() };
+        let mut earlier =
+            Earlier { retained, messages: Vec::new(), bytes: 0, left_out: 0, replay: Replay::default() };
         let mut until = Instant::now() + self.running.limit();
         let asked = self.running.wire.request(method, params);
         tokio::pin!(asked);
@@ -228,8 +240,9 @@ impl Asking<'_> {
                     Err(failure) => return Err(self.running.error(method, failure).await),
                 },
                 Some(message) = self.incoming.recv() => match message {
-                    Incoming::Request(request) if request.method == "elicitation/create" => {
-                        if forward(self.questions, request) {
+                    Incoming::Request(request) => {
+                        let for_user = request.is_for_a_user();
+                        if forward(self.questions, request).await && for_user {
                             until = Instant::now() + USER_LIMIT;
                         }
                     }
@@ -240,30 +253,42 @@ impl Asking<'_> {
         };
         // What was sent before the answer is in the receiver by now.
         while let Ok(message) = self.incoming.try_recv() {
-            earlier.take(message);
+            match message {
+                Incoming::Request(request) => drop(forward(self.questions, request).await),
+                message => earlier.take(message),
+            }
+        }
+        if earlier.left_out > 0 {
+            let count = earlier.left_out;
+            self.notes.push(format!(
+                "{count} updates that the agent sent before its session was open are left out"
+            ));
         }
         Ok((answer, earlier.messages, earlier.replay.end()))
     }
 }
 
-/// Passes a question on; one that nobody takes is cancelled.
-fn forward(questions: Option<&mpsc::Sender<Request>>, request: Request) -> bool {
-    use mpsc::error::TrySendError::{Closed, Full};
-    let request = match questions {
-        Some(questions) => match questions.try_send(request) {
-            Ok(()) => return true,
-            Err(Closed(request) | Full(request)) => request,
-        },
-        None => request,
+/// Passes a request on; one that nobody takes is declined.
+async fn forward(questions: Option<&mpsc::Sender<Request>>, request: Request) -> bool {
+    let untaken = match questions {
+        Some(questions) => questions.send(request).await.err().map(|mpsc::error::SendError(request)| request),
+        None => Some(request),
     };
-    request.answer(Ok(json!({ "action": "cancel" })));
-    false
+    let taken = untaken.is_none();
+    if let Some(request) = untaken {
+        request.decline("not available before the session is open");
+    }
+    taken
 }
 
 /// What an agent sent before an answer.
 struct Earlier {
     retained: Early,
     messages: Vec<Incoming>,
+    /// The memory they take.
+    bytes: usize,
+    /// How many were too many.
+    left_out: usize,
     replay: Replay,
 }
 
@@ -286,9 +311,19 @@ impl Earlier {
             ),
             _ => false,
         };
-        if self.messages.len() < EARLY && (retained == Early::All || !replayed) {
-            self.messages.push(message);
+        if retained == Early::Settings && replayed {
+            return;
         }
+        let size = match &message {
+            Incoming::Update { charge, .. } => charge.bytes(),
+            _ => 0,
+        };
+        if self.messages.len() >= EARLY || self.bytes + size > EARLY_BYTES {
+            self.left_out += 1;
+            return;
+        }
+        self.bytes += size;
+        self.messages.push(message);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ostler_contract::{Options, Thrown, Value, json};
+use ostler_contract::id::SLUG_RULE;
+use ostler_contract::{Options, Slug, Thrown, Value, json};
 use ostler_processes::ScopeChoice;
 use serde::Deserialize;
 
@@ -22,6 +23,7 @@ struct Written {
     cancel_timeout_seconds: Option<u64>,
     idle_minutes: Option<f64>,
     memory_limit_mb: Option<u64>,
+    turn_output_limit_mb: Option<usize>,
     scope: ScopeChoice,
     unstable: Vec<Unstable>,
 }
@@ -133,6 +135,8 @@ pub struct Runtime {
     pub idle: Option<Duration>,
     /// How processes are contained.
     pub scope: ScopeChoice,
+    /// How much text an agent may send in one turn, in bytes.
+    pub turn_output: usize,
     /// The command that serves a tools endpoint on stdio, where there is one.
     pub bridge: Option<Vec<String>>,
     /// Parts of the protocol that are not stable and are used.
@@ -173,6 +177,7 @@ pub fn schema() -> Value {
                 "description": "Agents by provider. An entry replaces a preset of the same name.",
                 "additionalProperties": {
                     "type": "object",
+                    "leftOutWithoutSecret": true,
                     "properties": {
                         "preset": { "type": "string", "description": "The preset whose members this entry starts from." },
                         "name": { "type": "string", "minLength": 1, "description": "Shown to users." },
@@ -241,6 +246,10 @@ pub fn schema() -> Value {
                 "type": "integer", "minimum": 1,
                 "description": "Memory each agent and everything it starts may occupy, in MiB [default: no limit]."
             },
+            "turnOutputLimitMb": {
+                "type": "integer", "minimum": 1, "maximum": 4096,
+                "description": "How much text an agent may send in one turn before it is stopped, in MiB [default: 64]."
+            },
             "unstable": {
                 "type": "array", "items": { "type": "string", "enum": ["fork", "subagents"] },
                 "description": "Parts of the protocol that are not stable and are to be used [default: none]."
@@ -292,6 +301,7 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         cancel_timeout: seconds(written.cancel_timeout_seconds, 15),
         idle: (!idle.is_zero()).then_some(idle),
         scope: written.scope,
+        turn_output: written.turn_output_limit_mb.unwrap_or(64) << 20,
         bridge: None,
         unstable: written.unstable,
     };
@@ -306,6 +316,10 @@ fn take(
     made: Result<AgentOptions, String>,
 ) {
     match made {
+        // What is stored of it is a record of this id.
+        Ok(agent) if Slug::parse(&agent.provider).is_none() => {
+            problems.push(format!("{place}: the name of a provider has to be {SLUG_RULE}"));
+        }
         Ok(agent) => agents.push(agent),
         Err(why) => problems.push(format!("{place}: {why}")),
     }

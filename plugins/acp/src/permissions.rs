@@ -43,7 +43,7 @@ impl Question {
     ///
     /// # Errors
     /// The request, where it names no tool call.
-    pub fn read(request: Request) -> Result<(ToolCallChange, Self), Request> {
+    pub fn read(mut request: Request) -> Result<(ToolCallChange, Self), Request> {
         let Some(call) = request.params.get("toolCall").and_then(ToolCallChange::read) else {
             return Err(request);
         };
@@ -58,6 +58,7 @@ impl Question {
                 })
             })
             .collect();
+        request.release();
         Ok((call, Self { choices, request, tool: String::new() }))
     }
 
@@ -69,6 +70,13 @@ impl Question {
                 "group": i32::from(denies) })
         };
         self.choices.iter().map(option).collect()
+    }
+
+    /// The kinds of the options by id, where one of them holds for more than its question.
+    pub fn kinds(&self) -> Option<Value> {
+        let kinds =
+            || self.choices.iter().map(|choice| (choice.id.clone(), choice.kind.as_str().into())).collect();
+        self.choices.iter().any(Choice::always).then(kinds).map(Value::Object)
     }
 
     /// A watch for the agent taking the question back.

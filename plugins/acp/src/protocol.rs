@@ -31,8 +31,10 @@ pub enum Update {
     Mode(String),
     /// The whole list of configuration options.
     ConfigOptions(Vec<ConfigOption>),
-    /// The session's title, where it is named.
+    /// The session's title; nothing where it has none any more.
     Title(Option<String>),
+    /// An update that names nothing that is used.
+    Nothing,
     /// How full the context is, and what the session cost.
     Usage(ContextUsage),
     /// A message for the user beside the conversation.
@@ -40,7 +42,7 @@ pub enum Update {
     /// The state of a compaction.
     Compaction(Compaction),
     /// A piece of a compaction's summary.
-    CompactionSummary,
+    CompactionSummary(String),
     /// A session that this one created for a part of its work; not stable.
     Subagent(Subagent),
     /// An update this version does not know, by its name.
@@ -326,12 +328,18 @@ impl Update {
             "available_commands_update" => entries(update, "availableCommands").map(Self::Commands),
             "current_mode_update" => member(update, "currentModeId").map(Self::Mode),
             "config_option_update" => ConfigOption::read_all(update).map(Self::ConfigOptions),
-            "session_info_update" => Some(Self::Title(member(update, "title"))),
+            "session_info_update" => Some(match update.get("title") {
+                Some(title) => Self::Title(title.as_str().map(str::to_owned)),
+                None => Self::Nothing,
+            }),
             "usage_update" => ContextUsage::deserialize(update).ok().map(Self::Usage),
             "notice" => Notice::deserialize(update).ok().map(Self::Notice),
             "compaction_update" => Compaction::deserialize(update).ok().map(Self::Compaction),
             "subagent_update" => Subagent::read(update).map(Self::Subagent),
-            "compaction_summary_chunk" => Some(Self::CompactionSummary),
+            "compaction_summary_chunk" => {
+                let text = update.get("content").and_then(|content| member(content, "text"));
+                Some(text.map_or(Self::Nothing, Self::CompactionSummary))
+            }
             _ => None,
         };
         known.unwrap_or_else(|| Self::Unknown(name.to_owned()))

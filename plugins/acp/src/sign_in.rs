@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use crate::agent::Running;
 use crate::errors::words;
 use crate::protocol::member;
-use crate::wire::{Failure, Incoming};
+use crate::wire::Incoming;
 
 /// How long a user may take to sign in.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -124,7 +124,7 @@ fn take(message: Incoming, steps: &mpsc::Sender<Step>) {
     let Incoming::Request(request) = message else { return };
     let url = member::<String>(&request.params, "url").filter(|_| request.method == "elicitation/create");
     let Some(url) = url else {
-        return request.answer(Err(Failure::internal("not available outside a session")));
+        return request.decline("not available outside a session");
     };
     let step = Step::Open { url, message: member(&request.params, "message") };
     match steps.try_send(step) {

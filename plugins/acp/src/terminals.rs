@@ -1,7 +1,7 @@
 //! `terminal/*`: commands an agent has the host run. Where the host has terminals, users can watch them; otherwise they
 //! run here, without one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::SCOPES;
 use crate::protocol::member;
 use crate::wire::Failure;
+use crate::{files, session};
 
 /// How much output is retained where the agent does not say, in bytes.
 const RETAINED: usize = 1 << 20;
@@ -24,6 +25,9 @@ const RETAINED: usize = 1 << 20;
 const RETAINED_AT_MOST: usize = 8 << 20;
 /// How much output the result of a command has, in bytes.
 const PREVIEW: usize = 16 << 10;
+/// How much of released terminals is retained, in bytes, and of how many.
+const RELEASED: usize = 4 << 20;
+const RELEASED_AT_MOST: usize = 256;
 /// How many terminals an agent may have at a time.
 const AT_MOST: usize = 64;
 
@@ -35,13 +39,43 @@ pub struct Terminals(Arc<Shared>);
 struct Shared {
     host: Option<SessionTerminals>,
     cwd: PathBuf,
+    /// The session's directories, inside which commands start.
+    directories: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     scope: ScopeChoice,
     owner: Owner,
     next: AtomicU64,
     open: Mutex<HashMap<String, Terminal>>,
     /// The output of those that were released: a call that names one is shown it.
-    released: Mutex<HashMap<String, Value>>,
+    released: Mutex<Released>,
+}
+
+/// Contents of terminals that were released, the latest last.
+#[derive(Debug, Default)]
+struct Released {
+    contents: VecDeque<(String, Value)>,
+    bytes: usize,
+}
+
+impl Released {
+    /// Retains one more. The oldest make room.
+    fn add(&mut self, id: String, content: Value) {
+        self.bytes += size(&content);
+        self.contents.push_back((id, content));
+        while self.bytes > RELEASED || self.contents.len() > RELEASED_AT_MOST {
+            let Some((_, content)) = self.contents.pop_front() else { return };
+            self.bytes -= size(&content);
+        }
+    }
+
+    fn get(&self, id: &str) -> Option<&Value> {
+        self.contents.iter().find(|(known, _)| known == id).map(|(_, content)| content)
+    }
+}
+
+fn size(content: &Value) -> usize {
+    let texts = [content.get("text"), content.pointer("/result/preview")];
+    texts.into_iter().flatten().filter_map(Value::as_str).map(str::len).sum()
 }
 
 #[derive(Debug, Clone)]
@@ -74,13 +108,15 @@ impl Terminals {
     }
 
     /// Of a chat.
-    pub fn of(start: &Start, cwd: &Path, scope: ScopeChoice, provider: &str) -> Self {
+    pub fn of(start: &Start, cwd: &Path, directories: Vec<PathBuf>, shared: &session::Shared) -> Self {
+        let (scope, provider) = (shared.runtime.scope, &shared.agent.provider);
         Self(Arc::new(Shared {
+            directories,
             host: start.terminals.clone(),
             cwd: cwd.to_owned(),
             env: start.env.clone(),
             scope,
-            owner: Owner { provider: provider.to_owned(), session: start.uri.clone() },
+            owner: Owner { provider: provider.clone(), session: start.uri.clone() },
             ..Shared::default()
         }))
     }
@@ -113,7 +149,7 @@ impl Terminals {
             }
             "terminal/release" => {
                 let content = terminal.content().await;
-                self.0.released.lock().insert(id.clone(), content);
+                self.0.released.lock().add(id.clone(), content);
                 self.0.open.lock().remove(&id);
                 terminal.kill().await;
                 Ok(json!({}))
@@ -141,14 +177,17 @@ impl Terminals {
         let open = std::mem::take(&mut *self.0.open.lock());
         futures::future::join_all(open.into_values().map(|terminal| async move { terminal.kill().await }))
             .await;
-        self.0.released.lock().clear();
+        *self.0.released.lock() = Released::default();
     }
 
     async fn create(&self, params: &Value) -> Result<Value, Failure> {
         let command: String =
             member(params, "command").ok_or_else(|| Failure::bad_params("command is missing"))?;
         let args: Vec<String> = member(params, "args").unwrap_or_default();
-        let cwd = member::<PathBuf>(params, "cwd").unwrap_or_else(|| self.0.cwd.clone());
+        let cwd = match member::<PathBuf>(params, "cwd") {
+            Some(cwd) => self.inside(&cwd).await?,
+            None => self.0.cwd.clone(),
+        };
         let limit = member::<u64>(params, "outputByteLimit").and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(RETAINED).min(RETAINED_AT_MOST);
         if self.0.open.lock().len() >= AT_MOST {
@@ -169,6 +208,24 @@ impl Terminals {
         let id = format!("terminal-{}", self.0.next.fetch_add(1, Ordering::Relaxed) + 1);
         self.0.open.lock().insert(id.clone(), terminal);
         Ok(json!({ "terminalId": id }))
+    }
+}
+
+impl Terminals {
+    /// A directory without symbolic links, where it is inside one of the session's.
+    async fn inside(&self, cwd: &Path) -> Result<PathBuf, Failure> {
+        if !cwd.is_absolute() {
+            return Err(Failure::bad_params(format!("cwd: {} is not an absolute path", cwd.display())));
+        }
+        let real = tokio::fs::canonicalize(cwd).await;
+        let real = real.map_err(|why| Failure::bad_params(format!("cwd: {}: {why}", cwd.display())))?;
+        match files::contains(&self.0.directories, &real).await {
+            true => Ok(real),
+            false => Err(Failure::bad_params(format!(
+                "cwd: {} is outside the session's directories",
+                cwd.display()
+            ))),
+        }
     }
 }
 
@@ -208,6 +265,7 @@ fn own(mut program: Program, scope: ScopeChoice, limit: usize) -> Result<Termina
     let (process, stdout, stderr) = Process::run(&SCOPES, &program, scope).map_err(|why| {
         Failure::internal(match why {
             Unstarted::NotFound => format!("{} is not installed", program.command),
+            Unstarted::NotExecutable => format!("{} is not an executable program", program.command),
             Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),
             Unstarted::Failed(why) => format!("{}: {why}", program.command),
         })

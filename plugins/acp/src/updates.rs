@@ -15,6 +15,8 @@ use crate::tool_content;
 
 /// How much of a turn's answer is retained for a transcript, in bytes.
 const ANSWER_RETAINED: usize = 8 << 10;
+/// How much of a compaction's summary is retained, in bytes.
+const SUMMARY_RETAINED: usize = 64 << 10;
 
 /// Emits actions, and waits where the host is behind.
 #[derive(Debug, Clone)]
@@ -74,9 +76,15 @@ pub struct Turn {
     parts: u32,
     open: Option<OpenPart>,
     calls: HashMap<String, ToolCall>,
+    /// How many calls were asked about again after they were over.
+    repeated: u32,
     plan: Vec<String>,
     answer: String,
+    /// The summary of the compaction that runs.
+    summary: String,
     usage: Value,
+    /// Why it stopped, where that is to be told.
+    stopped: Option<String>,
 }
 
 /// The part that chunks are appended to.
@@ -90,6 +98,8 @@ struct OpenPart {
 /// A tool call of the turn.
 #[derive(Debug, Default)]
 struct ToolCall {
+    /// The host's id.
+    shown: String,
     whole: ToolCallChange,
     step: Step,
 }
@@ -115,9 +125,12 @@ impl Turn {
             parts: 0,
             open: None,
             calls: HashMap::new(),
+            repeated: 0,
             plan: Vec::new(),
             answer: String::new(),
+            summary: String::new(),
             usage: json!({}),
+            stopped: None,
         }
     }
 
@@ -216,11 +229,20 @@ impl Turn {
         self.notification(text).await;
     }
 
+    /// A piece of a compaction's summary, which is shown with its end, as far as it is retained.
+    pub fn compaction_summary(&mut self, text: &str) {
+        let room = SUMMARY_RETAINED.saturating_sub(self.summary.len());
+        self.summary.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+
     /// The state of a compaction.
     pub async fn compaction(&mut self, compaction: Compaction) {
         let text = match (compaction.status.as_str(), compaction.error) {
             ("in_progress", _) => "Compacting the conversation".to_owned(),
-            ("completed", _) => "Compacted the conversation".to_owned(),
+            ("completed", _) => match std::mem::take(&mut self.summary) {
+                summary if summary.trim().is_empty() => "Compacted the conversation".to_owned(),
+                summary => format!("Compacted the conversation\n\n{}", summary.trim()),
+            },
             ("failed", Some(why)) => format!("The conversation could not be compacted: {why}"),
             ("failed", None) => "The conversation could not be compacted".to_owned(),
             ("cancelled", _) => "The compaction was cancelled".to_owned(),
@@ -259,7 +281,7 @@ impl Turn {
     pub async fn tool_call(&mut self, change: ToolCallChange, terminals: &Terminals) {
         self.open = None;
         let id = change.id.clone();
-        let call = self.calls.entry(id.clone()).or_default();
+        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(id.clone()));
         if call.step == Step::Done {
             return;
         }
@@ -325,20 +347,28 @@ impl Turn {
         }
     }
 
-    /// Takes what a request for approval says of a call. Returns what a standing answer would be about; nothing for a call
-    /// that is over.
-    pub async fn asked_about(&mut self, change: ToolCallChange) -> Option<String> {
+    /// Takes what a request for approval says of a call. Returns what a standing answer would be about. A call that is
+    /// over, as one that was denied, is another call of the host when the agent asks again.
+    pub async fn asked_about(&mut self, change: ToolCallChange) -> String {
         self.open = None;
         let id = change.id.clone();
-        let call = self.calls.entry(id.clone()).or_default();
+        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(id.clone()));
         if call.step == Step::Done {
-            return None;
+            self.repeated += 1;
+            call.shown = format!("{id}-again-{}", self.repeated);
+            call.step = Step::New;
+            call.whole = ToolCallChange {
+                status: None,
+                content: None,
+                raw_output: None,
+                ..std::mem::take(&mut call.whole)
+            };
         }
         // A request for approval names no progress: the call waits.
         call.whole.merge(ToolCallChange { status: None, ..change });
         let tool = call.standing();
         self.announce(&id).await;
-        Some(tool)
+        tool
     }
 
     /// A standing answer approves a call.
@@ -350,8 +380,13 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// Asks for approval of a call. Returns the call as a client is shown it.
-    pub async fn ask(&mut self, id: &str, options: &Value, terminals: &Terminals) -> Option<Value> {
+    /// Asks for approval of a call. Returns the host's id and the call as a client is shown it.
+    pub async fn ask(
+        &mut self,
+        id: &str,
+        (options, kinds): (&Value, Option<Value>),
+        terminals: &Terminals,
+    ) -> Option<(String, Value)> {
         let call = self.calls.get_mut(id)?;
         let edits = tool_content::edits(&call.whole);
         call.step = Step::Asked;
@@ -359,10 +394,14 @@ impl Turn {
         let mut action = call.ready(&self.id);
         action["confirmationTitle"] = title.as_str().into();
         action["options"] = options.clone();
+        if let Some(kinds) = kinds {
+            action["_meta"]["ostler.optionKinds"] = kinds;
+        }
         if let Some(edits) = &edits {
             action["edits"] = edits.clone();
         }
-        let mut state = json!({ "status": "pending-confirmation", "toolCallId": id, "toolName": call.tool_name(),
+        let shown = call.shown.clone();
+        let mut state = json!({ "status": "pending-confirmation", "toolCallId": shown, "toolName": call.tool_name(),
             "displayName": title, "invocationMessage": title, "confirmationTitle": title, "options": options });
         for member in ["toolInput", "edits", "_meta"] {
             if let Some(value) = action.get(member) {
@@ -373,23 +412,24 @@ impl Turn {
         self.emit.chat(action).await;
         // What the call would do is shown where it is not an edit, which is shown as one.
         if edits.is_none() && !content.is_empty() {
-            state["_meta"] = json!({ "ostler.content": content });
+            state["_meta"]["ostler.content"] = content.into();
         }
-        Some(state)
+        Some((shown, state))
     }
 
     /// A call's approval was denied: nothing more is reported of it.
-    pub fn denied(&mut self, id: &str) {
-        if let Some(call) = self.calls.get_mut(id) {
+    pub fn denied(&mut self, shown: &str) {
+        if let Some(call) = self.calls.values_mut().find(|call| call.shown == shown) {
             call.step = Step::Done;
         }
     }
 
     /// The agent took its question back: the call runs, as far as is known.
-    pub async fn unask(&mut self, id: &str) {
-        let Some(call) = self.calls.get_mut(id).filter(|call| call.step == Step::Asked) else { return };
+    pub async fn unask(&mut self, shown: &str) {
+        let asked = |call: &&mut ToolCall| call.shown == shown && call.step == Step::Asked;
+        let Some(call) = self.calls.values_mut().find(asked) else { return };
         call.step = Step::Running;
-        let mut action = self.calls[id].ready(&self.id);
+        let mut action = call.ready(&self.id);
         action["confirmed"] = "not-needed".into();
         self.emit.chat(action).await;
     }
@@ -400,8 +440,9 @@ impl Turn {
         self.emit.chat(json!({ "type": "chat/usage", "turnId": self.id, "usage": self.usage })).await;
     }
 
-    /// Ends the turn well.
-    pub async fn complete_turn(self) {
+    /// Ends the turn well; `stopped` is the agent's reason where it is not the usual one.
+    pub async fn complete_turn(mut self, stopped: Option<&str>) {
+        self.stopped = stopped.map(str::to_owned);
         self.end("chat/turnComplete", None).await;
     }
 
@@ -446,6 +487,9 @@ impl Turn {
         if let Some(part) = part {
             action["part"] = part;
         }
+        if let Some(stopped) = self.stopped {
+            action["_meta"] = json!({ "ostler.stopReason": stopped });
+        }
         self.emit.chat(action).await;
     }
 }
@@ -463,6 +507,10 @@ fn merge(under: &mut Value, over: Value) {
 }
 
 impl ToolCall {
+    fn new(id: String) -> Self {
+        Self { shown: id, ..Self::default() }
+    }
+
     fn tool_name(&self) -> String {
         let whole = &self.whole;
         whole.name.clone().or_else(|| whole.kind.clone()).unwrap_or_else(|| "tool".to_owned())
@@ -484,7 +532,7 @@ impl ToolCall {
     }
 
     fn action(&self, kind: &str, turn: &str) -> Value {
-        let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": self.whole.id });
+        let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": self.shown });
         if let Some(locations) = tool_content::locations(&self.whole) {
             action["_meta"] = json!({ "ostler.locations": locations });
         }

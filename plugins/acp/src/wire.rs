@@ -1,15 +1,17 @@
 //! The connection to an agent: JSON-RPC over its stdin and stdout. The only user of crate `agent-client-protocol`;
 //! what passes is JSON, read by [`crate::protocol`].
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, Lines, RequestCancellation, UntypedMessage};
 use futures::Stream;
-use ostler_contract::{Value, json};
+use ostler_contract::budget::VALUE;
+use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -23,6 +25,14 @@ pub const PROTOCOL_VERSION: u64 = 1;
 const LONGEST: usize = 16 << 20;
 /// How many messages wait for the conversation. While they do nothing more is read, and an agent that sends faster waits.
 const WAITING: usize = 32;
+/// How much memory they may take, in bytes; a larger one waits alone.
+const WAITING_BYTES: usize = 2 << 20;
+/// How many requests of an agent may be without an answer that it has read. More are refused.
+const UNANSWERED: usize = 256;
+/// How much the answers may take that an agent has not read, in bytes. More wait to be made.
+const UNREAD: usize = 8 << 20;
+/// How many messages an agent may leave unread. More end the connection.
+const UNREAD_MESSAGES: usize = 20_000;
 /// How many lines in a row may be no message. More end the connection.
 const NOISE: usize = 10_000;
 /// How much of a line that is no message is retained for an error.
@@ -37,6 +47,10 @@ pub enum Incoming {
         session: String,
         /// What happened.
         update: Update,
+        /// How much text it has, in bytes.
+        size: usize,
+        /// The memory it takes.
+        charge: Charge,
     },
     /// A request, to be answered.
     Request(Request),
@@ -52,6 +66,65 @@ pub struct Request {
     /// Its parameters.
     pub params: Value,
     responder: Responder<Value>,
+    charge: Option<Charge>,
+    answers: Answers,
+    _open: OpenRequest,
+}
+
+/// Counts a request until it is answered.
+#[derive(Debug)]
+struct OpenRequest(Arc<AtomicUsize>);
+
+impl OpenRequest {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What was sent to an agent and is not written yet, in order.
+#[derive(Debug, Clone)]
+struct Answers(Arc<Unwritten>);
+
+#[derive(Debug)]
+struct Unwritten {
+    /// Each with what it is charged.
+    messages: Mutex<VecDeque<Option<Charge>>>,
+    /// What answers are charged to.
+    budget: Budget,
+    /// How many requests are open.
+    open: Arc<AtomicUsize>,
+}
+
+impl Answers {
+    fn new() -> Self {
+        let (messages, open) = (Mutex::default(), Arc::default());
+        Self(Arc::new(Unwritten { messages, budget: Budget::new(UNREAD), open }))
+    }
+
+    fn sent(&self, charge: Option<Charge>) {
+        self.0.messages.lock().push_back(charge);
+    }
+
+    fn written(&self) {
+        // Of what the connection sends by itself nothing is here.
+        self.0.messages.lock().pop_front();
+    }
+
+    fn unwritten(&self) -> usize {
+        self.0.messages.lock().len()
+    }
+
+    /// Whether the agent asks for more than it takes.
+    fn are_too_many(&self) -> bool {
+        self.0.open.load(Ordering::Relaxed) + self.unwritten() >= UNANSWERED
+    }
 }
 
 /// Why a request failed.
@@ -99,6 +172,18 @@ impl Failure {
 impl Request {
     /// Answers it. An agent that no longer listens does not mind.
     pub fn answer(self, outcome: Result<Value, Failure>) {
+        self.charged(outcome, None);
+    }
+
+    /// Answers it once the agent has read so much of earlier answers that there is room for this one.
+    pub async fn answer_in_turn(self, outcome: Result<Value, Failure>) {
+        let size = outcome.as_ref().map(weight).unwrap_or_default();
+        let charge = self.answers.0.budget.take(size).await;
+        self.charged(outcome, charge);
+    }
+
+    fn charged(self, outcome: Result<Value, Failure>, charge: Option<Charge>) {
+        self.answers.sent(charge);
         let _ = match outcome {
             Ok(result) => self.responder.respond(result),
             Err(Failure::Refused { code, message, data }) => {
@@ -110,6 +195,27 @@ impl Request {
             }
             Err(Failure::Closed) => self.responder.respond_with_error(Error::internal_error()),
         };
+    }
+
+    /// Answers that no user is there to be asked, and that nothing else is available: `why`.
+    pub fn decline(self, why: &str) {
+        let outcome = match self.method.as_str() {
+            "session/request_permission" => Ok(json!({ "outcome": { "outcome": "cancelled" } })),
+            "elicitation/create" => Ok(json!({ "action": "cancel" })),
+            _ => Err(Failure::internal(why)),
+        };
+        self.answer(outcome);
+    }
+
+    /// Whether a user answers it.
+    pub fn is_for_a_user(&self) -> bool {
+        matches!(self.method.as_str(), "session/request_permission" | "elicitation/create")
+    }
+
+    /// Gives its parameters back, which were read: it may wait long for a user.
+    pub fn release(&mut self) {
+        self.params = Value::Null;
+        self.charge = None;
     }
 
     /// A watch for the agent taking the request back with `$/cancel_request`.
@@ -133,6 +239,7 @@ impl Withdrawal {
 pub struct Wire {
     connection: ConnectionTo<Agent>,
     noise: Noise,
+    answers: Answers,
     // The foreground of the connection waits for this to be dropped.
     _open: Arc<oneshot::Sender<()>>,
 }
@@ -149,19 +256,26 @@ impl Wire {
     pub async fn connect(
         stdin: ChildStdin,
         stdout: ChildStdout,
+        offer: Offer,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), Failure> {
         let (tell, incoming) = mpsc::channel(WAITING);
         let (handed, connection) = oneshot::channel();
         let (open, closed) = oneshot::channel::<()>();
-        let noise = Noise::default();
-        let lines = Lines::new(outgoing(stdin), incoming_lines(stdout, noise.clone(), tell.clone()));
+        let (noise, answers, gate) = (Noise::default(), Answers::new(), Gate::default());
+        let lines = Lines::new(
+            outgoing(stdin, answers.clone()),
+            incoming_lines(stdout, noise.clone(), gate.clone(), answers.clone()),
+        );
+        let handler =
+            Handler { tell, waiting: Budget::new(WAITING_BYTES), gate, answers: answers.clone(), offer };
         let receive =
             async move |message: Dispatch<UntypedMessage, UntypedMessage>,
-                        _connection: ConnectionTo<Agent>| { receive(message, &tell).await };
+                        _connection: ConnectionTo<Agent>| { handler.receive(message).await };
         let builder = Client
             .v1()
             .name("ostler")
             .on_receive_dispatch(receive, agent_client_protocol::on_receive_dispatch!());
+        let ended = answers.clone();
         tokio::spawn(async move {
             let foreground = async move |connection: ConnectionTo<Agent>| {
                 let gone = connection.clone();
@@ -174,9 +288,11 @@ impl Wire {
             };
             // How the connection ended is in the process's status and in the answers that fail.
             let _ = builder.connect_with(lines, foreground).await;
+            // Nobody reads what waits to be answered.
+            ended.0.budget.close();
         });
         let connection = connection.await.map_err(|_| Failure::Closed)?;
-        Ok((Self { connection, noise, _open: Arc::new(open) }, incoming))
+        Ok((Self { connection, noise, answers, _open: Arc::new(open) }, incoming))
     }
 
     /// Sends a request; resolves with its answer. Everything the agent sent before the answer is in the receiver then.
@@ -186,6 +302,7 @@ impl Wire {
         params: Value,
     ) -> impl Future<Output = Result<Value, Failure>> + Send + use<> {
         let message = UntypedMessage { method: method.to_owned(), params };
+        self.answers.sent(None);
         let sent = self.connection.send_request(message);
         async move {
             sent.block_task().await.map_err(|error| {
@@ -201,6 +318,7 @@ impl Wire {
 
     /// Sends a notification. An agent that no longer listens does not mind.
     pub fn notify(&self, method: &str, params: Value) {
+        self.answers.sent(None);
         let _ = self.connection.send_notification(UntypedMessage { method: method.to_owned(), params });
     }
 
@@ -210,49 +328,113 @@ impl Wire {
     }
 }
 
-async fn receive(
-    message: Dispatch<UntypedMessage, UntypedMessage>,
-    tell: &mpsc::Sender<Incoming>,
-) -> Result<(), Error> {
-    match message {
-        Dispatch::Response(result, router) => router.route_with_result(result),
-        Dispatch::Notification(message) => {
-            let (method, params) = message.into_parts();
-            let incoming = match method.as_str() {
-                "session/update" => Incoming::Update {
-                    session: params.get("sessionId").and_then(Value::as_str).unwrap_or_default().to_owned(),
-                    update: Update::read(params.get("update").unwrap_or(&Value::Null)),
-                },
-                "elicitation/complete" => Incoming::ElicitationComplete(
-                    params.get("elicitationId").and_then(Value::as_str).unwrap_or_default().to_owned(),
-                ),
-                // Extensions of agents, and what the connection itself handles.
-                _ => return Ok(()),
-            };
-            // A conversation that ended does not mind.
-            let _ = tell.send(incoming).await;
-            Ok(())
-        }
-        Dispatch::Request(message, responder) => {
-            let (method, params) = message.into_parts();
-            let request = Request { method, params, responder };
-            if let Err(mpsc::error::SendError(Incoming::Request(request))) =
-                tell.send(Incoming::Request(request)).await
-            {
-                request.answer(Err(Failure::internal("the session is closed")));
+/// Held while a message waits for room in the conversation. Nothing more is read then.
+type Gate = Arc<tokio::sync::Mutex<()>>;
+
+/// Takes what the agent sends of its own accord.
+struct Handler {
+    tell: mpsc::Sender<Incoming>,
+    /// What waits for the conversation is charged to it.
+    waiting: Budget,
+    gate: Gate,
+    answers: Answers,
+    offer: Offer,
+}
+
+impl Handler {
+    async fn receive(&self, message: Dispatch<UntypedMessage, UntypedMessage>) -> Result<(), Error> {
+        match message {
+            Dispatch::Response(result, router) => router.route_with_result(result),
+            Dispatch::Notification(message) => {
+                let (method, params) = message.into_parts();
+                let _waiting = self.gate.lock().await;
+                let incoming = match method.as_str() {
+                    "session/update" => {
+                        let Some(charge) = self.waiting.take(weight(&params)).await else { return Ok(()) };
+                        Incoming::Update {
+                            session: params
+                                .get("sessionId")
+                                .and_then(Value::as_str)
+                                .unwrap_or_default()
+                                .to_owned(),
+                            update: Update::read(params.get("update").unwrap_or(&Value::Null)),
+                            size: text_size(&params),
+                            charge,
+                        }
+                    }
+                    "elicitation/complete" => Incoming::ElicitationComplete(
+                        params.get("elicitationId").and_then(Value::as_str).unwrap_or_default().to_owned(),
+                    ),
+                    // Extensions of agents, and what the connection itself handles.
+                    _ => return Ok(()),
+                };
+                // A conversation that ended does not mind.
+                let _ = self.tell.send(incoming).await;
+                Ok(())
             }
-            Ok(())
+            Dispatch::Request(message, responder) => {
+                let (method, params) = message.into_parts();
+                let busy = self.answers.are_too_many();
+                let (answers, _open) = (self.answers.clone(), OpenRequest::new(&self.answers.0.open));
+                let mut request = Request { method, params, responder, charge: None, answers, _open };
+                if !self.offer.serves(&request.method) {
+                    let failure = Failure::unknown_method(&request.method);
+                    request.answer(Err(failure));
+                    return Ok(());
+                }
+                if busy {
+                    let why = format!("{UNANSWERED} requests wait for answers that are read");
+                    request.answer(Err(Failure::internal(why)));
+                    return Ok(());
+                }
+                let _waiting = self.gate.lock().await;
+                request.charge = self.waiting.take(weight(&request.params)).await;
+                if let Err(mpsc::error::SendError(Incoming::Request(request))) =
+                    self.tell.send(Incoming::Request(request)).await
+                {
+                    request.answer(Err(Failure::internal("the session is closed")));
+                }
+                Ok(())
+            }
         }
     }
 }
 
+/// The memory that a message takes, about.
+fn weight(value: &Value) -> usize {
+    measure(value, VALUE)
+}
+
+/// How much text a message has.
+fn text_size(value: &Value) -> usize {
+    measure(value, 0)
+}
+
+/// The text of a message, and so much for each of its values.
+fn measure(value: &Value, each: usize) -> usize {
+    let of_members = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| measure(item, each)).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + measure(value, each)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    each + of_members
+}
+
 /// Writes each line to the agent.
-fn outgoing(stdin: ChildStdin) -> Pin<Box<dyn futures::Sink<String, Error = io::Error> + Send>> {
-    Box::pin(futures::sink::unfold(stdin, |mut stdin, mut line: String| async move {
-        line.push('\n');
-        stdin.write_all(line.as_bytes()).await?;
-        stdin.flush().await?;
-        Ok::<_, io::Error>(stdin)
+fn outgoing(
+    stdin: ChildStdin,
+    answers: Answers,
+) -> Pin<Box<dyn futures::Sink<String, Error = io::Error> + Send>> {
+    Box::pin(futures::sink::unfold(stdin, move |mut stdin, mut line: String| {
+        let answers = answers.clone();
+        async move {
+            line.push('\n');
+            stdin.write_all(line.as_bytes()).await?;
+            stdin.flush().await?;
+            answers.written();
+            Ok::<_, io::Error>(stdin)
+        }
     }))
 }
 
@@ -260,14 +442,23 @@ fn outgoing(stdin: ChildStdin) -> Pin<Box<dyn futures::Sink<String, Error = io::
 fn incoming_lines(
     stdout: ChildStdout,
     noise: Noise,
-    waiting: mpsc::Sender<Incoming>,
+    gate: Gate,
+    answers: Answers,
 ) -> impl Stream<Item = io::Result<String>> + Send {
     let ended = AtomicBool::new(false);
     futures::stream::unfold((BufReader::new(stdout), ended), move |(mut stdout, ended)| {
-        let (noise, waiting) = (noise.clone(), waiting.clone());
+        let (noise, gate, answers) = (noise.clone(), gate.clone(), answers.clone());
         async move {
             if ended.load(Ordering::Relaxed) {
                 return None;
+            }
+            drop(gate.lock().await);
+            if answers.unwritten() > UNREAD_MESSAGES {
+                ended.store(true, Ordering::Relaxed);
+                return Some((
+                    Err(io::Error::other("the agent does not read what it is sent")),
+                    (stdout, ended),
+                ));
             }
             let mut wasted = 0;
             loop {
@@ -279,51 +470,33 @@ fn incoming_lines(
                         return Some((Err(why), (stdout, ended)));
                     }
                 };
-                match shape(&line) {
-                    Shape::Call => {
-                        // Room for one more, which is given back: the handler takes it. A closed conversation has room.
-                        let _ = waiting.reserve().await;
-                        return Some((Ok(line), (stdout, ended)));
-                    }
-                    Shape::Answer => return Some((Ok(line), (stdout, ended))),
-                    Shape::Noise => {
-                        if !line.trim().is_empty() {
-                            let shown = line.trim().chars().take(NOISE_SHOWN).collect();
-                            noise.0.lock().get_or_insert(shown);
-                        }
-                        wasted += 1;
-                        if wasted > NOISE {
-                            ended.store(true, Ordering::Relaxed);
-                            let why = io::Error::other("the agent's output is not ACP");
-                            return Some((Err(why), (stdout, ended)));
-                        }
-                    }
+                if is_message(&line) {
+                    return Some((Ok(line), (stdout, ended)));
+                }
+                if !line.trim().is_empty() {
+                    let shown = line.trim().chars().take(NOISE_SHOWN).collect();
+                    noise.0.lock().get_or_insert(shown);
+                }
+                wasted += 1;
+                if wasted > NOISE {
+                    ended.store(true, Ordering::Relaxed);
+                    let why = io::Error::other("the agent's output is not ACP");
+                    return Some((Err(why), (stdout, ended)));
                 }
             }
         }
     })
 }
 
-enum Shape {
-    /// A request or a notification.
-    Call,
-    /// An answer.
-    Answer,
-    /// No message.
-    Noise,
-}
-
-fn shape(line: &str) -> Shape {
+/// Whether a line is a request, a notification or an answer.
+fn is_message(line: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Members {
         method: Option<serde::de::IgnoredAny>,
         id: Option<serde::de::IgnoredAny>,
     }
-    match serde_json::from_str::<Members>(line) {
-        Ok(Members { method: Some(_), .. }) => Shape::Call,
-        Ok(Members { id: Some(_), .. }) => Shape::Answer,
-        _ => Shape::Noise,
-    }
+    let members = serde_json::from_str::<Members>(line);
+    members.is_ok_and(|members| members.method.is_some() || members.id.is_some())
 }
 
 async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {
@@ -341,83 +514,92 @@ async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<Str
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// What this client offers agents: files and terminals only to those that run on this host.
-pub fn client_capabilities(here: bool, subagents: bool) -> Value {
-    let mut capabilities = json!({
-        "fs": { "readTextFile": here, "writeTextFile": here },
-        "terminal": here,
-        "session": { "compaction": {}, "notices": {}, "configOptions": { "boolean": {} } },
-        "elicitation": { "form": {}, "url": {} },
-        // Some agents name no other way to sign in.
-        "auth": { "terminal": true },
-    });
-    if subagents {
-        capabilities["subagents"] = json!({});
+/// What this client offers an agent. It is announced with `initialize`; no request for anything else is served.
+#[derive(Debug, Clone)]
+pub struct Offer(Value);
+
+/// The requests of agents, each with the capability that has to be announced for it; an empty one for what every client
+/// serves.
+const REQUESTS: &[(&str, &str)] = &[
+    ("session/request_permission", ""),
+    ("elicitation/create", "/elicitation"),
+    ("fs/read_text_file", "/fs/readTextFile"),
+    ("fs/write_text_file", "/fs/writeTextFile"),
+    ("terminal/create", "/terminal"),
+    ("terminal/output", "/terminal"),
+    ("terminal/wait_for_exit", "/terminal"),
+    ("terminal/kill", "/terminal"),
+    ("terminal/release", "/terminal"),
+];
+
+impl Offer {
+    /// Files and terminals only for agents that run on this host.
+    pub fn new(here: bool, subagents: bool) -> Self {
+        let mut capabilities = json!({
+            "fs": { "readTextFile": here, "writeTextFile": here },
+            "terminal": here,
+            "session": { "compaction": {}, "notices": {}, "configOptions": { "boolean": {} } },
+            "elicitation": { "form": {}, "url": {} },
+            // Some agents name no other way to sign in.
+            "auth": { "terminal": true },
+        });
+        if subagents {
+            capabilities["subagents"] = json!({});
+        }
+        Self(capabilities)
     }
-    capabilities
+
+    /// As `initialize` announces it.
+    pub fn capabilities(&self) -> Value {
+        self.0.clone()
+    }
+
+    /// Whether a request is served.
+    pub fn serves(&self, method: &str) -> bool {
+        let announced = |capability: &str| match self.0.pointer(capability) {
+            Some(Value::Bool(on)) => *on,
+            Some(value) => value.is_object(),
+            None => false,
+        };
+        REQUESTS.iter().any(|(name, capability)| *name == method && announced(capability))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol::v1::schema::{AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES};
+    use std::collections::BTreeSet;
+
+    use agent_client_protocol::v1::schema::CLIENT_METHOD_NAMES;
 
     use super::*;
 
-    /// Every method an agent may call, and where it is handled.
-    const SERVED: &[(&str, &str)] = &[
-        ("session/request_permission", "session/messages.rs"),
-        ("session/update", "wire.rs"),
-        ("fs/write_text_file", "files.rs"),
-        ("fs/read_text_file", "files.rs"),
-        ("terminal/create", "terminals.rs"),
-        ("terminal/output", "terminals.rs"),
-        ("terminal/release", "terminals.rs"),
-        ("terminal/wait_for_exit", "terminals.rs"),
-        ("terminal/kill", "terminals.rs"),
-        ("elicitation/create", "session/messages.rs"),
-        ("elicitation/complete", "wire.rs"),
-    ];
-
-    /// Every method of an agent, and where it is called.
-    const CALLED: &[(&str, &str)] = &[
-        ("initialize", "agent.rs"),
-        ("authenticate", "opening.rs"),
-        ("logout", "users sign out with the agent's own command"),
-        ("session/new", "opening.rs"),
-        ("session/load", "opening.rs"),
-        ("session/resume", "opening.rs"),
-        ("session/list", "the host lists its own sessions"),
-        ("session/delete", "session/lifecycle.rs"),
-        ("session/close", "session/lifecycle.rs"),
-        ("session/prompt", "session/turns.rs"),
-        ("session/cancel", "session/turns.rs"),
-        ("session/set_mode", "settings.rs"),
-        ("session/set_config_option", "settings.rs"),
-    ];
-
-    fn names(of: impl serde::Serialize) -> Vec<String> {
+    fn names(of: impl serde::Serialize) -> BTreeSet<String> {
         let Value::Object(names) = serde_json::to_value(of).unwrap() else { panic!("no names") };
-        let mut names: Vec<String> = names.values().map(|name| name.as_str().unwrap().to_owned()).collect();
-        names.sort_unstable();
-        names
-    }
-
-    fn known(table: &[(&str, &str)]) -> Vec<String> {
-        let mut names: Vec<String> = table.iter().map(|(name, _)| (*name).to_owned()).collect();
-        names.sort_unstable();
-        names
+        names.values().map(|name| name.as_str().unwrap().to_owned()).collect()
     }
 
     #[test]
-    fn every_method_of_the_schema_has_a_place_or_a_reason() {
-        assert_eq!(names(CLIENT_METHOD_NAMES), known(SERVED));
-        assert_eq!(names(AGENT_METHOD_NAMES), known(CALLED));
-        for table in [SERVED, CALLED] {
-            for (name, place) in table.iter().filter(|(_, place)| place.ends_with(".rs")) {
-                let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(place);
-                let text = std::fs::read_to_string(&file).unwrap();
-                assert!(text.contains(&format!("\"{name}\"")), "{name} is not in {place}");
-            }
+    fn every_request_of_the_schema_needs_what_is_announced_for_it() {
+        let notifications = ["session/update", "elicitation/complete"];
+        let known = REQUESTS.iter().map(|(name, _)| *name).chain(notifications);
+        assert_eq!(names(CLIENT_METHOD_NAMES), known.map(str::to_owned).collect());
+        for (here, withheld) in [(true, 0), (false, 7)] {
+            let offer = Offer::new(here, false);
+            let refused = REQUESTS.iter().filter(|(name, _)| !offer.serves(name));
+            assert_eq!(refused.count(), withheld);
         }
+        let offer = Offer::new(true, true);
+        for other in ["session/update", "session/prompt", "terminal/", "terminal/other", ""] {
+            assert!(!offer.serves(other), "{other}");
+        }
+        let mut without = offer;
+        without.0["elicitation"] = Value::Null;
+        assert!(!without.serves("elicitation/create"));
+    }
+
+    #[test]
+    fn a_message_weighs_its_text_and_its_values() {
+        let message = json!({ "a": ["text", null], "b": 1 });
+        assert_eq!((text_size(&message), weight(&message)), (6, 6 + 5 * VALUE));
     }
 }

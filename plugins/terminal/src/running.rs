@@ -81,6 +81,7 @@ fn start(
     });
     let process = process.map_err(|why| match why {
         Unstarted::NotFound => format!("{} is not installed", program.command),
+        Unstarted::NotExecutable => format!("{} is not an executable program", program.command),
         Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),
         Unstarted::Failed(why) => format!("{}: {why}", program.command),
     })?;

@@ -4,6 +4,12 @@ use std::fmt::Write as _;
 
 use ostler_js::Surface;
 
+/// How globals differ from Node's.
+const GLOBALS: &str = "\
+\n`WebAssembly` is interpreted, so it runs many times slower than in Node. SIMD, threads, shared memory and garbage-collected types
+are not supported. Memories and tables count against the plugin's memory, and what runs too long is interrupted. Memories, tables
+and globals that different instances export cannot be imported together.\n";
+
 const HEAD: &str = "\
 # Node modules and web globals for plugins
 
@@ -50,6 +56,7 @@ pub fn page(surface: &Surface) -> String {
     let mut page = HEAD.to_owned();
     page.push_str("## Globals\n\n");
     page.push_str(&list(surface.globals.iter()));
+    page.push_str(GLOBALS);
     page.push_str("\n### `crypto.subtle`\n");
     page.push_str(&by_kind(&surface.subtle));
     page.push_str("\n## Modules\n");

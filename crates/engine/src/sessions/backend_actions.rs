@@ -162,8 +162,11 @@ impl Actor {
         ));
     }
 
-    /// A turn the backend begins by itself: there is nothing to tell it.
-    async fn own_turn(&mut self, at: usize, started: ChatTurnStartedAction) {
+    /// A turn the backend begins by itself: there is nothing to tell it. A backend without a clock leaves the time empty.
+    async fn own_turn(&mut self, at: usize, mut started: ChatTurnStartedAction) {
+        if started.started_at.is_empty() {
+            started.started_at = self.core.clock.iso();
+        }
         let action = StateAction::ChatTurnStarted(started.clone());
         let before = self.chats[at].before(true);
         self.chats[at].reduce(&action);

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::ToSession;
 use super::actor::Actor;
+use super::ahead::Taken;
 use crate::core::ids::ConnectionId;
 
 /// How many messages are taken out of the channel at once.
@@ -279,7 +280,8 @@ impl Actor {
             let mut first = inbox.sent_before(&posted, |message| {
                 message.dispatched_by() == Some(connection) || message.is_usage()
             });
-            let usage = first.iter().filter(|held| held.message.is_emitted()).count();
+            let mut usage = Taken::default();
+            first.iter().for_each(|held| usage += held.message.taken());
             self.ahead.taken(usage);
             first.push_back(posted);
             // What was held back for longer comes first.

@@ -80,7 +80,7 @@ impl Actor {
             client_tool_timeout_ms: self.core.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {
                 known(&action)?;
-                ahead.wait_one_more()?;
+                ahead.wait_one_more(&action)?;
                 let emitted = emitted.send(ToSession::Emit { chat: number, channel, action });
                 emitted.map_err(|_| Thrown::new(SESSION_ENDED))
             }),
@@ -156,7 +156,7 @@ fn worker(
         turn_id,
         emit: Func::new(move |(action,): (StateAction,)| {
             known(&action)?;
-            emits.wait_one_more()?;
+            emits.wait_one_more(&action)?;
             let _ = emitted.send(ToSession::WorkerEmit { chat, action });
             Ok(())
         }),
@@ -167,7 +167,7 @@ fn worker(
             let duration = (clock.now().as_millisecond() - begun.as_millisecond()).max(0);
             let action = ending(&turn, status, why, duration);
             let action = actions::read(action).map_err(Thrown::new)?;
-            ends.wait_last();
+            ends.wait_last(&action);
             let _ = ended.send(ToSession::WorkerEmit { chat, action });
             Ok(())
         }),

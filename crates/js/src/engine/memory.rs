@@ -15,16 +15,20 @@ const LARGE: usize = 4 << 10;
 /// interrupt.
 const HEADROOM: usize = 64 << 20;
 
+/// The collector looks for cycles once this much was charged since it last did.
+const COLLECT_AFTER: usize = 8 << 20;
+
 /// What the values of one engine take. Lives on its thread.
 pub(crate) struct Memory {
     limit: Option<usize>,
     used: Cell<usize>,
     refused: Cell<bool>,
+    charged: Cell<usize>,
 }
 
 impl Memory {
     pub(crate) fn new(limit: Option<usize>) -> Self {
-        Self { limit, used: Cell::new(0), refused: Cell::new(false) }
+        Self { limit, used: Cell::new(0), refused: Cell::new(false), charged: Cell::new(0) }
     }
 
     /// How many bytes the values take.
@@ -35,6 +39,32 @@ impl Memory {
     /// Whether the values take more than they may.
     pub(crate) fn over(&self) -> bool {
         self.limit.is_some_and(|limit| self.used.get() > limit)
+    }
+
+    /// Takes memory that holds no value of QuickJS's, where there is room.
+    pub(crate) fn charge(&self, bytes: usize) -> bool {
+        let after = self.used.get().saturating_add(bytes);
+        if self.limit.is_some_and(|limit| after > limit) {
+            return false;
+        }
+        self.used.set(after);
+        self.charged.set(self.charged.get().saturating_add(bytes));
+        true
+    }
+
+    /// Whether so much was charged since this last held that the collector has to look for what nothing holds any more:
+    /// QuickJS counts only what it takes itself.
+    pub(crate) fn wants_collection(&self) -> bool {
+        let wants = self.charged.get() > COLLECT_AFTER;
+        if wants {
+            self.charged.set(0);
+        }
+        wants
+    }
+
+    /// Gives back what was charged.
+    pub(crate) fn discharge(&self, bytes: usize) {
+        self.gave(bytes);
     }
 
     /// Whether something was refused since this was last asked.

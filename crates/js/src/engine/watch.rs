@@ -51,6 +51,11 @@ impl Watch {
         limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.memory_used()))
     }
 
+    /// The memory that is counted, for what is not taken through QuickJS.
+    pub(crate) fn memory(&self) -> Rc<Memory> {
+        self.memory.clone()
+    }
+
     /// A turn begins.
     pub(crate) fn start(&self) {
         self.since.set(Some(worked()));

@@ -40,7 +40,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
-    "ticks" "timers" "tls" "url" "watch" "webcrypto" "websocket" "x509"
+    "ticks" "timers" "tls" "url" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "x509"
 );
 
 const SDK_FILES: &[(&str, &str)] =
@@ -64,6 +64,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("tls", crate::native::tls::native),
     ("url", crate::native::url::native),
     ("vm", crate::native::vm::native),
+    ("wasm", crate::native::wasm::native),
     ("websocket", crate::native::websocket::native),
     ("zlib", crate::native::zlib::native),
     ("zones", crate::native::zones::native),

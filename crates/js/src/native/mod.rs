@@ -20,6 +20,7 @@ mod system_error;
 pub(crate) mod tls;
 pub(crate) mod url;
 pub(crate) mod vm;
+pub(crate) mod wasm;
 pub(crate) mod websocket;
 pub(crate) mod zlib;
 pub(crate) mod zones;

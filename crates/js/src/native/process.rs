@@ -33,6 +33,9 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "parallelism": || std::thread::available_parallelism().map_or(1, usize::from),
         "interfaces": super::interfaces::interfaces,
         "user": user,
+        "priority": priority,
+        "setPriority": set_priority,
+        "isProxy": is_proxy,
         "isTerminal": is_terminal,
     };
     let natives = natives?;
@@ -46,6 +49,33 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         std::env::current_exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
     )?;
     Ok(natives)
+}
+
+/// How nice a process is; 0 is this one.
+fn priority(ctx: Ctx<'_>, process: u32) -> Result<i32> {
+    // SAFETY: neither touches this process's memory, and the signal 0 only asks whether the process is there.
+    let (nice, there) = unsafe {
+        (libc::getpriority(libc::PRIO_PROCESS, process), libc::kill(process.cast_signed(), 0) == 0)
+    };
+    let error = std::io::Error::last_os_error();
+    if nice == -1 && !there && error.raw_os_error() == Some(libc::ESRCH) {
+        return Err(system_error(&ctx, SystemError::new(error, "uv_os_getpriority")));
+    }
+    Ok(nice)
+}
+
+fn set_priority(ctx: Ctx<'_>, process: u32, nice: i32) -> Result<()> {
+    // SAFETY: it touches nothing of this process's memory.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, process, nice) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(system_error(&ctx, SystemError::new(error, "uv_os_setpriority")));
+    }
+    Ok(())
+}
+
+fn is_proxy(value: Value<'_>) -> bool {
+    // SAFETY: it only looks at a live value.
+    unsafe { rquickjs::qjs::JS_IsProxy(value.as_raw()) }
 }
 
 /// The release of the JavaScript engine.

@@ -23,7 +23,22 @@ use crate::values::{bytes_of, bytes_to_js};
 
 /// What `node:tls` is built on.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
-    natives! { ctx; "connect": connect, "accept": accept, "context": context }
+    natives! { ctx; "connect": connect, "accept": accept, "context": context, "authorities": authorities }
+}
+
+/// The certificates of the authorities that the host trusts, in PEM.
+fn authorities() -> Vec<String> {
+    use base64::Engine as _;
+    let pem = |certificate: &CertificateDer<'_>| {
+        let text = base64::engine::general_purpose::STANDARD.encode(certificate);
+        let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+        for at in (0..text.len()).step_by(64) {
+            pem.push_str(&text[at..text.len().min(at + 64)]);
+            pem.push('\n');
+        }
+        pem + "-----END CERTIFICATE-----"
+    };
+    ostler_net::authorities().iter().map(pem).collect()
 }
 
 fn provider() -> Arc<CryptoProvider> {

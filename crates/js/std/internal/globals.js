@@ -3,64 +3,36 @@
 import native from 'native/globals';
 import { prepareStackTrace } from 'internal/stack';
 
-const exports = {
-  'internal/blob': ['Blob', 'File'],
-  'internal/compression': ['CompressionStream', 'DecompressionStream'],
-  'internal/console': ['console'],
-  'internal/event-target': [
-    'AbortController',
-    'AbortSignal',
-    'CloseEvent',
-    'CustomEvent',
-    'ErrorEvent',
-    'Event',
-    'EventTarget',
-    'MessageEvent',
-  ],
-  'internal/fetch': ['fetch'],
-  'internal/form-data': ['FormData'],
-  'internal/headers': ['Headers'],
-  'internal/http': ['Request', 'Response'],
-  'internal/intl': ['Intl'],
-  'internal/messaging': ['BroadcastChannel', 'MessageChannel', 'MessagePort'],
-  'internal/performance': ['performance'],
-  'internal/streams/bytes': [
-    'ReadableByteStreamController',
-    'ReadableStreamBYOBReader',
-    'ReadableStreamBYOBRequest',
-  ],
-  'internal/streams/common': ['ByteLengthQueuingStrategy', 'CountQueuingStrategy'],
-  'internal/streams/readable': [
-    'ReadableStream',
-    'ReadableStreamDefaultController',
-    'ReadableStreamDefaultReader',
-  ],
-  'internal/streams/transform': [
-    'TextDecoderStream',
-    'TextEncoderStream',
-    'TransformStream',
-    'TransformStreamDefaultController',
-  ],
-  'internal/streams/writable': [
-    'WritableStream',
-    'WritableStreamDefaultController',
-    'WritableStreamDefaultWriter',
-  ],
-  'internal/structured-clone': ['structuredClone'],
-  'internal/text': ['TextDecoder', 'TextEncoder'],
-  'internal/timers': [
-    'clearImmediate',
-    'clearInterval',
-    'clearTimeout',
-    'setImmediate',
-    'setInterval',
-    'setTimeout',
-  ],
-  'internal/url': ['URL', 'URLSearchParams'],
-  'internal/webcrypto': ['Crypto', 'CryptoKey', 'SubtleCrypto', 'crypto'],
-  'internal/websocket': ['WebSocket'],
-  'node:buffer': ['Buffer', 'atob', 'btoa'],
-};
+/** Modules, and the globals each exports. */
+const PLACES = `internal/blob Blob File
+internal/compression CompressionStream DecompressionStream
+internal/console console
+internal/event-target AbortController AbortSignal CloseEvent CustomEvent ErrorEvent Event EventTarget MessageEvent
+internal/fetch fetch
+internal/form-data FormData
+internal/headers Headers
+internal/http Request Response
+internal/intl Intl
+internal/messaging BroadcastChannel MessageChannel MessagePort
+internal/performance Performance PerformanceEntry PerformanceMark PerformanceMeasure PerformanceObserver PerformanceObserverEntryList performance
+internal/streams/bytes ReadableByteStreamController ReadableStreamBYOBReader ReadableStreamBYOBRequest
+internal/streams/common ByteLengthQueuingStrategy CountQueuingStrategy
+internal/streams/readable ReadableStream ReadableStreamDefaultController ReadableStreamDefaultReader
+internal/streams/transform TextDecoderStream TextEncoderStream TransformStream TransformStreamDefaultController
+internal/streams/writable WritableStream WritableStreamDefaultController WritableStreamDefaultWriter
+internal/structured-clone structuredClone
+internal/text TextDecoder TextEncoder
+internal/timers clearImmediate clearInterval clearTimeout setImmediate setInterval setTimeout
+internal/url URL URLSearchParams
+internal/weak-ref WeakRef
+internal/webassembly WebAssembly
+internal/webcrypto Crypto CryptoKey SubtleCrypto crypto
+internal/websocket WebSocket
+node:buffer Buffer atob btoa
+node:process process`;
+
+/** As the engine has it. */
+export const NativeWeakRef = WeakRef;
 
 function define(target, name, value) {
   Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
@@ -76,12 +48,27 @@ Object.defineProperty(Error.prototype, 'stack', {
   },
 });
 
-function defineLater(name, module, key) {
+let pinned;
+/** Lets `transfer` refuse a buffer, whose memory stays where it is: that of a WebAssembly.Memory. */
+export const pin = (buffer) => (pinned ??= new WeakSet()).add(buffer);
+const guard = (transfer) =>
+  function (...given) {
+    if (pinned?.has(this)) throw new TypeError('the buffer of a WebAssembly.Memory cannot be transferred');
+    return Reflect.apply(transfer, this, given);
+  };
+const buffers = ArrayBuffer.prototype;
+for (const name of ['transfer', 'transferToFixedLength', 'transferToImmutable']) {
+  if (buffers[name]) define(buffers, name, guard(buffers[name]));
+}
+
+// A closure for each global would be most of what an engine takes: these hold nothing but the name.
+function defineLater(name) {
   Object.defineProperty(globalThis, name, {
     configurable: true,
     enumerable: false,
     get() {
-      const value = native.load(module)[key];
+      const line = PLACES.split('\n').find((each) => each.split(' ').includes(name, 1));
+      const value = native.load(line.slice(0, line.indexOf(' ')))[name === 'process' ? 'default' : name];
       define(globalThis, name, value);
       return value;
     },
@@ -91,10 +78,9 @@ function defineLater(name, module, key) {
   });
 }
 
-for (const module in exports) {
-  for (const name of exports[module]) defineLater(name, module, name);
+for (const line of PLACES.split('\n')) {
+  for (const name of line.split(' ').slice(1)) defineLater(name);
 }
-defineLater('process', 'node:process', 'default');
 define(globalThis, 'global', globalThis);
 define(
   globalThis,

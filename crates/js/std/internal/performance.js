@@ -2,8 +2,10 @@
 
 import native from 'native/process';
 import { EventTarget } from 'internal/event-target';
+import { checkFunction, coded, missing, wrongType } from 'internal/errors';
+import { setImmediate } from 'internal/timers';
 
-class PerformanceEntry {
+export class PerformanceEntry {
   constructor(name, entryType, startTime, duration, detail) {
     Object.assign(this, { name, entryType, startTime, duration, detail: detail ?? null });
   }
@@ -12,8 +14,94 @@ class PerformanceEntry {
     return { ...this };
   }
 }
+export class PerformanceMark extends PerformanceEntry {
+  constructor(name, options) {
+    super(`${name}`, 'mark', options?.startTime ?? native.now(), 0, options?.detail);
+  }
+}
+export class PerformanceMeasure extends PerformanceEntry {}
 
-class Performance extends EventTarget {
+const observers = new Set();
+
+/** Hands an entry to those who observe its type. */
+function tell(entry) {
+  for (const observer of observers) observer._queue(entry);
+}
+
+export class PerformanceObserverEntryList {
+  #entries;
+
+  constructor(entries) {
+    this.#entries = entries.toSorted((a, b) => a.startTime - b.startTime);
+  }
+
+  getEntries() {
+    return [...this.#entries];
+  }
+
+  getEntriesByName(name, type) {
+    return this.#entries.filter(
+      (entry) => entry.name === name && (type === undefined || entry.entryType === type),
+    );
+  }
+
+  getEntriesByType(type) {
+    return this.#entries.filter((entry) => entry.entryType === type);
+  }
+}
+
+export class PerformanceObserver {
+  static get supportedEntryTypes() {
+    return Object.freeze(['function', 'mark', 'measure']);
+  }
+
+  #callback;
+  #types = new Set();
+  #waiting = [];
+
+  constructor(callback) {
+    checkFunction(callback, 'callback');
+    this.#callback = callback;
+  }
+
+  observe(options) {
+    if (options === null || typeof options !== 'object')
+      throw wrongType('options', 'of type object', options);
+    const { entryTypes, type, buffered } = options;
+    if (entryTypes === undefined && type === undefined) {
+      throw coded(
+        TypeError,
+        'ERR_MISSING_ARGS',
+        'The "options.entryTypes" or "options.type" argument must be specified',
+      );
+    }
+    if (entryTypes) this.#types = new Set(entryTypes);
+    else this.#types.add(type);
+    observers.add(this);
+    if (buffered && type) for (const entry of performance.getEntriesByType(type)) this._queue(entry);
+  }
+
+  disconnect() {
+    observers.delete(this);
+    this.#types.clear();
+    this.#waiting = [];
+  }
+
+  takeRecords() {
+    return this.#waiting.splice(0);
+  }
+
+  _queue(entry) {
+    if (!this.#types.has(entry.entryType)) return;
+    if (this.#waiting.push(entry) > 1) return;
+    setImmediate(() => {
+      if (this.#waiting.length > 0)
+        this.#callback.call(this, new PerformanceObserverEntryList(this.takeRecords()), this);
+    });
+  }
+}
+
+export class Performance extends EventTarget {
   #entries = [];
 
   get timeOrigin() {
@@ -25,14 +113,9 @@ class Performance extends EventTarget {
   }
 
   mark(name, options) {
-    const entry = new PerformanceEntry(
-      `${name}`,
-      'mark',
-      options?.startTime ?? this.now(),
-      0,
-      options?.detail,
-    );
+    const entry = new PerformanceMark(name, options);
     this.#entries.push(entry);
+    tell(entry);
     return entry;
   }
 
@@ -47,8 +130,9 @@ class Performance extends EventTarget {
     };
     const start = at(options.start, 0);
     const end = options.duration === undefined ? at(options.end, this.now()) : start + options.duration;
-    const entry = new PerformanceEntry(`${name}`, 'measure', start, end - start, options.detail);
+    const entry = new PerformanceMeasure(`${name}`, 'measure', start, end - start, options.detail);
     this.#entries.push(entry);
+    tell(entry);
     return entry;
   }
 
@@ -79,18 +163,35 @@ class Performance extends EventTarget {
   }
 
   timerify(run) {
-    return run;
+    checkFunction(run, 'fn');
+    const done = (start, given) => {
+      const entry = new PerformanceEntry(run.name, 'function', start, performance.now() - start, given);
+      given.forEach((value, at) => {
+        entry[at] = value;
+      });
+      tell(entry);
+    };
+    const timed = function (...given) {
+      const start = performance.now();
+      const result = new.target ? Reflect.construct(run, given, run) : Reflect.apply(run, this, given);
+      if (typeof result?.finally === 'function') return result.finally(() => done(start, given));
+      done(start, given);
+      return result;
+    };
+    Object.defineProperties(timed, {
+      name: { value: `timerified ${run.name}`, configurable: true },
+      length: { value: run.length, configurable: true },
+    });
+    return timed;
   }
 
   eventLoopUtilization() {
-    return { idle: 0, active: 0, utilization: 0 };
+    throw missing('performance.eventLoopUtilization', 'use process.cpuUsage');
   }
 
   toJSON() {
     return { timeOrigin: this.timeOrigin };
   }
 }
-
-Object.defineProperty(Performance.prototype, '_Entry', { value: PerformanceEntry });
 
 export const performance = new Performance();

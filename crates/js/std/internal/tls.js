@@ -371,7 +371,13 @@ export class TLSSocket extends Socket {
   setSession() {}
   enableTrace() {}
   disableRenegotiation() {}
-  setKeyCert() {}
+  setKeyCert() {
+    throw coded(
+      Error,
+      'ERR_METHOD_NOT_IMPLEMENTED',
+      'tls.TLSSocket.setKeyCert is not there on the engine plugins run on; use the options key and cert',
+    );
+  }
   renegotiate(options, callback) {
     const error = coded(
       Error,

@@ -18,8 +18,7 @@ export const resolve = calling(promises.resolve);
 export const resolve4 = calling(promises.resolve4);
 export const resolve6 = calling(promises.resolve6);
 export const { ADDRCONFIG, ALL, V4MAPPED } = promises;
-export const setDefaultResultOrder = () => {};
-export const getDefaultResultOrder = () => 'verbatim';
+export const { getDefaultResultOrder, setDefaultResultOrder } = promises;
 
 export const {
   getServers,

@@ -1,3 +1,4 @@
+import { absent } from 'internal/absent';
 import { Agent, globalAgent as shared } from 'internal/http1/agent';
 import { ClientRequest } from 'internal/http1/client';
 import { METHODS, STATUS_CODES, validateHeaderName, validateHeaderValue } from 'internal/http1/common';
@@ -19,7 +20,10 @@ export function get(input, options, callback) {
 }
 
 export const setMaxIdleHTTPParsers = () => {};
-export const setGlobalProxyFromEnv = () => () => {};
+export const setGlobalProxyFromEnv = absent(
+  'http.setGlobalProxyFromEnv',
+  'use an agent of the package https-proxy-agent',
+);
 export const globalAgent = shared;
 export const { CloseEvent, MessageEvent, WebSocket } = globalThis;
 

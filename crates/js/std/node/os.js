@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { outOfRange, wrongType } from 'internal/errors';
 import { signals } from 'internal/signals';
 import native from 'native/process';
 import process from 'node:process';
@@ -36,17 +38,54 @@ export const networkInterfaces = () => {
   for (const { interface: name, ...address } of native.interfaces()) (gathered[name] ??= []).push(address);
   return gathered;
 };
-export const getPriority = () => 0;
-export const setPriority = () => {};
+function processId(pid) {
+  if (!Number.isInteger(pid)) throw wrongType('pid', 'of type number', pid);
+  if (pid < 0 || pid > 2 ** 31 - 1) throw outOfRange('pid', '>= -2147483648 && <= 2147483647', pid);
+  return pid;
+}
+
+export const getPriority = (pid = 0) => native.priority(processId(pid));
+export function setPriority(pid, priority) {
+  if (priority === undefined) [pid, priority] = [0, pid];
+  if (!Number.isInteger(priority)) throw wrongType('priority', 'of type number', priority);
+  if (priority < -20 || priority > 19) throw outOfRange('priority', '>= -20 && <= 19', priority);
+  native.setPriority(processId(pid), priority);
+}
+
+/** What the kernel counted of each processor, in hundredths of seconds; nothing where it does not say. */
+function processors() {
+  const read = (path) => {
+    try {
+      return readFileSync(path, 'utf8');
+    } catch {
+      return '';
+    }
+  };
+  const speeds = [...read('/proc/cpuinfo').matchAll(/^cpu MHz\s*: ([\d.]+)/gm)].map((row) =>
+    Math.trunc(row[1]),
+  );
+  const rows = [...read('/proc/stat').matchAll(/^cpu\d+ (.*)$/gm)].map((row) =>
+    row[1].split(' ').map(Number),
+  );
+  return { speeds, rows };
+}
+
+const times = ([user = 0, nice = 0, sys = 0, idle = 0, , irq = 0] = []) => ({
+  user: user * 10,
+  nice: nice * 10,
+  sys: sys * 10,
+  idle: idle * 10,
+  irq: irq * 10,
+});
 
 export function cpus() {
   const models = facts().cpus;
   const many = models.length || native.parallelism();
-  const times = { user: 0, nice: 0, sys: 0, idle: 0, irq: 0 };
+  const { speeds, rows } = processors();
   return Array.from({ length: many }, (_, at) => ({
     model: models[at] ?? 'unknown',
-    speed: 0,
-    times: { ...times },
+    speed: speeds[at] ?? 0,
+    times: times(rows[at]),
   }));
 }
 

@@ -1,20 +1,42 @@
-import { performance } from 'internal/performance';
+import { absent } from 'internal/absent';
+import {
+  Performance,
+  PerformanceEntry,
+  PerformanceMark,
+  PerformanceMeasure,
+  PerformanceObserver,
+  PerformanceObserverEntryList,
+  performance,
+} from 'internal/performance';
 
-export { performance };
+const instead = 'measure with performance.now';
+
 export const constants = {};
-export const PerformanceEntry = performance._Entry;
+export const createHistogram = absent('perf_hooks.createHistogram', instead);
+export const monitorEventLoopDelay = absent('perf_hooks.monitorEventLoopDelay', instead);
+export const eventLoopUtilization = absent('perf_hooks.eventLoopUtilization', 'use process.cpuUsage');
+export const timerify = (run) => performance.timerify(run);
 
-export class PerformanceObserver {
-  static supportedEntryTypes = [];
-  observe() {}
-  disconnect() {}
-  takeRecords() {
-    return [];
-  }
-}
-
-export function monitorEventLoopDelay() {
-  return { enable() {}, disable() {}, reset() {}, min: 0, max: 0, mean: 0, stddev: 0, percentile: () => 0 };
-}
-
-export default { performance, constants, PerformanceEntry, PerformanceObserver, monitorEventLoopDelay };
+export {
+  Performance,
+  PerformanceEntry,
+  PerformanceMark,
+  PerformanceMeasure,
+  PerformanceObserver,
+  PerformanceObserverEntryList,
+  performance,
+};
+export default {
+  Performance,
+  PerformanceEntry,
+  PerformanceMark,
+  PerformanceMeasure,
+  PerformanceObserver,
+  PerformanceObserverEntryList,
+  constants,
+  createHistogram,
+  eventLoopUtilization,
+  monitorEventLoopDelay,
+  performance,
+  timerify,
+};

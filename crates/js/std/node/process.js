@@ -108,6 +108,7 @@ export function kill(pid, signal = 'SIGTERM') {
 
 let umask = 0o022;
 
+let captures;
 const process = Object.assign(Object.create(EventEmitter.prototype), {
   title: 'ostler',
   version: 'v22.12.0',
@@ -172,8 +173,21 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
       return undefined;
     }
   },
-  setUncaughtExceptionCaptureCallback() {},
-  hasUncaughtExceptionCaptureCallback: () => false,
+  setUncaughtExceptionCaptureCallback(callback) {
+    if (callback !== null && typeof callback !== 'function')
+      throw wrongType('fn', 'of type function or null', callback);
+    if (callback && captures) {
+      throw coded(
+        Error,
+        'ERR_UNCAUGHT_EXCEPTION_CAPTURE_ALREADY_SET',
+        '`process.setupUncaughtExceptionCapture()` was called while a capture callback was already active',
+      );
+    }
+    if (captures) process.removeListener('uncaughtException', captures);
+    captures = callback ? (error) => callback(error) : undefined;
+    if (captures) process.prependListener('uncaughtException', captures);
+  },
+  hasUncaughtExceptionCaptureCallback: () => captures !== undefined,
   setSourceMapsEnabled() {},
   allowedNodeEnvironmentFlags: new Set(),
   report: {},

@@ -1,7 +1,8 @@
 import { Bytes } from 'internal/buffer';
 import { Server as NetServer, Socket, isIP } from 'node:net';
 import { absent } from 'internal/absent';
-import { coded } from 'internal/errors';
+import { coded, missing } from 'internal/errors';
+import native from 'native/tls';
 import { TLSSocket, check } from 'internal/tls';
 import { mismatch } from 'internal/x509';
 
@@ -16,10 +17,6 @@ export const DEFAULT_CIPHERS =
   'ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305';
 
 export const getCiphers = () => DEFAULT_CIPHERS.toLowerCase().split(':');
-export const getCACertificates = absent(
-  'tls.getCACertificates',
-  'the system decides which authorities are trusted',
-);
 export const createSecurePair = absent('tls.createSecurePair', 'use tls.TLSSocket');
 
 export class SecureContext {
@@ -150,13 +147,63 @@ export class Server extends NetServer {
   }
 
   getTicketKeys() {
-    return Bytes.alloc(48);
+    throw missing('tls.Server.getTicketKeys', 'sessions are resumed with keys of the host');
   }
-  setTicketKeys() {}
+  setTicketKeys() {
+    throw missing('tls.Server.setTicketKeys', 'sessions are resumed with keys of the host');
+  }
 }
 
 export const createServer = (options, listener) => new Server(options, listener);
-export const rootCertificates = Object.freeze([]);
+
+/** Fills a list when it is first looked at: reading the certificates of the system takes a while. */
+function later(list, fill) {
+  let filled = false;
+  const traps = {};
+  for (const trap of ['get', 'has', 'ownKeys', 'getOwnPropertyDescriptor', 'isExtensible']) {
+    traps[trap] = (target, ...given) => {
+      if (!filled) {
+        filled = true;
+        target.push(...fill());
+        Object.freeze(target);
+      }
+      return Reflect[trap](target, ...given);
+    };
+  }
+  return new Proxy(list, traps);
+}
+
+let authorities;
+function trusted() {
+  authorities ??= native.authorities();
+  if (authorities.length === 0) {
+    throw coded(
+      Error,
+      'ERR_METHOD_NOT_IMPLEMENTED',
+      'tls.rootCertificates: the system has no certificates of authorities; install ca-certificates',
+    );
+  }
+  return authorities;
+}
+
+/** Those that the host trusts: the system's. Node has Mozilla's built in. */
+export const rootCertificates = later([], trusted);
+
+export function getCACertificates(type = 'default') {
+  switch (type) {
+    case 'default':
+    case 'system':
+      return [...trusted()];
+    case 'extra':
+      return [];
+    default:
+      throw coded(
+        Error,
+        'ERR_METHOD_NOT_IMPLEMENTED',
+        `tls.getCACertificates(${JSON.stringify(type)}): only those of the system are there; use 'system'`,
+      );
+  }
+}
 
 export { TLSSocket };
 export default {

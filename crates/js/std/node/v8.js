@@ -39,8 +39,8 @@ export const getHeapCodeStatistics = () => ({
   cpu_profiler_metadata_size: 0,
 });
 export const cachedDataVersionTag = () => 0;
-export const setFlagsFromString = () => {};
-export const setHeapSnapshotNearHeapLimit = () => {};
+export const setFlagsFromString = absent('v8.setFlagsFromString', 'the engine has no flags');
+export const setHeapSnapshotNearHeapLimit = absent('v8.setHeapSnapshotNearHeapLimit', instead);
 export const takeCoverage = () => {};
 export const stopCoverage = () => {};
 export const startupSnapshot = { isBuildingSnapshot: () => false };

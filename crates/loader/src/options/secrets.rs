@@ -25,16 +25,29 @@ pub fn is_reference(value: &Value) -> bool {
 
 /// Every reference in options.
 pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
-    found(options, schema).0
+    found(options, schema).references
 }
 
-/// Every reference in options, and the nodes marked `secretAtUse`.
-fn found(options: &Value, schema: Option<&Value>) -> (Vec<NamedSecret>, Vec<Vec<Step>>) {
+/// The references in options and the marks that say something of them.
+#[derive(Debug, Default)]
+struct Found {
+    references: Vec<NamedSecret>,
+    /// The nodes marked `secretAtUse`.
+    at_use: Vec<Vec<Step>>,
+    /// The nodes marked `leftOutWithoutSecret`.
+    apart: Vec<Vec<Step>>,
+}
+
+fn found(options: &Value, schema: Option<&Value>) -> Found {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
+    let mut apart: Vec<Vec<Step>> = Vec::new();
     rewrite(options, &Nodes::of(schema), &mut |path, node, value| {
         if node.marked("secretAtUse") {
             marks.push(path.to_vec());
+        }
+        if node.marked("leftOutWithoutSecret") {
+            apart.push(path.to_vec());
         }
         if !is_reference(value) {
             return None;
@@ -44,7 +57,7 @@ fn found(options: &Value, schema: Option<&Value>) -> (Vec<NamedSecret>, Vec<Vec<
         found.push(NamedSecret { path: path.to_vec(), name: value["$secret"].clone(), at_use });
         Some(Value::Null)
     });
-    (found, marks)
+    Found { references: found, at_use: marks, apart }
 }
 
 /// A place in a value as a JSON pointer.
@@ -69,6 +82,8 @@ pub struct Read {
     pub secrets: Vec<String>,
     /// The nodes marked `secretAtUse`, as JSON pointers: a plugin may not write to them.
     pub frozen: Vec<String>,
+    /// One line for each node that is left out: it is marked `leftOutWithoutSecret`, and a secret of it cannot be read.
+    pub left_out: Vec<String>,
 }
 
 /// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
@@ -82,10 +97,15 @@ pub async fn resolve(
     vault: Option<&Vault>,
 ) -> Result<Read, Problem> {
     let whole = Value::Object(options.clone());
-    let (references, marks) = found(&whole, schema);
+    let Found { references, at_use, apart } = found(&whole, schema);
+    let mut without: Vec<(&[Step], String)> = Vec::new();
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     let mut secrets = Vec::new();
     for reference in &references {
+        let entry = apart.iter().find(|entry| reference.path.starts_with(entry));
+        if without.iter().any(|(gone, _)| reference.path.starts_with(gone)) {
+            continue;
+        }
         let refuse = |reason: String| Problem::Secret {
             id: id.to_owned(),
             path: path_text(&reference.path),
@@ -106,21 +126,34 @@ pub async fn resolve(
                 "{text} belongs to a team or a person, and a plugin is loaded for neither; only host: names are read here"
             )));
         }
-        let Some(vault) = vault else { return Err(refuse(no_vault(text))) };
-        let value = match vault.get.within(limit::STORE, (text.to_owned(),)).await {
-            Ok(Some(value)) => {
-                secrets.push(value.clone());
-                Value::from(value)
+        let got = match vault {
+            Some(vault) => {
+                vault.get.within(limit::STORE, (text.to_owned(),)).await.map_err(|why| why.message)
             }
-            Ok(None) => return Err(refuse(no_secret(text))),
-            Err(why) => return Err(refuse(why.message)),
+            None => Err(no_vault(text)),
         };
-        read.push((reference.path.clone(), value.clone(), value));
+        match (got.and_then(|value| value.ok_or_else(|| no_secret(text))), entry) {
+            (Ok(value), _) => {
+                secrets.push(value.clone());
+                read.push((reference.path.clone(), Value::from(value.clone()), Value::from(value)));
+            }
+            (Err(why), Some(entry)) => {
+                let shown = |path: &[Step]| path_text(path).trim_start_matches('.').to_owned();
+                let (place, from) = (shown(entry), shown(&reference.path));
+                without.push((
+                    entry,
+                    format!("plugins.{id}.options.{place} is left out: {from} names {text}: {why}"),
+                ));
+            }
+            (Err(why), None) => return Err(refuse(why)),
+        }
     }
     let fill = |pick: fn(&(Vec<Step>, Value, Value)) -> Value| {
-        let filled = rewrite(&whole, &Nodes::of(schema), &mut |path, _, _| {
+        let mut filled = rewrite(&whole, &Nodes::of(schema), &mut |path, _, _| {
             read.iter().find(|(at, _, _)| at.as_slice() == path).map(pick)
         });
+        // The last first: an entry of a list has its place until then.
+        without.iter().rev().for_each(|(entry, _)| remove(&mut filled, entry));
         filled.as_object().cloned().unwrap_or_default()
     };
     Ok(Read {
@@ -128,6 +161,19 @@ pub async fn resolve(
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),
         secrets,
-        frozen: marks.iter().map(|mark| pointer(mark)).collect(),
+        frozen: at_use.iter().map(|mark| pointer(mark)).collect(),
+        left_out: without.iter().map(|(_, line)| line.clone()).collect(),
     })
+}
+
+/// Takes a member out of an object, or an entry out of a list.
+fn remove(from: &mut Value, path: &[Step]) {
+    let Some((last, above)) = path.split_last() else { return };
+    if let Some(place) = from.pointer_mut(&pointer(above)) {
+        match (place, last) {
+            (Value::Object(members), Step::Key(key)) => drop(members.remove(key)),
+            (Value::Array(items), Step::Index(index)) if *index < items.len() => drop(items.remove(*index)),
+            _ => {}
+        }
+    }
 }

@@ -17,7 +17,7 @@ use ostler_engine::sessions::OpenToolsServer;
 use ostler_engine::sessions::SessionTools;
 use parking_lot::Mutex;
 
-use crate::guard::bearer;
+use crate::guard::{HostNames, bearer, origin_is_near};
 use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 use endpoint::{About, Endpoint};
@@ -102,6 +102,10 @@ impl ToolServers {
         // Before the method and the body are looked at.
         if !bearer(request.headers()).is_some_and(|given| endpoint.admits(given)) {
             return Some(refuse(&Reply::NotItsToken));
+        }
+        // An agent's MCP client sends no origin. A page in a browser does, and has no business here with any token.
+        if !origin_is_near(request.headers(), &HostNames::default()) {
+            return Some(refuse(&Reply::ForeignOrigin));
         }
         Some(match *request.method() {
             Method::GET => stream::open(&endpoint),

@@ -2,7 +2,7 @@
 
 use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
 use ahp::{ClientEvent, SubscriptionEvent};
-use ostler_contract::{Value, json};
+use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
@@ -17,6 +17,9 @@ impl Bridge {
                 request.answer(Err(Failure::internal(why.to_string())));
             }
             Told::Created { request, session, outcome: Ok(()) } => self.open(request, &session, false).await,
+            Told::Withdrawn { session, prompt } => {
+                self.cancel(&session, |waiting| waiting.number == prompt).await;
+            }
             Told::Answered { session, id, answer } => {
                 let Some(open) = self.open.get_mut(&session) else { return };
                 // One that was answered elsewhere meanwhile is gone.
@@ -168,10 +171,14 @@ impl Bridge {
                 usage_update(&serde_json::to_value(&usage.usage).unwrap_or_default())
             }
             StateAction::ChatTurnComplete(ended) => {
-                return self.ended(session, &ended.turn_id, Ok("end_turn"));
+                let reason = stop_reason(ended.meta.as_ref());
+                return self.ended(session, &ended.turn_id, Ok(reason));
             }
             StateAction::ChatTurnCancelled(ended) => {
                 return self.ended(session, &ended.turn_id, Ok("cancelled"));
+            }
+            StateAction::ChatError(failed) if failed.part.error.error_type == "refusal" => {
+                return self.ended(session, &failed.turn_id, Ok("refusal"));
             }
             StateAction::ChatError(failed) => {
                 return self.ended(session, &failed.turn_id, Err(&failed.part.error.message));
@@ -193,6 +200,15 @@ impl Bridge {
             (None, Err(why)) => self.update(session, &content::chunk("agent_message_chunk", why)),
             (None, Ok(_)) => {}
         }
+    }
+}
+
+/// Why a turn that is complete stopped, where its backend says so.
+fn stop_reason(meta: Option<&JsonObject>) -> &'static str {
+    match meta.and_then(|meta| meta.get("ostler.stopReason")).and_then(Value::as_str) {
+        Some("max_tokens") => "max_tokens",
+        Some("max_turn_requests") => "max_turn_requests",
+        _ => "end_turn",
     }
 }
 

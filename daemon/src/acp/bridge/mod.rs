@@ -14,7 +14,7 @@ use ahp::ClientEventStream;
 use ostler_contract::{Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{ChatState, RootState, SessionState, SnapshotState};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::acp::ask::Abilities;
 use crate::acp::reconnect;
@@ -41,6 +41,8 @@ struct Editor {
 enum Told {
     /// A session was created, or could not be.
     Created { request: Request, session: String, outcome: Result<(), Exit> },
+    /// The editor took a prompt back.
+    Withdrawn { session: String, prompt: u64 },
     /// The editor answered what a session asked.
     Answered { session: String, id: String, answer: Result<Value, String> },
 }
@@ -57,6 +59,10 @@ enum Sent {
 
 /// A prompt that is not answered.
 struct Prompt {
+    /// Its number: its turn may get another id than it was dispatched with.
+    number: u64,
+    /// Ends the watch for the editor taking it back.
+    _watched: oneshot::Sender<()>,
     request: Request,
     message: Value,
     waits: Waits,
@@ -105,6 +111,8 @@ pub struct Bridge {
     /// Sessions by their default chats.
     chats: HashMap<String, String>,
     sent: HashMap<i64, Sent>,
+    /// How many prompts there were.
+    prompted: u64,
     tell: mpsc::UnboundedSender<Told>,
     told: mpsc::UnboundedReceiver<Told>,
 }
@@ -125,6 +133,7 @@ impl Bridge {
             open: HashMap::new(),
             chats: HashMap::new(),
             sent: HashMap::new(),
+            prompted: 0,
             tell,
             told,
         }
@@ -174,7 +183,7 @@ impl Bridge {
         if method == "session/cancel"
             && let Some(session) = params["sessionId"].as_str().map(str::to_owned)
         {
-            self.cancel(&session).await;
+            self.cancel(&session, |_| true).await;
         }
     }
 

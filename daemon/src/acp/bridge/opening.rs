@@ -161,7 +161,7 @@ impl Bridge {
     }
 
     pub(super) async fn close(&mut self, session: &str) {
-        self.cancel(session).await;
+        self.cancel(session, |_| true).await;
         let Some(open) = self.open.remove(session) else { return };
         self.chats.remove(&open.chat_uri);
         open.asked.values().for_each(take_back);

@@ -3,7 +3,9 @@
 use ostler_contract::{Value, json};
 use ostler_protocol::wire::actions::StateAction;
 
-use super::{Bridge, Prompt, Sent, Waits};
+use tokio::sync::oneshot;
+
+use super::{Bridge, Prompt, Sent, Told, Waits};
 use crate::acp::content;
 use crate::acp::wire::{Failure, Request};
 
@@ -12,7 +14,13 @@ impl Bridge {
         let Some(open) = self.open.get_mut(session) else {
             return request.answer(Err(Failure::not_found(format!("{session} is not open; load it first"))));
         };
-        let mut message = content::message(&request.params["prompt"]);
+        let prompt = &request.params["prompt"];
+        let mut message = content::message(prompt);
+        let is_empty = message["text"].as_str().is_none_or(|text| text.trim().is_empty());
+        if !prompt.is_array() || is_empty && message.get("attachments").is_none() {
+            return request
+                .answer(Err(Failure::bad_params("prompt: a list of at least one content block is needed")));
+        }
         if let Some(model) = &open.model {
             message["model"] = json!({ "id": model });
         }
@@ -22,7 +30,18 @@ impl Bridge {
             Some(_) => Waits::InQueue,
             None => Waits::ForTurn,
         };
-        open.prompts.insert(id.clone(), Prompt { request, message, waits, cancelled: false });
+        self.prompted += 1;
+        let (number, withdrawal, tell) = (self.prompted, request.withdrawal(), self.tell.clone());
+        let (_watched, answered) = oneshot::channel::<()>();
+        let of = session.to_owned();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = withdrawal => drop(tell.send(Told::Withdrawn { session: of, prompt: number })),
+                _ = answered => {}
+            }
+        });
+        open.prompts
+            .insert(id.clone(), Prompt { number, _watched, request, message, waits, cancelled: false });
         self.send_prompt(session, &id).await;
     }
 
@@ -60,11 +79,11 @@ impl Bridge {
         }
     }
 
-    /// Stops what the editor's prompts run or wait for.
-    pub(super) async fn cancel(&mut self, session: &str) {
+    /// Stops what these prompts of the editor run or wait for.
+    pub(super) async fn cancel(&mut self, session: &str, which: impl Fn(&Prompt) -> bool) {
         let Some(open) = self.open.get_mut(session) else { return };
         let chat = open.chat_uri.clone();
-        let prompts = open.prompts.iter_mut();
+        let prompts = open.prompts.iter_mut().filter(|(_, prompt)| which(prompt));
         let stopped: Vec<(String, Waits)> = prompts
             .map(|(id, prompt)| {
                 prompt.cancelled = true;

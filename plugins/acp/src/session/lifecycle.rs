@@ -15,13 +15,9 @@ use crate::agent::Surroundings;
 use crate::errors::AgentError;
 use crate::mcp::Endpoint;
 use crate::opening::{self, Opened, Plan};
-use crate::settings::Setting;
-use crate::wire::Failure;
 
-/// How many questions of an agent wait that opens its session.
+/// How many requests of an agent wait that opens its session.
 const QUESTIONS: usize = 8;
-/// How long a setting may take to be changed.
-const SETTING_LIMIT: Duration = Duration::from_secs(10);
 /// How long the agent may take to close its session before its process is stopped.
 const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
@@ -145,64 +141,6 @@ impl Conversation {
         self.advance().await;
     }
 
-    /// Gives a session that was opened the settings that users chose before.
-    async fn apply_chosen(&mut self) {
-        for (id, value) in self.chosen.clone() {
-            let Some(setting) = self.live.as_ref().and_then(|live| live.setting(&id)) else { continue };
-            if let Ok(Some(_)) = setting.accept(&value)
-                && let Err(why) = self.set(id.clone(), value).await
-            {
-                self.log(format_args!("setting {id} is left as it is: {why}"));
-            }
-        }
-    }
-
-    /// Changes a setting: of the running agent, or of the one that starts next.
-    pub(super) async fn set(&mut self, id: String, value: Value) -> Result<(), String> {
-        let live = self.live.as_ref().and_then(|live| live.setting(&id));
-        let setting = live.or_else(|| self.shared.catalogue.setting(&id));
-        let Some(setting) = setting else {
-            return Err(format!("{} has no setting {id}", self.shared.agent.name));
-        };
-        let change = setting.accept(&value)?;
-        self.chosen.insert(id.clone(), value);
-        let Some(value) = change else { return Ok(()) };
-        let Some(live) = &self.live else { return Ok(()) };
-        let (method, params) = setting.change(&live.session, &value);
-        let answer = self.ask(method, params).await.map_err(|why| super::turns::refusal(&why))?;
-        if let Some(setting) =
-            self.live.as_mut().and_then(|live| live.settings.iter_mut().find(|one| one.option.id == id))
-        {
-            setting.set(&value);
-        }
-        // One setting may change the choices of another.
-        if answer.get("configOptions").is_some() {
-            self.settings(crate::settings::read(&answer)).await;
-        }
-        Ok(())
-    }
-
-    /// Sends a request and takes what the agent sends before its answer, for later.
-    async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
-        let Some(live) = &mut self.live else { return Err(Failure::Closed) };
-        let Live { running, incoming, early, closed, .. } = live;
-        let asked = tokio::time::timeout(SETTING_LIMIT, running.wire.request(method, params));
-        tokio::pin!(asked);
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut asked => {
-                    let late = || Failure::internal(format!("no answer within {} seconds", SETTING_LIMIT.as_secs()));
-                    return answer.unwrap_or_else(|_| Err(late()));
-                }
-                message = incoming.recv(), if !*closed && early.len() < 1024 => match message {
-                    Some(message) => early.push_back(message),
-                    None => *closed = true,
-                },
-            }
-        }
-    }
-
     /// The agent closed its output. A prompt that waits fails by itself; without one the agent is let go.
     pub(super) async fn hung_up(&mut self) {
         let Some(live) = &mut self.live else { return };
@@ -223,7 +161,13 @@ impl Conversation {
 
     /// Stops an agent that occupies more memory than it may.
     pub(super) async fn check_memory(&mut self) {
-        let Some(why) = self.live.as_ref().and_then(|live| live.running.over_memory()) else { return };
+        if let Some(why) = self.live.as_ref().and_then(|live| live.running.over_memory()) {
+            self.stop(why).await;
+        }
+    }
+
+    /// Stops an agent that uses more than it may, which ends its turn. The next turn starts it again.
+    pub(super) async fn stop(&mut self, why: AgentError) {
         let sentence = self.sentence(&why);
         self.log(&sentence);
         self.prompting = None;
@@ -251,6 +195,7 @@ impl Conversation {
     /// Ends the conversation.
     pub(super) async fn close(&mut self, removing: bool) {
         self.opening = None;
+        self.abandon_changes();
         self.shared.buffers.forget(&self.start.uri);
         if removing {
             self.shared.standing.forget(&self.start.uri).await;
@@ -283,11 +228,5 @@ impl Conversation {
             let _ = server.close.call(());
         }
         self.idle_since = Instant::now();
-    }
-}
-
-impl Live {
-    fn setting(&self, id: &str) -> Option<Setting> {
-        self.settings.iter().find(|setting| setting.option.id == id).cloned()
     }
 }

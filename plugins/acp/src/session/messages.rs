@@ -5,16 +5,26 @@ use ostler_contract::{Value, json};
 
 use super::{Answers, Conversation};
 use crate::elicitation::Shown;
+use crate::errors::AgentError;
 use crate::permissions::{Always, Question};
-use crate::protocol::{Command, ContextUsage, Cost, Update};
+use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
 use crate::wire::{Failure, Incoming, Request};
 
+/// How many names of unknown updates are logged, and how much of each.
+const NAMES: usize = 64;
+const NAME_SHOWN: usize = 100;
+
 impl Conversation {
     pub(super) async fn message(&mut self, message: Incoming) {
         match message {
-            Incoming::Update { session, update } => {
+            Incoming::Update { session, update, size, .. } => {
+                let limit = self.shared.runtime.turn_output;
+                self.turn_output += size;
+                if self.turn_output > limit && self.turn.is_some() {
+                    return self.stop(AgentError::Output { limit }).await;
+                }
                 match self.live.as_ref().is_some_and(|live| live.session == session) {
                     true => self.update(update).await,
                     false => drop(self.worker_update(&session, update).await),
@@ -32,7 +42,7 @@ impl Conversation {
     }
 
     async fn update(&mut self, update: Update) {
-        self.stirred();
+        self.stirred(matches!(update, Update::Chunk(_)));
         match update {
             Update::Commands(commands) => return self.commands(commands).await,
             Update::Mode(mode) => return self.mode(mode).await,
@@ -41,12 +51,13 @@ impl Conversation {
                     options.into_iter().map(|option| Setting { option, via: Via::Option }).collect();
                 return self.settings(settings).await;
             }
-            Update::Title(Some(title)) => {
-                return self.emit.session(json!({ "type": "session/titleChanged", "title": title })).await;
-            }
+            Update::Title(title) => return self.title(title).await,
             Update::Subagent(change) => return self.subagent(change).await,
-            Update::Title(None) | Update::CompactionSummary => return,
-            Update::Unknown(name) => return self.log(format_args!("an update is left out: {name:?}")),
+            Update::Nothing => return,
+            Update::Unknown(name) => return self.leave_out(&name),
+            Update::Chunk(Chunk { voice: Voice::Agent | Voice::Thought, .. }) | Update::Notice(_) => {
+                self.speak().await;
+            }
             _ => {}
         }
         let terminals = self.terminals.clone();
@@ -61,6 +72,7 @@ impl Conversation {
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
             Update::Compaction(compaction) => turn.compaction(compaction).await,
+            Update::CompactionSummary(text) => turn.compaction_summary(&text),
             Update::Usage(_) => turn.usage(report).await,
             _ => {}
         }
@@ -123,22 +135,50 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/configChanged", "config": { id: value } })).await;
     }
 
-    async fn request(&mut self, request: Request) {
-        self.stirred();
+    /// An update that this version does not know. Each name is logged once.
+    fn leave_out(&mut self, name: &str) {
+        let short: String = name.chars().take(NAME_SHOWN).collect();
+        if self.left_out.len() < NAMES && self.left_out.insert(short.clone()) {
+            self.log(format_args!("an update is left out: {short:?}"));
+        }
+    }
+
+    /// The agent names the session, or takes its name back: the host's own, of the first message, is shown then.
+    async fn title(&mut self, title: Option<String>) {
+        let named = std::mem::replace(&mut self.named, title.is_some());
+        if let Some(title) = title.or_else(|| self.first.clone().filter(|_| named)) {
+            self.emit.session(json!({ "type": "session/titleChanged", "title": title })).await;
+        }
+    }
+
+    /// Serves a request, which the offer of the connection contains.
+    pub(super) async fn request(&mut self, mut request: Request) {
+        self.stirred(false);
         match request.method.as_str() {
             "session/request_permission" => self.approval(request).await,
             "elicitation/create" => self.question(request).await,
             "fs/read_text_file" | "fs/write_text_file" => {
-                let files = self.files.clone();
+                let (files, serving) = (self.files.clone(), self.serving.clone());
                 tokio::spawn(async move {
+                    let _place = serving.acquire().await;
                     let outcome = files.serve(&request.method, &request.params).await;
-                    request.answer(outcome);
+                    request.answer_in_turn(outcome).await;
+                });
+            }
+            "terminal/output" => {
+                let (terminals, serving) = (self.terminals.clone(), self.serving.clone());
+                tokio::spawn(async move {
+                    let _place = serving.acquire().await;
+                    let outcome = terminals.serve(&request.method, &request.params).await;
+                    request.answer_in_turn(outcome).await;
                 });
             }
             method if method.starts_with("terminal/") => {
                 let terminals = self.terminals.clone();
+                let params = request.params.clone();
+                request.release();
                 tokio::spawn(async move {
-                    let outcome = terminals.serve(&request.method, &request.params).await;
+                    let outcome = terminals.serve(&request.method, &params).await;
                     request.answer(outcome);
                 });
             }
@@ -156,11 +196,11 @@ impl Conversation {
             Err(request) => return request.answer(Err(Failure::bad_params("toolCall has no toolCallId"))),
         };
         let terminals = self.terminals.clone();
-        // Outside a turn no user is asked.
         let (standing, session) = (self.shared.standing.clone(), self.start.uri.clone());
-        let Some(turn) = self.prompted_turn() else { return question.cancel() };
+        // Outside a turn no user is asked.
+        let Some(turn) = self.asking_turn() else { return question.cancel() };
         let (call, turn_id) = (change.id.clone(), turn.id.clone());
-        let Some(tool) = turn.asked_about(change).await else { return question.cancel() };
+        let tool = turn.asked_about(change).await;
         if let Some(option) = standing.find(&session, &tool, question.choices()).await {
             if !option.denies() {
                 turn.settled(&call).await;
@@ -168,7 +208,8 @@ impl Conversation {
             return question.settle(&option);
         }
         question.about(tool);
-        let Some(shown) = turn.ask(&call, &question.options(), &terminals).await else {
+        let Some((call, shown)) = turn.ask(&call, (&question.options(), question.kinds()), &terminals).await
+        else {
             return question.cancel();
         };
         let (withdrawn, of) = (question.withdrawal(), call.clone());
@@ -179,14 +220,18 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/inputNeededSet", "request": request })).await;
     }
 
-    /// The agent asks the user something: in its turn, or in the one that waits until its session is open.
-    pub(super) async fn question(&mut self, request: Request) {
-        let turn = match self.opening.is_some() {
+    /// The turn in which the agent may ask the user: the one it works on, or the one that waits until its session is open.
+    fn asking_turn(&mut self) -> Option<&mut Turn> {
+        match self.opening.is_some() {
             true => self.turn.as_mut(),
             false => self.prompted_turn(),
-        };
+        }
+    }
+
+    /// The agent asks the user something.
+    async fn question(&mut self, request: Request) {
         // Outside a turn no user is asked.
-        let Some(turn) = turn else {
+        let Some(turn) = self.asking_turn() else {
             return request.answer(Ok(json!({ "action": "cancel" })));
         };
         let turn_id = turn.id.clone();

@@ -1,5 +1,6 @@
 //! One chat's conversation: a task that owns the agent's process, its ACP session and the running turn.
 
+mod changes;
 mod client_tools;
 mod lifecycle;
 mod messages;
@@ -11,6 +12,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -19,9 +21,10 @@ use ostler_contract::points::{BoundTool, Start, ToolsServer};
 use ostler_contract::wire::state::{ChatInputAnswer, ModelSelection};
 use ostler_contract::{JsonObject, PluginHost, Value};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
+use self::changes::{Change, Chooser};
 use self::client_tools::ClientCall;
 use self::workers::Child;
 use crate::agent::Running;
@@ -67,6 +70,8 @@ pub enum Command {
     Completed { call: String, result: Value, done: oneshot::Sender<bool> },
     /// Takes a token that the client which created the chat pushed.
     Lent { resource: String, token: String },
+    /// A user named the session.
+    Renamed,
     /// Changes a setting.
     Set { key: String, value: Value, done: oneshot::Sender<Result<(), String>> },
     /// Ends the conversation.
@@ -90,6 +95,8 @@ pub struct Shared {
     pub deleted: Arc<Mutex<HashSet<String>>>,
     /// Clients with files open.
     pub buffers: Buffers,
+    /// Whether the agent was seen to send parts after a turn had ended.
+    pub sends_late: Arc<AtomicBool>,
 }
 
 /// A conversation.
@@ -107,9 +114,12 @@ pub struct Conversation {
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     opening: Option<BoxFuture<'static, Result<Opened, AgentError>>>,
-    /// What the agent asks the user while its session is opened.
+    /// What the agent asks for while its session is opened.
     asked_while_opening: Option<mpsc::Receiver<Request>>,
     prompting: Option<BoxFuture<'static, Result<Value, Failure>>>,
+    /// Settings that are to be changed, after the one that the agent was asked to change.
+    changes: VecDeque<Change>,
+    changing: Option<BoxFuture<'static, (Change, Result<Value, Failure>)>>,
     turn: Option<Turn>,
     /// The message that is sent once the agent can take it.
     waiting: Option<Waiting>,
@@ -137,6 +147,20 @@ pub struct Conversation {
     /// Whether the running agent has another token than it was lent since.
     outdated: bool,
     settling: Option<Settling>,
+    /// Whether what comes without a prompt is the agent's own: its latest turn ended well.
+    speaks: bool,
+    /// How many turns the agent began.
+    own_turns: u64,
+    /// How much the agent sent in the running turn, in bytes.
+    turn_output: usize,
+    /// The first message, after which the host names a chat.
+    first: Option<String>,
+    /// Whether the agent has named the session.
+    named: bool,
+    /// Places for requests whose answers may be large.
+    serving: Arc<Semaphore>,
+    /// Names of updates that were left out.
+    left_out: HashSet<String>,
     /// What the agent's session cost so far, where it says so, and before the running turn.
     cost: Option<f64>,
     cost_before: Option<f64>,
@@ -156,6 +180,8 @@ fn forked_from(runtime: &Runtime, start: &Start) -> Option<String> {
     start.resume.clone().filter(|_| latest && runtime.uses(Unstable::Fork))
 }
 
+/// How many requests with large answers are served at a time.
+const SERVED: usize = 4;
 /// How often the memory of an agent with a limit is looked at.
 const MEMORY_EVERY: Duration = Duration::from_secs(2);
 
@@ -181,6 +207,8 @@ struct Waiting {
 /// A turn whose prompt is answered.
 struct Settling {
     answer: Value,
+    /// How long nothing may come.
+    quiet: Duration,
     until: Instant,
     at_most: Instant,
 }
@@ -191,6 +219,7 @@ enum Next {
     Asked(Option<Request>),
     Opened(Result<Opened, AgentError>),
     Answered(Result<Value, Failure>),
+    Changed(Change, Result<Value, Failure>),
     Withdrawn(String),
     Deadline,
 }
@@ -257,11 +286,11 @@ impl Conversation {
         // Only the first chat of a session continues it.
         let imported = named.filter(|_| new && start.chat_id.is_none()).map(str::to_owned);
         let more = start.additional.iter().flatten().map(PathBuf::from);
+        let directories: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(more).collect();
         Self {
             emit: Emitter::of(&start),
-            terminals: Terminals::of(&start, &cwd, shared.runtime.scope, &shared.agent.provider),
-            files: Files::within(std::iter::once(cwd.clone()).chain(more).collect())
-                .with(shared.buffers.of(&start.uri, start.read.clone())),
+            terminals: Terminals::of(&start, &cwd, directories.clone(), &shared),
+            files: Files::within(directories).with(shared.buffers.of(&start.uri, start.read.clone())),
             transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
             context: start.context.clone(),
             tools: start.tools.clone().unwrap_or_default(),
@@ -270,7 +299,6 @@ impl Conversation {
             fork: forked_from(&shared.runtime, &start),
             latest_turn: start.seed.iter().flatten().last().map(|turn| turn.id.clone()),
             shared,
-            start,
             cwd,
             id,
             commands,
@@ -278,6 +306,8 @@ impl Conversation {
             opening: None,
             asked_while_opening: None,
             prompting: None,
+            changes: VecDeque::new(),
+            changing: None,
             turn: None,
             waiting: None,
             latest: Message::default(),
@@ -291,11 +321,19 @@ impl Conversation {
             endpoint: None,
             outdated: false,
             settling: None,
+            speaks: false,
+            own_turns: 0,
+            turn_output: 0,
+            first: start.seed.iter().flatten().next().map(|turn| turn.message.text.clone()),
+            named: false,
+            serving: Arc::new(Semaphore::new(SERVED)),
+            left_out: HashSet::new(),
             cost: None,
             cost_before: None,
             cancel_by: None,
             idle_since: Instant::now(),
             memory_at: Instant::now() + MEMORY_EVERY,
+            start,
         }
     }
 
@@ -308,8 +346,16 @@ impl Conversation {
         loop {
             let deadline = self.deadline();
             let next = {
-                let Self { commands, live, opening, asked_while_opening, prompting, withdrawals, .. } =
-                    &mut self;
+                let Self {
+                    commands,
+                    live,
+                    opening,
+                    asked_while_opening,
+                    prompting,
+                    changing,
+                    withdrawals,
+                    ..
+                } = &mut self;
                 tokio::select! {
                     biased;
                     command = commands.recv() => Next::Command(command),
@@ -317,6 +363,7 @@ impl Conversation {
                     asked = asked(asked_while_opening) => Next::Asked(asked),
                     opened = filled(opening) => Next::Opened(opened),
                     answer = filled(prompting) => Next::Answered(answer),
+                    (change, answer) = filled(changing) => Next::Changed(change, answer),
                     Some(call) = withdrawals.next() => Next::Withdrawn(call),
                     () = at(deadline) => Next::Deadline,
                 }
@@ -331,10 +378,11 @@ impl Conversation {
                 Next::Agent(FromAgent::Message(Some(message))) => self.message(message).await,
                 Next::Agent(FromAgent::Message(None)) => self.hung_up().await,
                 Next::Agent(FromAgent::Exited) => self.exited(),
-                Next::Asked(Some(request)) => self.question(request).await,
+                Next::Asked(Some(request)) => self.request(request).await,
                 Next::Asked(None) => self.asked_while_opening = None,
                 Next::Opened(opened) => self.opened(opened).await,
                 Next::Answered(answer) => self.answered(answer).await,
+                Next::Changed(change, answer) => self.changed_setting(change, answer).await,
                 Next::Withdrawn(call) => self.withdrawn(&call).await,
                 Next::Deadline => self.deadline_passed().await,
             }
@@ -361,10 +409,9 @@ impl Conversation {
             Command::Completed { call, result, done } => {
                 let _ = done.send(self.completed_by_client(&call, result).await);
             }
+            Command::Renamed => self.named = false,
             Command::Lent { resource, token } => self.take_token(resource, token),
-            Command::Set { key, value, done } => {
-                let _ = done.send(self.set(key, value).await);
-            }
+            Command::Set { key, value, done } => self.set(key, value, Chooser::User(done)).await,
             Command::Close { removing, done } => {
                 self.close(removing).await;
                 let _ = done.send(());

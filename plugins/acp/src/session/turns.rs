@@ -1,5 +1,6 @@
 //! Turns: a message becomes a prompt once the agent can take it, and ends with the prompt's answer.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ostler_contract::events::TurnStatus;
@@ -8,6 +9,7 @@ use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::changes::Chooser;
 use super::{Conversation, Live, Settling, Waiting};
 use crate::account;
 use crate::errors::{AgentError, words};
@@ -18,8 +20,12 @@ use crate::wire::Failure;
 
 /// How long nothing may come after the answer to a prompt until its turn ends. Some agents send parts after it.
 const QUIET: Duration = Duration::from_millis(40);
+/// The same for an agent that was seen to send parts after a turn had ended, and for its own turns.
+const QUIET_LATE: Duration = Duration::from_millis(400);
+/// What stands between the latest prompted turn and the number of one that the agent began.
+const OWN: &str = "-own-";
 /// How long a turn waits for such parts at most.
-const QUIET_AT_MOST: Duration = Duration::from_secs(1);
+const QUIET_AT_MOST: Duration = Duration::from_secs(10);
 
 impl Conversation {
     pub(super) async fn begin(
@@ -30,11 +36,13 @@ impl Conversation {
         begun: oneshot::Sender<()>,
     ) {
         self.latest = message.clone();
+        self.first.get_or_insert_with(|| message.text.clone());
         self.latest_turn = Some(turn.clone());
         let mut message = message;
         if let Some(context) = self.context.take() {
             message.put_before(context);
         }
+        self.turn_output = 0;
         self.turn = Some(Turn::new(turn, self.emit.clone()));
         self.waiting = Some(Waiting { message, model, begun: Some(begun) });
         self.advance().await;
@@ -45,6 +53,7 @@ impl Conversation {
         let possible = self.turn.is_none() && !self.latest.text.is_empty();
         let _ = begun.send(possible);
         if possible {
+            self.turn_output = 0;
             self.turn = Some(Turn::new(turn, self.emit.clone()));
             self.waiting = Some(Waiting { message: self.latest.clone(), model: None, begun: None });
             self.advance().await;
@@ -54,7 +63,11 @@ impl Conversation {
     /// Sends the message that waits, where the agent can take it, and otherwise does what it takes.
     pub(super) async fn advance(&mut self) {
         // A prompt that was cancelled has to be answered first.
-        if self.waiting.is_none() || self.prompting.is_some() || self.opening.is_some() {
+        if self.waiting.is_none()
+            || self.prompting.is_some()
+            || self.opening.is_some()
+            || self.changing.is_some()
+        {
             return;
         }
         if self.outdated
@@ -66,20 +79,21 @@ impl Conversation {
         if self.live.is_none() {
             return self.open().await;
         }
-        if let Some(Waiting { message, model, begun }) = self.waiting.take() {
-            self.prompt(message, model).await;
+        if let Some(model) = self.waiting.as_mut().and_then(|waiting| waiting.model.take()) {
+            Box::pin(self.choose_model(model)).await;
+            if self.changing.is_some() {
+                return;
+            }
+        }
+        if let Some(Waiting { message, begun, .. }) = self.waiting.take() {
+            self.prompt(message);
             if let Some(begun) = begun {
                 let _ = begun.send(());
             }
         }
     }
 
-    async fn prompt(&mut self, mut message: Message, model: Option<ModelSelection>) {
-        if let Some(model) = model
-            && let Err(why) = self.choose_model(model).await
-        {
-            return self.fail("agent", why).await;
-        }
+    fn prompt(&mut self, mut message: Message) {
         let Some(live) = &mut self.live else { return };
         if std::mem::take(&mut live.forgetful)
             && let Some(transcript) = self.transcript.text()
@@ -89,6 +103,7 @@ impl Conversation {
         let (wire, facts, session) =
             (live.running.wire.clone(), live.running.facts.clone(), live.session.clone());
         self.cost_before = self.cost;
+        self.speaks = false;
         let read = prompt::reader(&self.start);
         self.prompting = Some(Box::pin(async move {
             let blocks = prompt::blocks(message, &facts, &read).await;
@@ -96,16 +111,16 @@ impl Conversation {
         }));
     }
 
-    async fn choose_model(&mut self, model: ModelSelection) -> Result<(), String> {
+    async fn choose_model(&mut self, model: ModelSelection) {
         let known = self.live.iter().flat_map(|live| &live.settings).find(|setting| setting.is(MODEL));
         // An agent without models runs with its own.
-        let Some(setting) = known else { return Ok(()) };
+        let Some((setting, turn)) = known.zip(self.turn.as_ref()) else { return };
         // Chosen before the agent had reported its models.
         if model.id == OWN_MODEL && !setting.offers(OWN_MODEL) {
-            return Ok(());
+            return;
         }
-        let id = setting.option.id.clone();
-        self.set(id, Value::String(model.id)).await
+        let (id, turn) = (setting.option.id.clone(), turn.id.clone());
+        self.set(id, Value::String(model.id), Chooser::Turn(turn)).await;
     }
 
     /// The prompt is answered.
@@ -115,8 +130,11 @@ impl Conversation {
             // The turn was cancelled: its end is reported already.
             Ok(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
             Ok(answer) => {
-                let now = Instant::now();
-                self.settling = Some(Settling { answer, until: now + QUIET, at_most: now + QUIET_AT_MOST });
+                let quiet = match self.shared.sends_late.load(Ordering::Relaxed) {
+                    true => QUIET_LATE,
+                    false => QUIET,
+                };
+                self.settle(answer, quiet);
             }
             Err(Failure::Closed) => {
                 let why = self.lost().await;
@@ -127,6 +145,7 @@ impl Conversation {
             }
             Err(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
             Err(failure) => {
+                self.expired_with(&failure);
                 let auth = self.live.as_ref().map(|live| live.running.facts.auth.clone()).unwrap_or_default();
                 let why = match failure.is_auth_required() {
                     true => AgentError::SignIn(auth),
@@ -137,11 +156,48 @@ impl Conversation {
         }
     }
 
-    /// Something came after the answer: more may.
-    pub(super) fn stirred(&mut self) {
+    /// A login that is no longer valid: an agent has read it when it started, and is started again for the next turn.
+    pub(super) fn expired_with(&mut self, failure: &Failure) {
+        self.outdated |= failure.is_auth_required();
+    }
+
+    /// Ends the turn once nothing has come for so long.
+    fn settle(&mut self, answer: Value, quiet: Duration) {
+        let now = Instant::now();
+        self.settling = Some(Settling { answer, quiet, until: now + quiet, at_most: now + QUIET_AT_MOST });
+    }
+
+    /// Something came after the answer: more may. After a part of the answer the wait for the next one is longer.
+    pub(super) fn stirred(&mut self, by_part: bool) {
         if let Some(settling) = &mut self.settling {
-            settling.until = (Instant::now() + QUIET).min(settling.at_most);
+            if by_part {
+                settling.quiet = QUIET_LATE;
+            }
+            settling.until = (Instant::now() + settling.quiet).min(settling.at_most);
         }
+    }
+
+    /// The agent says something without a prompt: in a turn of its own, as no action adds to a turn that has ended. What
+    /// comes of a prompt that was cancelled or failed is in no turn.
+    pub(super) async fn speak(&mut self) {
+        let idle = self.turn.is_none() && self.waiting.is_none() && self.prompting.is_none();
+        if !idle || !self.speaks {
+            return;
+        }
+        self.shared.sends_late.store(true, Ordering::Relaxed);
+        let latest = self.latest_turn.as_deref().unwrap_or("turn");
+        let latest = latest.split_once(OWN).map_or(latest, |(prompted, _)| prompted);
+        self.own_turns += 1;
+        let id = format!("{latest}{OWN}{}", self.own_turns);
+        let message = json!({ "text": "", "origin": { "kind": "agent" } });
+        let started =
+            json!({ "type": "chat/turnStarted", "turnId": id, "startedAt": "", "message": message });
+        self.emit.chat(started).await;
+        self.latest_turn = Some(id.clone());
+        self.latest = Message::default();
+        self.turn_output = 0;
+        self.turn = Some(Turn::new(id, self.emit.clone()));
+        self.settle(json!({ "stopReason": "end_turn" }), QUIET_LATE);
     }
 
     /// Nothing more came after the answer: the turn ends.
@@ -154,6 +210,7 @@ impl Conversation {
         };
         self.end_workers(status).await;
         let Some(mut turn) = self.turn.take() else { return };
+        self.speaks = status == TurnStatus::Complete;
         self.idle_since = Instant::now();
         self.cancel_questions();
         self.transcript.add(&self.latest.text, turn.answer());
@@ -176,7 +233,7 @@ impl Conversation {
                 if let Some(stopped) = stopped {
                     turn.notification(stopped.to_owned()).await;
                 }
-                turn.complete_turn().await;
+                turn.complete_turn(stopped.map(|_| reason)).await;
             }
         }
     }

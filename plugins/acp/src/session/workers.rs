@@ -67,7 +67,7 @@ impl Conversation {
         if self.prompted_turn().is_none() {
             return true;
         }
-        self.stirred();
+        self.stirred(false);
         if let Update::Subagent(change) = update {
             Box::pin(self.subagent(change)).await;
             return true;

@@ -1,10 +1,30 @@
 import native from 'native/net';
 import { absent } from 'internal/absent';
-import { missing } from 'internal/errors';
+import { coded, missing } from 'internal/errors';
+import { readFileSync } from 'node:fs';
 
 export const ADDRCONFIG = 32;
 export const V4MAPPED = 8;
 export const ALL = 16;
+
+const orders = ['verbatim', 'ipv4first', 'ipv6first'];
+let order = 'verbatim';
+
+function checkOrder(value, name) {
+  if (!orders.includes(value)) {
+    throw coded(
+      TypeError,
+      'ERR_INVALID_ARG_VALUE',
+      `The ${name.includes('.') ? 'property' : 'argument'} '${name}' must be one of: ${orders.map((each) => `'${each}'`).join(', ')}. Received '${value}'`,
+    );
+  }
+  return value;
+}
+
+export const getDefaultResultOrder = () => order;
+export function setDefaultResultOrder(value) {
+  order = checkOrder(value, 'dnsOrder');
+}
 
 async function addresses(host, family) {
   const found = await native.lookup(host);
@@ -22,9 +42,20 @@ async function addresses(host, family) {
 }
 
 export async function lookup(host, options = {}) {
-  const { family, all } = typeof options === 'number' ? { family: options } : options;
+  const given = typeof options === 'number' ? { family: options } : (options ?? {});
+  const { family, all, verbatim } = given;
+  const by =
+    given.order === undefined
+      ? verbatim === undefined
+        ? order
+        : verbatim
+          ? 'verbatim'
+          : 'ipv4first'
+      : checkOrder(given.order, 'options.order');
   const wanted = family === 'IPv4' ? 4 : family === 'IPv6' ? 6 : family;
-  const rows = await addresses(host, wanted);
+  const rows = await addresses(host, wanted || undefined);
+  const first = { ipv4first: 4, ipv6first: 6 }[by];
+  if (first) rows.sort((a, b) => (b.family === first) - (a.family === first));
   return all ? rows : rows[0];
 }
 
@@ -34,16 +65,16 @@ export const resolve = async (host, type = 'A') => (type === 'AAAA' ? resolve6(h
 
 /** Asks the system's resolver; other servers cannot be set. */
 export class Resolver {
-  #servers = [];
-
   cancel() {}
   getServers() {
-    return [...this.#servers];
+    return getServers();
   }
   setServers() {
     throw missing('dns.Resolver.setServers', "names are resolved by the system's servers");
   }
-  setLocalAddress() {}
+  setLocalAddress() {
+    throw missing('dns.Resolver.setLocalAddress', "names are resolved by the system's servers");
+  }
   resolve(host, type) {
     return resolve(host, type);
   }
@@ -76,7 +107,18 @@ for (const kind of records) {
 }
 const reverse = absent('dns.reverse', 'use DNS over HTTPS with fetch');
 const lookupService = absent('dns.lookupService', 'use DNS over HTTPS with fetch');
-const getServers = () => [];
+/** Those that the system asks. */
+function getServers() {
+  let text = '';
+  try {
+    text = readFileSync('/etc/resolv.conf', 'utf8');
+  } catch {
+    // Without the file, the system asks the same machine.
+  }
+  const servers = [...text.matchAll(/^\s*nameserver\s+(\S+)/gm)].map((row) => row[1]);
+  return servers.length > 0 ? servers : ['127.0.0.1'];
+}
+
 const setServers = absent('dns.setServers', "names are resolved by the system's servers");
 
 export {
@@ -101,6 +143,7 @@ export default {
   ALL,
   Resolver,
   V4MAPPED,
+  getDefaultResultOrder,
   getServers,
   lookup,
   lookupService,
@@ -119,5 +162,6 @@ export default {
   resolveTlsa,
   resolveTxt,
   reverse,
+  setDefaultResultOrder,
   setServers,
 };

@@ -1,3 +1,4 @@
+import native from 'native/process';
 const { toString } = Object.prototype;
 const tag = (name) => (value) => toString.call(value) === `[object ${name}]`;
 const instance = (Class) => (value) => value instanceof Class;
@@ -38,7 +39,7 @@ export const isModuleNamespaceObject = tag('Module');
 export const isNativeError = (value) => Error.isError(value);
 export const isNumberObject = (value) => typeof value === 'object' && value instanceof Number;
 export const isPromise = instance(Promise);
-export const isProxy = () => false;
+export const isProxy = (value) => native.isProxy(value);
 export const isRegExp = instance(RegExp);
 export const isSet = instance(Set);
 export const isSetIterator = tag('Set Iterator');

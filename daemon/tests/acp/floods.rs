@@ -1,0 +1,127 @@
+//! Agents that send more than the host can use: the memory of the daemon stays bounded, and others are served.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::talk::{Stage, last, text_of};
+
+/// The most memory that a process has occupied, in MiB.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[tokio::test]
+async fn a_turn_is_limited_and_the_next_one_starts_the_agent_again() {
+    let commands = json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] });
+    let stage = Stage::with(json!({ "early": [commands] }), json!({ "turnOutputLimitMb": 4 }));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let before = peak(stage.daemon.child.id());
+    let seen = tokio::time::timeout(Duration::from_secs(60), talk.turn("!bulk 20000 20000")).await.unwrap();
+    let grown = peak(stage.daemon.child.id()) - before;
+    assert!(grown < 100, "400 MB of text took {grown} MiB");
+    assert_eq!(
+        last(&seen)["part"]["error"],
+        json!({ "errorType": "agentOutput", "message": "fake sent more than 4 MB in one turn and was stopped; raise \
+            turnOutputLimitMb, or send the message again to restart it" })
+    );
+    assert_eq!(talk.say("!say on").await, "on");
+    // The limit is one of a turn, not of a session.
+    for _ in 0..3 {
+        assert_eq!(talk.say("!bulk 100 20000").await.len(), 2_000_000);
+    }
+}
+
+#[tokio::test]
+async fn updates_that_come_faster_than_the_host_takes_them_wait_in_the_agent() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let before = peak(stage.daemon.child.id());
+    talk.begin("!bulk 100000 20000").await;
+    // A client that is behind is disconnected; nobody watches then.
+    drop(talk);
+    let line = stage.folder.wait_for_log("fake sent more than 64 MB in one turn and was stopped");
+    let grown = peak(stage.daemon.child.id()) - before;
+    println!("grown by {grown} MiB");
+    assert!(grown < 400, "2 GB of text took {grown} MiB: {line}");
+}
+
+#[tokio::test]
+async fn updates_before_the_session_is_open_are_retained_up_to_a_limit() {
+    let stage = Stage::new(json!({ "earlyBulk": "400 100000" }));
+    let mut talk = stage.talk().await;
+    let before = peak(stage.daemon.child.id());
+    let seen = talk.turn("!say on").await;
+    let grown = peak(stage.daemon.child.id()) - before;
+    println!("grown by {grown} MiB");
+    assert!(grown < 25, "40 MB of early text took {grown} MiB");
+    assert!(text_of(&seen).ends_with("on"), "{:?}", last(&seen));
+    stage.folder.wait_for_log("updates that the agent sent before its session was open are left out");
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_known_is_logged_in_short() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let update = json!({ "sessionUpdate": "u".repeat(20_000) });
+    assert_eq!(
+        talk.say(&format!("!update {update}\n!update {update}\n!update {update}\n!say on")).await,
+        "on"
+    );
+    let line = stage.folder.wait_for_log("an update is left out");
+    assert!(line.len() < 1000, "{} bytes", line.len());
+    let lines =
+        stage.folder.read("log").lines().filter(|line| line.contains("an update is left out")).count();
+    assert_eq!(lines, 1, "once for each name");
+}
+
+#[tokio::test]
+async fn the_output_of_released_terminals_is_bounded() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let round = |at: u32| {
+        let of = json!({ "terminalId": format!("terminal-{at}") });
+        let create = json!({ "command": "sh", "args": ["-c", "head -c 1000000 /dev/zero | tr '\\0' x"] });
+        format!(
+            "!request terminal/create {create}\n!request terminal/wait_for_exit {of}\n!request terminal/release {of}"
+        )
+    };
+    talk.say(&round(1)).await;
+    let before = peak(stage.daemon.child.id());
+    let script: Vec<String> = (2..102).map(round).collect();
+    talk.say(&script.join("\n")).await;
+    let grown = peak(stage.daemon.child.id()) - before;
+    println!("grown by {grown} MiB");
+    assert!(grown < 40, "100 MB of output took {grown} MiB");
+    // What a call shows is there although the terminal is released.
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "Run", "status": "completed",
+        "content": [{ "type": "terminal", "terminalId": "terminal-101" }] });
+    let seen = talk.turn(&format!("!update {call}")).await;
+    let text = seen.iter().find_map(|action| action["result"]["content"][0]["text"].as_str()).unwrap();
+    assert!(text.ends_with("xxx"), "{} bytes", text.len());
+}
+
+#[tokio::test]
+async fn requests_whose_answers_are_not_read_wait_in_the_agent() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let file = stage.work().join("large");
+    std::fs::write(&file, "y".repeat(4 << 20)).unwrap();
+    talk.say("hello").await;
+    let before = peak(stage.daemon.child.id());
+    // It reads no answer before it ends.
+    let begun = Instant::now();
+    let params = json!({ "path": file });
+    let turn = talk
+        .begin(&format!("!say begun\n!requests 200 fs/read_text_file {params}\n!sleep 3000\n!exit 0"))
+        .await;
+    let seen = talk.until(&["chat/error", "chat/turnComplete"]).await;
+    assert_eq!(last(&seen)["turnId"], turn.as_str());
+    let grown = peak(stage.daemon.child.id()) - before;
+    println!("grown by {grown} MiB in {:?}", begun.elapsed());
+    assert!(grown < 150, "800 MB of answers took {grown} MiB");
+}

@@ -1,0 +1,145 @@
+//! Settings that users choose: changed one after the other, beside everything else, and before the next prompt.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use ostler_contract::Value;
+use tokio::sync::oneshot;
+
+use super::{Conversation, Live};
+use crate::settings::{self, Setting};
+use crate::wire::Failure;
+
+/// How long the agent may take to change a setting.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A setting that is to be changed.
+pub(super) struct Change {
+    id: String,
+    value: Value,
+    of: Chooser,
+}
+
+/// For whom a setting is changed.
+pub(super) enum Chooser {
+    /// A user, who is told how it ended.
+    User(oneshot::Sender<Result<(), String>>),
+    /// The message of this turn, which fails with it.
+    Turn(String),
+    /// The session that was opened, which gets what users chose before.
+    Opened,
+}
+
+impl Conversation {
+    /// Changes a setting: of the running agent, or of the one that starts next.
+    pub(super) async fn set(&mut self, id: String, value: Value, of: Chooser) {
+        self.changes.push_back(Change { id, value, of });
+        self.change_next().await;
+    }
+
+    /// Gives a session that was opened the settings that users chose before.
+    pub(super) async fn apply_chosen(&mut self) {
+        for (id, value) in self.chosen.clone() {
+            self.changes.push_back(Change { id, value, of: Chooser::Opened });
+        }
+        self.change_next().await;
+    }
+
+    /// Asks the agent for the next change. One setting may change the choices of another: one is changed at a time.
+    async fn change_next(&mut self) {
+        while self.changing.is_none()
+            && let Some(change) = self.changes.pop_front()
+        {
+            match self.request_of(&change) {
+                Ok(Some((method, params))) => {
+                    let Some(live) = &self.live else { continue };
+                    let asked = live.running.wire.request(method, params);
+                    let asked = tokio::time::timeout(LIMIT, asked).map(|answer| {
+                        let late =
+                            || Failure::internal(format!("no answer within {} seconds", LIMIT.as_secs()));
+                        answer.unwrap_or_else(|_| Err(late()))
+                    });
+                    self.changing = Some(asked.map(|answer| (change, answer)).boxed());
+                }
+                Ok(None) => self.change_ended(change, Ok(())).await,
+                Err(why) => self.change_ended(change, Err(why)).await,
+            }
+        }
+    }
+
+    /// What a change takes; nothing where the agent has the value, or does not run.
+    fn request_of(&mut self, change: &Change) -> Result<Option<(&'static str, Value)>, String> {
+        let Change { id, value, of } = change;
+        let live = self.live.as_ref().and_then(|live| live.setting(id));
+        let setting = match of {
+            // What another agent had as a setting, or another version of it, is left out.
+            Chooser::Opened => match live.filter(|setting| setting.accept(value).is_ok()) {
+                Some(setting) => Some(setting),
+                None => return Ok(None),
+            },
+            _ => live.or_else(|| self.shared.catalogue.setting(id)),
+        };
+        let Some(setting) = setting else {
+            return Err(format!("{} has no setting {id}", self.shared.agent.name));
+        };
+        let changed = setting.accept(value)?;
+        self.chosen.insert(id.clone(), value.clone());
+        let Some((value, live)) = changed.zip(self.live.as_ref()) else { return Ok(None) };
+        Ok(Some(setting.change(&live.session, &value)))
+    }
+
+    /// The agent answered, or did not.
+    pub(super) async fn changed_setting(&mut self, change: Change, answer: Result<Value, Failure>) {
+        let outcome = match answer {
+            Ok(answer) => {
+                let setting = self.live.as_mut().and_then(|live| live.setting_mut(&change.id));
+                if let Some(setting) = setting {
+                    setting.set(&change.value);
+                }
+                if answer.get("configOptions").is_some() {
+                    self.settings(settings::read(&answer)).await;
+                }
+                Ok(())
+            }
+            Err(why) => {
+                self.expired_with(&why);
+                Err(super::turns::refusal(&why))
+            }
+        };
+        self.change_ended(change, outcome).await;
+        self.change_next().await;
+        self.advance().await;
+    }
+
+    async fn change_ended(&mut self, change: Change, outcome: Result<(), String>) {
+        match (change.of, outcome) {
+            (Chooser::User(done), outcome) => drop(done.send(outcome)),
+            (Chooser::Turn(turn), Err(why)) => {
+                let waits = self.waiting.is_some() && self.turn.as_ref().is_some_and(|now| now.id == turn);
+                if waits {
+                    self.fail("agent", why).await;
+                }
+            }
+            (Chooser::Opened, Err(why)) => {
+                self.log(format_args!("setting {} is left as it is: {why}", change.id));
+            }
+            (Chooser::Turn(_) | Chooser::Opened, Ok(())) => {}
+        }
+    }
+
+    /// The conversation ends: nothing is changed any more.
+    pub(super) fn abandon_changes(&mut self) {
+        self.changing = None;
+        self.changes.clear();
+    }
+}
+
+impl Live {
+    fn setting(&self, id: &str) -> Option<Setting> {
+        self.settings.iter().find(|setting| setting.option.id == id).cloned()
+    }
+
+    fn setting_mut(&mut self, id: &str) -> Option<&mut Setting> {
+        self.settings.iter_mut().find(|setting| setting.option.id == id)
+    }
+}
