@@ -254,6 +254,7 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     if cli.command.is_some() && cli.run != RunFlags::default() {
         return Err(Exit::usage("flags of a run are accepted after `ostler start` or without a command"));
     }
+    ostler_memory::map_large();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

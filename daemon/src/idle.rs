@@ -11,6 +11,10 @@ const REST: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(10);
 /// A process that uses less than one part in so many of the time is idle.
 const RESTS: u32 = 100;
+/// A process that never rests is trimmed as well once it has so much more memory than after the last trim.
+const MORE: usize = 32 * 1024 * 1024;
+/// How long such a process is left alone after a trim.
+const PAUSE: Duration = Duration::from_secs(5);
 /// CPU time that must pass before memory is trimmed again.
 const WORK: Duration = Duration::from_millis(100);
 
@@ -18,11 +22,14 @@ const WORK: Duration = Duration::from_millis(100);
 pub async fn watch() {
     let Some(now) = processor_time() else { return };
     let mut rest = Rest { seen: now, trimmed: None };
+    let (mut last, mut left) = (tokio::time::Instant::now(), ostler_memory::resident().unwrap_or_default());
     loop {
         tokio::time::sleep(rest.window()).await;
         let Some(now) = processor_time() else { return };
-        if rest.look(now) {
+        let has_more = || ostler_memory::resident().is_some_and(|resident| resident > left + MORE);
+        if rest.look(now) || last.elapsed() >= PAUSE && has_more() {
             ostler_memory::trim();
+            (last, left) = (tokio::time::Instant::now(), ostler_memory::resident().unwrap_or_default());
         }
     }
 }

@@ -1,17 +1,20 @@
 //! Entries of `mcpServers`: the two shapes there are. Credentials in `env` and `headers` may be references to the vault,
 //! which are read at each session's start.
 
-use ostler_contract::{Value, VaultName};
+use hyper::header::{HeaderName, HeaderValue};
+use ostler_contract::secret::SET;
+use ostler_contract::{JsonObject, Value, VaultName};
 
 /// The fields of each type, with what a value has to be.
 const STDIO: &[Field] = &[
     ("type", Kind::Text),
     ("command", Kind::Text),
     ("args", Kind::Texts),
-    ("env", Kind::Credentials),
+    ("env", Kind::Credentials(Named::Variable)),
     ("cwd", Kind::Text),
 ];
-const HTTP: &[Field] = &[("type", Kind::Text), ("url", Kind::Url), ("headers", Kind::Credentials)];
+const HTTP: &[Field] =
+    &[("type", Kind::Text), ("url", Kind::Url), ("headers", Kind::Credentials(Named::Header))];
 
 type Field = (&'static str, Kind);
 
@@ -20,7 +23,40 @@ enum Kind {
     Text,
     Texts,
     Url,
-    Credentials,
+    Credentials(Named),
+}
+
+/// What a credential is called by.
+#[derive(Clone, Copy)]
+enum Named {
+    /// The name of an environment variable.
+    Variable,
+    /// The name of an HTTP header.
+    Header,
+}
+
+impl Named {
+    /// What a name has to be, where this is none.
+    fn wrong_name(self, name: &str) -> Option<&'static str> {
+        match self {
+            Self::Variable => (name.is_empty()
+                || name.contains(|c: char| c == '=' || c.is_whitespace() || c.is_control()))
+            .then_some("must be named by an environment variable: without =, spaces and control characters"),
+            Self::Header => {
+                HeaderName::from_bytes(name.as_bytes()).is_err().then_some("must be named by an HTTP header")
+            }
+        }
+    }
+
+    /// What a value has to be, where this is none.
+    fn wrong_value(self, value: &str) -> Option<&'static str> {
+        match self {
+            Self::Variable => value.contains('\0').then_some("must not contain a zero byte"),
+            Self::Header => HeaderValue::from_bytes(value.as_bytes())
+                .is_err()
+                .then_some("must not contain line breaks or other control characters"),
+        }
+    }
 }
 
 /// What is wrong with an entry: `<path> <what>`, the path empty for the entry itself. A field that its type does not have
@@ -61,6 +97,45 @@ pub fn wrong_with(server: &Value) -> Vec<Wrong> {
     found
 }
 
+/// Why a change of a server cannot be taken with the credentials that are stored for it: `<path> <what>`. A `<set>` where
+/// nothing is stored would be lost, and a program or an address that was not there when a credential was stored must not
+/// be given it.
+pub fn wrong_change(held: Option<&Value>, sent: &JsonObject, after: &Value) -> Option<(String, String)> {
+    for place in ["env", "headers"] {
+        let at = |server: Option<&Value>| server.and_then(|server| server.get(place)?.as_object().cloned());
+        let (held_here, sent_here) =
+            (at(held).unwrap_or_default(), sent.get(place).and_then(Value::as_object));
+        let is_sent_as_set =
+            |key: &str| sent_here.and_then(|sent| sent.get(key)).is_some_and(|value| value == SET);
+        for key in sent_here.into_iter().flatten().map(|(key, _)| key) {
+            if is_sent_as_set(key) && !held_here.contains_key(key) {
+                let what = format!("is {SET}, but nothing is stored there; send the value itself");
+                return Some((format!(".{place}.{key}"), what));
+            }
+        }
+        // What is left of the stored credentials: those that were not sent, or sent as they were shown.
+        let is_kept = |key: &str| {
+            let sent = sent_here.and_then(|sent| sent.get(key));
+            sent.is_none() || is_sent_as_set(key)
+        };
+        let kept = held_here.iter().find(|(key, value)| {
+            value.is_string() && is_kept(key) && after[place].get(key.as_str()).is_some()
+        });
+        if let (Some((key, _)), Some(held)) = (kept, held) {
+            let changed = ["type", "command", "args", "cwd", "url"]
+                .into_iter()
+                .find(|name| held.get(*name) != after.get(*name));
+            if let Some(changed) = changed {
+                let what = format!(
+                    "changes what the stored value of {place}.{key} is given to; send that value again, or null to remove it"
+                );
+                return Some((format!(".{changed}"), what));
+            }
+        }
+    }
+    None
+}
+
 impl Kind {
     fn wrong(self, path: &str, value: &Value) -> Vec<Wrong> {
         let must = |path: String, be: &str| Wrong { path, what: format!("must be {be}"), unknown: false };
@@ -80,12 +155,17 @@ impl Kind {
                 others.map(|(at, _)| must(format!("{path}[{at}]"), "a string")).collect()
             }
             (Self::Texts, _) => one(false, "a list of strings"),
-            (Self::Credentials, Value::Object(fields)) => fields
+            (Self::Credentials(named_by), Value::Object(fields)) => fields
                 .iter()
                 .filter_map(|(key, value)| {
-                    let path = format!("{path}.{key}");
+                    let path = format!("{path}.{}", key.escape_debug());
+                    let wrong = |what: &str| Wrong { path: path.clone(), what: what.to_owned(), unknown: false };
+                    if let Some(what) = named_by.wrong_name(key).filter(|_| !value.is_null()) {
+                        return Some(wrong(what));
+                    }
                     match value {
-                        Value::String(_) | Value::Null => None,
+                        Value::String(text) => named_by.wrong_value(text).map(wrong),
+                        Value::Null => None,
                         Value::Object(reference) if reference.len() == 1 && reference.contains_key("$secret") => {
                             let named = reference["$secret"].as_str().map(VaultName::parse);
                             // The name is not repeated: what stands in its place may be the secret itself.
@@ -98,7 +178,7 @@ impl Kind {
                     }
                 })
                 .collect(),
-            (Self::Credentials, _) => one(false, "an object"),
+            (Self::Credentials(_), _) => one(false, "an object"),
         }
     }
 }
@@ -146,6 +226,22 @@ mod tests {
                 ".env.B must be a string or { $secret: <name> }",
             ),
             (json!({ "type": "stdio", "command": "a", "cwd": 1 }), ".cwd must be a non-empty string"),
+            (
+                json!({ "type": "http", "url": "http://a/", "headers": { "A B": "x" } }),
+                ".headers.A B must be named by an HTTP header",
+            ),
+            (
+                json!({ "type": "http", "url": "http://a/", "headers": { "A": "x\r\nB: y" } }),
+                ".headers.A must not contain line breaks or other control characters",
+            ),
+            (
+                json!({ "type": "stdio", "command": "a", "env": { "A=B": "x" } }),
+                ".env.A=B must be named by an environment variable: without =, spaces and control characters",
+            ),
+            (
+                json!({ "type": "stdio", "command": "a", "env": { "A": "x\0" } }),
+                ".env.A must not contain a zero byte",
+            ),
             (json!({ "type": "http", "url": "ftp://a/" }), ".url must be an http or https URL"),
             (
                 json!({ "type": "http", "url": "https://a/", "command": "x" }),
@@ -153,6 +249,50 @@ mod tests {
             ),
         ] {
             assert_eq!(said(bad.clone()), [why], "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_stored_credential_stays_with_its_program() {
+        let held = json!({ "type": "stdio", "command": "a", "args": ["b"],
+            "env": { "A": "s3cret", "R": { "$secret": "host:r" } } });
+        let said = |held: Option<&Value>, sent: Value, after: Value| {
+            let Value::Object(sent) = sent else { unreachable!("an object") };
+            wrong_change(held, &sent, &after).map(|(path, what)| format!("{path} {what}"))
+        };
+        let with = |key: &str, value: Value| {
+            let mut after = held.clone();
+            after[key] = value;
+            after
+        };
+        let set = json!({ "env": { "A": "<set>" } });
+        assert_eq!(
+            said(
+                None,
+                json!({ "command": "a", "env": { "A": "<set>" } }),
+                json!({ "command": "a", "env": {} })
+            )
+            .unwrap(),
+            ".env.A is <set>, but nothing is stored there; send the value itself"
+        );
+        let why = |key: &str| {
+            format!(
+                ".{key} changes what the stored value of env.A is given to; send that value again, or null to remove it"
+            )
+        };
+        for (key, value) in [("command", json!("evil")), ("args", json!(["evil"])), ("cwd", json!("/evil"))] {
+            assert_eq!(said(Some(&held), set.clone(), with(key, value.clone())), Some(why(key)));
+            assert_eq!(said(Some(&held), json!({ key: value.clone() }), with(key, value)), Some(why(key)));
+        }
+        for (sent, after) in [
+            (set, held.clone()),
+            (
+                json!({ "env": { "A": "new" }, "command": "x" }),
+                json!({ "command": "x", "env": { "A": "new" } }),
+            ),
+            (json!({ "env": { "A": null }, "command": "x" }), json!({ "command": "x", "env": {} })),
+        ] {
+            assert_eq!(said(Some(&held), sent, after), None);
         }
     }
 }

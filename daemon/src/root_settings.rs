@@ -19,7 +19,7 @@ use ostler_protocol::names;
 use crate::config::{self, Apply, ConfigFiles, Effect, KEYS, Key, RootSetting};
 use crate::control::Control;
 use crate::exit::Exit;
-use crate::mcp_servers::wrong_with;
+use crate::mcp_servers::{wrong_change, wrong_with};
 use crate::plugins::{self, Change, Row};
 use crate::shown::{self, MARKS};
 use crate::wire::WireFile;
@@ -212,6 +212,12 @@ pub(crate) fn mcp_servers(_: &Control, files: &ConfigFiles, value: &mut Value) -
         if let Some(wrong) = wrong_with(server).first() {
             let hint = if wrong.unknown { "; send null to remove it" } else { "" };
             return Err(Exit::usage(format!("{key}.{name}{} {}{hint}", wrong.path, wrong.what)));
+        }
+        let held = files.said.get(key).and_then(|servers| servers.get(name));
+        if let Some(sent) = changed.get(name).and_then(Value::as_object)
+            && let Some((path, what)) = wrong_change(held, sent, server)
+        {
+            return Err(Exit::usage(format!("{key}.{name}{path} {what}")));
         }
     }
     Ok(applied)

@@ -324,6 +324,22 @@ async fn other_settings_are_edited_on_the_root_channel() {
              remove it",
         ),
         (18, json!({ "y": { "command": null } }), "mcpServers.y is a stdio server without command"),
+        (
+            21,
+            json!({ "x": { "url": "https://evil.example/" } }),
+            "mcpServers.x.url changes what the stored value of headers.a is given to; send that value again, or null to \
+             remove it",
+        ),
+        (
+            22,
+            json!({ "x": null, "w": { "type": "http", "url": "https://h/", "headers": { "a": "<set>" } } }),
+            "mcpServers.w.headers.a is <set>, but nothing is stored there; send the value itself",
+        ),
+        (
+            23,
+            json!({ "w": { "type": "http", "url": "https://h/", "headers": { "a": "x\r\nb: y" } } }),
+            "mcpServers.w.headers.a must not contain line breaks or other control characters",
+        ),
     ] {
         let refused = send(seq, json!({ "mcpServers": servers })).await;
         assert_eq!(refused["rejectionReason"], why, "{servers}");

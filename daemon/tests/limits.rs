@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use support::attack::{LASTS, MIB, attack, attack_mapping, block_on, frame, greedy, write_on};
+use support::attack::{Attack, LASTS, MIB, Workers, attack, block_on, frame, greedy, write_on};
 use support::{Client, Daemon, Folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -39,15 +39,16 @@ fn reads_pipelined_by_a_peer_that_reads_nothing() {
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": "resourceRead", "params": params });
         requests.extend(frame(0x81, request.to_string().as_bytes()));
     }
-    let daemon = attack(&folder, &["--path", &served], async |daemon| {
-        let mut streams = Vec::new();
-        for _ in 0..4 {
-            let mut stream = greedy(daemon).await;
-            let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&requests)).await;
-            streams.push(stream);
-        }
-        tokio::time::sleep(LASTS).await;
-    });
+    let daemon =
+        attack(Attack { arguments: &["--path", &served], ..Attack::PLAIN }, &folder, async |daemon| {
+            let mut streams = Vec::new();
+            for _ in 0..4 {
+                let mut stream = greedy(daemon).await;
+                let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&requests)).await;
+                streams.push(stream);
+            }
+            tokio::time::sleep(LASTS).await;
+        });
     block_on(async {
         // One that reads has what it asks for.
         let mut client = daemon.initialized("reader").await;
@@ -61,7 +62,7 @@ fn reads_pipelined_by_a_peer_that_reads_nothing() {
 fn pings_of_a_peer_that_reads_nothing() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let pings = frame(0x89, &[7; 125]).repeat(8000);
-    attack(&folder, &[], async |daemon| {
+    attack(Attack::PLAIN, &folder, async |daemon| {
         let mut stream = greedy(daemon).await;
         write_on(&mut stream, &pings, 6000).await;
     });
@@ -80,7 +81,7 @@ fn messages_of_many_values_and_messages_never_ended() {
         whole.pop();
         whole
     };
-    let daemon = attack_mapping(MAPPED, &folder, &[], async |daemon| {
+    let daemon = attack(Attack { mapped: MAPPED, ..Attack::PLAIN }, &folder, async |daemon| {
         let attacks = (0..20).map(|at| {
             let bytes = if at % 2 == 0 { &bomb } else { &begun };
             async move {
@@ -135,7 +136,7 @@ async fn never_ended(daemon: &Daemon, count: usize, request: &str, headers: &str
 fn slow_bodies_of_unverified_senders() {
     let folder = endpoints();
     let claim = format!("X-Hub-Signature-256: sha256={}\r\n", "0".repeat(64));
-    attack(&folder, &[], async |daemon| {
+    attack(Attack::STORING, &folder, async |daemon| {
         never_ended(daemon, 1200, "POST /plugins/webhook/signed", &claim).await;
         // A sender that signs is heard while they are there.
         let body = r#"{"note":"hello"}"#;
@@ -185,7 +186,7 @@ fn with_route() -> Folder {
 #[test]
 fn slow_bodies_for_a_route_in_javascript() {
     let folder = with_route();
-    attack(&folder, &[], async |daemon| {
+    attack(Attack::PLAIN, &folder, async |daemon| {
         let (whole, pieces) = ("POST /plugins/collect/", "POST /plugins/collect/?pieces");
         tokio::join!(never_ended(daemon, 600, whole, ""), never_ended(daemon, 600, pieces, ""));
         let (status, said) = daemon.ask(whole, "", &"x".repeat(100_000)).await;
@@ -198,7 +199,7 @@ fn long_json_of_authenticated_callers() {
     let folder = endpoints();
     let body = format!(r#"{{"x":[{}1],"note":"hello"}}"#, "{},".repeat(8_000_000));
     let (accepted, later) = (AtomicU64::new(0), AtomicU64::new(0));
-    let daemon = attack(&folder, &[], async |daemon| {
+    let daemon = attack(Attack::STORING, &folder, async |daemon| {
         folder.wait_for_status(daemon, "/plugins/webhook/in", 202).await;
         futures::stream::iter(0..40)
             .for_each_concurrent(40, |_| async {
@@ -229,7 +230,7 @@ fn long_json_of_authenticated_callers() {
 fn many_sessions() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let (next, made) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    attack(&folder, &[], async |daemon| {
+    attack(Attack::STORING, &folder, async |daemon| {
         let end = Instant::now() + 3 * LASTS;
         let makers = (0..8).map(|maker| {
             let (next, made) = (&next, &made);
@@ -257,7 +258,7 @@ fn many_sessions() {
 fn long_prompts_of_clients_that_read_nothing() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let (longest, too_long) = ("wörd".repeat(LONGEST / 5), "wörd ".repeat((16 << 20) / 6));
-    let daemon = attack_mapping(MAPPED, &folder, &[], async |daemon| {
+    let daemon = attack(Attack { mapped: MAPPED, ..Attack::STORING }, &folder, async |daemon| {
         let attacks = (0..20).map(|at| {
             let text = if at % 2 == 0 { &longest } else { &too_long };
             async move {
@@ -282,6 +283,198 @@ fn long_prompts_of_clients_that_read_nothing() {
         );
         assert_eq!(refused["rejectionReason"], why);
         assert_eq!(refused["action"]["message"]["text"], "", "the text is not sent back");
+    });
+}
+
+/// The frames of a client that comes in and asks the same thing again and again.
+fn asking(client: usize, method: &str, params: &Value, times: usize) -> Vec<u8> {
+    let client = format!("greedy {client}");
+    let first = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": { "channel": "ahp-root://", "clientId": client, "protocolVersions": ["1.0.0"] } });
+    let mut frames = frame(0x81, first.to_string().as_bytes());
+    for id in 1..=times {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        frames.extend(frame(0x81, request.to_string().as_bytes()));
+    }
+    frames
+}
+
+/// A folder in whose store a session has a chat of 20 MB in five turns.
+fn with_long_chat() -> (Folder, String) {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = folder.start();
+    let chat = block_on(async {
+        let mut client = daemon.initialized("writer").await;
+        let chat = chat(&mut client, 0).await;
+        for turn in 0..5 {
+            let text = "x".repeat(2_000_000);
+            let started = json!({ "type": "chat/turnStarted", "turnId": format!("t{turn}"),
+                "message": { "text": text, "origin": { "kind": "user" } } });
+            client.dispatch(&chat, turn + 1, started).await;
+            client.actions_until("chat/turnComplete").await;
+        }
+        chat
+    });
+    daemon.stop();
+    (folder, chat)
+}
+
+#[test]
+fn snapshots_and_pages_pipelined_by_peers_that_read_nothing() {
+    for (workers, method) in
+        [(Workers::One, "subscribe"), (Workers::Several, "subscribe"), (Workers::One, "fetchTurns")]
+    {
+        let (folder, chat) = with_long_chat();
+        let daemon = attack(Attack { workers, ..Attack::PLAIN }, &folder, async |daemon| {
+            let mut streams = Vec::new();
+            for client in 0..30 {
+                let mut stream = greedy(daemon).await;
+                // The page before the first turn is empty.
+                let params = json!({ "channel": chat, "cursor": "turn-5" });
+                let asks = asking(client, method, &params, 300);
+                let _ = tokio::time::timeout(Duration::from_millis(100), stream.write_all(&asks)).await;
+                streams.push(stream);
+            }
+            // Who is given room makes its answer; then nobody does anything.
+            tokio::time::sleep(2 * LASTS).await;
+            let before = worked(daemon);
+            tokio::time::sleep(LASTS).await;
+            let share = (worked(daemon) - before).as_secs_f64() / LASTS.as_secs_f64();
+            println!("{share:.2} of a core while they wait");
+            assert!(share < 0.5, "{share:.2} of a core is used while peers wait for memory");
+        });
+        block_on(async {
+            // One that reads has what it asks for.
+            let mut client = daemon.initialized("reader").await;
+            let state = client.subscribe(&chat).await;
+            assert_eq!(state["turns"].as_array().unwrap().len(), 5);
+        });
+    }
+}
+
+/// The processor time of a daemon.
+fn worked(daemon: &Daemon) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", daemon.child.id())).unwrap();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(10 * ticks)
+}
+
+#[test]
+fn queued_messages_of_clients() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let text = "x".repeat(3900 * 1024);
+    let most =
+        "the queued messages and drafts of a chat may take 8 MiB together; remove one, or wait for a turn";
+    attack(Attack::STORING, &folder, async |daemon| {
+        let attacks = (0..4).map(|at| {
+            let text = &text;
+            async move {
+                let mut client = daemon.initialized(&format!("greedy {at}")).await;
+                let chat = chat(&mut client, at).await;
+                client.dispatch(&chat, 1, prompt("/hang")).await;
+                for nth in 0..20 {
+                    let set = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": format!("q{nth}"),
+                        "message": { "text": text, "origin": { "kind": "user" } } });
+                    client.dispatch(&chat, nth + 2, set).await;
+                    let seen = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();
+                    match nth {
+                        0 | 1 => assert_eq!(seen.get("rejectionReason"), None),
+                        _ => assert_eq!(seen["rejectionReason"], most),
+                    }
+                }
+                // Short ones are counted.
+                for nth in 100..170 {
+                    let set = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": format!("q{nth}"),
+                        "message": { "text": "x", "origin": { "kind": "user" } } });
+                    client.dispatch(&chat, nth, set).await;
+                    let seen = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();
+                    match nth {
+                        100..162 => assert_eq!(seen.get("rejectionReason"), None, "{nth}"),
+                        _ => assert_eq!(
+                            seen["rejectionReason"],
+                            "64 messages wait in this chat, as many as may; remove one, or wait for a turn"
+                        ),
+                    }
+                }
+            }
+        });
+        join_all(attacks).await;
+    });
+}
+
+#[test]
+fn long_drafts_of_many_sessions() {
+    const EACH: i64 = 12;
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    attack(Attack { stays: 2 * STATES, ..Attack::STORING }, &folder, async |daemon| {
+        let attacks = (0..4).map(|maker| async move {
+            let mut client = daemon.initialized(&format!("maker {maker}")).await;
+            let chat = |at| ostler_protocol::uri::default_chat(&format!("echo:/m{maker}-{at}"));
+            for at in 0..EACH {
+                let made = json!({ "channel": format!("echo:/m{maker}-{at}"), "provider": "echo" });
+                client.request("createSession", made).await.unwrap();
+                let draft = json!({ "type": "chat/draftChanged", "draft": draft_of(maker, at) });
+                client.dispatch(&chat(at), at, draft).await;
+            }
+            // Those that sleep by now have theirs too.
+            for at in [0, 1, EACH / 2, EACH - 1] {
+                let state = client.subscribe(&chat(at)).await;
+                assert_eq!(state["draft"], draft_of(maker, at), "{}", chat(at));
+                unsubscribe(&mut client, &chat(at)).await;
+            }
+        });
+        join_all(attacks).await;
+    });
+}
+
+async fn unsubscribe(client: &mut Client, channel: &str) {
+    let params = json!({ "channel": channel });
+    client.send(&json!({ "jsonrpc": "2.0", "method": "unsubscribe", "params": params }).to_string()).await;
+}
+
+/// The memory for the states of sessions.
+const STATES: u64 = 128 * MIB;
+
+fn draft_of(maker: i64, at: i64) -> Value {
+    let text = format!("{maker} {at} {}", "x".repeat(3900 * 1024));
+    json!({ "text": text, "origin": { "kind": "user" } })
+}
+
+#[test]
+fn what_enlarges_watched_sessions_is_rejected_when_their_memory_is_in_use() {
+    let folder =
+        Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }], "limits": { "sessionMemoryMb": 16 } }));
+    let daemon = folder.start();
+    block_on(async {
+        let mut client = daemon.initialized("c").await;
+        let mut rejected = Vec::new();
+        for at in 0..6 {
+            let chat = chat(&mut client, usize::try_from(at).unwrap()).await;
+            let draft = json!({ "type": "chat/draftChanged", "draft": draft_of(0, at) });
+            client.dispatch(&chat, at, draft).await;
+            let seen = client.actions_until("chat/draftChanged").await.pop().unwrap();
+            rejected.extend(seen.get("rejectionReason").cloned());
+            if let Some(draft) = seen.get("rejectionReason").and(seen["action"].get("draft")) {
+                assert_eq!(draft["text"], "", "the text is not sent back");
+            }
+        }
+        assert!((3..6).contains(&rejected.len()), "{rejected:?}");
+        assert_eq!(
+            rejected[0],
+            "the states of the sessions at work take as much memory as limits.sessionMemoryMb allows (16 MiB); end or \
+             leave a session, or shorten this one, then try again"
+        );
+        // A short message is taken all the same, and one that leaves makes room.
+        let (first, last) = ("echo:/s0", "echo:/s5");
+        let last = ostler_protocol::uri::default_chat(last);
+        client.dispatch(&last, 10, prompt("hello")).await;
+        client.actions_until("chat/turnComplete").await;
+        let first = ostler_protocol::uri::default_chat(first);
+        unsubscribe(&mut client, &first).await;
+        client.dispatch(&last, 11, json!({ "type": "chat/draftChanged", "draft": draft_of(0, 5) })).await;
+        let seen = client.actions_until("chat/draftChanged").await.pop().unwrap();
+        assert_eq!(seen.get("rejectionReason"), None, "{}", seen["rejectionReason"]);
     });
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// Up to this size a charge may use the last quarter of a budget, so that small messages pass while large ones wait.
 pub const SMALL: usize = 64 * 1024;
@@ -21,6 +21,8 @@ struct Pool {
     limit: usize,
     used: AtomicUsize,
     closed: AtomicBool,
+    /// Those that wait for this budget do so one after the other: only the first one asks again when a charge ends.
+    turns: Semaphore,
     /// The budget this one is a part of; charges count against both.
     whole: Option<Budget>,
     /// Notified when a charge ends; shared by a budget and its parts.
@@ -44,6 +46,7 @@ impl Budget {
             limit,
             used: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            turns: Semaphore::new(1),
             whole,
             freed,
         }))
@@ -75,8 +78,9 @@ impl Budget {
         Charge { budget: self.clone(), bytes }
     }
 
-    /// Charges `bytes` as soon as they are available; `None` once the budget is closed.
+    /// Charges `bytes` as soon as they are available, after those who waited before; `None` once the budget is closed.
     pub async fn take(&self, bytes: usize) -> Option<Charge> {
+        let _turn = self.0.turns.acquire().await.ok()?;
         loop {
             let freed = self.0.freed.notified();
             tokio::pin!(freed);
@@ -91,9 +95,15 @@ impl Budget {
         }
     }
 
+    /// Waits until a charge of it, or of what it is a part of, ends.
+    pub async fn changed(&self) {
+        self.0.freed.notified().await;
+    }
+
     /// Ends every wait for this budget.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Release);
+        self.0.turns.close();
         self.0.freed.notify_waiters();
     }
 
@@ -179,6 +189,12 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// Takes in another charge of the same budget.
+    pub fn merge(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.budget.0, &other.budget.0), "the charges are of one budget");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Bytes that end the charge when their last clone is dropped.
     pub fn around(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Charged { bytes, _charge: self })
@@ -252,6 +268,30 @@ mod tests {
         tokio::task::yield_now().await;
         budget.close();
         assert!(closed.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_served_in_turn() {
+        let host = Budget::new(1000);
+        let part = host.part(100);
+        let mut held = part.try_take(100).unwrap();
+        let (first, second) = (part.take(60), part.take(10));
+        tokio::pin!(first, second);
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+        held.set(80);
+        assert!(futures::poll!(&mut first).is_pending());
+        assert!(
+            futures::poll!(&mut second).is_pending(),
+            "there is room for it, but not for the one before it"
+        );
+        held.set(0);
+        let first = first.await.unwrap();
+        assert_eq!((first.bytes(), second.await.unwrap().bytes()), (60, 10));
+        let mut both = part.try_take(20).unwrap();
+        both.merge(part.try_take(10).unwrap());
+        assert_eq!((both.bytes(), part.used()), (30, 90));
+        drop((first, both));
+        assert_eq!(host.used(), 0);
     }
 
     proptest::proptest! {

@@ -59,6 +59,28 @@ async fn idle_sessions_beyond_the_limit_sleep_and_wake_as_they_were() {
 }
 
 #[tokio::test]
+async fn sessions_made_at_the_same_time_do_not_exceed_the_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(&dir).await;
+    let makers = (0..4).map(|maker| {
+        let mut client = host.raw();
+        async move {
+            client.initialize(&format!("c{maker}")).await;
+            for at in 0..5 * MOST {
+                create(&mut client, 1000 * (maker + 1) + at).await.unwrap();
+            }
+        }
+    });
+    let mut most = 0;
+    let mut made = std::pin::pin!(futures::future::join_all(makers));
+    while futures::poll!(&mut made).is_pending() {
+        most = most.max(host.host.sessions.awake());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(most, MOST);
+}
+
+#[tokio::test]
 async fn where_every_session_is_at_work_a_new_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let host = host(&dir).await;

@@ -115,6 +115,10 @@ async fn sessions_are_sorted_by_the_hosts_clock() {
     for row in listed["items"].as_array().unwrap() {
         let (created, modified) = (row["createdAt"].as_str().unwrap(), row["modifiedAt"].as_str().unwrap());
         assert!(created < modified && modified < "2099", "{row}");
+        let watched = client.request("subscribe", json!({ "channel": row["resource"] })).await.unwrap();
+        let chat = &watched["snapshot"]["state"]["chats"][0];
+        let changed = chat["modifiedAt"].as_str().unwrap();
+        assert!(created < changed && changed <= modified, "{chat} of {row}");
     }
 }
 

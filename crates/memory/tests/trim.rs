@@ -28,3 +28,23 @@ fn free_memory_is_returned_and_the_program_stays() {
     assert!(program_after >= program / 10 * 9, "the program: {program} kB before, {program_after} kB after");
     assert!(blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 1)));
 }
+
+#[test]
+fn a_large_piece_is_returned_when_it_is_freed() {
+    const MIB: u64 = 1024;
+    ostler_memory::map_large();
+    let mut pieces: Vec<Vec<u8>> = (0..60).map(|_| vec![1; 4 << 20]).collect();
+    // What is between those that stay, too.
+    let mut at = 0;
+    pieces.retain(|_| {
+        at += 1;
+        at % 10 == 0
+    });
+    // The allocator raises its own threshold when one is freed.
+    let more: Vec<Vec<u8>> = (0..60).map(|_| vec![1; 4 << 20]).collect();
+    let full = status("RssAnon");
+    drop(more);
+    let left = status("RssAnon");
+    assert!(full > 240 * MIB && left < full - 200 * MIB, "{full} kB before, {left} kB after");
+    assert_eq!(pieces.len(), 6);
+}

@@ -242,13 +242,19 @@ pub mod encode {
 
     /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is JSON text already.
     pub fn raw_result(id: &Id, result: &str) -> String {
+        let mut frame = begin_result(id, result.len() + 1);
+        frame.push_str(result);
+        frame.push('}');
+        frame
+    }
+
+    /// The same up to the result, with room for so many bytes more. The frame ends with a closing brace.
+    pub fn begin_result(id: &Id, more: usize) -> String {
         let id = to_json(id);
-        let mut frame = String::with_capacity(32 + id.len() + result.len());
+        let mut frame = String::with_capacity(32 + id.len() + more);
         frame.push_str(r#"{"jsonrpc":"2.0","id":"#);
         frame.push_str(&id);
         frame.push_str(r#","result":"#);
-        frame.push_str(result);
-        frame.push('}');
         frame
     }
 

@@ -283,6 +283,7 @@ impl LimitSettings {
             memory: bytes(self.memory_mb, default.memory),
             connection_memory: bytes(self.connection_memory_mb, default.connection_memory),
             unverified_bodies: bytes(self.unverified_bodies_mb, default.unverified_bodies),
+            session_memory: bytes(self.session_memory_mb, default.session_memory),
             awake_sessions: self.awake_sessions.map_or(default.awake_sessions, |count| number(count.0)),
         }
     }
@@ -303,6 +304,11 @@ pub struct LimitSettings {
     /// verification, and of JavaScript routes. Default: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unverified_bodies_mb: Option<Mebibytes>,
+    /// Memory for the states of awake sessions, in MiB: their turns, drafts, queued messages and annotations. Beyond three
+    /// quarters of it idle sessions sleep, and what would enlarge the others is rejected; short messages may use the
+    /// rest. Default: 128.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_memory_mb: Option<Mebibytes>,
     /// Maximum number of awake sessions; idle sessions beyond it sleep. Watched sessions may exceed it by a
     /// quarter, those about to sleep by as much again as the limit. Default: 2000.
     #[serde(default, skip_serializing_if = "Option::is_none")]

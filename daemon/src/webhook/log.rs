@@ -107,11 +107,12 @@ fn shown_call(row: &Value) -> Vec<String> {
     let mut lines = vec![line(row)];
     for outcome in row["outcomes"].as_array().into_iter().flatten() {
         let what = match outcome["run"].as_str() {
-            Some(run) => format!("run {run}"),
+            Some(run) => format!("run {}", shown(run)),
             None => "turn".to_owned(),
         };
         let status = outcome["status"].as_str().unwrap_or_default();
-        let session = outcome["session"].as_str().map(|session| format!(" in {session}")).unwrap_or_default();
+        let session =
+            outcome["session"].as_str().map(|session| format!(" in {}", shown(session))).unwrap_or_default();
         let why = outcome["error"].as_str().map(|why| format!(": {}", shown(why))).unwrap_or_default();
         lines.push(format!("  {what} {status}{session}{why}"));
     }
@@ -131,11 +132,11 @@ fn line(row: &Value) -> String {
     }
     if row.get("outcomes").is_none() {
         for run in row["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            line.push_str(&format!(", run {run}"));
+            line.push_str(&format!(", run {}", shown(run)));
         }
     }
     if let Some(callback) = text("callback") {
-        line.push_str(&format!(", callback {callback}"));
+        line.push_str(&format!(", callback {}", shown(callback)));
     }
     if let Some(why) = text("why") {
         line.push_str(&format!(": {}", shown(why)));
@@ -145,5 +146,7 @@ fn line(row: &Value) -> String {
 
 /// A caller's words on a terminal: nothing in them moves the cursor.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    // Line and paragraph separators, and what turns the direction of text.
+    let breaks = |c: char| matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || breaks(c) { '\u{fffd}' } else { c }).collect()
 }

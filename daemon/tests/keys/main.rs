@@ -347,6 +347,13 @@ rows! {
         file(json!(64), json!(200)),
         file(json!(1), json!(413)),
     ];
+    limits_sessions: "limits.sessionMemoryMb", second_draft, with json!({}), vec![
+        file(json!(128), json!(null)),
+        file(json!(1), json!(
+            "the states of the sessions at work take as much memory as limits.sessionMemoryMb allows (1 MiB); end or leave a \
+             session, or shorten this one, then try again"
+        )),
+    ];
     limits_awake: "limits.awakeSessions", second_session, with json!({}), vec![
         file(json!(2), json!(null)),
         file(json!(1), json!(

@@ -370,6 +370,21 @@ pub async fn second_session(at: &mut At) -> Value {
     created.err().map_or(Value::Null, |error| error["message"].clone())
 }
 
+/// Why a long draft of a second session is rejected.
+pub async fn second_draft(at: &mut At) -> Value {
+    let (mut client, chat) = chat(at, "echo").await;
+    client.request("createSession", json!({ "channel": "echo:/2", "provider": "echo" })).await.unwrap();
+    let other = ostler_protocol::uri::default_chat("echo:/2");
+    client.subscribe(&other).await;
+    let mut last = Value::Null;
+    for (seq, chat) in [(1, chat), (2, other)] {
+        let draft = json!({ "text": "x".repeat(2 << 20), "origin": { "kind": "user" } });
+        client.dispatch(&chat, seq, json!({ "type": "chat/draftChanged", "draft": draft })).await;
+        last = client.actions_until("chat/draftChanged").await.pop().unwrap();
+    }
+    last["rejectionReason"].clone()
+}
+
 /// The format of the log, and whether it has lines of the level `info`. They are written before the announcement.
 pub async fn log_lines(at: &mut At) -> Value {
     let log = at.folder.read("log");

@@ -40,6 +40,12 @@ impl Encoded {
         String::from_utf8(frame).map(Self::Frame).map_err(serde_json::Error::custom)
     }
 
+    /// Its text, with the beginning of its frame where that is there.
+    pub(crate) fn text(&self) -> &str {
+        let (Self::Action(text) | Self::Frame(text)) = self;
+        text
+    }
+
     /// The frame of the action under its number.
     pub(super) fn into_frame(self, channel: &str, seq: u64, origin: Option<&Origin>) -> String {
         match self {

@@ -9,6 +9,8 @@ pub struct Limits {
     pub connection_memory: usize,
     /// Bytes of bodies whose sender the host does not know: of signed calls before the check, and of routes in JavaScript.
     pub unverified_bodies: usize,
+    /// Bytes of the states of sessions in memory.
+    pub session_memory: usize,
     /// Sessions in memory at the same time.
     pub awake_sessions: usize,
 }
@@ -21,6 +23,7 @@ impl Default for Limits {
             memory: 192 * MIB,
             connection_memory: 96 * MIB,
             unverified_bodies: 64 * MIB,
+            session_memory: 128 * MIB,
             awake_sessions: 2000,
         }
     }

@@ -2,7 +2,8 @@
 //! from the one sequence to a client's outbox. Knows no users, no sessions and no connection.
 
 pub(crate) mod agents;
-pub(crate) mod backlog;
+pub mod backlog;
+pub(crate) mod beside;
 pub mod clock;
 pub(crate) mod editor_settings;
 pub(crate) mod envelope;

@@ -408,11 +408,11 @@ impl Outbox {
     }
 
     /// Queues `first`, and what waited if nothing else holds it.
-    pub fn release(&self, first: String) {
+    pub fn release(&self, first: impl Into<Frame>) {
         let mut state = self.state();
         if state.holds == 0 {
             drop(state);
-            return self.send(first);
+            return self.push(Item::Frame(first.into()));
         }
         let mut first = Item::Frame(first.into());
         if !self.charge(&state, &mut first) {

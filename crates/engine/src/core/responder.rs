@@ -8,6 +8,7 @@ use ostler_protocol::{Id, RpcError};
 use serde::Serialize;
 use tracing::Span;
 
+use crate::core::beside::beside;
 use crate::core::ids::ConnectionId;
 use crate::core::log::Log;
 use crate::core::outbox::{Frame, Item, Outbox};
@@ -64,9 +65,23 @@ impl Responder {
         self.outbox.answer(encode::raw_result(&self.id, result), || self.no_memory());
     }
 
+    /// Begins the frame of a result that is written straight into it, with room for so many bytes. The frame ends with a
+    /// closing brace.
+    pub(crate) fn begin(&self, room: usize) -> String {
+        encode::begin_result(&self.id, room)
+    }
+
+    /// Answers with a frame whose memory was charged before it was made; the charge is corrected to its size.
+    pub(crate) fn frame(mut self, mut frame: String, mut charge: Charge) {
+        self.answered = true;
+        frame.shrink_to_fit();
+        charge.set(frame.len());
+        self.outbox.push(Item::Frame(Frame::charged(frame.into(), charge)));
+    }
+
     /// Answers a result whose memory was charged before it was made; the charge is corrected to the frame's size.
     pub(crate) fn ok_charged<T: Serialize>(mut self, result: &T, mut charge: Charge) {
-        match encode::sized_result(&self.id, result) {
+        match beside(charge.bytes(), || encode::sized_result(&self.id, result)) {
             Ok(frame) => {
                 self.answered = true;
                 charge.set(frame.len());
@@ -105,6 +120,36 @@ impl Responder {
     pub(crate) fn release(mut self, result: &str) {
         self.answered = true;
         self.outbox.release(encode::raw_result(&self.id, result));
+    }
+
+    /// Answers a result of several parts before everything that was held back. The memory of the parts was charged where
+    /// they are large.
+    pub(crate) fn release_parts(mut self, head: &str, parts: Vec<(String, Option<Charge>)>, tail: &str) {
+        self.answered = true;
+        let length = parts.iter().map(|(part, _)| part.len() + 1).sum::<usize>();
+        let mut frame = self.begin(head.len() + length + tail.len() + 1);
+        frame.push_str(head);
+        let mut whole: Option<Charge> = None;
+        for (at, (part, charge)) in parts.into_iter().enumerate() {
+            if at > 0 {
+                frame.push(',');
+            }
+            frame.push_str(&part);
+            match (&mut whole, charge) {
+                (Some(whole), Some(charge)) => whole.merge(charge),
+                (None, charge) => whole = charge,
+                (Some(_), None) => {}
+            }
+        }
+        frame.push_str(tail);
+        frame.push('}');
+        match whole {
+            Some(mut charge) => {
+                charge.set(frame.len());
+                self.outbox.release(Frame::charged(frame.into(), charge));
+            }
+            None => self.outbox.release(frame),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, S
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::core::agents::OfferedTool;
 use crate::core::clock::Clock;
@@ -32,6 +32,8 @@ pub struct Core {
     pub options: HostOptions,
     /// Memory used on behalf of clients.
     pub budget: Budget,
+    /// Whoever makes a large answer: one at a time, so that they share no more than one processor.
+    pub(crate) large_answers: Arc<Semaphore>,
     /// The part of it for bodies of requests.
     pub bodies: Bodies,
     /// The current time.
@@ -70,6 +72,7 @@ impl Core {
         Arc::new_cyclic(|me| Self {
             bodies: Bodies::new(budget.clone(), options.limits.unverified_bodies),
             budget,
+            large_answers: Arc::new(Semaphore::new(1)),
             fanout: Fanout::new(options.replay, first_number(&clock)),
             advanced_tools: AtomicBool::new(options.advanced_tools),
             options,

@@ -16,6 +16,7 @@ use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::core::beside::beside;
 use crate::core::fanout::Subscriber;
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Closed, Outbox};
@@ -155,12 +156,12 @@ impl Connection {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
         }
-        let charge = match self.charge_values(text) {
-            Ok(charge) => charge,
-            Err(error) => return self.refuse(&BadFrame { id: None, error }),
-        };
-        match Message::parse(text) {
-            Ok(message) => self.receive(message, charge).await,
+        let read = beside(text.len(), || {
+            let charge = self.charge_values(text).map_err(|error| BadFrame { id: None, error })?;
+            Ok((Message::parse(text)?, charge))
+        });
+        match read {
+            Ok((message, charge)) => self.receive(message, charge).await,
             Err(bad) => self.refuse(&bad),
         }
     }
@@ -219,7 +220,8 @@ impl Connection {
                     span.record("method", "ping");
                     return responder.done();
                 }
-                let command = match Command::decode(&method, &params) {
+                let decoded = beside(params.text().len(), || Command::decode(&method, &params));
+                let command = match decoded {
                     Ok(command) => command,
                     Err(error) => match self.front.plugin_command(&method) {
                         Some(command) => {
@@ -249,7 +251,8 @@ impl Connection {
                 if self.state.lock().client.is_none() {
                     return;
                 }
-                match Notification::decode(&method, &params) {
+                let decoded = beside(params.text().len(), || Notification::decode(&method, &params));
+                match decoded {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
                         let (sessions, length) = (&self.front.sessions, params.text().len());
                         if self.order.is_empty()
@@ -459,6 +462,10 @@ impl Client for Connection {
 
     fn is_closed(&self) -> bool {
         self.is_closed()
+    }
+
+    fn wants(&self, spelled: &str) -> bool {
+        self.while_wanted(spelled, || {})
     }
 
     fn outbox(&self) -> &Arc<Outbox> {

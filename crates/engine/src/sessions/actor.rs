@@ -1,12 +1,10 @@
 //! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_session};
-use ostler_contract::events::Event;
 use ostler_contract::points::{Agent, Emit};
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
@@ -20,16 +18,18 @@ use super::ahead::{Ahead, Taken};
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::deferred::Deferred;
-use super::mailbox::{Subscription, ToSession};
-use super::pages::cursor;
+use super::mailbox::ToSession;
+use super::pages::Asked;
 use super::prepare::Preparing;
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::rest::{SLEEP_AFTER, release};
+use super::room::Memory;
 use super::shared::SharedState;
+use super::size::Extent;
 use super::storing::Storing;
 use super::{Entry, Place};
-use crate::core::fanout::{Audience, Encoded, Origin, Outgoing, Subscriber};
-use crate::core::refusals::nothing_at;
+use crate::core::beside::beside;
+use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
@@ -78,6 +78,8 @@ pub(super) struct Actor {
     pub deferred: Deferred,
     /// Writes that nobody waits for.
     pub unwaited: Vec<JoinHandle<()>>,
+    /// What its state takes in memory.
+    pub memory: Memory,
     channel: Arc<str>,
     /// Whether it was asked to sleep.
     rest: bool,
@@ -99,6 +101,7 @@ impl Actor {
         mut chats: Vec<Chat>,
         mailbox: Mailbox,
     ) -> Box<Self> {
+        entry.counts_within(usize::MAX);
         let audience = sessions.core.fanout.audience(&entry.uri);
         let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
         for chat in &mut chats {
@@ -108,6 +111,7 @@ impl Actor {
             channel: entry.uri.as_str().into(),
             shared: SharedState::take(&sessions.schemas, sessions.core.offered_tools(), &mut state),
             core: sessions.core.clone(),
+            memory: Memory::new(&sessions.memory),
             sessions,
             entry,
             agent,
@@ -172,6 +176,9 @@ impl Actor {
                 let Some(posted) = next else { break };
                 let Some(posted) = self.held_back(posted) else { continue };
                 let Some(posted) = self.waits_for_prepared(posted) else { continue };
+                let Some(posted) = self.waits_for_room(posted) else { continue };
+                // A session that is told much at once leaves the thread to others now and then.
+                tokio::task::consume_budget().await;
                 let Some(message) = self.stream(posted.message) else { continue };
                 self.inbox = Some(inbox);
                 let how = Box::pin(self.handle(message)).await;
@@ -233,7 +240,7 @@ impl Actor {
                 self.busy_at = Instant::now();
                 match subscription.place {
                     Place::Annotations => self.watch_annotations(*subscription).await,
-                    _ => self.handle_subscribe(*subscription),
+                    _ => self.handle_subscribe(*subscription).await,
                 }
             }
             ToSession::Left { client } => self.handle_left(&client),
@@ -301,8 +308,9 @@ impl Actor {
             ToSession::Chats { answer } => {
                 let _ = answer.send(self.chats.iter().map(Chat::summary).collect());
             }
-            ToSession::FetchTurns { spelled, place, cursor, connection, responder } => {
-                self.fetch_turns(&spelled, &place, cursor.as_deref(), &connection, responder);
+            ToSession::FetchTurns { spelled, place, cursor, connection, responder, room } => {
+                let asked = Asked { spelled: &spelled, place: &place, from: cursor.as_deref() };
+                self.fetch_turns(asked, &connection, responder, room).await;
             }
             ToSession::ConfigAnswered { dispatch, refused } => self.config_answered(*dispatch, refused).await,
             ToSession::TokenLent { lender, resource, token } => self.take_lent(&lender, &resource, &token),
@@ -357,6 +365,7 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::Around(found) => self.take_around(*found),
+            ToSession::Room { number, posted } => self.has_room(number, posted),
             // The lane is looked into before each message.
             ToSession::Priority => {}
             ToSession::Unwatched => self.busy_at = Instant::now(),
@@ -398,6 +407,7 @@ impl Actor {
     /// Reduces an action of a chat and queues it for the chat's watchers; answers whether it changed
     /// anything.
     pub(super) fn apply_chat(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
+        let removed = self.chats[at].removed_by(&action);
         match self.chats[at].reduce(&action) {
             ReduceOutcome::Applied => {}
             ReduceOutcome::NoOp | ReduceOutcome::OutOfScope => return false,
@@ -410,7 +420,9 @@ impl Actor {
             self.dirty = true;
         }
         let channel = self.chats[at].channel();
-        self.queue(channel, &action, origin);
+        let extent = self.queue(channel, &action, origin);
+        self.chats[at].size.lessen(removed);
+        self.chats[at].size.grow(extent);
         true
     }
 
@@ -423,7 +435,8 @@ impl Actor {
             self.dirty = true;
         }
         let channel = self.channel();
-        self.queue(channel, &action, origin);
+        let extent = self.queue(channel, &action, origin);
+        self.memory.size.grow(extent);
         true
     }
 
@@ -435,18 +448,29 @@ impl Actor {
     pub(super) fn republish(&mut self, at: usize, action: &StateAction, origin: Option<Origin>) {
         self.dirty = true;
         let channel = self.chats[at].channel();
-        self.queue(channel, action, origin);
+        let extent = self.queue(channel, action, origin);
+        self.chats[at].size.grow(extent);
     }
 
-    /// Queues a reduced action for a channel's watchers.
-    pub(super) fn queue(&mut self, channel: Arc<str>, action: &StateAction, origin: Option<Origin>) {
-        let Ok(encoded) = Encoded::framed(&channel, action) else { return };
+    /// Queues a reduced action for a channel's watchers; returns how much it brings.
+    pub(super) fn queue(
+        &mut self,
+        channel: Arc<str>,
+        action: &StateAction,
+        origin: Option<Origin>,
+    ) -> Extent {
+        let encoded = beside(text_in(action), || {
+            let encoded = Encoded::framed(&channel, action).ok()?;
+            Some((extent_of(action, &encoded), encoded))
+        });
+        let Some((extent, encoded)) = encoded else { return Extent::default() };
         let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
         let older = super::older::action(action);
         self.out.push((channel, Outgoing { action: encoded, origin, since, older, overlay: None }));
         if self.out.len() >= BATCH {
             self.flush_out();
         }
+        extent
     }
 
     /// Sends what is queued; answers whether anything was.
@@ -482,6 +506,7 @@ impl Actor {
             self.refresh_summaries();
         }
         self.flush_out();
+        self.account();
     }
 
     /// When there is something to do unasked.
@@ -514,76 +539,6 @@ impl Actor {
         }
         self.settle();
     }
-
-    /// Answers a subscription with the state as it is, and only then lets actions through.
-    pub(super) fn handle_subscribe(&mut self, subscription: Subscription) {
-        let Subscription { spelled, place, subscriber, turns, client, answer } = subscription;
-        for at in 0..self.chats.len() {
-            self.flush_gathered(at);
-        }
-        self.settle();
-        // Not the title that is being stored.
-        let title = self.storing.title.take().map(|title| std::mem::replace(&mut self.state.title, title));
-        let state = self.state_at(&place, &spelled, turns, &subscriber, client);
-        if let Some(title) = title {
-            self.storing.title = Some(std::mem::replace(&mut self.state.title, title));
-        }
-        let Some((channel, state)) = state else {
-            answer.fail(nothing_at(&spelled));
-            return;
-        };
-        let seq = self.core.fanout.subscribe(&channel, subscriber);
-        answer.give(snapshot(&spelled, &state, seq));
-    }
-
-    /// The name of the channel at a place and its state, as a subscriber is given it.
-    fn state_at(
-        &mut self,
-        place: &Place,
-        spelled: &str,
-        turns: Option<usize>,
-        subscriber: &Subscriber,
-        client: String,
-    ) -> Option<(String, String)> {
-        if *place == Place::Session {
-            self.core.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
-            let state = self.shared.encode(&mut self.state, subscriber.version)?;
-            return Some((self.entry.uri.clone(), state));
-        }
-        let at = self.chat_at(place)?;
-        let state = self.chat_snapshot(at, spelled, turns, subscriber.version)?;
-        Some((self.chats[at].uri.clone(), state))
-    }
-
-    /// A chat's state as a version has it, its older turns left out where the client wants but the newest.
-    fn chat_snapshot(
-        &self,
-        at: usize,
-        spelled: &str,
-        newest: Option<usize>,
-        version: Version,
-    ) -> Option<String> {
-        let chat = &self.chats[at];
-        let state = match &chat.unstored {
-            None => Cow::Borrowed(&chat.state),
-            Some(before) => Cow::Owned(before.seen(&chat.state.turns)),
-        };
-        let all = state.turns.len();
-        let left_out = newest.and_then(|newest| all.checked_sub(newest)).unwrap_or_default();
-        if left_out == 0 && version > Version::V0_9 && spelled == state.resource {
-            return serde_json::to_string(&*state).ok();
-        }
-        let mut seen = state.into_owned();
-        seen.resource = spelled.to_owned();
-        if left_out > 0 {
-            seen.turns.drain(..left_out);
-            seen.turns_next_cursor = Some(cursor(left_out));
-        }
-        if version == Version::V0_9 {
-            seen = super::older::chat(seen);
-        }
-        serde_json::to_string(&seen).ok()
-    }
 }
 
 pub(super) async fn wait_until(deadline: Option<Instant>) {
@@ -593,8 +548,24 @@ pub(super) async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-/// `{ resource, state, fromSeq }` around a state that is JSON text already.
-pub(crate) fn snapshot(spelled: &str, state: &str, seq: u64) -> String {
-    let resource = ostler_protocol::Value::from(spelled);
-    format!(r#"{{"resource":{resource},"state":{state},"fromSeq":{seq}}}"#)
+/// The length of the text that an action may bring much of.
+fn text_in(action: &StateAction) -> usize {
+    match action {
+        StateAction::ChatDelta(delta) => delta.content.len(),
+        StateAction::ChatReasoning(delta) => delta.content.len(),
+        StateAction::ChatTurnStarted(started) => started.message.text.len(),
+        StateAction::ChatPendingMessageSet(set) => set.message.text.len(),
+        StateAction::ChatDraftChanged(changed) => changed.draft.as_ref().map_or(0, |draft| draft.text.len()),
+        _ => 0,
+    }
+}
+
+/// How much an action brings. What stands around streamed text is in the state once.
+fn extent_of(action: &StateAction, encoded: &Encoded) -> Extent {
+    let text = |content: &str| Extent { text: content.len(), values: 0 };
+    match action {
+        StateAction::ChatDelta(delta) => text(&delta.content),
+        StateAction::ChatReasoning(delta) => text(&delta.content),
+        _ => Extent::of_text(encoded.text().as_bytes()),
+    }
 }

@@ -11,9 +11,10 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Annotation, AnnotationEntry, AnnotationsState, AnnotationsSummary};
 use ostler_protocol::{RpcError, uri};
 
-use super::actor::{Actor, snapshot};
+use super::actor::Actor;
 use super::client_actions::{Refused, refuse};
 use super::mailbox::Subscription;
+use super::snapshots::snapshot;
 use crate::core::fanout::Origin;
 
 /// The most bytes the annotations of one session may take as JSON.
@@ -58,7 +59,7 @@ impl Actor {
 
     /// Answers a subscription with the annotations as they are, and only then lets actions through.
     pub(super) async fn watch_annotations(&mut self, subscription: Subscription) {
-        let Subscription { spelled, subscriber, answer, .. } = subscription;
+        let Subscription { spelled, subscriber, answer, room, .. } = subscription;
         self.settle();
         let state = match self.annotations().await {
             Ok(state) => state,
@@ -68,8 +69,11 @@ impl Actor {
             }
         };
         let text = serde_json::to_string(&state).unwrap_or_else(|_| r#"{"annotations":[]}"#.to_owned());
+        self.memory.annotations = text.len();
         self.annotations = Some(state);
         let seq = self.core.fanout.subscribe(&uri::annotations(&self.entry.uri), subscriber);
+        // It is charged with the answer.
+        drop(room);
         answer.give(snapshot(&spelled, &text, seq));
     }
 
@@ -116,6 +120,7 @@ impl Actor {
             let most = MAX_BYTES >> 20;
             return refuse(format!("the annotations of a session may take {most} MiB together; remove some"));
         }
+        self.memory.annotations = bytes;
         let Some(set) = self.core.annotation_store().and_then(|store| store.set_annotations.as_ref()) else {
             return Ok(());
         };

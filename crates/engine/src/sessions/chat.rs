@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
+use super::size::Size;
 use super::storing::Before;
 use super::summary::{flags_in, marks};
 use crate::core::fanout::Audience;
@@ -31,10 +32,16 @@ pub(super) struct Chat {
     channel: Arc<str>,
     /// What every watcher reduces to.
     pub state: ChatState,
+    /// The size of that.
+    pub size: Size,
+    /// What each message that waits takes, by its id; its draft has none.
+    pub waiting: HashMap<Option<String>, usize>,
     /// What its watchers have of it, while a change is being stored.
     pub unstored: Option<Before>,
     /// When it said it changed last, as far as its session has looked.
     pub modified: Option<String>,
+    /// When it says it changed last, and when that was by the clock of the host.
+    changed: (String, String),
     /// Its running half; absent while it sleeps.
     pub backend: Option<Backend>,
     /// The running turn, once its backend was told to stop it.
@@ -171,7 +178,7 @@ impl Chat {
             title: title.to_owned(),
             status: SessionStatus::Idle.bits(),
             activity: None,
-            modified_at: now,
+            modified_at: now.clone(),
             changes: None,
             origin: None,
             movable: None,
@@ -193,8 +200,11 @@ impl Chat {
             channel: uri.as_str().into(),
             uri,
             state,
+            size: Size::default(),
+            waiting: HashMap::new(),
             unstored: None,
             modified: None,
+            changed: (now.clone(), now),
             backend: None,
             cancelled: None,
             steering: Vec::new(),
@@ -244,6 +254,14 @@ impl Chat {
         if let Some(last) = turns.last() {
             if let Some(started) = &last.started_at {
                 self.state.modified_at.clone_from(started);
+                // Not later than its session by the clock of the host.
+                let later = |one: &str, other: &str| {
+                    one.parse::<jiff::Timestamp>().ok() > other.parse::<jiff::Timestamp>().ok()
+                };
+                if later(&self.changed.1, started) {
+                    self.changed.1.clone_from(started);
+                }
+                self.changed.0.clone_from(started);
             }
             if last.state == ostler_protocol::wire::state::TurnState::Error {
                 self.state.status = SessionStatus::Error.bits();
@@ -269,6 +287,24 @@ impl Chat {
     /// The id of the running turn.
     pub fn running(&self) -> Option<&str> {
         self.state.active_turn.as_ref().map(|turn| turn.id.as_str())
+    }
+
+    /// How long its state is as JSON text with the newest turns, or a little less.
+    pub fn length(&mut self, newest: Option<usize>) -> usize {
+        let whole = self.size.at_most(&self.state).text;
+        match newest.filter(|newest| *newest < self.state.turns.len()) {
+            Some(newest) => self.share(whole, newest),
+            None => whole,
+        }
+    }
+
+    /// About how long so many of its turns are as JSON text.
+    pub fn page_length(&self, turns: usize) -> usize {
+        self.share(self.size.last().text, turns.min(self.state.turns.len()))
+    }
+
+    fn share(&self, whole: usize, turns: usize) -> usize {
+        whole / self.state.turns.len().max(1) * turns
     }
 
     /// Whether it is a worker's.
@@ -317,7 +353,7 @@ impl Chat {
 
     /// What a listing shows of the chat.
     pub fn summary(&self) -> ChatSummary {
-        summary_of(&self.state)
+        ChatSummary { modified_at: self.changed.1.clone(), ..summary_of(&self.state) }
     }
 
     /// Whether the chat changed since this was asked last. Clients' clocks say when it did, so only whether it moved
@@ -328,6 +364,14 @@ impl Chat {
         }
         self.modified = Some(self.state.modified_at.clone());
         true
+    }
+
+    /// When it changed last by the clock of the host, which is now where its state moved.
+    pub fn changed_at(&mut self, now: impl FnOnce() -> String) -> &str {
+        if self.changed.0 != self.state.modified_at {
+            self.changed = (self.state.modified_at.clone(), now());
+        }
+        &self.changed.1
     }
 
     /// Its own marks.

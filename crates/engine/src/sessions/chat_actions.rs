@@ -98,6 +98,9 @@ impl Actor {
             }
             StateAction::ChatDraftChanged(changed) => {
                 if self.chats[at].state.draft != changed.draft {
+                    if let Some(draft) = &changed.draft {
+                        self.may_wait(at, None, draft)?;
+                    }
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
                     self.deferred.add(Part::Chats);
                 }
@@ -217,6 +220,7 @@ impl Actor {
     ) -> Refused {
         self.may_talk(at, &set.message)?;
         self.sign(&mut set.message, dispatch.sender.as_deref());
+        self.may_wait(at, Some(&set.id), &set.message)?;
         if set.kind == PendingMessageKind::Steering {
             let running = self.chats[at].running().is_some();
             let Some(backend) = self.chats[at].backend.as_ref().filter(|_| running) else {
@@ -381,6 +385,7 @@ impl Actor {
             0 => self.start_over(at),
             _ => self.rewind(at),
         }
+        self.chats[at].size.shrink();
         // Its own record first: a crash in between leaves turns the backend is rewound to once more.
         let writes =
             futures::future::join3(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));

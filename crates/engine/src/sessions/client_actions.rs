@@ -16,6 +16,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
+use crate::core::beside::beside;
 use crate::core::fanout::{Origin, rejection};
 use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
 use crate::core::titles::named;
@@ -32,7 +33,11 @@ pub(super) fn refuse(why: impl Into<String>) -> Refused {
 impl Actor {
     /// Takes one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
-        let action = match read(&dispatch, || self.core.clock.iso()) {
+        if let Some(Err(why)) = &dispatch.room {
+            self.flush_out();
+            return dispatch.refuse(why, self.core.fanout.seq());
+        }
+        let action = match beside(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
             Ok(action) => action,
             Err(why) => return self.reject(&dispatch, &why),
         };

@@ -24,12 +24,14 @@ use tokio::sync::watch;
 use super::actor::Actor;
 use super::backend::{Backend, take_settings};
 use super::chat::Chat;
-use super::mailbox::{Snapshots, ToSession};
+use super::mailbox::ToSession;
 use super::moving::Lent;
 use super::queue::{Inbox, Mailbox};
+use super::rest::{refuse, stay_asleep};
 use super::summary::marks;
 use super::view::Published;
 use super::{Entry, Resting, View};
+use crate::core::beside::beside;
 use crate::core::file_uris::names_a_directory;
 use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
 use crate::sessions::Sessions;
@@ -137,7 +139,8 @@ impl Sessions {
             toggled: JsonObject::new(),
         };
         let (mailbox, inbox) = Mailbox::open();
-        let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), self.open(&mailbox)));
+        let coming = Resting::Open(mailbox.clone(), self.census.come());
+        let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), coming));
         if let (Some(lender), Some(tokens)) = (entry.lender(), new.credentials.clone()) {
             entry.borrow(&lender, tokens);
         }
@@ -183,6 +186,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         lent_tokens: parking_lot::Mutex::default(),
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
+        memory: std::sync::atomic::AtomicUsize::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
     }
@@ -225,8 +229,10 @@ impl Claimed {
                 sessions.remove(&entry);
                 sessions.core.fanout.remove(&entry.uri);
                 inbox.close();
+                let gone = format!("the session could not be started: {}", error.message);
+                let gone = RpcError::session_not_found(gone);
                 while let Some(posted) = inbox.try_next() {
-                    refuse(posted.message, &error);
+                    refuse(sessions, posted.message, &gone);
                 }
                 Err(error)
             }
@@ -238,7 +244,7 @@ impl Claimed {
         let model = new.model.as_deref();
         let wanted = Use { agent: &entry.provider, model, computer: computer_in(&new.config) };
         sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
-        sessions.room_for_session().await?;
+        sessions.room_for_session(entry).await?;
         if !new.allowed {
             sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
         }
@@ -383,27 +389,6 @@ impl Claimed {
     }
 }
 
-/// Answers what waited for a session that never came.
-fn refuse(message: ToSession, error: &RpcError) {
-    let gone = RpcError::session_not_found(format!("the session could not be started: {}", error.message));
-    match message {
-        ToSession::Subscribe(subscription) => match subscription.answer {
-            Snapshots::Subscribe(responder) => responder.fail(gone),
-            Snapshots::Collect(collect) => {
-                let _ = collect.send(None);
-            }
-        },
-        ToSession::FetchTurns { responder, .. } => responder.fail(gone),
-        ToSession::Turn { taken, .. } => {
-            let _ = taken.send(Err(gone.message));
-        }
-        ToSession::Dispose { done } | ToSession::Close { done } => {
-            let _ = done.send(());
-        }
-        _ => {}
-    }
-}
-
 /// Has a backend start what runs a chat.
 pub(super) async fn started(agent: &Agent, start: Start) -> Result<AgentSession, Thrown> {
     let session = agent.create.within(limit::BACKEND_START, (Frozen(start),)).await?;
@@ -489,8 +474,25 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
 /// Brings a resting session back into memory and serves it.
 async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
     // Boxed, so that the task of a session that is awake does not retain what only its waking took.
-    let actor = Box::pin(woken(sessions, entry, mailbox)).await;
-    actor.run(inbox).await;
+    let waking = Box::pin(async move {
+        // One after the other, so that each knows what those before it take.
+        let _turn = sessions.waking.acquire().await;
+        match sessions.room_to_wake().await {
+            Ok(()) => {
+                let mut actor = woken(sessions.clone(), entry, mailbox).await;
+                // All of it is counted.
+                beside(usize::MAX, || actor.account());
+                Some((actor, inbox))
+            }
+            Err(refused) => {
+                stay_asleep(&sessions, &entry, inbox, &refused);
+                None
+            }
+        }
+    });
+    if let Some((actor, inbox)) = waking.await {
+        actor.run(inbox).await;
+    }
 }
 
 /// A resting session as the store has it. Its backends stay asleep until somebody talks to them.

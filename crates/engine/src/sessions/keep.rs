@@ -6,6 +6,7 @@ use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, Res
 
 use super::actor::Actor;
 use super::chat::Chat;
+use crate::core::beside::beside;
 use crate::core::log::Log;
 
 /// Waits for a write; answers whether it was kept.
@@ -87,8 +88,11 @@ impl Actor {
         let write = self.store().map(|store| {
             let default = self.state.default_chat.as_deref();
             let own = self.chats.iter().filter(|chat| !chat.is_worker());
-            let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
-            store.set_chats.within(limit::STORE, (self.entry.id.clone(), chats))
+            let bytes = self.chats.iter().flat_map(|chat| chat.waiting.values()).sum();
+            beside(bytes, || {
+                let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
+                store.set_chats.within(limit::STORE, (self.entry.id.clone(), chats))
+            })
         });
         self.keeping(&self.entry.uri, write)
     }
@@ -108,7 +112,9 @@ impl Actor {
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
-            set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
+            beside(text_of(&turn.turn), || {
+                set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
+            })
         });
         self.keeping(&chat.uri, write)
     }
@@ -186,6 +192,16 @@ impl Actor {
         });
         self.keeping(uri, write)
     }
+}
+
+/// The length of what a turn says.
+fn text_of(turn: &Turn) -> usize {
+    let parts = turn.response_parts.iter().map(|part| match part {
+        ResponsePart::Markdown(part) => part.content.len(),
+        ResponsePart::Reasoning(part) => part.content.len(),
+        _ => 0,
+    });
+    turn.message.text.len() + parts.sum::<usize>()
 }
 
 /// What a running turn is if the host goes down now.

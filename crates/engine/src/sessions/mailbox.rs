@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use ostler_contract::points::{Emit, Lender};
 use ostler_contract::{Charge, JsonObject, Thrown, Value};
-use ostler_protocol::RpcError;
-use ostler_protocol::actions::Action;
+use ostler_protocol::actions::{Action, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSelection, Turn};
+use ostler_protocol::{RpcError, json};
 use tokio::sync::oneshot;
 
 use super::ahead::Taken;
 use super::chats::{ChatReady, NewChat};
 use super::moving::Lent;
+use super::queue::Posted;
 use super::{Entry, Place};
-use crate::core::fanout::{Origin, Subscriber};
+use crate::core::fanout::{Origin, Subscriber, rejection};
 use crate::core::ids::ConnectionId;
 use crate::core::responder::{ConnectionRef, Responder};
 
@@ -34,6 +35,8 @@ pub struct Subscription {
     pub client: String,
     /// Gets the snapshot.
     pub answer: Snapshots,
+    /// What a large one is made with.
+    pub room: Option<Charge>,
 }
 
 /// Who gets a snapshot.
@@ -42,7 +45,16 @@ pub enum Snapshots {
     /// `subscribe`: the answer goes out before anything later.
     Subscribe(Responder),
     /// `initialize` and `reconnect`: one of several in an answer made elsewhere, as JSON text.
-    Collect(oneshot::Sender<Option<String>>),
+    Collect(oneshot::Sender<Option<Collected>>),
+}
+
+/// A snapshot for an answer made elsewhere.
+#[derive(Debug)]
+pub struct Collected {
+    /// Its JSON text.
+    pub text: String,
+    /// Its part of the connection's budget, where it was charged.
+    pub charge: Option<Charge>,
 }
 
 /// An action a client dispatched.
@@ -62,8 +74,30 @@ pub struct Dispatch {
     pub connection: ConnectionRef,
     /// `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows.
     pub sender: Option<String>,
+    /// The length of its text.
+    pub length: usize,
     /// What a long one takes in memory until it is handled.
     pub charge: Option<Charge>,
+    /// Whether there is memory for it in the session's state, once that was waited for.
+    pub room: Option<Result<Charge, String>>,
+}
+
+impl Dispatch {
+    /// Tells the sender why its action was not taken, without the text of its message: there is no memory for that.
+    pub(super) fn refuse(&self, why: &str, seq: u64) {
+        let mut action = json!({ "type": self.row.name });
+        for key in ["id", "kind", "turnId"] {
+            if let Some(Value::String(value)) = self.action.get(key) {
+                action[key] = value.as_str().into();
+            }
+        }
+        if let Some(place) = ["message", "draft"].into_iter().find(|place| self.action.get(*place).is_some())
+        {
+            action[place] = json!({ "text": "", "origin": { "kind": "user" } });
+        }
+        let frame = rejection(&self.spelled, &action.to_string(), seq, &self.origin, why);
+        self.connection.outbox.send(frame);
+    }
 }
 
 /// A turn the host itself starts: an automation's, a `startSession` prompt, a tool's.
@@ -229,6 +263,15 @@ pub enum ToSession {
         connection: ConnectionRef,
         /// Gets the empty result, after the turns.
         responder: Responder,
+        /// What a large page is made with.
+        room: Option<Charge>,
+    },
+    /// A message that waited for memory.
+    Room {
+        /// Which.
+        number: u64,
+        /// The message; none where its connection is gone.
+        posted: Option<Box<Posted>>,
     },
     /// The backend took or refused settings a client changed.
     ConfigAnswered {
@@ -386,6 +429,11 @@ impl ToSession {
             Self::Dispatch(dispatch) => Some(dispatch.connection.id),
             _ => None,
         }
+    }
+
+    /// Whether a client cancels a turn with it.
+    pub(super) fn is_cancellation(&self) -> bool {
+        matches!(self, Self::Dispatch(dispatch) if dispatch.row.class == Class::Cancel)
     }
 
     /// Whether it reports what a turn consumed.

@@ -39,7 +39,10 @@ mod prepare;
 mod queue;
 mod requests;
 mod rest;
+mod room;
 mod shared;
+mod size;
+mod snapshots;
 mod start;
 mod stop;
 mod storing;
@@ -55,17 +58,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use ostler_contract::Value;
+use ostler_contract::{Budget, Value};
 use ostler_protocol::uri::{self, Channel};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::core::shared::Core;
 use crate::resources::Resources;
 use crate::usage::Ledger;
 use crate::users::access::Access;
 use crate::workspace::Workspace;
-pub(crate) use actor::snapshot;
 pub use around::Around;
 pub(crate) use attachments::content_of;
 pub use bound::{Brought, SessionTools};
@@ -73,11 +75,12 @@ pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub(crate) use create::computer_in;
 use drafts::Draft;
-pub use mailbox::{Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
+pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
 use queue::Mailbox;
 use rest::{Awake, Census};
+pub(crate) use snapshots::snapshot;
 pub use tools_server::OpenToolsServer;
 pub use view::{Record, View};
 
@@ -107,6 +110,10 @@ pub struct Sessions {
     /// How many have to be in memory before it is looked whether some can go.
     next_look: AtomicUsize,
     census: Arc<Census>,
+    /// What the states of those that are awake take in memory.
+    memory: Budget,
+    /// Those on their way from the store into memory.
+    waking: Semaphore,
     schemas: shared::Schemas,
     /// Is told what sessions do.
     observer: OnceLock<Arc<dyn Observer>>,
@@ -147,6 +154,8 @@ pub struct Entry {
     mailbox: Mutex<Resting>,
     /// Its running turns, for those who stop them.
     stops: stop::Stops,
+    /// What its state takes in memory while it is awake.
+    memory: AtomicUsize,
     /// When it was looked up last, of all look-ups.
     used: AtomicU64,
     /// How often what is around it was looked at.
@@ -157,7 +166,7 @@ pub struct Entry {
 #[derive(Debug)]
 enum Resting {
     /// A mailbox is open.
-    Open(Mailbox, #[expect(dead_code, reason = "counts the session while it is awake")] Awake),
+    Open(Mailbox, Awake),
     /// Nobody does; the next message wakes it.
     Asleep,
     /// It was disposed, or could not be made.
@@ -204,6 +213,7 @@ impl Sessions {
         resources: Arc<Resources>,
         workspace: Arc<Workspace>,
     ) -> Arc<Self> {
+        let memory = Budget::new(core.options.limits.session_memory);
         let sessions = Arc::new_cyclic(|me: &Weak<Self>| Self {
             core,
             access,
@@ -220,6 +230,8 @@ impl Sessions {
             uses: AtomicU64::default(),
             next_look: AtomicUsize::default(),
             census: Arc::default(),
+            memory,
+            waking: Semaphore::new(room::WAKING),
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),
             drafts: Mutex::default(),

@@ -1,26 +1,45 @@
 //! The turns of a chat, page by page: the oldest are left out of a snapshot and fetched later.
 
+use ostler_contract::Charge;
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::actions::{ChatTurnsLoadedAction, StateAction};
 
 use super::Place;
 use super::actor::Actor;
+use crate::core::beside::beside;
 use crate::core::refusals::nothing_at;
 use crate::core::responder::{ConnectionRef, Responder};
 
 /// How many older turns a fetch loads.
-const PAGE: usize = 50;
+pub(super) const PAGE: usize = 50;
+
+/// Which turns a client asks for.
+pub(super) struct Asked<'a> {
+    /// The chat, as the client spelt it.
+    pub spelled: &'a str,
+    /// The chat.
+    pub place: &'a Place,
+    /// Where the page before began.
+    pub from: Option<&'a str>,
+}
 
 impl Actor {
     /// Loads older turns for one client: the turns first, then the answer.
-    pub(super) fn fetch_turns(
+    pub(super) async fn fetch_turns(
         &mut self,
-        spelled: &str,
-        place: &Place,
-        from: Option<&str>,
+        asked: Asked<'_>,
         connection: &ConnectionRef,
         responder: Responder,
+        room: Option<Charge>,
     ) {
+        let Asked { spelled, place, from } = asked;
+        let large = self.core.large_answers.clone();
+        let _turn = match &room {
+            Some(_) => large.acquire().await.ok(),
+            None => None,
+        };
+        // The host charges what it publishes itself.
+        drop(room);
         let Some(at) = self.chat_at(place) else {
             return responder.fail(nothing_at(spelled));
         };
@@ -33,12 +52,15 @@ impl Actor {
             },
         };
         let start = before.saturating_sub(PAGE);
-        let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
-            turns: turns[start..before].to_vec(),
-            turns_next_cursor: (start > 0).then(|| cursor(start)),
+        let text = beside(self.chats[at].page_length(before - start), || {
+            let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
+                turns: turns[start..before].to_vec(),
+                turns_next_cursor: (start > 0).then(|| cursor(start)),
+            });
+            serde_json::to_string(&action)
         });
         self.flush_out();
-        if let Ok(text) = serde_json::to_string(&action) {
+        if let Ok(text) = text {
             self.core.fanout.publish_to(&self.chats[at].uri, connection.id, text);
         }
         responder.raw("{}");

@@ -15,12 +15,14 @@ use crate::users::policies::Use;
 /// An action that is being prepared.
 #[derive(Debug)]
 pub(super) struct Preparing {
-    number: u64,
-    connection: ConnectionId,
-    /// The chat's number.
-    chat: u64,
+    pub number: u64,
+    pub connection: ConnectionId,
+    /// The chat's number; none for the session itself.
+    pub chat: Option<u64>,
+    /// Whether a client's question is being prepared, which a cancellation passes.
+    pub is_question: bool,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
-    waiting: Vec<Box<Posted>>,
+    pub waiting: Vec<Box<Posted>>,
 }
 
 /// What has to be done first.
@@ -63,7 +65,8 @@ impl Actor {
         self.preparing.push(Preparing {
             number,
             connection: dispatch.connection.id,
-            chat: self.chats[at].number,
+            chat: Some(self.chats[at].number),
+            is_question: false,
             waiting: Vec::new(),
         });
         let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
@@ -149,8 +152,12 @@ impl Actor {
         let message = &posted.message;
         let Some(connection) = message.dispatched_by() else { return Some(posted) };
         let chat = message.place().and_then(|place| self.chat_at(place)).map(|at| self.chats[at].number);
-        let of =
-            |preparing: &&mut Preparing| preparing.connection == connection && Some(preparing.chat) == chat;
+        let cancels = message.is_cancellation();
+        let of = |preparing: &&mut Preparing| {
+            preparing.connection == connection
+                && preparing.chat == chat
+                && !(preparing.is_question && cancels)
+        };
         match self.preparing.iter_mut().find(of) {
             Some(preparing) => {
                 preparing.waiting.push(posted);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::queue::Inbox;
-use super::{Entry, Resting, ToSession};
+use super::{Entry, Resting, Snapshots, ToSession};
 use crate::core::ids::ConnectionId;
 use crate::sessions::Sessions;
 
@@ -34,12 +34,21 @@ pub(super) struct Census {
 
 /// One session in memory, for as long as this is held.
 #[derive(Debug)]
-pub(super) struct Awake(Arc<Census>);
+pub(super) struct Awake {
+    census: Arc<Census>,
+    /// Whether it counts; one that is being made does once there is room for it.
+    counts: AtomicBool,
+}
 
 impl Census {
     pub fn enter(self: &Arc<Self>) -> Awake {
         self.awake.fetch_add(1, Ordering::AcqRel);
-        Awake(self.clone())
+        Awake { census: self.clone(), counts: AtomicBool::new(true) }
+    }
+
+    /// A session that is being made.
+    pub fn come(self: &Arc<Self>) -> Awake {
+        Awake { census: self.clone(), counts: AtomicBool::new(false) }
     }
 
     pub fn count(&self) -> usize {
@@ -49,17 +58,42 @@ impl Census {
 
 impl Drop for Awake {
     fn drop(&mut self) {
-        self.0.awake.fetch_sub(1, Ordering::AcqRel);
-        self.0.fewer.notify_waiters();
+        if *self.counts.get_mut() {
+            self.census.awake.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.census.fewer.notify_waiters();
+    }
+}
+
+impl Awake {
+    /// Counts the session if it is one of so many at most; answers whether it counts.
+    fn count_within(&self, most: usize) -> bool {
+        if self.counts.load(Ordering::Acquire) {
+            return true;
+        }
+        let one_more = |awake: usize| (awake < most).then_some(awake + 1);
+        let counts = self.census.awake.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok();
+        self.counts.store(counts, Ordering::Release);
+        counts
+    }
+}
+
+impl Entry {
+    /// Counts a session that is being made among those in memory. One that was disposed meanwhile needs no room.
+    pub(super) fn counts_within(&self, most: usize) -> bool {
+        match &*self.mailbox.lock() {
+            Resting::Open(_, awake) => awake.count_within(most),
+            _ => true,
+        }
     }
 }
 
 impl Sessions {
-    /// Waits until the sessions in memory, a new one included, are no more than may be.
+    /// Waits until the sessions in memory, a new one included, are no more than may be, and counts it.
     ///
     /// # Errors
     /// All of them are at work or watched.
-    pub(super) async fn room_for_session(&self) -> Result<(), RpcError> {
+    pub(super) async fn room_for_session(&self, entry: &Entry) -> Result<(), RpcError> {
         let census = &self.census;
         let most = self.core.options.limits.awake_sessions;
         let room = async {
@@ -67,7 +101,7 @@ impl Sessions {
                 let fewer = census.fewer.notified();
                 tokio::pin!(fewer);
                 fewer.as_mut().enable();
-                if census.count() <= most {
+                if entry.counts_within(most) {
                     return;
                 }
                 self.rest_idle_sessions();
@@ -110,11 +144,22 @@ impl Sessions {
     /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more. Answers how
     /// many are asked.
     fn rest_idle_sessions(&self) -> usize {
-        let census = &self.census;
         let most = self.core.options.limits.awake_sessions;
-        let surplus = (census.count() + 1).saturating_sub(most) + most / 16;
+        let surplus = (self.census.count() + 1).saturating_sub(most) + most / 16;
+        let mut asked = 0;
+        let enough = |_: &Entry| {
+            asked += 1;
+            asked <= surplus
+        };
+        self.rest_idle(enough).unwrap_or(surplus)
+    }
+
+    /// Asks idle sessions to sleep, those that changed longest ago first, for as long as one more is wanted. Answers how
+    /// many are asked; nothing while others ask.
+    pub(super) fn rest_idle(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Option<usize> {
+        let census = &self.census;
         if census.asking.swap(true, Ordering::AcqRel) {
-            return surplus;
+            return None;
         }
         let mut idle: Vec<(String, Arc<Entry>)> = self
             .all()
@@ -127,14 +172,15 @@ impl Sessions {
             })
             .collect();
         idle.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        idle.truncate(surplus);
-        for (_, entry) in &idle {
+        let mut asked = 0;
+        for (_, entry) in idle.iter().take_while(|(_, entry)| wanted(entry)) {
+            asked += 1;
             if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
                 let _ = mailbox.send(ToSession::Rest);
             }
         }
         census.asking.store(false, Ordering::Release);
-        idle.len()
+        Some(asked)
     }
 }
 
@@ -186,6 +232,7 @@ impl Actor {
                 backend.close(false).await;
             }
         }
+        self.entry.forgets_memory();
         self.sessions.rests();
         true
     }
@@ -195,5 +242,42 @@ impl Actor {
 pub(super) fn release<T>(list: &mut Vec<T>) {
     if list.is_empty() && list.capacity() > KEPT {
         *list = Vec::new();
+    }
+}
+
+/// Answers what waited for a session that does not come.
+pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
+    let gone = gone.clone();
+    match message {
+        ToSession::Subscribe(subscription) => match subscription.answer {
+            Snapshots::Subscribe(responder) => responder.fail(gone),
+            Snapshots::Collect(collect) => {
+                let _ = collect.send(None);
+            }
+        },
+        ToSession::FetchTurns { responder, .. } => responder.fail(gone),
+        ToSession::Room { posted: Some(posted), .. } => refuse(sessions, posted.message, &gone),
+        ToSession::Dispatch(dispatch) => dispatch.refuse(&gone.message, sessions.core.fanout.seq()),
+        ToSession::Turn { taken, .. } => {
+            let _ = taken.send(Err(gone.message));
+        }
+        ToSession::Dispose { done } | ToSession::Close { done } => {
+            let _ = done.send(());
+        }
+        _ => {}
+    }
+}
+
+/// Leaves a session in the store and answers what waited for it.
+pub(super) fn stay_asleep(sessions: &Sessions, entry: &Entry, mut inbox: Inbox, refused: &RpcError) {
+    {
+        let mut resting = entry.mailbox.lock();
+        if matches!(*resting, Resting::Open(..)) {
+            *resting = Resting::Asleep;
+        }
+        inbox.close();
+    }
+    while let Some(posted) = inbox.try_next() {
+        refuse(sessions, posted.message, refused);
     }
 }

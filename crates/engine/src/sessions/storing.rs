@@ -18,6 +18,7 @@ use super::actor::{Actor, wait_until};
 use super::ahead::Taken;
 use super::chat::Chat;
 use super::mailbox::{Dispatch, ToSession};
+use super::pages::Asked;
 use super::queue::Inbox;
 use crate::core::ids::ConnectionId;
 use crate::usage::UsagePer;
@@ -41,12 +42,6 @@ impl Before {
     pub fn reduce(&mut self, action: &StateAction) {
         let _ = ahp::reducers::apply_action_to_chat(&mut self.state, action);
     }
-
-    /// The state, with its turns.
-    pub fn seen(&self, turns: &[Turn]) -> ChatState {
-        let turns = turns[..self.turns.min(turns.len())].to_vec();
-        ChatState { turns, ..ChatState::clone(&self.state) }
-    }
 }
 
 impl Chat {
@@ -56,6 +51,17 @@ impl Chat {
         let state = Box::new(self.state.clone());
         self.state.turns = turns;
         Before { state, turns: self.state.turns.len(), is_turn }
+    }
+
+    /// What watchers have of the chat, without its turns.
+    pub fn without_turns(&mut self) -> ChatState {
+        if let Some(before) = &self.unstored {
+            return ChatState::clone(&before.state);
+        }
+        let turns = std::mem::take(&mut self.state.turns);
+        let state = self.state.clone();
+        self.state.turns = turns;
+        state
     }
 
     /// The turns that watchers may know of.
@@ -165,6 +171,7 @@ impl Actor {
             for posted in ready {
                 let Some(posted) = self.held_back(posted) else { continue };
                 let Some(posted) = self.waits_for_prepared(posted) else { continue };
+                let Some(posted) = self.waits_for_room(posted) else { continue };
                 self.handle_meanwhile(posted.message).await;
             }
             let mut emitted = Taken::default();
@@ -197,10 +204,17 @@ impl Actor {
             }
             ToSession::Subscribe(subscription) => {
                 self.busy_at = Instant::now();
-                self.handle_subscribe(*subscription);
+                self.handle_subscribe(*subscription).await;
             }
-            ToSession::FetchTurns { spelled, place, cursor, connection, responder } => {
-                self.fetch_turns(&spelled, &place, cursor.as_deref(), &connection, responder);
+            ToSession::FetchTurns { spelled, place, cursor, connection, responder, room } => {
+                let asked = Asked { spelled: &spelled, place: &place, from: cursor.as_deref() };
+                self.fetch_turns(asked, &connection, responder, room).await;
+            }
+            ToSession::Room { number, posted } => {
+                self.no_longer_waits(number);
+                if let Some(posted) = posted {
+                    Box::pin(self.handle_meanwhile(posted.message)).await;
+                }
             }
             ToSession::Emit { chat, channel, action } => {
                 if let Some(at) = self.chat_numbered(chat) {
@@ -226,6 +240,7 @@ impl Actor {
                 Place::DefaultChat | Place::Chat(_) => true,
             },
             ToSession::FetchTurns { .. } => true,
+            ToSession::Room { posted: Some(posted), .. } => self.needs_no_store(&posted.message),
             ToSession::Emit { chat, channel, action } => self.emits_no_store(*chat, *channel, action),
             ToSession::WorkerEmit { chat, action } => self.emits_no_store(*chat, Emit::Chat, action),
             _ => false,

@@ -101,8 +101,9 @@ impl Actor {
             return;
         }
         for at in 0..self.chats.len() {
+            let modified = self.chats[at].changed_at(|| self.core.clock.iso()).to_owned();
             let Some(last) = self.published_chat(at) else { continue };
-            let Some(changes) = chat_changes(last, &self.chats[at].state) else { continue };
+            let Some(changes) = chat_changes(last, &self.chats[at].state, &modified) else { continue };
             let chat = self.chats[at].uri.clone();
             self.apply_session(
                 StateAction::SessionChatUpdated(SessionChatUpdatedAction { chat, changes }),
@@ -215,7 +216,7 @@ struct SummaryChanged<'a> {
 
 /// What of a chat its session's watchers do not know yet; nothing where they know all of it. What an update cannot say is no
 /// change: that a field is no longer there, and the two fields that the reducer takes from a whole row only.
-fn chat_changes(last: &ChatSummary, next: &ChatState) -> Option<PartialChatSummary> {
+fn chat_changes(last: &ChatSummary, next: &ChatState, modified: &String) -> Option<PartialChatSummary> {
     fn changed<T: PartialEq + Clone>(last: &T, next: &T) -> Option<T> {
         (last != next).then(|| next.clone())
     }
@@ -239,7 +240,7 @@ fn chat_changes(last: &ChatSummary, next: &ChatState) -> Option<PartialChatSumma
         title: changed(title, &next.title),
         status: changed(status, &next.status),
         activity: (drawn != drawing).then(|| drawing.to_owned()),
-        modified_at: changed(modified_at, &next.modified_at),
+        modified_at: changed(modified_at, modified),
         changes: changed(changes, &next.changes).flatten(),
         origin: changed(origin, &next.origin).flatten(),
         movable: None,

@@ -38,6 +38,9 @@ pub(crate) trait Client: Debug + Send + Sync {
     /// Whether it is closed.
     fn is_closed(&self) -> bool;
 
+    /// Whether it is there and has not ended a subscription, by the URI as it spelt it.
+    fn wants(&self, spelled: &str) -> bool;
+
     /// What waits to be written to it.
     fn outbox(&self) -> &Arc<Outbox>;
 

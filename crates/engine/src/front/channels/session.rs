@@ -49,7 +49,7 @@ impl ChannelKind for OfSession {
         let subscriber = connection.subscriber(&spelled, &name, latency);
         connection.remember(&spelled, &name);
         let client = connection.client_id().unwrap_or_else(|| "anonymous".to_owned());
-        let subscription = Subscription { spelled, place, subscriber, turns, client, answer };
+        let subscription = Subscription { spelled, place, subscriber, turns, client, answer, room: None };
         front.sessions.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
     }
 
@@ -65,7 +65,9 @@ impl ChannelKind for OfSession {
             origin: dispatched.origin.clone(),
             connection: connection.reference(),
             sender: connection.owner(),
+            length: dispatched.length,
             charge: connection.charge_copies(dispatched.length, COPIES),
+            room: None,
         };
         match front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
             true => Ok(()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use ostler_contract::Charge;
 use ostler_protocol::commands::Command;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
@@ -13,7 +14,7 @@ use crate::core::responder::Responder;
 use crate::front::channels::kind_of;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
-use crate::sessions::ToSession;
+use crate::sessions::{Collected, ToSession};
 use crate::workspace::terminals::PREFIX;
 
 impl Connection {
@@ -98,9 +99,7 @@ impl Connection {
             let mut text = Value::Object(result).to_string();
             text.pop();
             text.push_str(r#","snapshots":["#);
-            text.push_str(&snapshots.join(","));
-            text.push_str("]}");
-            responder.release(&text);
+            responder.release_parts(&text, parts(snapshots), "]}");
         });
     }
 
@@ -192,8 +191,7 @@ impl Connection {
                 let snapshots = self.collect(&wanted);
                 tokio::spawn(async move {
                     let snapshots = snapshots.await;
-                    responder
-                        .release(&format!(r#"{{"type":"snapshot","snapshots":[{}]}}"#, snapshots.join(",")));
+                    responder.release_parts(r#"{"type":"snapshot","snapshots":["#, parts(snapshots), "]}");
                 });
             }
         }
@@ -203,6 +201,10 @@ impl Connection {
         }
         front.sessions.drafts_left_out(&client);
     }
+}
+
+fn parts(snapshots: Vec<Collected>) -> Vec<(String, Option<Charge>)> {
+    snapshots.into_iter().map(|Collected { text, charge }| (text, charge)).collect()
 }
 
 /// A client that came back, and what it may take up.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ostler_contract::budget::SMALL;
 use ostler_contract::points::{
     Encoding, KeptAttachment, Reader, ResourceAccess, ResourceContent, ResourceResolving, ResourceTransfer,
     ResourceWrite, ResourceWriter, WriteMode,
@@ -16,6 +17,7 @@ use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, uri};
 
 use super::Requester;
+use crate::core::beside::beside;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
 use crate::resources::published::{to_value, unwrapped};
@@ -46,11 +48,16 @@ impl Connection {
         let read = provider.provider.read.within(limit::RESOURCE, (params.uri, reader));
         let mut content = front.resources.asked(&provider, "read", read).await?;
         let wants_base64 = params.encoding == Some(ContentEncoding::Base64);
-        let long =
-            || content.data.len() >= LONG_TEXT && text_length(&content.data) > content.data.len() / 2 * 3;
-        if content.encoding == ContentEncoding::Utf8 && (wants_base64 || long()) {
+        let long = |content: &ResourceContent| {
+            content.data.len() >= LONG_TEXT && text_length(&content.data) > content.data.len() / 2 * 3
+        };
+        if content.encoding == ContentEncoding::Utf8 {
             let content_type = content.content_type.take();
-            content = ResourceContent { content_type, ..ResourceContent::base64(content.data.as_bytes()) };
+            content = beside(content.data.len(), || match wants_base64 || long(&content) {
+                true => ResourceContent::base64(content.data.as_bytes()),
+                false => content,
+            });
+            content.content_type = content_type;
         }
         if 2 * content.data.len() > charge.bytes() {
             charge.set(2 * content.data.len());
@@ -69,20 +76,35 @@ impl Requester {
             return responder.settle(Ok(result_of(ResourceContent::text(text))));
         }
         if let Some(kept) = self.attachment(&params.uri).await {
-            return responder.settle(kept.map(|kept| result_of(content_of(kept))));
+            return self.settle_read(kept.map(|kept| result_of(content_of(kept))), responder).await;
         }
         match self.publisher("get", &params.uri, None) {
             Ok(None) => {}
             Ok(Some(client)) => {
                 let resources = &self.front().resources;
                 let read = resources.read_published(&*client, &params.uri, params.encoding).await;
-                return responder.settle(read.map(result_of));
+                return self.settle_read(read.map(result_of), responder).await;
             }
             Err(refused) => return responder.fail(refused),
         }
         match self.connection.read(params, &self.principal).await {
             Ok((result, charge)) => responder.ok_charged(&result, charge),
             Err(error) => responder.fail(error),
+        }
+    }
+
+    /// Answers what was read once there is memory for its text.
+    async fn settle_read(&self, read: Result<ResourceReadResult, RpcError>, responder: Responder) {
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => return responder.fail(error),
+        };
+        if read.data.len() <= SMALL {
+            return responder.ok(&read);
+        }
+        // Without one, the connection is gone.
+        if let Some(charge) = self.connection.outbox.budget().take(2 * read.data.len()).await {
+            responder.ok_charged(&read, charge);
         }
     }
 

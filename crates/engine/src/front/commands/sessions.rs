@@ -141,6 +141,7 @@ impl Connection {
             cursor: params.cursor,
             connection: self.reference(),
             responder,
+            room: None,
         };
         front.sessions.tell(&entry, message);
     }

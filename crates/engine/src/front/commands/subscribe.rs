@@ -1,8 +1,10 @@
 //! Subscribing to one channel, and to several at once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::Charge;
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands as c;
 use tokio::sync::oneshot;
@@ -10,16 +12,21 @@ use tokio::sync::oneshot;
 use crate::core::responder::Responder;
 use crate::front::channels::{Subscribing, kind_of};
 use crate::front::connection::Connection;
-use crate::sessions::Snapshots;
+use crate::sessions::{Collected, Snapshots};
 
 /// How long a plugin's channel may hold back the answer to a client that comes in; after that it is left out.
 pub(super) const COLLECT_LIMIT: Duration = Duration::from_secs(5);
 
 impl Connection {
     /// Subscribes to several channels; what cannot be is left out.
-    pub(super) fn collect(self: &Arc<Self>, wanted: &[String]) -> impl Future<Output = Vec<String>> + use<> {
+    pub(super) fn collect(
+        self: &Arc<Self>,
+        wanted: &[String],
+    ) -> impl Future<Output = Vec<Collected>> + use<> {
+        let mut named = HashSet::new();
         let pending: Vec<_> = wanted
             .iter()
+            .filter(|spelled| named.insert(spelled.as_str()))
             .map(|spelled| {
                 let (answer, wait) = oneshot::channel();
                 let kind = kind_of(self.front(), spelled);
@@ -68,11 +75,35 @@ impl Snapshots {
         }
     }
 
+    /// Begins the text of a large snapshot, with room for so many bytes of its state.
+    pub(crate) fn begin(&self, room: usize) -> String {
+        match self {
+            Self::Subscribe(responder) => responder.begin(room) + r#"{"snapshot":"#,
+            Self::Collect(_) => String::with_capacity(room),
+        }
+    }
+
+    /// Gives a snapshot that was written behind [`Snapshots::begin`].
+    pub(crate) fn end(self, mut text: String, mut charge: Charge) {
+        match self {
+            Self::Subscribe(responder) => {
+                text.push_str("}}");
+                responder.frame(text, charge);
+            }
+            Self::Collect(collect) => {
+                text.shrink_to_fit();
+                // And the answer that it becomes a part of.
+                charge.set(2 * text.len());
+                let _ = collect.send(Some(Collected { text, charge: Some(charge) }));
+            }
+        }
+    }
+
     pub(crate) fn give(self, snapshot: String) {
         match self {
             Self::Subscribe(responder) => responder.raw(&format!(r#"{{"snapshot":{snapshot}}}"#)),
             Self::Collect(collect) => {
-                let _ = collect.send(Some(snapshot));
+                let _ = collect.send(Some(Collected { text: snapshot, charge: None }));
             }
         }
     }

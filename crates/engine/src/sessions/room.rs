@@ -1,0 +1,377 @@
+//! Memory for what a session is told and asked. A large answer is made once there is room for it in the budget of its
+//! connection, and what enlarges the state is taken once there is room in the budget of all sessions. Whoever has to wait
+//! for that does so outside the mailbox; what the same client sends to the same chat afterwards waits too.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ostler_contract::budget::SMALL;
+use ostler_contract::{Budget, Charge, Value};
+use ostler_protocol::RpcError;
+use ostler_protocol::actions::Class;
+use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::Message;
+
+use super::Entry;
+use super::actor::Actor;
+use super::chat::Chat;
+use super::client_actions::{Refused, refuse};
+use super::mailbox::{Dispatch, Snapshots, ToSession};
+use super::pages::PAGE;
+use super::prepare::Preparing;
+use super::queue::Posted;
+use super::size::{Extent, Size};
+use crate::core::ids::ConnectionId;
+use crate::core::refusals::no_memory;
+use crate::sessions::Sessions;
+
+/// How many sessions are read from the store at the same time.
+pub(super) const WAKING: usize = 4;
+/// How long an action waits until idle sessions have made room for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it has others asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How long the answer to a client that comes in waits for the memory of one snapshot; then that is left out.
+const COLLECT: Duration = Duration::from_secs(5);
+/// How long any other answer waits for memory. A peer that reads nothing is disconnected before that.
+const ANSWER: Duration = Duration::from_secs(60);
+/// By how much a session's state changes before its charge does.
+const STEP: usize = 4 * 1024;
+
+/// How many messages may wait in a chat.
+const MOST_QUEUED: usize = 64;
+/// What the queued messages and the draft of a chat may take together: whenever one changes, all are stored.
+const QUEUED_BYTES: usize = 8 * 1024 * 1024;
+/// The same of all chats of a session.
+const SESSION_QUEUED_BYTES: usize = 16 * 1024 * 1024;
+
+/// What a client's actions do to the state that they cannot enlarge by much, however long they are made.
+const SMALLER: [&str; 10] = [
+    "session/activeClientRemoved",
+    "session/workingDirectoryRemoved",
+    "session/isReadChanged",
+    "session/isArchivedChanged",
+    "chat/pendingMessageRemoved",
+    "chat/isReadChanged",
+    "chat/isArchivedChanged",
+    "chat/truncated",
+    "annotations/removed",
+    "annotations/entryRemoved",
+];
+/// Those that enlarge it each time, however short they are.
+const LARGER: [&str; 6] = [
+    "chat/turnStarted",
+    "chat/pendingMessageSet",
+    "chat/draftChanged",
+    "annotations/set",
+    "annotations/updated",
+    "annotations/entrySet",
+];
+
+/// What the state of an awake session takes in memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// The size of the session's own state.
+    pub size: Size,
+    /// The length of its annotations as JSON text, as far as is known.
+    pub annotations: usize,
+    charge: Charge,
+}
+
+impl Memory {
+    pub fn new(budget: &Budget) -> Self {
+        Self { size: Size::default(), annotations: 0, charge: budget.take_anyway(0) }
+    }
+}
+
+/// What a message has to wait for.
+enum Needs {
+    /// Memory for its answer.
+    Answer { budget: Budget, bytes: usize, connection: ConnectionId, is_collected: bool },
+    /// Memory for what it brings.
+    State { bytes: usize, connection: ConnectionId },
+}
+
+impl Sessions {
+    /// Whether the states of sessions take all the memory they may.
+    fn is_full(&self) -> bool {
+        self.memory.used() >= self.memory.largest()
+    }
+
+    /// Waits until there is memory for so much more in the state of a session, as idle ones fall asleep.
+    async fn room_for_state(&self, bytes: usize) -> Result<Charge, String> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            if let Some(charge) = self.memory.try_take(bytes) {
+                return Ok(charge);
+            }
+            let asked = self.rest_for_memory(bytes);
+            if asked == 0 || tokio::time::Instant::now() >= end {
+                return Err(self.no_memory());
+            }
+            let _ = tokio::time::timeout(ASK_AGAIN, self.memory.changed()).await;
+        }
+    }
+
+    fn no_memory(&self) -> String {
+        let most = self.memory.limit() >> 20;
+        format!(
+            "the states of the sessions at work take as much memory as limits.sessionMemoryMb allows ({most} MiB); end or \
+             leave a session, or shorten this one, then try again"
+        )
+    }
+
+    /// Waits until the state of a session that wakes may be read into memory.
+    ///
+    /// # Errors
+    /// Those in memory are at work or watched, and take all that may be taken.
+    pub(super) async fn room_to_wake(&self) -> Result<(), RpcError> {
+        if !self.is_full() {
+            return Ok(());
+        }
+        match self.room_for_state(SMALL + 1).await {
+            Ok(_) => Ok(()),
+            Err(why) => Err(RpcError::internal(why)),
+        }
+    }
+
+    /// Asks idle sessions, those that changed longest ago first, to sleep: as many as free so many bytes. Answers how many
+    /// are asked.
+    fn rest_for_memory(&self, bytes: usize) -> usize {
+        let surplus = (self.memory.used() + bytes).saturating_sub(self.memory.largest());
+        let mut freed = 0;
+        let enough = |entry: &Entry| {
+            let more = freed < surplus;
+            freed += entry.memory.load(Ordering::Relaxed);
+            more
+        };
+        // Where others are asking, some may sleep soon.
+        self.rest_idle(enough).unwrap_or(1)
+    }
+}
+
+impl Actor {
+    /// Lets a message wait for memory; returns it where it need not.
+    pub(super) fn waits_for_room(&mut self, mut posted: Box<Posted>) -> Option<Box<Posted>> {
+        let Some(needs) = self.needs(&mut posted.message) else { return Some(posted) };
+        let (Needs::Answer { connection, .. } | Needs::State { connection, .. }) = &needs;
+        let number = self.next_preparation;
+        self.next_preparation += 1;
+        let place = posted.message.place();
+        let chat = place.and_then(|place| self.chat_at(place)).map(|at| self.chats[at].number);
+        self.preparing.push(Preparing {
+            number,
+            connection: *connection,
+            chat,
+            is_question: matches!(needs, Needs::Answer { .. }),
+            waiting: Vec::new(),
+        });
+        let (sessions, mailbox) = (self.sessions.clone(), self.mailbox.clone());
+        tokio::spawn(async move {
+            let has_room = match needs {
+                Needs::Answer { budget, bytes, is_collected, .. } => {
+                    // The parts of one answer would wait for each other.
+                    let patience = if is_collected { COLLECT } else { ANSWER };
+                    let charge = tokio::time::timeout(patience, budget.take(bytes)).await;
+                    let is_late = charge.is_err();
+                    let charge = charge.ok().flatten();
+                    let has_room = charge.is_some();
+                    match &mut posted.message {
+                        ToSession::Subscribe(subscription) => subscription.room = charge,
+                        ToSession::FetchTurns { room, .. } => *room = charge,
+                        _ => {}
+                    }
+                    if is_late {
+                        let _ = mailbox.send(ToSession::Room { number, posted: None });
+                        return too_late(posted.message);
+                    }
+                    has_room
+                }
+                Needs::State { bytes, .. } => {
+                    let room = sessions.room_for_state(bytes).await;
+                    if let ToSession::Dispatch(dispatch) = &mut posted.message {
+                        dispatch.room = Some(room);
+                    }
+                    true
+                }
+            };
+            // Without room for its answer, its connection is gone.
+            let _ = mailbox.send(ToSession::Room { number, posted: has_room.then_some(posted) });
+        });
+        None
+    }
+
+    /// What a message has to wait for. What there is memory for is charged at once.
+    fn needs(&mut self, message: &mut ToSession) -> Option<Needs> {
+        match message {
+            ToSession::Subscribe(asked) if asked.room.is_none() => {
+                let length = self.snapshot_length(&asked.place, asked.turns);
+                (length > SMALL).then(|| Needs::Answer {
+                    budget: asked.subscriber.outbox.budget().clone(),
+                    bytes: length,
+                    connection: asked.subscriber.connection,
+                    is_collected: matches!(asked.answer, Snapshots::Collect(_)),
+                })
+            }
+            ToSession::FetchTurns { room: None, connection, place, .. } => {
+                let at = self.chat_at(place)?;
+                let length = self.chats[at].length(Some(PAGE));
+                (length > SMALL).then(|| Needs::Answer {
+                    budget: connection.outbox.budget().clone(),
+                    // Its frame, and the transport's encoding of that.
+                    bytes: 2 * length,
+                    connection: connection.id,
+                    is_collected: false,
+                })
+            }
+            ToSession::Dispatch(dispatch) if dispatch.room.is_none() && may_enlarge(dispatch) => {
+                let bytes = dispatch.length;
+                match self.sessions.memory.try_take(bytes) {
+                    Some(charge) => {
+                        dispatch.room = Some(Ok(charge));
+                        None
+                    }
+                    None => Some(Needs::State { bytes, connection: dispatch.connection.id }),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// A message has the memory it waited for: it comes next, and then what waited for it.
+    pub(super) fn has_room(&mut self, number: u64, posted: Option<Box<Posted>>) {
+        self.no_longer_waits(number);
+        if let Some(posted) = posted {
+            self.again.push_front(posted);
+        }
+    }
+
+    /// Takes what waited for a message.
+    pub(super) fn no_longer_waits(&mut self, number: u64) {
+        let at = self.preparing.iter().position(|preparing| preparing.number == number);
+        let waiting = at.map(|at| self.preparing.swap_remove(at).waiting).unwrap_or_default();
+        for posted in waiting.into_iter().rev() {
+            self.again.push_front(posted);
+        }
+    }
+
+    /// Charges what the session's state takes now.
+    pub(super) fn account(&mut self) {
+        let mut bytes = self.memory.size.at_most(&self.state).memory() + 2 * self.memory.annotations;
+        for chat in &mut self.chats {
+            bytes += chat.size.at_most(&chat.state).memory();
+        }
+        let before = self.memory.charge.bytes();
+        if bytes.abs_diff(before) < STEP {
+            return;
+        }
+        self.memory.charge.set(bytes);
+        self.entry.memory.store(bytes, Ordering::Relaxed);
+        if bytes > before && self.sessions.is_full() {
+            self.sessions.rest_for_memory(0);
+        }
+    }
+
+    /// Whether one more message may wait in a chat: a queued one, or its draft, which has no id. It takes the place of the
+    /// one before it.
+    pub(super) fn may_wait(&mut self, at: usize, id: Option<&str>, message: &Message) -> Refused {
+        let more = weight(message);
+        let chat = &mut self.chats[at];
+        let count = chat.waits().filter(|(held, _)| held.is_some() && *held != id).count();
+        if id.is_some() && count >= MOST_QUEUED {
+            return refuse(format!(
+                "{count} messages wait in this chat, as many as may; remove one, or wait for a turn"
+            ));
+        }
+        let bytes = chat.waiting_except(Some(id)) + more;
+        if bytes > QUEUED_BYTES {
+            return refuse(too_much("chat", QUEUED_BYTES));
+        }
+        let others = self.chats.iter_mut().enumerate().filter(|(other, _)| *other != at);
+        let others: usize = others.map(|(_, chat)| chat.waiting_except(None)).sum();
+        if others + bytes > SESSION_QUEUED_BYTES {
+            return refuse(too_much("session", SESSION_QUEUED_BYTES));
+        }
+        self.chats[at].waiting.insert(id.map(str::to_owned), more);
+        Ok(())
+    }
+}
+
+fn too_much(of: &str, most: usize) -> String {
+    let most = most >> 20;
+    format!(
+        "the queued messages and drafts of a {of} may take {most} MiB together; remove one, or wait for a turn"
+    )
+}
+
+impl Chat {
+    /// The messages that wait in it, by id, and its draft.
+    fn waits(&self) -> impl Iterator<Item = (Option<&str>, &Message)> {
+        let queued = self.state.queued_messages.iter().flatten().chain(&self.steering);
+        let queued = queued.map(|held| (Some(held.id.as_str()), &held.message));
+        queued.chain(self.state.draft.iter().map(|draft| (None, draft)))
+    }
+
+    /// What they take in bytes, without the one of an id.
+    fn waiting_except(&mut self, id: Option<Option<&str>>) -> usize {
+        let mut known = std::mem::take(&mut self.waiting);
+        let mut waiting = HashMap::new();
+        let mut bytes = 0;
+        for (held, message) in self.waits() {
+            let held_id = held.map(str::to_owned);
+            let weight = known.remove(&held_id).unwrap_or_else(|| weight(message));
+            waiting.insert(held_id, weight);
+            if id != Some(held) {
+                bytes += weight;
+            }
+        }
+        self.waiting = waiting;
+        bytes
+    }
+
+    /// What an action takes out of the chat, in bytes.
+    pub(super) fn removed_by(&self, action: &StateAction) -> usize {
+        let of = |id: Option<&str>| {
+            let held = self.waits().find(|(held, _)| *held == id);
+            held.map_or(0, |(_, message)| message.text.len())
+        };
+        match action {
+            StateAction::ChatDraftChanged(_) => of(None),
+            StateAction::ChatPendingMessageSet(set) => of(Some(&set.id)),
+            StateAction::ChatPendingMessageRemoved(removed) => of(Some(&removed.id)),
+            _ => 0,
+        }
+    }
+}
+
+/// Answers a client there was no memory for in time.
+fn too_late(message: ToSession) {
+    match message {
+        ToSession::Subscribe(subscription) => subscription.answer.fail(no_memory()),
+        ToSession::FetchTurns { responder, .. } => responder.fail(no_memory()),
+        _ => {}
+    }
+}
+
+/// What a message takes, in bytes.
+fn weight(message: &Message) -> usize {
+    message.text.len() + Extent::of(&(&message.attachments, &message.meta)).memory()
+}
+
+/// Whether an action may enlarge the state by more than counts.
+fn may_enlarge(dispatch: &Dispatch) -> bool {
+    let name = dispatch.row.name;
+    if name == "chat/draftChanged" && dispatch.action.get("draft").is_none_or(Value::is_null) {
+        return false;
+    }
+    let is_long = dispatch.length > SMALL && !SMALLER.contains(&name);
+    dispatch.row.class != Class::Cancel && (is_long || LARGER.contains(&name))
+}
+
+impl Entry {
+    /// Its state is in memory no longer.
+    pub(super) fn forgets_memory(&self) {
+        self.memory.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,157 @@
+//! How much a state takes in memory, without looking at all of it each time: it is counted now and then, and what was
+//! added since is known from the actions.
+
+use ostler_contract::budget::SMALL;
+use ostler_protocol::message::count_values;
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+
+use crate::core::beside::beside;
+
+/// What one value of a state takes in memory beside its text, in bytes.
+const EACH: usize = 64;
+
+/// The length of something as JSON text, and how many values are in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Bytes of text.
+    pub text: usize,
+    /// Values.
+    pub values: usize,
+}
+
+impl Extent {
+    /// That of a value.
+    pub fn of<T: Serialize>(value: &T) -> Self {
+        let (mut bytes, mut values) = (Bytes(0), Values::default());
+        let mut serializer = Serializer::with_formatter(&mut bytes, &mut values);
+        let _ = value.serialize(&mut serializer);
+        Self { text: bytes.0, values: values.0 + 1 }
+    }
+
+    /// That of an action, by its JSON text.
+    pub fn of_text(text: &[u8]) -> Self {
+        Self { text: text.len(), values: count_values(text) }
+    }
+
+    /// What it takes in memory, in bytes.
+    pub fn memory(self) -> usize {
+        self.text + EACH * self.values
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self { text: self.text + other.text, values: self.values + other.values }
+    }
+}
+
+struct Bytes(usize);
+
+impl std::io::Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Values(usize);
+
+impl Formatter for &mut Values {
+    fn begin_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        self.0 += 1;
+        CompactFormatter.begin_array_value(writer, first)
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        self.0 += 1;
+        CompactFormatter.begin_object_key(writer, first)
+    }
+}
+
+/// The size of a state that changes.
+#[derive(Debug, Default)]
+pub(super) struct Size {
+    counted: Option<Extent>,
+    added: Extent,
+}
+
+impl Size {
+    /// Adds what an action brings.
+    pub fn grow(&mut self, by: Extent) {
+        self.added = self.added.and(by);
+    }
+
+    /// Takes away what an action took out.
+    pub fn lessen(&mut self, bytes: usize) {
+        if let Some(counted) = &mut self.counted {
+            let left = bytes.saturating_sub(self.added.text);
+            self.added.text -= bytes - left;
+            counted.text = counted.text.saturating_sub(left);
+        }
+    }
+
+    /// Forgets what was counted: the state may have become smaller.
+    pub fn shrink(&mut self) {
+        self.counted = None;
+    }
+
+    /// What was known last.
+    pub fn last(&self) -> Extent {
+        self.counted.unwrap_or_default().and(self.added)
+    }
+
+    /// The state is not larger. It is counted once half as much again was added.
+    pub fn at_most<T: Serialize>(&mut self, state: &T) -> Extent {
+        match self.counted {
+            Some(counted) if self.added.memory() <= counted.memory() / 2 + SMALL => counted.and(self.added),
+            _ => {
+                let counted = beside(self.last().text, || Extent::of(state));
+                (self.counted, self.added) = (Some(counted), Extent::default());
+                counted
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_as_large_as_its_text() {
+        for value in
+            [json!(null), json!({ "a": [1, "x, y: {", {}], "b": { "c": [] } }), json!([[], {}, "é\u{1}"])]
+        {
+            let text = value.to_string();
+            assert_eq!(Extent::of(&value).text, text.len());
+            assert_eq!(Extent::of(&json!([1, 2])), Extent { text: 5, values: 3 });
+        }
+    }
+
+    #[test]
+    fn a_size_is_counted_again_once_much_was_added() {
+        let mut size = Size::default();
+        let text = "x".repeat(10 * SMALL);
+        let counted = size.at_most(&text);
+        assert_eq!(counted.text, 10 * SMALL + 2);
+        size.grow(Extent { text: SMALL, values: 1 });
+        assert_eq!(size.at_most(&"").text, 11 * SMALL + 2, "it may be smaller");
+        size.grow(Extent { text: 6 * SMALL, values: 1 });
+        assert_eq!(size.at_most(&"").text, 2);
+    }
+}
