@@ -12,6 +12,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
     RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
@@ -202,6 +203,11 @@ fn context<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<()> {
     Ok(())
 }
 
+/// Whether a certificate is of a version before 3.
+fn is_old(error: &Error) -> bool {
+    matches!(error, Error::InvalidCertificate(CertificateError::Other(why)) if why.0.to_string() == "UnsupportedCertVersion")
+}
+
 fn server_config(ctx: &Ctx<'_>, given: Given) -> Result<Arc<ServerConfig>> {
     let failed = |error: &dyn std::fmt::Display| type_error(ctx, format_args!("TLS: {error}"));
     let Some((chain, key)) = given.own else {
@@ -218,7 +224,14 @@ fn server_config(ctx: &Ctx<'_>, given: Given) -> Result<Arc<ServerConfig>> {
     } else {
         builder.with_no_client_auth()
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| failed(&error))?;
+    let key = provider().key_provider.load_private_key(key).map_err(|error| failed(&error))?;
+    let own = CertifiedKey::new(chain, key);
+    match own.keys_match() {
+        // Old certificates, as packages bring them for tests, are only sent: the other side decides.
+        Err(error) if !is_old(&error) => return Err(failed(&error)),
+        _ => {}
+    }
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
     config.alpn_protocols = given.alpn;
     Ok(Arc::new(config))
 }
