@@ -286,17 +286,19 @@ fn long_prompts_of_clients_that_read_nothing() {
     });
 }
 
-/// The frames of a client that comes in and asks the same thing again and again.
-fn asking(client: usize, method: &str, params: &Value, times: usize) -> Vec<u8> {
+/// The frames of a client that comes in, may subscribe, and asks the same thing again and again.
+fn asking(client: usize, watching: Option<&Value>, method: &str, params: &Value, times: usize) -> Vec<u8> {
     let client = format!("greedy {client}");
-    let first = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize",
-        "params": { "channel": "ahp-root://", "clientId": client, "protocolVersions": ["1.0.0"] } });
-    let mut frames = frame(0x81, first.to_string().as_bytes());
-    for id in 1..=times {
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        frames.extend(frame(0x81, request.to_string().as_bytes()));
-    }
-    frames
+    let initialize = json!({ "channel": "ahp-root://", "clientId": client, "protocolVersions": ["1.0.0"] });
+    let first = [("initialize", &initialize)].into_iter();
+    let first = first.chain(watching.map(|watching| ("subscribe", watching)));
+    let asks = first.chain(std::iter::repeat_n((method, params), times));
+    asks.enumerate()
+        .flat_map(|(id, (method, params))| {
+            let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            frame(0x81, request.to_string().as_bytes())
+        })
+        .collect()
 }
 
 /// A folder in whose store a session has a chat of 20 MB in five turns.
@@ -321,27 +323,36 @@ fn with_long_chat() -> (Folder, String) {
 
 #[test]
 fn snapshots_and_pages_pipelined_by_peers_that_read_nothing() {
-    for (workers, method) in
-        [(Workers::One, "subscribe"), (Workers::Several, "subscribe"), (Workers::One, "fetchTurns")]
-    {
+    for (workers, method, watches) in [
+        (Workers::One, "subscribe", false),
+        (Workers::Several, "subscribe", false),
+        (Workers::One, "fetchTurns", true),
+        (Workers::One, "fetchTurns", false),
+    ] {
         let (folder, chat) = with_long_chat();
         let daemon = attack(Attack { workers, ..Attack::PLAIN }, &folder, async |daemon| {
             let mut streams = Vec::new();
+            // None of its turns are in the snapshot; the page before the first turn would be empty.
+            let watching = watches.then(|| json!({ "channel": chat, "view": { "turns": 0 } }));
+            let params = json!({ "channel": chat, "cursor": "turn-5" });
             for client in 0..30 {
                 let mut stream = greedy(daemon).await;
-                // The page before the first turn is empty.
-                let params = json!({ "channel": chat, "cursor": "turn-5" });
-                let asks = asking(client, method, &params, 300);
+                let asks = asking(client, watching.as_ref(), method, &params, 300);
                 let _ = tokio::time::timeout(Duration::from_millis(100), stream.write_all(&asks)).await;
                 streams.push(stream);
             }
             // Who is given room makes its answer; then nobody does anything.
-            tokio::time::sleep(2 * LASTS).await;
-            let before = worked(daemon);
-            tokio::time::sleep(LASTS).await;
-            let share = (worked(daemon) - before).as_secs_f64() / LASTS.as_secs_f64();
-            println!("{share:.2} of a core while they wait");
-            assert!(share < 0.5, "{share:.2} of a core is used while peers wait for memory");
+            let end = Instant::now() + SETTLED;
+            loop {
+                let before = worked(daemon);
+                tokio::time::sleep(WINDOW).await;
+                let share = (worked(daemon) - before).as_secs_f64() / WINDOW.as_secs_f64();
+                println!("{method}: {share:.2} of a core while they wait");
+                if share < 0.5 {
+                    break;
+                }
+                assert!(Instant::now() < end, "{share:.2} of a core is used while peers wait for memory");
+            }
         });
         block_on(async {
             // One that reads has what it asks for.
@@ -351,6 +362,11 @@ fn snapshots_and_pages_pipelined_by_peers_that_read_nothing() {
         });
     }
 }
+
+/// How long peers may have a daemon make answers before they wait for memory.
+const SETTLED: Duration = Duration::from_secs(20);
+/// How long its processor time is then watched.
+const WINDOW: Duration = Duration::from_secs(2);
 
 /// The processor time of a daemon.
 fn worked(daemon: &Daemon) -> Duration {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use ostler_contract::Charge;
 use ostler_protocol::Version;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -17,7 +18,7 @@ use crate::core::backlog::Backlog;
 pub use crate::core::envelope::{Encoded, Origin, rejection};
 use crate::core::envelope::{action_of, envelope_frame, params_of};
 use crate::core::ids::ConnectionId;
-use crate::core::outbox::{Batch, Item, Outbox};
+use crate::core::outbox::{Batch, Frame, Item, Outbox};
 use log::Log;
 use stream::Flow;
 pub use stream::{Room, Stream, Ticket};
@@ -340,13 +341,35 @@ impl Fanout {
         self.inner().channels.get(channel).is_some_and(|entry| !entry.subscribers.is_empty())
     }
 
-    /// Sends an action of a channel to one of its watchers alone, under the next number.
-    pub fn publish_to(&self, channel: &str, connection: ConnectionId, action: String) {
-        let overlay =
-            move |to: ConnectionId| if to == connection { Overlaid::Same } else { Overlaid::Nothing };
-        let outgoing =
-            Outgoing { overlay: Some(Overlay::new(overlay)), ..Outgoing::host(action, Version::V0_9) };
-        self.publish(channel, vec![outgoing]);
+    /// Whether a connection watches a channel.
+    pub(crate) fn is_watched_by(&self, channel: &str, connection: ConnectionId) -> bool {
+        let inner = self.inner();
+        let entry = inner.channels.get(channel);
+        entry.is_some_and(|entry| entry.subscribers.iter().any(|other| other.connection == connection))
+    }
+
+    /// Sends an action of a channel to one of its watchers alone, under the next number, with its part of the watcher's
+    /// budget. It is no part of the channel's past: nobody who comes back is sent it.
+    pub(crate) fn publish_to(
+        &self,
+        channel: &str,
+        connection: ConnectionId,
+        action: &str,
+        room: Option<Charge>,
+    ) {
+        let mut inner = self.inner();
+        let Some(entry) = inner.channels.get(channel) else { return };
+        let Some(at) = entry.subscribers.iter().position(|other| other.connection == connection) else {
+            return;
+        };
+        inner.seq += 1;
+        let seq = inner.seq;
+        let subscriber = &inner.channels[channel].subscribers[at];
+        let frame = envelope_frame(subscriber.alias.as_deref().unwrap_or(channel), action, seq, None);
+        subscriber.push(Item::Frame(match room {
+            Some(charge) => Frame::charged(frame.into(), charge),
+            None => frame.into(),
+        }));
     }
 
     /// Sends a notification that is no action, and so has no number and is never replayed.

@@ -38,8 +38,6 @@ impl Actor {
             Some(_) => large.acquire().await.ok(),
             None => None,
         };
-        // The host charges what it publishes itself.
-        drop(room);
         let Some(at) = self.chat_at(place) else {
             return responder.fail(nothing_at(spelled));
         };
@@ -52,16 +50,20 @@ impl Actor {
             },
         };
         let start = before.saturating_sub(PAGE);
-        let text = beside(self.chats[at].page_length(before - start), || {
-            let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
-                turns: turns[start..before].to_vec(),
-                turns_next_cursor: (start > 0).then(|| cursor(start)),
+        let (channel, client) = (self.chats[at].uri.clone(), connection.id);
+        // Only who watches the chat is sent the page.
+        if self.core.fanout.is_watched_by(&channel, client) {
+            let text = beside(self.chats[at].page_length(before - start), || {
+                let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
+                    turns: turns[start..before].to_vec(),
+                    turns_next_cursor: (start > 0).then(|| cursor(start)),
+                });
+                serde_json::to_string(&action)
             });
-            serde_json::to_string(&action)
-        });
-        self.flush_out();
-        if let Ok(text) = text {
-            self.core.fanout.publish_to(&self.chats[at].uri, connection.id, text);
+            self.flush_out();
+            if let Ok(text) = text {
+                self.core.fanout.publish_to(&channel, client, &text, room);
+            }
         }
         responder.raw("{}");
     }

@@ -216,6 +216,9 @@ impl Actor {
             }
             ToSession::FetchTurns { room: None, connection, place, .. } => {
                 let at = self.chat_at(place)?;
+                if !self.core.fanout.is_watched_by(&self.chats[at].uri, connection.id) {
+                    return None;
+                }
                 let length = self.chats[at].length(Some(PAGE));
                 (length > SMALL).then(|| Needs::Answer {
                     budget: connection.outbox.budget().clone(),
