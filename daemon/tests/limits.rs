@@ -556,6 +556,11 @@ impl Kind {
         [begin.as_bytes(), &vec![b' '; length - begin.len() - end.len()], end.as_bytes()].concat()
     }
 
+    /// Whether the host does not know its sender.
+    fn is_unverified(&self) -> bool {
+        self.head.contains("/plugins/collect/")
+    }
+
     /// A request up to some byte of its body.
     fn begun(&self, body: &[u8], sent: usize) -> Vec<u8> {
         let head = format!(
@@ -566,6 +571,22 @@ impl Kind {
             body.len()
         );
         [head.as_bytes(), &body[..sent]].concat()
+    }
+}
+
+/// Waits until so many bytes of a daemon's memory for peers are in use.
+async fn wait_until_charged(daemon: &Daemon, bytes: usize) {
+    let end = Instant::now() + support::LIMIT;
+    loop {
+        let (_, metrics) = daemon.ask("GET /api/metrics", "Authorization: Bearer right\r\n", "").await;
+        let line =
+            metrics.as_str().unwrap().lines().find(|line| line.starts_with("ostler_budget_used_bytes"));
+        let used: usize = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        if used >= bytes {
+            return;
+        }
+        assert!(Instant::now() < end, "{used} of {bytes} bytes are charged");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -606,29 +627,51 @@ async fn a_body_over_the_budget_is_asked_for_again_later() {
         kind("POST /plugins/collect/", "", ("", ""), 700_000, 200),
         kind("POST /plugins/collect/?pieces", "", ("", ""), 900_000, 200),
     ];
+    let mut given_up = 0;
     for kind in kinds {
-        let (what, body, sent) = (&kind.head, kind.body(kind.length), kind.length - 100_000);
-        let mut held = TcpStream::connect(daemon.address()).await.unwrap();
-        held.write_all(&kind.begun(&body, sent)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let answer = daemon.exchange(&kind.begun(&body, body.len())).await;
-        assert!(answer.starts_with("HTTP/1.1 503 "), "{what}: {answer}");
-        assert!(answer.to_lowercase().contains("retry-after: 5"), "{what}: {answer}");
-        assert!(answer.contains(r#"{"message":"The host has no memory for this body now; retry later"}"#));
-        // A small one passes beside it, and the first one when it ends.
-        let small = kind.body(1000);
-        let answer = daemon.exchange(&kind.begun(&small, small.len())).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {} ", kind.status)), "{what}: {answer}");
-        held.write_all(&body[sent..]).await.unwrap();
-        let mut answer = String::new();
-        held.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {} ", kind.status)), "{what}: {answer}");
+        // A body of an unverified sender that takes long makes room for others: on a machine with much else to do, it may
+        // do so here, or not have been read yet.
+        let tries = if kind.is_unverified() { 20 } else { 1 };
+        for attempt in 1..=tries {
+            match refused_beside(&daemon, &kind).await {
+                Ok(()) => break,
+                Err(answer) => assert!(attempt < tries, "{}: {answer}", kind.head),
+            }
+            given_up += 1;
+        }
     }
     let large = kind("POST /plugins/collect/", "", ("", ""), 0, 413);
     let answer = daemon.exchange(&large.begun(&large.body(2_000_000), 2_000_000)).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     assert!(answer.contains(r#"{"message":"the body is larger than 786432 bytes"}"#), "{answer}");
-    assert!(!folder.read("log").contains("failed at"), "{}", folder.read("log"));
+    let failed = folder.read("log").matches("failed at").count();
+    assert!(failed <= given_up, "a refused body is no failure of the plugin: {}", folder.read("log"));
+}
+
+/// Has a body refused while another one is in memory; answers what was said where something else came of it.
+async fn refused_beside(daemon: &Daemon, kind: &Kind) -> Result<(), String> {
+    let expect = |answer: String, begin: &str| match answer.starts_with(begin) {
+        true => Ok(answer),
+        false => Err(answer),
+    };
+    let heard = format!("HTTP/1.1 {} ", kind.status);
+    let (body, sent) = (kind.body(kind.length), kind.length - 100_000);
+    let mut held = TcpStream::connect(daemon.address()).await.unwrap();
+    held.write_all(&kind.begun(&body, sent)).await.unwrap();
+    match kind.is_unverified() {
+        true => tokio::time::sleep(Duration::from_millis(500)).await,
+        false => wait_until_charged(daemon, sent).await,
+    }
+    let answer = expect(daemon.exchange(&kind.begun(&body, body.len())).await, "HTTP/1.1 503 ")?;
+    assert!(answer.to_lowercase().contains("retry-after: 5"), "{answer}");
+    assert!(answer.contains(r#"{"message":"The host has no memory for this body now; retry later"}"#));
+    // A small one passes beside it, and the first one when it ends.
+    let small = kind.body(1000);
+    expect(daemon.exchange(&kind.begun(&small, small.len())).await, &heard)?;
+    let _ = held.write_all(&body[sent..]).await;
+    let mut answer = String::new();
+    let _ = held.read_to_string(&mut answer).await;
+    expect(answer, &heard).map(drop)
 }
 
 /// The bytes of memory that are a process's own.
