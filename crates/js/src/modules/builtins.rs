@@ -35,7 +35,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "buffer" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
     "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
     "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
-    "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging"
+    "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging" "mock-timers"
     "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
     "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
