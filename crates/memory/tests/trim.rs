@@ -3,6 +3,9 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::unwrap_used)]
 
+/// The tests measure the same process: one at a time.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 /// A field of this process's status, in kilobytes.
 fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -12,6 +15,7 @@ fn status(field: &str) -> u64 {
 
 #[test]
 fn free_memory_is_returned_and_the_program_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // Blocks so small that the allocator takes them from its own heap, with every hundredth in use: what is free lies
     // between them, where only a trim returns it.
     let mut blocks: Vec<Option<Vec<u8>>> = (0..40_000).map(|_| Some(vec![1; 2000])).collect();
@@ -31,6 +35,7 @@ fn free_memory_is_returned_and_the_program_stays() {
 
 #[test]
 fn a_large_piece_is_returned_when_it_is_freed() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const MIB: u64 = 1024;
     ostler_memory::map_large();
     let mut pieces: Vec<Vec<u8>> = (0..60).map(|_| vec![1; 4 << 20]).collect();
