@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use support::attack::{Attack, LASTS, MIB, Workers, attack, block_on, frame, greedy, write_on};
+use support::attack::{Attack, LASTS, MIB, attack, block_on, frame, greedy, write_on};
 use support::{Client, Daemon, Folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -323,14 +323,9 @@ fn with_long_chat() -> (Folder, String) {
 
 #[test]
 fn snapshots_and_pages_pipelined_by_peers_that_read_nothing() {
-    for (workers, method, watches) in [
-        (Workers::One, "subscribe", false),
-        (Workers::Several, "subscribe", false),
-        (Workers::One, "fetchTurns", true),
-        (Workers::One, "fetchTurns", false),
-    ] {
+    for (method, watches) in [("subscribe", false), ("fetchTurns", true), ("fetchTurns", false)] {
         let (folder, chat) = with_long_chat();
-        let daemon = attack(Attack { workers, ..Attack::PLAIN }, &folder, async |daemon| {
+        let daemon = attack(Attack::PLAIN, &folder, async |daemon| {
             let mut streams = Vec::new();
             // None of its turns are in the snapshot; the page before the first turn would be empty.
             let watching = watches.then(|| json!({ "channel": chat, "view": { "turns": 0 } }));
@@ -360,6 +355,137 @@ fn snapshots_and_pages_pipelined_by_peers_that_read_nothing() {
             let state = client.subscribe(&chat).await;
             assert_eq!(state["turns"].as_array().unwrap().len(), 5);
         });
+    }
+}
+
+#[test]
+fn lists_and_completions_pipelined_by_peers_that_read_nothing() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let large = folder.path().join("served");
+    std::fs::create_dir(&large).unwrap();
+    for at in 0..20_000 {
+        std::fs::write(large.join(format!("{at:-<180}")), "").unwrap();
+    }
+    let (served, uri) = (large.display().to_string(), format!("file://{}", large.display()));
+    let daemon =
+        attack(Attack { arguments: &["--path", &served], ..Attack::STORING }, &folder, async |daemon| {
+            let mut client = daemon.initialized("maker").await;
+            for at in 0..200 {
+                let uri = format!("echo:/{at}{}", "s".repeat(2000));
+                client.request("createSession", json!({ "channel": uri, "provider": "echo" })).await.unwrap();
+                let chat = ostler_protocol::uri::default_chat(&uri);
+                client.dispatch(&chat, at + 1, prompt("listed")).await;
+            }
+            let session = json!({ "channel": "echo:/typed", "provider": "echo",
+                "workingDirectories": [uri] });
+            client.request("createSession", session).await.unwrap();
+            let root = "ahp-root://";
+            let asks = [
+                ("resourceList", json!({ "channel": root, "uri": uri })),
+                ("listSessions", json!({ "channel": root })),
+                (
+                    "completions",
+                    json!({ "channel": "echo:/typed", "kind": "userMessage", "text": "@zz", "offset": 3 }),
+                ),
+            ];
+            let mut streams = Vec::new();
+            for (at, (method, params)) in asks.iter().enumerate() {
+                let mut stream = greedy(daemon).await;
+                let asks = asking(at, None, method, params, 300);
+                let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&asks)).await;
+                streams.push(stream);
+            }
+            tokio::time::sleep(LASTS).await;
+        });
+    block_on(async {
+        // One that reads has what it asks for.
+        let mut client = daemon.initialized("reader").await;
+        let listed = client.request("resourceList", json!({ "channel": "ahp-root://", "uri": uri })).await;
+        assert_eq!(listed.unwrap()["entries"].as_array().unwrap().len(), 20_000);
+    });
+}
+
+#[test]
+fn what_clients_bring_to_sessions() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let tool = |at: usize| json!({ "name": format!("t{at}"), "description": "t".repeat(390_000), "inputSchema": { "type": "object" } });
+    let tools: Vec<Value> = (0..10).map(tool).collect();
+    let full = "take as much memory as limits.sessionMemoryMb allows";
+    attack(Attack { stays: 2 * STATES, ..Attack::STORING }, &folder, async |daemon| {
+        let mut client = daemon.initialized("greedy").await;
+        let active = json!({ "clientId": "greedy", "tools": tools });
+        let (mut made, mut refused) = (0, 0);
+        for at in 0..60 {
+            let uri = format!("echo:/{at}");
+            let mut session = json!({ "channel": uri, "provider": "echo" });
+            if at % 2 == 0 {
+                session["activeClient"] = active.clone();
+            }
+            if let Err(error) = client.request("createSession", session).await {
+                assert!(error.to_string().contains(full), "{error}");
+                refused += 1;
+                continue;
+            }
+            made += 1;
+            if at % 2 == 1 {
+                let set = json!({ "type": "session/activeClientSet", "activeClient": active });
+                client.dispatch(&uri, at + 1, set).await;
+            }
+        }
+        println!("{made} sessions made, {refused} refused");
+        assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
+    });
+}
+
+#[tokio::test]
+async fn names_that_clients_choose_have_a_length() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = folder.start();
+    let mut client = Client::connect(&daemon.url).await;
+    let long = "x".repeat(1_000_000);
+    let initialize = json!({ "channel": "ahp-root://", "clientId": long, "protocolVersions": ["1.0.0"] });
+    let error = client.request("initialize", initialize).await.unwrap_err();
+    let expected =
+        json!({ "code": -32602, "message": "initialize: clientId may take 512 bytes, not 1000000" });
+    assert_eq!(error, expected);
+    client.initialize("c").await;
+    for (member, params) in [
+        ("channel", json!({ "channel": format!("echo:/{long}"), "provider": "echo" })),
+        (
+            "workingDirectories",
+            json!({ "channel": "echo:/1", "provider": "echo",
+            "workingDirectories": [format!("file:///{long}")] }),
+        ),
+    ] {
+        let error = client.request("createSession", params).await.unwrap_err();
+        let said = error["message"].as_str().unwrap();
+        assert!(said.starts_with(&format!("createSession: {member} may take 4096 bytes")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn one_connection_has_so_many_watches() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let served = folder.path().join("served");
+    std::fs::create_dir(&served).unwrap();
+    let daemon = folder.start_with(&["--path", &served.display().to_string()]);
+    let watch = json!({ "channel": "ahp-root://", "uri": format!("file://{}", served.display()) });
+    let mut client = daemon.initialized("greedy").await;
+    for _ in 0..32 {
+        client.request("createResourceWatch", watch.clone()).await.unwrap();
+    }
+    let error = client.request("createResourceWatch", watch.clone()).await.unwrap_err();
+    let said = error["message"].as_str().unwrap();
+    assert!(said.starts_with("this connection has 32 watches open, as many as it may"), "{said}");
+    let mut other = daemon.initialized("other").await;
+    other.request("createResourceWatch", watch.clone()).await.unwrap();
+    // They end with their connection, watched or not.
+    drop(client);
+    for at in 0..4 {
+        let mut next = daemon.initialized(&format!("next {at}")).await;
+        for _ in 0..32 {
+            next.request("createResourceWatch", watch.clone()).await.unwrap();
+        }
     }
 }
 

@@ -188,6 +188,7 @@ macro_rules! commands {
             pub fn decode(method: &str, params: &Params) -> Result<Self, RpcError> {
                 match method {
                     $($name => {
+                        check_lengths(method, params)?;
                         check_channel(method, params, $on)?;
                         Ok(Self::$variant(decode_on(method, params, $on)?))
                     })+
@@ -392,6 +393,68 @@ struct ChannelOf<'a> {
     channel: Option<std::borrow::Cow<'a, str>>,
 }
 
+/// How many bytes the URI of a channel or a directory may take: what is found by it keeps it several times.
+pub const LONGEST_URI: usize = 4096;
+/// How many bytes a client's id may take: hosts remember those of clients that are gone.
+pub const LONGEST_CLIENT_ID: usize = 512;
+/// How many directories one command may name.
+const MOST_DIRECTORIES: usize = 256;
+
+/// What hosts keep of a command's parameters to find things by.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named<'a> {
+    #[serde(borrow, default)]
+    channel: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default)]
+    chat: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default)]
+    session: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default)]
+    client_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default)]
+    working_directories: Vec<String>,
+    #[serde(default)]
+    initial_subscriptions: Vec<String>,
+    #[serde(default)]
+    subscriptions: Vec<String>,
+}
+
+/// Refuses names longer than any that is meant.
+fn check_lengths(method: &str, params: &Params) -> Result<(), RpcError> {
+    if params.text().len() <= LONGEST_CLIENT_ID {
+        return Ok(());
+    }
+    // What does not fit is reported where the command itself is read.
+    let Ok(named) = params.decode::<Named<'_>>(method) else { return Ok(()) };
+    let too_long = |member: &str, length: usize, most: usize| {
+        RpcError::invalid_params(format!("{method}: {member} may take {most} bytes, not {length}"))
+    };
+    if named.working_directories.len() > MOST_DIRECTORIES {
+        return Err(RpcError::invalid_params(format!(
+            "{method}: workingDirectories may name {MOST_DIRECTORIES} directories, not {}",
+            named.working_directories.len()
+        )));
+    }
+    let each = |member: &'static str, uris: Vec<String>| uris.into_iter().map(move |uri| (member, uri.len()));
+    let lengths = [("channel", named.channel), ("chat", named.chat), ("session", named.session)]
+        .into_iter()
+        .filter_map(|(member, uri)| Some((member, uri?.len())));
+    let lengths = lengths
+        .chain(each("workingDirectories", named.working_directories))
+        .chain(each("initialSubscriptions", named.initial_subscriptions))
+        .chain(each("subscriptions", named.subscriptions));
+    for (member, length) in lengths {
+        if length > LONGEST_URI {
+            return Err(too_long(member, length, LONGEST_URI));
+        }
+    }
+    match named.client_id.map(|id| id.len()) {
+        Some(length) if length > LONGEST_CLIENT_ID => Err(too_long("clientId", length, LONGEST_CLIENT_ID)),
+        _ => Ok(()),
+    }
+}
+
 fn check_channel(method: &str, params: &Params, on: On) -> Result<(), RpcError> {
     let On::Literal(wanted) = on else { return Ok(()) };
     let named: ChannelOf<'_> = params.decode(method)?;
@@ -441,6 +504,28 @@ mod tests {
         assert!(error.message.contains("ahp-root://"), "{}", error.message);
         let run = json!({ "channel": "ahp-automations://catalog", "automation": "ahp-automation:/a", "requestId": "1" });
         assert!(decode("runAutomation", run).is_ok());
+    }
+
+    #[test]
+    fn names_have_a_length() {
+        let long = |length: usize| "x".repeat(length);
+        let client =
+            |id: String| json!({ "channel": "ahp-root://", "clientId": id, "protocolVersions": ["1.0.0"] });
+        assert!(decode("initialize", client(long(LONGEST_CLIENT_ID))).is_ok());
+        let error = decode("initialize", client(long(LONGEST_CLIENT_ID + 1))).expect_err("too long");
+        assert_eq!(
+            (error.code, &*error.message),
+            (code::INVALID_PARAMS, "initialize: clientId may take 512 bytes, not 513")
+        );
+        let session = |channel: String, directory: String| json!({ "channel": channel, "provider": "echo", "workingDirectories": [directory] });
+        assert!(decode("createSession", session(long(LONGEST_URI), long(LONGEST_URI))).is_ok());
+        for (channel, directory, member) in [
+            (long(LONGEST_URI + 1), long(1), "channel"),
+            (long(1), long(LONGEST_URI + 1), "workingDirectories"),
+        ] {
+            let error = decode("createSession", session(channel, directory)).expect_err("too long");
+            assert_eq!(error.message, format!("createSession: {member} may take 4096 bytes, not 4097"));
+        }
     }
 
     #[test]

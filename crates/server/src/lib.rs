@@ -7,6 +7,7 @@
 
 mod body;
 mod guard;
+mod heads;
 mod linger;
 mod listener;
 mod mount;

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::body::incoming;
 use crate::guard::{HostNames, Refused, Token, admit};
+use crate::heads::Heads;
 use crate::linger::Socket;
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
@@ -25,6 +26,8 @@ use crate::websocket;
 
 /// How long a peer may take to send a request's head.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// How many bytes of it are read. A browser sends at most 8 KiB of cookies.
+const LONGEST_HEAD: usize = 16 * 1024;
 /// How long to wait before accepting again when there are no file handles left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -57,6 +60,7 @@ impl Listener {
 pub struct Server {
     mounts: Vec<Mount>,
     door: Option<Door>,
+    heads: Arc<Heads>,
 }
 
 /// The way in for clients of the protocol.
@@ -70,7 +74,7 @@ struct Door {
 impl Server {
     /// A server of mounts, met in this order.
     pub fn new(mounts: Vec<Mount>) -> Self {
-        Self { mounts, door: None }
+        Self { mounts, door: None, heads: Arc::default() }
     }
 
     /// Lets clients of the protocol in, with this token where one is needed; without one, not from websites
@@ -105,7 +109,10 @@ impl Server {
 
     async fn connection(self: Arc<Self>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
         let stopped = stop.clone();
+        let head = Arc::new(self.heads.expect());
+        let expected = head.clone();
         let service = service_fn(move |request| {
+            expected.came();
             let (server, stop) = (self.clone(), stopped.clone());
             async move { Ok::<_, Infallible>(server.answer(request, stop).await) }
         });
@@ -114,13 +121,14 @@ impl Server {
             .header_read_timeout(HEAD_LIMIT)
             // Who has sent all there is may say so and still wait for the answer.
             .half_close(true)
-            .max_buf_size(64 * 1024)
+            .max_buf_size(LONGEST_HEAD)
             .serve_connection(TokioIo::new(Socket::new(stream)), service)
             .with_upgrades();
         tokio::pin!(connection);
         tokio::select! {
             // What goes wrong between a peer and its socket is the peer's own affair.
             _ = connection.as_mut() => {}
+            () = head.given_up() => {}
             _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
         }
     }

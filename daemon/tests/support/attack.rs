@@ -65,15 +65,6 @@ pub enum Stored {
     More,
 }
 
-/// Where a daemon runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Workers {
-    /// It is started on one core, and has one thread for its tasks.
-    One,
-    /// It is moved to one core once it has started.
-    Several,
-}
-
 /// How a daemon is attacked.
 #[derive(Clone, Copy)]
 pub struct Attack<'a> {
@@ -81,15 +72,13 @@ pub struct Attack<'a> {
     /// The memory it may map.
     pub mapped: u64,
     pub stored: Stored,
-    pub workers: Workers,
     /// What may stay in memory.
     pub stays: u64,
 }
 
 impl Attack<'_> {
     /// One that stores nothing, on a daemon with one thread for its tasks.
-    pub const PLAIN: Self =
-        Self { arguments: &[], mapped: MEMORY, stored: Stored::Same, workers: Workers::One, stays: STAYS };
+    pub const PLAIN: Self = Self { arguments: &[], mapped: MEMORY, stored: Stored::Same, stays: STAYS };
     /// One that what is accepted is stored of.
     pub const STORING: Self = Self { stored: Stored::More, stays: STAYS + AWAKE, ..Self::PLAIN };
 }
@@ -101,17 +90,14 @@ pub fn attack(how: Attack<'_>, folder: &Folder, attack: impl AsyncFnOnce(&Daemon
     // One attack at a time, in whichever process.
     let alone = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/attack.lock")).unwrap();
     alone.lock().unwrap();
-    let daemon = match how.workers {
-        Workers::Several => folder.start_with(how.arguments),
-        // A process runs where the thread that starts it does.
-        Workers::One => std::thread::scope(|scope| {
-            let started = scope.spawn(|| {
-                pin_thread(OTHERS);
-                folder.start_with(how.arguments)
-            });
-            started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        }),
-    };
+    // A process runs where the thread that starts it does: it has one thread for its tasks.
+    let daemon = std::thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            pin_thread(OTHERS);
+            folder.start_with(how.arguments)
+        });
+        started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
     pin(&daemon.child.id().to_string(), "-acp", OTHERS);
     let pid = Pid::from_child(&daemon.child);
     // What is mapped counts, used or not: it is stricter than the same limit of a control group.

@@ -14,7 +14,6 @@ use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::core::beside::beside;
 use crate::core::fanout::Subscriber;
@@ -28,6 +27,7 @@ use crate::front::Front;
 use crate::front::channels::kind_of;
 use crate::front::client_requests::Requests;
 use crate::front::order::{Order, Work, claimed_session};
+use crate::front::turns::Turns;
 use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
@@ -36,8 +36,6 @@ use crate::users::principal::Principal;
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 /// How many requests of one connection may wait for their answers.
 const MOST_REQUESTS: usize = 1024;
-/// How many resources are read for one connection at the same time.
-const READS: usize = 4;
 
 /// One peer.
 #[derive(Debug)]
@@ -46,8 +44,8 @@ pub struct Connection {
     front: Arc<Front>,
     /// What waits to be written to it.
     pub outbox: Arc<Outbox>,
-    /// Resources being read for it.
-    pub(crate) reads: Semaphore,
+    /// Its commands that take memory or time.
+    pub(super) turns: Turns,
     /// What the host asked the client and waits for.
     pub(crate) requests: Requests,
     /// The messages that wait for the session store.
@@ -89,7 +87,7 @@ impl Connection {
         let connection = Arc::new(Self {
             id,
             outbox: Outbox::within(front.core.options.outbox, budget, front.core.budget.clone(), tap),
-            reads: Semaphore::new(READS),
+            turns: Turns::new(),
             front: front.clone(),
             requests: Requests::default(),
             order: Order::default(),
@@ -404,12 +402,13 @@ impl Connection {
             std::mem::take(&mut state.subscriptions)
         };
         self.outbox.close(Closed::Done);
-        self.reads.close();
+        self.turns.close();
         self.requests.close();
         for channel in subscriptions.values() {
             self.front.sessions.unsubscribe(channel, self.id);
             kind_of(&self.front, channel).left(self, channel);
         }
+        self.front.resources.release_watches_of(self.id);
         self.front.workspace.relays_left(self.id);
         self.front.core.root.forget(self.id);
         self.front.access.clients.remove(self.id);

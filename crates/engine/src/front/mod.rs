@@ -11,6 +11,7 @@ pub(crate) mod mentions;
 mod order;
 pub(crate) mod peer;
 pub(crate) mod plugin_commands;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -19,6 +19,7 @@ use ostler_protocol::{RpcError, Version, uri};
 use parking_lot::Mutex;
 
 use crate::core::fanout::Outgoing;
+use crate::core::ids::ConnectionId;
 use crate::core::refusals::nothing_serves;
 use crate::core::shared::Core;
 use crate::resources::patterns::Wanted;
@@ -36,8 +37,15 @@ pub(crate) struct Watch {
     state: ResourceWatchState,
     /// Whose it is, where the host knows people.
     owner: Option<String>,
+    /// The connection that opened it.
+    opener: ConnectionId,
     stop: Option<Call<fn()>>,
 }
+
+/// How many watches one connection may have open, and all together: systems allow a user few of them, which other
+/// programs need too.
+const WATCHES_OF_ONE: usize = 32;
+const WATCHES: usize = 96;
 
 /// No provider of files reads more at once.
 const LARGEST_READ: usize = 32 * 1024 * 1024;
@@ -230,6 +238,7 @@ impl Resources {
         provider: &Owned<SchemeProvider>,
         state: ResourceWatchState,
         owner: Option<String>,
+        opener: ConnectionId,
     ) -> Result<String, RpcError> {
         let watch = member(&provider.scheme, "watch", &provider.provider.watch)?;
         let wanted = Wanted::read(&state)?;
@@ -246,14 +255,22 @@ impl Resources {
             }
             Ok(())
         });
-        let stop = self
-            .asked(
-                provider,
-                "watch",
-                watch.within(limit::RESOURCE, (state.root.clone(), state.recursive, on_change)),
-            )
-            .await?;
-        self.watches.lock().insert(channel.clone(), Watch { state, owner, stop });
+        // It counts from now on: its provider may take time to open it.
+        self.count_watch(&channel, Watch { state: state.clone(), owner, opener, stop: None })?;
+        let opened = watch.within(limit::RESOURCE, (state.root, state.recursive, on_change));
+        let stop = match self.asked(provider, "watch", opened).await {
+            Ok(stop) => stop,
+            Err(error) => {
+                self.watches.lock().remove(&channel);
+                return Err(error);
+            }
+        };
+        match (self.watches.lock().get_mut(&channel), stop) {
+            (Some(watch), stop) => watch.stop = stop,
+            // Whoever asked is gone.
+            (None, Some(stop)) => drop(tokio::spawn(stop.unbounded(()))),
+            (None, None) => {}
+        }
         // One that nobody looks at in time is released as one that nobody looks at any more.
         let (resources, unwatched) = (Arc::downgrade(self), channel.clone());
         tokio::spawn(async move {
@@ -263,6 +280,33 @@ impl Resources {
             }
         });
         Ok(channel)
+    }
+
+    /// Adds a watch if one more may be open.
+    fn count_watch(&self, channel: &str, watch: Watch) -> Result<(), RpcError> {
+        let mut watches = self.watches.lock();
+        let own = watches.values().filter(|other| other.opener == watch.opener).count();
+        let (count, of, most) = match own >= WATCHES_OF_ONE {
+            true => (own, "this connection", WATCHES_OF_ONE),
+            false => (watches.len(), "this host", WATCHES),
+        };
+        if count < most {
+            watches.insert(channel.to_owned(), watch);
+            return Ok(());
+        }
+        Err(RpcError::invalid_params(format!(
+            "{of} has {count} watches open, as many as it may; unsubscribe from one, or watch a directory recursively"
+        )))
+    }
+
+    /// Ends the watches that a connection opened and nobody looks at: it is gone.
+    pub(crate) fn release_watches_of(&self, opener: ConnectionId) {
+        let of_opener =
+            |(channel, watch): (&String, &Watch)| (watch.opener == opener).then(|| channel.clone());
+        let opened: Vec<_> = self.watches.lock().iter().filter_map(of_opener).collect();
+        for channel in opened {
+            self.release_watch(&channel);
+        }
     }
 
     /// The state of a watch, while it is open.

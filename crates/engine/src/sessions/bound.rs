@@ -3,11 +3,14 @@
 
 use std::sync::{Arc, Weak};
 
+use ostler_contract::budget::SMALL;
 use ostler_contract::points::BoundTool;
+use ostler_contract::{Budget, Charge};
 use ostler_protocol::wire::state::{SessionActiveClient, SessionStatus, ToolDefinition};
 use tokio::sync::watch;
 
 use super::Entry;
+use super::size::Extent;
 use super::tools::{BoundPlace, bind};
 use crate::sessions::Sessions;
 
@@ -17,6 +20,8 @@ pub struct Brought {
     tools: Arc<[BoundTool]>,
     /// Who they are.
     clients: Arc<[String]>,
+    /// What the tools take of the memory for the states of sessions, awake or not.
+    charge: Option<Arc<Charge>>,
     /// How often that changed.
     pub moved: u64,
     /// The session is gone.
@@ -73,8 +78,11 @@ impl SessionTools {
 
 impl Entry {
     /// Puts down what the clients of a session brought.
-    pub(super) fn bring(&self, clients: &[SessionActiveClient]) {
+    pub(super) fn bring(&self, clients: &[SessionActiveClient], memory: &Budget) {
+        let bytes = clients.iter().map(|client| Extent::of(&client.tools).memory()).sum();
+        let charge = (bytes > SMALL).then(|| Arc::new(memory.take_anyway(bytes)));
         self.brought.send_modify(|brought| {
+            brought.charge = charge;
             brought.tools = brought_by(clients).into();
             brought.clients = clients.iter().map(|client| client.client_id.clone()).collect();
             brought.moved += 1;

@@ -294,7 +294,9 @@ impl Claimed {
         let failed = |why: Thrown| failed(entry, why);
         let mut state = state_of(entry, Some(chosen.config));
         state.active_clients.extend(new.active_client.clone());
-        entry.bring(&state.active_clients);
+        // Charged by what holds it once the session is made.
+        let _room = sessions.room_for_client(new.active_client.as_ref()).await?;
+        entry.bring(&state.active_clients, &sessions.memory);
         let chat = Chat::new(
             0,
             entry.default_chat(),
@@ -327,6 +329,7 @@ impl Claimed {
         keep_new(sessions, &actor).await.map_err(|why| {
             RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
         })?;
+        actor.account();
         Ok(actor)
     }
 }
@@ -511,7 +514,7 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
         None => (None, None, Some(not_loaded(&entry.provider))),
     };
     let mut state = state_of(&entry, config);
-    entry.bring(&state.active_clients);
+    entry.bring(&state.active_clients, &sessions.memory);
     if let Some(message) = missing {
         state.lifecycle = SessionLifecycle::Failed;
         state.creation_error =

@@ -11,7 +11,7 @@ use ostler_contract::{Budget, Charge, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::actions::Class;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::Message;
+use ostler_protocol::wire::state::{Message, SessionActiveClient};
 
 use super::Entry;
 use super::actor::Actor;
@@ -111,6 +111,21 @@ impl Sessions {
                 return Err(self.no_memory());
             }
             let _ = tokio::time::timeout(ASK_AGAIN, self.memory.changed()).await;
+        }
+    }
+
+    /// Waits until there is memory for the client that makes a session.
+    ///
+    /// # Errors
+    /// There is none: what it brings is large, and other sessions are at work.
+    pub(super) async fn room_for_client(
+        &self,
+        client: Option<&SessionActiveClient>,
+    ) -> Result<Option<Charge>, RpcError> {
+        let bytes = client.map_or(0, |client| Extent::of(client).memory());
+        match bytes > SMALL {
+            true => self.room_for_state(bytes).await.map(Some).map_err(RpcError::internal),
+            false => Ok(None),
         }
     }
 

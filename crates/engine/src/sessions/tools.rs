@@ -33,7 +33,7 @@ impl Actor {
 
     /// Tells every backend that runs which tools there are now.
     pub(super) fn tools_changed(&self) {
-        self.entry.bring(&self.state.active_clients);
+        self.entry.bring(&self.state.active_clients, &self.sessions.memory);
         for (at, chat) in self.chats.iter().enumerate() {
             if chat.backend.is_some() {
                 self.tell_if_awake(at, Tell::SetTools(self.bound_tools(&chat.uri)));

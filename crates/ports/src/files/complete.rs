@@ -43,9 +43,10 @@ impl Roots {
             return Ok(Vec::new());
         }
         let (folder, beginning) = typed.rsplit_once('/').unwrap_or(("", typed));
-        let mut paths = going_on(&root, folder, &beginning.to_lowercase());
+        let begun = Instant::now();
+        let mut paths = going_on(&root, folder, &beginning.to_lowercase(), begun);
         if paths.len() < ANSWERED && !beginning.is_empty() {
-            for deeper in holding(&root, &named, rules, &typed.to_lowercase()) {
+            for deeper in holding(&root, &named, rules, &typed.to_lowercase(), begun) {
                 if !paths.contains(&deeper) {
                     paths.push(deeper);
                 }
@@ -113,12 +114,14 @@ impl Rules {
     }
 }
 
-/// Each entry's name, and whether it is a directory; links are told as files.
-fn entries(dir: &Dir) -> Vec<(String, bool)> {
-    let listed = dir.entries().into_iter().flatten().take(LOOKED_AT).filter_map(|entry| {
-        let entry = entry.ok()?;
-        Some((entry.file_name().into_string().ok()?, entry.file_type().ok()?.is_dir()))
-    });
+/// Each entry's name, and whether it is a directory, until it takes too long; links are told as files.
+fn entries(dir: &Dir, begun: Instant) -> Vec<(String, bool)> {
+    let in_time = |_: &_| begun.elapsed() < LOOKED_FOR;
+    let listed =
+        dir.entries().into_iter().flatten().take(LOOKED_AT).take_while(in_time).filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().into_string().ok()?, entry.file_type().ok()?.is_dir()))
+        });
     let mut listed: Vec<_> = listed.collect();
     listed.sort();
     listed
@@ -132,13 +135,13 @@ fn joined(folder: &str, name: &str, directory: bool) -> String {
     }
 }
 
-fn going_on(root: &Dir, folder: &str, beginning: &str) -> Vec<String> {
+fn going_on(root: &Dir, folder: &str, beginning: &str, begun: Instant) -> Vec<String> {
     let dir = if folder.is_empty() { root.try_clone() } else { root.open_dir(folder) };
     let Ok(dir) = dir else { return Vec::new() };
     let meant = |name: &str| {
         name.to_lowercase().starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'))
     };
-    entries(&dir)
+    entries(&dir, begun)
         .iter()
         .filter(|(name, _)| meant(name))
         .map(|(name, dir)| joined(folder, name, *dir))
@@ -159,9 +162,9 @@ fn rank(path: &str, name: &str, typed: &str) -> Option<u8> {
 }
 
 /// What has the text in its path: the best fits, of those the nearest.
-fn holding(root: &Dir, named: &Path, above: Option<Arc<Rules>>, typed: &str) -> Vec<String> {
+fn holding(root: &Dir, named: &Path, above: Option<Arc<Rules>>, typed: &str, begun: Instant) -> Vec<String> {
     let mut found: Vec<(u8, usize, String)> = Vec::new();
-    let (begun, mut looked_at) = (Instant::now(), 0);
+    let mut looked_at = 0;
     let mut folders = VecDeque::from([(PathBuf::new(), above)]);
     while let Some((folder, above)) = folders.pop_front() {
         if looked_at > LOOKED_AT || begun.elapsed() > LOOKED_FOR {
@@ -171,7 +174,7 @@ fn holding(root: &Dir, named: &Path, above: Option<Arc<Rules>>, typed: &str) -> 
         let (Ok(dir), Some(shown)) = (dir, folder.to_str()) else { continue };
         let here = named.join(&folder);
         let rules = Rules::of(&dir, Path::new(""), &here, above);
-        for (name, directory) in entries(&dir) {
+        for (name, directory) in entries(&dir, begun) {
             looked_at += 1;
             let passed_over = PASSED_OVER.contains(&name.as_str())
                 || rules.is_none() && PASSED_OVER_WITHOUT_PATTERNS.contains(&name.as_str());

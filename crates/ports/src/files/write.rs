@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 use cap_tempfile::TempFile;
@@ -11,16 +10,6 @@ use ostler_contract::points::{ResourceTransfer, ResourceWrite, WriteMode};
 
 use super::place::{Named, Roots, refusal};
 use super::read::{LARGEST, etag, read_whole};
-
-/// One change at a time, so that what one looks at is still so when it writes.
-#[derive(Debug, Default)]
-pub(super) struct Writing(Mutex<()>);
-
-impl Writing {
-    pub fn alone(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Named {
     /// What the name is of now, if there is something.

@@ -43,10 +43,10 @@ impl Requester {
 ///
 /// - `inline`: at once, in the order the connection's messages came. It cannot wait.
 /// - `session`: the same, and a session's mailbox answers.
-/// - `spawned`: on a task of its own, for a [`Requester`].
+/// - `spawned`: on a task of its own, for a [`Requester`]; with a turn of that name ([`super::turns`]), a few at a time.
 macro_rules! lanes {
     ($connection:ident, $by:ident, $prepared:ident, $responder:ident;
-        $($lane:ident $variant:ident($params:pat) => $handler:expr;)+) => {
+        $($lane:ident $([$turn:ident])? $variant:ident($params:pat) => $handler:expr;)+) => {
         impl Connection {
             /// Serves a command.
             pub(super) fn handle(
@@ -58,7 +58,7 @@ macro_rules! lanes {
                 self.record_channel(&command);
                 let $connection = self;
                 match command {
-                    $(Command::$variant($params) => lanes!(@$lane $connection, $by, $handler),)+
+                    $(Command::$variant($params) => lanes!(@$lane $([$turn])? $connection, $by, $handler),)+
                 }
             }
         }
@@ -86,6 +86,17 @@ macro_rules! lanes {
         let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
         tokio::spawn(async move { $handler }.in_current_span());
     }};
+    (@spawned [$turn:ident] $connection:ident, $by:ident, $handler:expr) => {{
+        let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
+        tokio::spawn(
+            async move {
+                let connection = $by.connection.clone();
+                let Some(_turn) = connection.turns.$turn.next(&connection.outbox).await else { return };
+                $handler
+            }
+            .in_current_span(),
+        );
+    }};
 }
 
 /// Runs a handler that cannot wait.
@@ -99,7 +110,7 @@ lanes! { connection, by, prepared, responder;
     inline Reconnect(params) => connection.handle_reconnect(params, prepared, responder);
     inline Authenticate(params) => connection.handle_authenticate(params, responder);
     session Subscribe(params) => connection.handle_subscribe(params, responder);
-    spawned ListSessions(params) => {
+    spawned [sessions] ListSessions(params) => {
         responder.settle(sessions::handle_list_sessions(by.front(), params).await);
     };
     session CreateSession(params) => connection.handle_create_session(params, prepared.unknown, responder);
@@ -111,10 +122,10 @@ lanes! { connection, by, prepared, responder;
     spawned ResolveSessionConfig(params) => {
         responder.settle(by.front().sessions.resolve_settings(params).await);
     };
-    spawned SessionConfigCompletions(params) => {
+    spawned [completions] SessionConfigCompletions(params) => {
         responder.settle(by.front().sessions.complete_setting(params).await);
     };
-    spawned Completions(params) => responder.ok(&by.front().complete(params).await);
+    spawned [completions] Completions(params) => responder.ok(&by.front().complete(params).await);
     spawned ListAutomationTriggerDefinitions(_) => {
         let listed = by.front().automations.trigger_definitions().await;
         responder.settle(listed.map(|items| json!({ "items": items })));
@@ -124,30 +135,30 @@ lanes! { connection, by, prepared, responder;
         let run = automations.run_automation(&params.automation, &params.request_id, &by.principal).await;
         responder.settle(run.map(|resource| json!({ "resource": resource })));
     };
-    spawned FetchAutomationRuns(params) => {
+    spawned [usage] FetchAutomationRuns(params) => {
         let (automations, id) = (&by.front().automations, by.connection.id());
         let loaded = automations.fetch_runs(&params.automation, params.cursor, id).await;
         responder.settle(loaded.map(|()| json!({})));
     };
-    spawned ResourceRead(params) => by.read_resource(params, responder).await;
-    spawned ResourceList(params) => responder.settle(by.list_resources(params).await);
-    spawned ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
-    spawned ResourceWrite(params) => responder.settle(by.write_resource(params).await);
-    spawned ResourceMkdir(params) => responder.settle(by.make_directory(params).await);
-    spawned ResourceDelete(params) => responder.settle(by.delete_resource(params).await);
-    spawned ResourceMove(params) => responder.settle(by.move_resource(params).await);
-    spawned ResourceCopy(params) => responder.settle(by.copy_resource(params).await);
+    spawned [reads] ResourceRead(params) => by.read_resource(params, responder).await;
+    spawned [lists] ResourceList(params) => by.list_resources(params, responder).await;
+    spawned [lists] ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
+    spawned [changes] ResourceWrite(params) => responder.settle(by.write_resource(params).await);
+    spawned [changes] ResourceMkdir(params) => responder.settle(by.make_directory(params).await);
+    spawned [changes] ResourceDelete(params) => responder.settle(by.delete_resource(params).await);
+    spawned [changes] ResourceMove(params) => responder.settle(by.move_resource(params).await);
+    spawned [changes] ResourceCopy(params) => responder.settle(by.copy_resource(params).await);
     spawned ResourceRequest(params) => responder.settle(by.request_resource(params).await);
     spawned CreateResourceWatch(params) => responder.settle(by.watch_resource(params).await);
-    spawned UsageTotals(params) => responder.settle(match by.reader_of_use() {
+    spawned [usage] UsageTotals(params) => responder.settle(match by.reader_of_use() {
         Ok(reader) => by.front().usage.usage_totals(params, reader.as_ref()).await,
         Err(refused) => Err(refused),
     });
-    spawned UsageRecords(params) => responder.settle(match by.reader_of_use() {
+    spawned [usage] UsageRecords(params) => responder.settle(match by.reader_of_use() {
         Ok(reader) => by.front().usage.usage_records(params, reader.as_ref()).await,
         Err(refused) => Err(refused),
     });
-    spawned UsageGroups(params) => responder.settle(match by.reader_of_use() {
+    spawned [usage] UsageGroups(params) => responder.settle(match by.reader_of_use() {
         Ok(reader) => by.front().usage.usage_groups(params, reader.as_ref()).await,
         Err(refused) => Err(refused),
     });

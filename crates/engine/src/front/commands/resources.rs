@@ -18,6 +18,7 @@ use ostler_protocol::{RpcError, uri};
 
 use super::Requester;
 use crate::core::beside::beside;
+use crate::core::refusals::no_memory;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
 use crate::resources::published::{to_value, unwrapped};
@@ -28,6 +29,8 @@ use crate::users::principal::Principal;
 
 /// What a resource is taken for where its provider does not tell its size.
 const UNKNOWN_SIZE: usize = 1024 * 1024;
+/// What an entry of a directory takes in an answer beside its name, in bytes.
+const LISTED: usize = 32;
 /// From this size on, text that is much longer as JSON is sent as base64.
 const LONG_TEXT: usize = 64 * 1024;
 
@@ -70,8 +73,6 @@ impl Connection {
 impl Requester {
     /// Serves `resourceRead`: its memory is charged before the read, and until the answer is written.
     pub(super) async fn read_resource(&self, params: c::ResourceReadParams, responder: Responder) {
-        // A connection that is gone needs no answer; the permits of one that is there last.
-        let Ok(_reading) = self.connection.reads.acquire().await else { return };
         if let Some(text) = uri::inline_text(&params.uri) {
             return responder.settle(Ok(result_of(ResourceContent::text(text))));
         }
@@ -109,19 +110,39 @@ impl Requester {
     }
 
     /// Lists a directory or a scheme's root.
-    pub(super) async fn list_resources(&self, params: c::ResourceListParams) -> Result<Value, RpcError> {
-        let front = self.front();
-        if let Some(client) = self.publisher("list", &params.uri, None)? {
-            return client.ask("resourceList", &unwrapped(to_value(&params))).await;
+    pub(super) async fn list_resources(&self, params: c::ResourceListParams, responder: Responder) {
+        let listed = match self.publisher("list", &params.uri, None) {
+            Ok(None) => self.list(params).await,
+            Ok(Some(client)) => {
+                return responder.settle(client.ask("resourceList", &unwrapped(to_value(&params))).await);
+            }
+            Err(refused) => Err(refused),
+        };
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) => return responder.fail(error),
+        };
+        let length = listed.entries.iter().map(|entry| entry.name.len() + LISTED).sum::<usize>();
+        if length <= SMALL {
+            return responder.ok(&listed);
         }
+        match self.connection.outbox.budget().try_take(length) {
+            Some(charge) => responder.ok_charged(&listed, charge),
+            None => responder.fail(no_memory()),
+        }
+    }
+
+    async fn list(&self, params: c::ResourceListParams) -> Result<c::ResourceListResult, RpcError> {
+        let front = self.front();
         let provider = front.resources.readable(&params.uri, "list", &self.principal).await?;
         let list = member(&provider.scheme, "list", &provider.provider.list)?;
-        let mut entries = front
-            .resources
-            .asked(&provider, "list", list.within(limit::RESOURCE, (params.uri, self.reader())))
-            .await?;
-        entries.sort_by_key(|entry| (entry.r#type != "directory", entry.name.clone()));
-        Ok(json!({ "entries": entries }))
+        let list = list.within(limit::RESOURCE, (params.uri, self.reader()));
+        let mut entries = front.resources.asked(&provider, "list", list).await?;
+        entries.sort_by(|one, other| {
+            let key = |entry: &c::DirectoryEntry| entry.r#type != "directory";
+            (key(one), &one.name).cmp(&(key(other), &other.name))
+        });
+        Ok(c::ResourceListResult { entries })
     }
 
     /// Facts about what a URI names.
@@ -327,7 +348,7 @@ impl Requester {
         };
         front
             .resources
-            .open_watch(&provider, state, self.connection.owner())
+            .open_watch(&provider, state, self.connection.owner(), self.connection.id())
             .await
             .map(|channel| json!({ "channel": channel }))
     }
