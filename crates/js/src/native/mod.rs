@@ -19,6 +19,7 @@ mod signatures;
 mod system_error;
 pub(crate) mod tls;
 pub(crate) mod url;
+pub(crate) mod url_pattern;
 pub(crate) mod vm;
 pub(crate) mod wasm;
 pub(crate) mod websocket;
