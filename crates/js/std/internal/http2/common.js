@@ -153,8 +153,7 @@ const SETTINGS = [
   ['enableConnectProtocol', 8, 0, 1, false],
 ];
 
-export const defaultSettings = () =>
-  Object.fromEntries(SETTINGS.map(([name, , , , value]) => [name, value]));
+export const defaultSettings = () => Object.fromEntries(SETTINGS.map(([name, , , , value]) => [name, value]));
 
 export function checkSettings(settings) {
   for (const [name, , least, most, value] of SETTINGS) {

@@ -214,9 +214,7 @@ export class Http2Session extends EventEmitter {
     const socket = this.#socket;
     if (socket[BOUND] !== this) return;
     socket[BOUND] = undefined;
-    const error = this.#connecting
-      ? coded(Error, 'ERR_SOCKET_CLOSED', 'Socket is closed')
-      : undefined;
+    const error = this.#connecting ? coded(Error, 'ERR_SOCKET_CLOSED', 'Socket is closed') : undefined;
     for (const stream of [...this.#pending]) stream.close(CANCEL);
     if (this.#destroyed) return;
     this.#closed = true;
@@ -343,7 +341,8 @@ export class Http2Session extends EventEmitter {
     this.#live();
     if (typeof payload === 'function') [payload, callback] = [undefined, payload];
     if (payload) {
-      if (!isBytes(payload)) throw wrongType('payload', 'an instance of Buffer, TypedArray, or DataView', payload);
+      if (!isBytes(payload))
+        throw wrongType('payload', 'an instance of Buffer, TypedArray, or DataView', payload);
       if (payload.byteLength !== 8) throw refusal('PING_LENGTH');
     }
     checkFunction(callback, 'callback');
@@ -479,12 +478,17 @@ export class Http2Session extends EventEmitter {
     const headers = Object.assign(Object.create(null), given);
     for (const name of Object.keys(headers))
       if (name[0] !== ':' && name && !isToken(name))
-        throw coded(TypeError, 'ERR_INVALID_HTTP_TOKEN', `Header name must be a valid HTTP token ["${name}"]`);
+        throw coded(
+          TypeError,
+          'ERR_INVALID_HTTP_TOKEN',
+          `Header name must be a valid HTTP token ["${name}"]`,
+        );
     this.#complete(headers);
     const { endStream = WITHOUT_BODY.has(headers[':method']), waitForTrailers, signal } = options ?? {};
     if (typeof endStream !== 'boolean') throw wrongType('options.endStream', 'of type boolean', endStream);
     const { head, rows } = rowsOf(headers, true);
-    if (head[':authority'] === undefined && headers.host !== undefined) head[':authority'] = `${headers.host}`;
+    if (head[':authority'] === undefined && headers.host !== undefined)
+      head[':authority'] = `${headers.host}`;
     const stream = new ClientHttp2Stream(this, headers, { endStream, waitForTrailers });
     this.#pending.add(stream);
     if (endStream) stream.end();

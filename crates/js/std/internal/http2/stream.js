@@ -119,7 +119,12 @@ export class Http2Stream extends Duplex {
           this.#answered = true;
           this.#endAfterHeaders = ended && this.#remoteEnd === 'headers';
           nextTick(() => {
-            this.emit('response', headers, this.#endAfterHeaders ? END_HEADERS | END_OF_STREAM : END_HEADERS, flat);
+            this.emit(
+              'response',
+              headers,
+              this.#endAfterHeaders ? END_HEADERS | END_OF_STREAM : END_HEADERS,
+              flat,
+            );
             this.#idle();
             if (!this.#busy && !this.destroyed) this.read(0);
           });
