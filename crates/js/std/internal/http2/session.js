@@ -35,10 +35,8 @@ import { ClientHttp2Stream } from 'internal/http2/stream';
 const MOST_PINGS = 10;
 const WITHOUT_BODY = new Set(['DELETE', 'GET', 'HEAD']);
 const BOUND = Symbol('session');
-const FORBIDDEN = new Set(
-  'destroy emit end pause read resume write setEncoding setKeepAlive setNoDelay'.split(' '),
-);
-const OF_SESSION = new Set(['setTimeout', 'ref', 'unref']);
+const FORBIDDEN = new Set('emit end pause read resume write setEncoding setKeepAlive setNoDelay'.split(' '));
+const OF_SESSION = new Set(['destroy', 'setTimeout', 'ref', 'unref']);
 
 class NghttpError extends Error {}
 
