@@ -31,6 +31,8 @@ const SLOWER: u32 = 3;
 /// What may stay in memory of an attack once it is over: what the allocator keeps, and the recent past for clients that
 /// come back.
 const STAYS: u64 = 96 * MIB;
+/// What sessions that an attack made and that are still awake may take in addition: half of `limits.sessionMemoryMb`.
+const AWAKE: u64 = 64 * MIB;
 /// How long the memory of an attack may take to be given back.
 const GIVEN_BACK: Duration = Duration::from_secs(20);
 
@@ -89,7 +91,7 @@ impl Attack<'_> {
     pub const PLAIN: Self =
         Self { arguments: &[], mapped: MEMORY, stored: Stored::Same, workers: Workers::One, stays: STAYS };
     /// One that what is accepted is stored of.
-    pub const STORING: Self = Self { stored: Stored::More, ..Self::PLAIN };
+    pub const STORING: Self = Self { stored: Stored::More, stays: STAYS + AWAKE, ..Self::PLAIN };
 }
 
 /// Starts a daemon under a memory limit on one core, and attacks it from another one. A client on the daemon's core
