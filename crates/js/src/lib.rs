@@ -20,6 +20,7 @@
 
 #![deny(missing_docs)]
 
+mod callees;
 mod engine;
 mod errors;
 mod functions;

@@ -110,4 +110,4 @@ macro_rules! areas {
     };
 }
 
-areas! { buffer clone events inspect nodestreams path querystring timers url webstreams }
+areas! { buffer calls clone events inspect intl mocktimers nodestreams path querystring timers url webstreams }

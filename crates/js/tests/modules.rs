@@ -240,3 +240,72 @@ async fn the_sdk_is_served_without_an_install() {
         json!([true, true, "RpcError: no", -32602, { "a": 1 }, true, "an RpcError needs its code to be an integer, not x"])
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verbatim_imports_are_made_though_nothing_uses_them() {
+    let say_with = async |config: &str| {
+        say(
+            &[
+                ("tsconfig.base.json", r#"{ "compilerOptions": { "verbatimModuleSyntax": true } }"#),
+                ("tsconfig.json", config),
+                ("tell.ts", TELL),
+                ("seen.ts", "export const seen: string[] = [];"),
+                ("a.ts", "import { seen } from './seen.ts';\nseen.push('a');\nexport const a = 1; export interface B {}"),
+                (
+                    "index.ts",
+                    "import { tell } from './tell.ts';\nimport { seen } from './seen.ts';\nimport { a, type B } from './a.ts';\nimport type { C } from './not-there.ts';\n\
+                     export function apply(host: unknown) { tell(host, () => seen); }",
+                ),
+            ],
+            "index.ts",
+        )
+        .await
+        .unwrap()
+    };
+    assert_eq!(
+        say_with("{\n  // inherited\n  \"extends\": \"./tsconfig.base.json\",\n}").await,
+        json!(["a"])
+    );
+    assert_eq!(say_with("{}").await, json!([]));
+    assert_eq!(say_with("this is not JSON").await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_what_is_no_function_is_named() {
+    let said = say(
+        &[
+            ("tell.mjs", TELL),
+            ("common.cjs", "const helper = {}; exports.go = () => helper.later(1);\nexports.more = (client) => client.send(String(1));"),
+            ("typed.ts", "enum Kind { A, B } export const go = (client: { run?: (a: Kind) => void }): void => client.run!(Kind.A);"),
+            (
+                "index.mjs",
+                "import { tell } from './tell.mjs';\nimport common from './common.cjs';\nimport { go } from './typed.ts';\nimport path from 'node:path';\n\
+                 const said = (run) => { try { run(); } catch (error) { return [error.message, error.stack.split('\\n')[0]]; } };\n\
+                 export function apply(host) { tell(host, () => {\n\
+                   const client = {}; let nothing; const inner = (x) => x;\n\
+                   return [said(() => common.go()), said(() => common.more(client)), said(() => go(client)), said(() => path.nope('a')),\n\
+                     said(() => new client.Agent({ a: nothing })), said(() => client.a(inner(nothing))), said(() => client.chat(JSON.stringify(client))),\n\
+                     said(() => { throw new TypeError('not a function'); }), said(() => [1].map(nothing))];\n\
+                 }); }",
+            ),
+        ],
+        "index.mjs",
+    )
+    .await
+    .unwrap();
+    let told = |message: &str| json!([message, format!("TypeError: {message}")]);
+    assert_eq!(
+        said,
+        json!([
+            told("helper.later is not a function"),
+            told("client.send is not a function"),
+            told("client.run is not a function"),
+            told("path.nope is not a function"),
+            told("client.Agent is not a constructor"),
+            told("inner is not a function, or client.a is not a function"),
+            told("client.chat is not a function"),
+            told("not a function"),
+            told("not a function"),
+        ])
+    );
+}

@@ -81,6 +81,34 @@ async fn tests_run_in_order_and_say_how_they_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn timers_move_only_when_a_test_says_so() {
+    let seen = results(
+        "import test from 'node:test';\n\
+         import assert from 'node:assert/strict';\n\
+         test('an hour', (t) => {\n\
+           t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 1000 });\n\
+           let fired = 0;\n\
+           setTimeout(() => { fired = Date.now(); }, 3_600_000);\n\
+           t.mock.timers.tick(3_599_999); assert.equal(fired, 0);\n\
+           t.mock.timers.tick(1); assert.equal(fired, 3_601_000);\n\
+           const one = { name: () => 'own' }; t.mock.method(one, 'name', () => 'other'); assert.equal(one.name(), 'other');\n\
+           globalThis.one = one;\n\
+         });\n\
+         test('is over', async (t) => {\n\
+           assert.ok(Date.now() > 1e12);\n\
+           assert.equal(globalThis.one.name(), 'own');\n\
+           await new Promise((resolve) => setTimeout(resolve, 1));\n\
+           assert.throws(() => t.mock.timers.tick(1), { code: 'ERR_INVALID_STATE' });\n\
+         });\n",
+    )
+    .await;
+    for test in &seen {
+        assert_eq!(test.why, None, "{}", test.name);
+    }
+    assert_eq!(seen.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_module_that_throws_has_no_tests() {
     let folder = Folder::new();
     let path = folder.write("some.test.mjs", "throw new Error('no luck');");

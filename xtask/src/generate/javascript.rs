@@ -8,7 +8,16 @@ use ostler_js::Surface;
 const GLOBALS: &str = "\
 \n`WebAssembly` is interpreted, so it runs many times slower than in Node. SIMD, threads, shared memory and garbage-collected types
 are not supported. Memories and tables count against the plugin's memory, and what runs too long is interrupted. Memories, tables
-and globals that different instances export cannot be imported together.\n";
+and globals that different instances export cannot be imported together.
+
+`Intl` formats English (`en`, `en-US`) completely. For German, French, Spanish, Italian, Dutch, Portuguese (Brazil), Swedish,
+Polish, Japanese and Chinese, and English of Great Britain, Canada and Australia, it formats plain numbers, percentages, dates in
+numbers and times, and for most of them amounts in euros. Anything else is formatted in English: `supportedLocalesOf` lists
+only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames` returns the codes.
+
+An error for a call of what is no function names it, as in Node. The engine only knows the place of the last name before the
+call: where nested calls share it, the message names all of them (`build is not a function, or client.send is not a function`).
+A value that is passed to a built-in function in place of a callback is not named.\n";
 
 const HEAD: &str = "\
 # Node modules and web globals for plugins
@@ -37,6 +46,10 @@ const NOTES: &[(&str, &str)] = &[
     (
         "zlib",
         "gzip, zlib and raw deflate, without dictionaries. Decompressed data counts against the plugin's memory.",
+    ),
+    (
+        "test",
+        "`mock` has `fn`, `method` and `timers`. What `t.mock` replaces is restored when the test ends.",
     ),
     ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];

@@ -11,6 +11,9 @@ use super::resolve::{self, How};
 use super::{evaluate_now, load};
 use crate::engine::State;
 
+/// What stands before a CommonJS file, on its first line.
+pub(super) const WRAPPER: &str = "(function (exports, require, module, __filename, __dirname) {";
+
 /// What a CommonJS file exports. It runs when it is first asked for.
 pub(super) fn load<'js>(ctx: &Ctx<'js>, path: &str) -> Result<Value<'js>> {
     let commonjs = super::builtin(ctx, "internal/commonjs")?;
@@ -66,6 +69,6 @@ fn compile<'js>(ctx: Ctx<'js>, source: String, path: String) -> Result<Value<'js
     let mut options = EvalOptions::default();
     options.strict = false;
     options.filename = Some(path);
-    let source = format!("(function (exports, require, module, __filename, __dirname) {{{source}\n}})");
+    let source = format!("{WRAPPER}{source}\n}})");
     ctx.eval_with_options(source, options)
 }

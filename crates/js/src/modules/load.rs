@@ -12,7 +12,10 @@ use super::kind::Kind;
 use super::resolve::{self, How};
 use crate::engine::State;
 use crate::errors::plain_error;
-use crate::typescript;
+use crate::typescript::{self, Unused};
+
+/// A larger file is not searched for what an error is about.
+const LARGEST_SEARCHED: u64 = 4 << 20;
 
 /// The loader QuickJS asks; what it knows is in the [`State`].
 pub(super) struct Load;
@@ -70,19 +73,51 @@ pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
     (State::of(ctx)?.shared.options.read)(path);
     let bytes = std::fs::read(path)
         .map_err(|error| plain_error(ctx, format_args!("{} could not be read: {error}", path.display())))?;
-    let mut source = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(text(&bytes))
+}
+
+fn text(bytes: &[u8]) -> String {
+    let mut source = String::from_utf8_lossy(bytes).into_owned();
     if source.starts_with('\u{FEFF}') {
         source.remove(0);
     }
     if source.starts_with("#!") {
         source.replace_range(..2, "//");
     }
-    Ok(source)
+    source
+}
+
+/// The text that the engine read under that name, and how many bytes stood before the first line's.
+pub(crate) fn source(ctx: &Ctx<'_>, name: &str) -> Option<(String, usize)> {
+    if let Some(Source::Script(source)) = builtins::find(name) {
+        return Some((source.to_owned(), 0));
+    }
+    let path = Path::new(name);
+    if !path.is_absolute() || std::fs::metadata(path).ok()?.len() > LARGEST_SEARCHED {
+        return None;
+    }
+    let source = text(&std::fs::read(path).ok()?);
+    let before = match State::of(ctx).ok()?.modules.kinds.of(path, &source) {
+        Kind::Module => 0,
+        Kind::CommonJs => super::commonjs::WRAPPER.len(),
+        Kind::Json | Kind::Addon => return None,
+    };
+    match strip(ctx, path, source) {
+        Ok(source) => Some((source, before)),
+        Err(_) => {
+            drop(ctx.catch());
+            None
+        }
+    }
 }
 
 /// The source as the engine reads it; every line and column stays where it was.
 pub(super) fn strip(ctx: &Ctx<'_>, path: &Path, source: String) -> Result<String> {
-    typescript::strip(path, source).map_err(|why| {
+    let unused = || match State::of(ctx).ok().and_then(|state| resolve::tsconfig(&state, path)) {
+        Some(true) => Unused::Kept,
+        _ => Unused::Dropped,
+    };
+    typescript::strip(path, source, unused).map_err(|why| {
         let thrown =
             ostler_contract::Thrown { name: "SyntaxError".to_owned(), ..ostler_contract::Thrown::new(why) };
         match State::of(ctx) {

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 pub(crate) use builtins::node_modules;
+pub(crate) use load::source;
 use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
 
 use crate::engine::State;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_contract::plugin::IMPORT_CONDITIONS;
 use ostler_contract::protocol::names::HOST;
-use oxc_resolver::{ResolveError, ResolveOptions, Resolver as OxcResolver};
+use oxc_resolver::{ResolveError, ResolveOptions, Resolver as OxcResolver, TsconfigDiscovery};
 use rquickjs::loader::ImportAttributes;
 use rquickjs::{Ctx, Error, Result};
 
@@ -69,6 +69,8 @@ impl Unresolved {
 pub(crate) struct Resolvers {
     import: OnceCell<OxcResolver>,
     require: OnceCell<OxcResolver>,
+    /// Finds the `tsconfig.json` a file belongs to; specifiers are resolved without it.
+    tsconfig: OnceCell<OxcResolver>,
 }
 
 impl Resolvers {
@@ -79,6 +81,19 @@ impl Resolvers {
             How::Require => self.require.get_or_init(|| import.clone_with_options(options(How::Require))),
         }
     }
+}
+
+/// What the `tsconfig.json` that the file belongs to says about `verbatimModuleSyntax`; one that cannot be read says
+/// nothing, because only `tsc` needs it.
+pub(super) fn tsconfig(state: &State, path: &Path) -> Option<bool> {
+    let resolvers = &state.modules.resolvers;
+    let finder = resolvers.tsconfig.get_or_init(|| {
+        let tsconfig = Some(TsconfigDiscovery::Auto);
+        resolvers.get(How::Import).clone_with_options(ResolveOptions { tsconfig, ..options(How::Import) })
+    });
+    let found = finder.find_tsconfig(path).ok()??;
+    (state.shared.options.read)(found.path());
+    found.compiler_options.verbatim_module_syntax
 }
 
 fn options(how: How) -> ResolveOptions {

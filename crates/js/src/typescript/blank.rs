@@ -8,7 +8,7 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::scope::ScopeFlags;
 
 use super::edits::Edits;
-use super::{Unsupported, attributes, enums};
+use super::{Unsupported, Unused, attributes, enums};
 
 /// Words before a member that mean nothing when it runs.
 const MODIFIERS: &[&str] = &["public", "private", "protected", "readonly", "override", "abstract", "declare"];
@@ -16,10 +16,16 @@ const MODIFIERS: &[&str] = &["public", "private", "protected", "readonly", "over
 /// Names of members that read as something else once their type is gone.
 const AMBIGUOUS: &[&str] = &["get", "set", "static", "async", "accessor"];
 
-pub(super) fn strip(source: &str, program: &Program<'_>, is_module: bool) -> Result<String, Unsupported> {
+pub(super) fn strip(
+    source: &str,
+    program: &Program<'_>,
+    is_module: bool,
+    unused: Unused,
+) -> Result<String, Unsupported> {
     let mut stripper = Stripper {
         edits: Edits::new(source),
         is_module,
+        unused,
         wrong: None,
         derived: Vec::new(),
         imports: Vec::new(),
@@ -39,6 +45,7 @@ pub(super) fn strip(source: &str, program: &Program<'_>, is_module: bool) -> Res
 struct Stripper<'s> {
     edits: Edits<'s>,
     is_module: bool,
+    unused: Unused,
     wrong: Option<Unsupported>,
     /// Whether the classes around extend another.
     derived: Vec<bool>,
@@ -56,6 +63,8 @@ struct Stripper<'s> {
 struct Names {
     span: Span,
     names: Vec<Name>,
+    /// Whether the whole statement is one of types.
+    of_types: bool,
 }
 
 struct Name {
@@ -184,6 +193,10 @@ impl Stripper<'_> {
         }
     }
 
+    fn is_dropped(&self, name: &Name) -> bool {
+        name.is_type || (self.unused == Unused::Dropped && !self.used.contains(&name.local))
+    }
+
     /// Leaves imports out that only types were made of, as TypeScript does.
     fn drop_unused_imports(&mut self) {
         let exports = std::mem::take(&mut self.exports);
@@ -191,7 +204,8 @@ impl Stripper<'_> {
             let is_type = |name: &Name| {
                 let imported = self.imports.iter().flat_map(|import| &import.names);
                 name.is_type
-                    || (self.types.contains(&name.local) && !self.values.contains(&name.local))
+                    || self.unused == Unused::Dropped
+                        && (self.types.contains(&name.local) && !self.values.contains(&name.local))
                     || imported.into_iter().any(|import| import.is_type && import.local == name.local)
             };
             let gone: Vec<bool> = export.names.iter().map(is_type).collect();
@@ -204,12 +218,15 @@ impl Stripper<'_> {
             }
         }
         for import in std::mem::take(&mut self.imports) {
-            let gone = |name: &Name| name.is_type || !self.used.contains(&name.local);
-            if !import.names.is_empty() && import.names.iter().all(gone) {
+            if import.of_types {
+                continue;
+            }
+            let dropped = !import.names.is_empty() && import.names.iter().all(|name| self.is_dropped(name));
+            if dropped && self.unused == Unused::Dropped {
                 self.blank_statement(import.span);
                 continue;
             }
-            for name in import.names.iter().filter(|name| gone(name)) {
+            for name in import.names.iter().filter(|name| self.is_dropped(name)).collect::<Vec<_>>() {
                 self.edits.blank(name.span.start, self.edits.with_comma(name.span.end));
             }
             self.mend_commas(&import);
@@ -221,7 +238,7 @@ impl Stripper<'_> {
         // A default import is dropped with its comma; a namespace import behind one that stays leaves the comma.
         let [first, second] = import.names.as_slice() else { return };
         let namespace = self.edits.text(second.span.start, second.span.end).starts_with('*');
-        if namespace && (second.is_type || !self.used.contains(&second.local)) {
+        if namespace && self.is_dropped(second) {
             let comma = self.edits.next(first.span.end);
             if self.edits.at(comma) == Some(',') {
                 self.edits.blank(comma, comma + 1);
@@ -358,7 +375,8 @@ impl<'a> Visit<'a> for Stripper<'_> {
                 is_type: of_type || it.import_kind.is_type(),
             }
         });
-        self.imports.push(Names { span: it.span, names: names.collect() });
+        let of_types = it.import_kind.is_type();
+        self.imports.push(Names { span: it.span, names: names.collect(), of_types });
     }
 
     fn visit_export_named_declaration(&mut self, it: &ExportNamedDeclaration<'a>) {
@@ -371,7 +389,7 @@ impl<'a> Visit<'a> for Stripper<'_> {
             local: export_name(&specifier.local),
             is_type: specifier.export_kind.is_type(),
         });
-        self.exports.push(Names { span: it.span, names: names.collect() });
+        self.exports.push(Names { span: it.span, names: names.collect(), of_types: false });
     }
 
     fn visit_export_from_declaration(&mut self, it: &ExportFromDeclaration<'a>) {

@@ -39,11 +39,22 @@ fn is_module(parsed: &ParserReturn<'_>) -> bool {
             || parsed.program.body.iter().any(modern))
 }
 
-/// The source as the engine reads it: without types, and without import attributes. An error says what is
-/// wrong and where.
-pub(crate) fn strip(path: &Path, source: String) -> Result<String, String> {
+/// Which imports of values stay that no value of the file uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unused {
+    /// None: they may name types only.
+    Dropped,
+    /// All, as `verbatimModuleSyntax` demands: what is only a type is marked with `type`.
+    Kept,
+}
+
+/// The source as the engine reads it: without types, and without import attributes. `unused` is asked for a file that
+/// has imports and types. An error says what is wrong and where.
+pub(crate) fn strip(path: &Path, source: String, unused: impl FnOnce() -> Unused) -> Result<String, String> {
     if is_typescript(path) {
-        strip_types(path, &source)
+        let unused =
+            if source.contains("import") || source.contains("export") { unused() } else { Unused::Dropped };
+        strip_types(path, &source, unused)
     } else if attributes::may_hold(&source) {
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, &source, source_type(path)).parse();
@@ -54,14 +65,14 @@ pub(crate) fn strip(path: &Path, source: String) -> Result<String, String> {
     }
 }
 
-fn strip_types(path: &Path, source: &str) -> Result<String, String> {
+fn strip_types(path: &Path, source: &str, unused: Unused) -> Result<String, String> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, source, source_type(path)).parse();
     if let Some(error) = parsed.diagnostics.iter().next() {
         let at = error.labels.iter().next().map_or(0, |label| label.offset() as usize);
         return Err(problem(path, source, at, &error.message));
     }
-    blank::strip(source, &parsed.program, is_module(&parsed))
+    blank::strip(source, &parsed.program, is_module(&parsed), unused)
         .map_err(|wrong| problem(path, source, wrong.at as usize, wrong.what))
 }
 

@@ -1,9 +1,9 @@
 use std::path::Path;
 
-use super::{has_module_syntax, strip};
+use super::{Unused, has_module_syntax, strip};
 
 fn stripped(source: &str) -> String {
-    match strip(Path::new("/p/plugin.ts"), source.to_owned()) {
+    match strip(Path::new("/p/plugin.ts"), source.to_owned(), || Unused::Dropped) {
         Ok(text) => {
             assert_eq!(text.matches('\n').count(), source.matches('\n').count(), "lines moved:\n{text}");
             text
@@ -110,6 +110,25 @@ fn imports_and_exports_of_types_are_left_out() {
 }
 
 #[test]
+fn verbatim_imports_stay() {
+    let verbatim = |source: &str| {
+        let text = strip(Path::new("/p/plugin.ts"), source.to_owned(), || Unused::Kept).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        verbatim("import { a } from 'a';\nimport b from 'b';"),
+        "import { a } from 'a'; import b from 'b';"
+    );
+    assert_eq!(verbatim("import a, { type B, c } from 'a';"), "import a, { c } from 'a';");
+    assert_eq!(verbatim("import { type B } from 'b';"), "import { } from 'b';");
+    assert_eq!(verbatim("import type { A } from 'a';\nimport type B from 'b';"), "; ;");
+    assert_eq!(
+        verbatim("import * as a from 'a';\nexport { a, type A };\ntype A = 1;"),
+        "import * as a from 'a'; export { a, }; ;"
+    );
+}
+
+#[test]
 fn commonjs_spellings() {
     assert_eq!(
         tight("import a = require('a');\nexport = a.b;"),
@@ -140,7 +159,8 @@ fn enums_are_written_as_code() {
 
 #[test]
 fn what_cannot_be_taken_out_is_named_with_its_place() {
-    let refused = |source: &str| strip(Path::new("/p/a.ts"), source.to_owned()).unwrap_err();
+    let refused =
+        |source: &str| strip(Path::new("/p/a.ts"), source.to_owned(), || Unused::Dropped).unwrap_err();
     insta::assert_snapshot!(refused("\n  @log class A {}"), @"decorators are not supported here (/p/a.ts:2:3)");
     insta::assert_snapshot!(refused("namespace N { export const a = 1 }"), @"namespaces that hold values are not supported here; use a module (/p/a.ts:1:1)");
     insta::assert_snapshot!(refused("const a: = 1;"), @"Unexpected token (/p/a.ts:1:10)");
@@ -158,7 +178,7 @@ fn module_syntax_is_found_where_it_is() {
 
 #[test]
 fn import_attributes_are_left_out_of_javascript_too() {
-    let js = |source: &str| strip(Path::new("/p/a.js"), source.to_owned()).unwrap();
+    let js = |source: &str| strip(Path::new("/p/a.js"), source.to_owned(), || Unused::Dropped).unwrap();
     assert_eq!(
         js("import a from './a.json' with { type: 'json' };"),
         format!("import a from './a.json'{};", " ".repeat(22))

@@ -1,5 +1,7 @@
 // Stacks as V8 writes them: the error on the first line. Libraries print `error.stack` and expect its message.
 
+import native from 'native/globals';
+
 /** What only makes errors for others is no place an author looks for. */
 const makers = ['ostler:internal/bridge', 'ostler:internal/errors'];
 
@@ -9,7 +11,20 @@ export function place(site) {
   return `${file}:${site.getLineNumber()}:${site.getColumnNumber()}`;
 }
 
+/** Completes the message of the engine's own error for a call of what is no function. */
+function name(error, site) {
+  const { message } = error;
+  if ((message !== 'not a function' && message !== 'not a constructor') || !site) return;
+  if (Object.getPrototypeOf(error) !== TypeError.prototype) return;
+  error.message = native.load('internal/callees').told(site) || message;
+}
+
 export function prepareStackTrace(error, sites) {
+  try {
+    name(error, sites[0]);
+  } catch {
+    // What cannot be named is still told.
+  }
   let head = 'Error';
   try {
     head = Error.prototype.toString.call(error);

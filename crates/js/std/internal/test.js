@@ -1,6 +1,7 @@
 // The tests of a module, one after the other in the order they were written: what stands behind `node:test`.
 
 import { AbortController } from 'internal/event-target';
+import { MockTimers } from 'internal/mock-timers';
 import { clearTimeout, setTimeout } from 'internal/timers';
 
 const TODO = Symbol('todo');
@@ -47,7 +48,7 @@ class Context {
   #suite;
   #after = [];
   #subtests = Promise.resolve();
-  mock = mock;
+  #mock;
 
   constructor(suite, name) {
     this.#suite = suite;
@@ -62,6 +63,12 @@ class Context {
     const done = this.#subtests.then(() => runTest(inner, name, options, fn));
     this.#subtests = done.catch(() => {});
     return done;
+  }
+
+  /** What this test replaces, until it ends. */
+  get mock() {
+    this.#mock ??= new MockTracker();
+    return this.#mock;
   }
 
   skip(why) {
@@ -92,7 +99,11 @@ class Context {
 
   async _end() {
     await this.#subtests;
-    for (const fn of this.#after) await fn();
+    try {
+      for (const fn of this.#after) await fn();
+    } finally {
+      this.#mock?.reset();
+    }
   }
 }
 
@@ -220,10 +231,16 @@ for (const [name, run] of Object.entries({ test, suite })) {
   Object.defineProperty(run, 'name', { value: name });
 }
 
-const mocked = new Set();
+/** Functions that remember how they were called, and timers that a test moves. */
+class MockTracker {
+  #mocked = new Set();
+  #timers;
 
-/** Functions that remember how they were called. */
-export const mock = {
+  get timers() {
+    this.#timers ??= new MockTimers();
+    return this.#timers;
+  }
+
   fn(original = () => undefined, implementation = original) {
     const calls = [];
     let behaves = implementation;
@@ -250,22 +267,32 @@ export const mock = {
       },
     };
     return spy;
-  },
+  }
+
   method(object, name, implementation = object[name]) {
     const own = Object.getOwnPropertyDescriptor(object, name);
-    const spy = mock.fn(object[name], implementation);
+    const spy = this.fn(object[name], implementation);
     Object.defineProperty(object, name, { value: spy, configurable: true, writable: true });
     spy.mock.restore = () => {
       if (own) Object.defineProperty(object, name, own);
       else delete object[name];
-      mocked.delete(spy);
+      this.#mocked.delete(spy);
     };
-    mocked.add(spy);
+    this.#mocked.add(spy);
     return spy;
-  },
-  restoreAll: () => mocked.forEach((spy) => spy.mock.restore()),
-  reset: () => mock.restoreAll(),
-};
+  }
+
+  restoreAll() {
+    for (const spy of this.#mocked) spy.mock.restore();
+  }
+
+  reset() {
+    this.restoreAll();
+    this.#timers?.reset();
+  }
+}
+
+export const mock = new MockTracker();
 
 /** Every outcome, once all have run: for the host. */
 export async function outcomes() {

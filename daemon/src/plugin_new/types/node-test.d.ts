@@ -6,6 +6,8 @@ export interface TestContext {
     diagnostic(message: string): void;
     skip(message?: string): void;
     todo(message?: string): void;
+    /** What this test replaces; it is restored when the test ends. */
+    mock: MockTracker;
 }
 
 export interface TestOptions {
@@ -55,15 +57,20 @@ export type Mock<F extends Callable> = F & {
     };
 };
 
-export declare const test: Test;
-export declare const it: Test;
-export declare const suite: Suite;
-export declare const describe: Suite;
-export declare const before: Hook;
-export declare const after: Hook;
-export declare const beforeEach: Hook;
-export declare const afterEach: Hook;
-export declare const mock: {
+/** Timers and dates that move only when a test says so. */
+export interface MockTimers {
+    enable(options?: {
+        apis?: ("setTimeout" | "setInterval" | "setImmediate" | "Date" | "scheduler.wait" | "AbortSignal.timeout")[];
+        now?: number | Date;
+    }): void;
+    tick(milliseconds?: number): void;
+    runAll(): void;
+    setTime(milliseconds: number): void;
+    reset(): void;
+}
+
+export interface MockTracker {
+    timers: MockTimers;
     fn<F extends Callable = (...values: any[]) => undefined>(original?: F, implementation?: F): Mock<F>;
     method<T extends object, K extends keyof T>(
         object: T,
@@ -72,5 +79,15 @@ export declare const mock: {
     ): T[K] extends Callable ? Mock<T[K]> : never;
     restoreAll(): void;
     reset(): void;
-};
+}
+
+export declare const test: Test;
+export declare const it: Test;
+export declare const suite: Suite;
+export declare const describe: Suite;
+export declare const before: Hook;
+export declare const after: Hook;
+export declare const beforeEach: Hook;
+export declare const afterEach: Hook;
+export declare const mock: MockTracker;
 export default test;

@@ -36,6 +36,31 @@ function offsetOf(zone, time) {
   return native.offset(zone, time) ?? [0, 'UTC'];
 }
 
+const WORDED = [
+  'calendar',
+  'dateStyle',
+  'dayPeriod',
+  'era',
+  'formatMatcher',
+  'fractionalSecondDigits',
+  'hour12',
+  'hourCycle',
+  'numberingSystem',
+  'timeStyle',
+  'timeZoneName',
+  'weekday',
+];
+
+/** Whether it is a whole date in numbers, a time, or both: then the order of a locale is all there is to know of it. */
+function isNumeric(locale, options) {
+  if (!dates(locale) || WORDED.some((name) => options[name] !== undefined)) return false;
+  const { year, month, day, hour, minute } = options;
+  const dated = year === 'numeric' && month === day && (month === 'numeric' || month === '2-digit');
+  const timed = hour !== undefined && minute !== undefined;
+  if (year ?? month ?? day) return dated && (timed || (hour ?? minute ?? options.second) === undefined);
+  return timed;
+}
+
 export const DateTimeFormat = supports(
   class DateTimeFormat {
     #locale;
@@ -43,7 +68,6 @@ export const DateTimeFormat = supports(
     format;
 
     constructor(locales, options = {}) {
-      this.#locale = pick(locales);
       const given = { ...options };
       const date = ['weekday', 'year', 'month', 'day', 'era'];
       const time = ['hour', 'minute', 'second', 'fractionalSecondDigits', 'dayPeriod'];
@@ -54,10 +78,11 @@ export const DateTimeFormat = supports(
         if (defaults !== 'date') given.hour = given.minute = given.second = 'numeric';
       }
       delete given._defaults;
+      this.#locale = pick(locales, (locale) => isNumeric(locale, given));
       given.timeZone = zoneOf(given.timeZone);
       if (given.hourCycle && given.hour12 === undefined)
         given.hour12 = given.hourCycle === 'h11' || given.hourCycle === 'h12';
-      given.hour12 ??= dates[this.#locale][2];
+      given.hour12 ??= dates(this.#locale)[2];
       this.#options = given;
       this.format = (when) =>
         this.formatToParts(when)
@@ -152,7 +177,7 @@ export const DateTimeFormat = supports(
         }
         return;
       }
-      const [pattern] = dates[this.#locale];
+      const [pattern] = dates(this.#locale);
       const separator = /[^MDY]/.exec(pattern)[0];
       const fields = pattern.split(separator).filter((field) => ({ M: month, D: day, Y: year })[field[0]]);
       fields.forEach((field, at) => {
@@ -183,7 +208,7 @@ export const DateTimeFormat = supports(
             ? ' at '
             : month === 'long' && !styled
               ? ' at '
-              : dates[this.#locale][1],
+              : dates(this.#locale)[1],
         );
       let joined = false;
       const join = (mark) => {
@@ -198,7 +223,7 @@ export const DateTimeFormat = supports(
             ? 24
             : hours;
         join('');
-        put('hour', hour === '2-digit' || (!hour12 && (minute || second)) ? two(shown) : shown);
+        put('hour', this.#pads(hour, minute ?? second, hour12) ? two(shown) : shown);
       }
       if (minute) {
         join(':');
@@ -220,8 +245,18 @@ export const DateTimeFormat = supports(
       }
       if (hour && hour12) {
         put('literal', ' ');
-        put('dayPeriod', hours < 12 ? 'AM' : 'PM');
+        const [morning, evening] = dates(this.#locale)[3] ?? ['AM', 'PM'];
+        put('dayPeriod', hours < 12 ? morning : evening);
       }
+    }
+
+    /** Whether an hour has two digits. */
+    #pads(hour, next, hour12) {
+      if (hour === '2-digit') return true;
+      const english = this.#locale.startsWith('en') && dates(this.#locale)[2];
+      return (
+        !hour12 && next !== undefined && (english || (next === 'numeric' && dates(this.#locale)[4] !== 'H'))
+      );
     }
 
     formatRange(from, to) {

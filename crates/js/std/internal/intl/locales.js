@@ -1,38 +1,76 @@
-// Locales, as far as they are told apart: by their order of dates and their marks in numbers.
+// Locales. Only English is formatted completely. Of others there are plain numbers and numeric dates, and what asks them for
+// more is formatted in English, as `resolvedOptions` tells.
 
-export const dates = {
-  'en-US': ['M/D/Y', ', ', true],
+const COMPLETE = ['en', 'en-US'];
+
+/** The order of dates, what stands before the time, whether hours count to 12, their halves, and `H` for hours of one digit. */
+const DATES = {
+  en: ['M/D/Y', ', ', true],
   'en-GB': ['DD/MM/Y', ', ', false],
-  'en-CA': ['Y-MM-DD', ', ', true],
-  'en-AU': ['DD/MM/Y', ', ', true],
-  'sv-SE': ['Y-MM-DD', ' ', false],
-  'de-DE': ['D.M.Y', ', ', false],
-  'fr-FR': ['DD/MM/Y', ' ', false],
-  'es-ES': ['D/M/Y', ', ', false],
-  'it-IT': ['D/M/Y', ', ', false],
-  'nl-NL': ['D-M-Y', ', ', false],
-  'pt-BR': ['DD/MM/Y', ', ', false],
-  'ja-JP': ['Y/M/D', ' ', false],
-  'zh-CN': ['Y/M/D', ' ', false],
-  'ko-KR': ['Y/M/D', ' ', false],
-  'pl-PL': ['D.MM.Y', ', ', false],
+  'en-CA': ['Y-MM-DD', ', ', true, ['a.m.', 'p.m.']],
+  'en-AU': ['DD/MM/Y', ', ', true, ['am', 'pm']],
+  de: ['D.M.Y', ', ', false],
+  es: ['D/M/Y', ', ', false, undefined, 'H'],
+  fr: ['DD/MM/Y', ' ', false],
+  it: ['DD/MM/Y', ', ', false],
+  ja: ['Y/M/D', ' ', false, undefined, 'H'],
+  nl: ['D-M-Y', ', ', false],
+  pl: ['D.MM.Y', ', ', false],
+  pt: ['DD/MM/Y', ', ', false],
+  sv: ['Y-MM-DD', ' ', false],
+  zh: ['Y/M/D', ' ', false],
 };
-export const marks = {
-  en: [',', '.'],
-  de: ['.', ','],
-  fr: ['\u202f', ','],
-  es: ['.', ','],
-  it: ['.', ','],
-  nl: ['.', ','],
-  pt: ['.', ','],
-  sv: ['\u00a0', ','],
-  pl: ['\u00a0', ','],
-  ja: [',', '.'],
-  zh: [',', '.'],
-  ko: [',', '.'],
+
+/**
+ * What separates groups and fractions, how many digits stand before the first separator at least, the sign, what stands
+ * before a percent sign, and the side of the euro sign.
+ */
+const MARKS = {
+  en: [',', '.', 1, '-', '', 'before'],
+  'en-AU': [',', '.', 1, '-', ''],
+  'en-CA': [',', '.', 1, '-', '', 'before'],
+  'en-GB': [',', '.', 1, '-', '', 'before'],
+  de: ['.', ',', 1, '-', '\u00a0', 'after'],
+  es: ['.', ',', 2, '-', '\u00a0', 'after'],
+  fr: ['\u202f', ',', 1, '-', '\u00a0', 'after'],
+  it: ['.', ',', 2, '-', '', 'after'],
+  ja: [',', '.', 1, '-', '', 'before'],
+  ko: [',', '.', 1, '-', '', 'before'],
+  nl: ['.', ',', 1, '-', ''],
+  pl: ['\u00a0', ',', 2, '-', '', 'after'],
+  pt: ['.', ',', 1, '-', ''],
+  sv: ['\u00a0', ',', 1, '\u2212', '\u00a0', 'after'],
+  zh: [',', '.', 1, '-', '', 'before'],
 };
+
+/** The region that a language alone stands for. */
+const REGIONS = {
+  de: 'DE',
+  en: 'US',
+  es: 'ES',
+  fr: 'FR',
+  it: 'IT',
+  ja: 'JP',
+  ko: 'KR',
+  nl: 'NL',
+  pl: 'PL',
+  pt: 'BR',
+  sv: 'SE',
+  zh: 'CN',
+};
+
+function find(table, locale) {
+  const [language, region] = locale.split('-');
+  return (
+    table[locale] ?? (region === undefined || region === REGIONS[language] ? table[language] : undefined)
+  );
+}
+
+export const dates = (locale) => find(DATES, locale);
+export const marks = (locale) => find(MARKS, locale);
+
 export function getCanonicalLocales(locales) {
-  return [locales ?? []].flat().map((locale) => {
+  const tags = [locales ?? []].flat().map((locale) => {
     const text = `${locale}`;
     if (!/^[a-z]{2,8}([-_][a-z0-9]{1,8})*$/i.test(text))
       throw new RangeError(`Incorrect locale information provided: ${text}`);
@@ -45,25 +83,22 @@ export function getCanonicalLocales(locales) {
       })
       .join('-');
   });
+  return [...new Set(tags)];
 }
 
-/** The nearest locale there is. */
-export function pick(locales) {
-  for (const wanted of getCanonicalLocales(locales)) {
-    if (dates[wanted]) return wanted;
-    const language = wanted.split('-')[0];
-    const found = Object.keys(dates).find((known) => known.split('-')[0] === language);
-    if (found) return found;
+/** The first locale that is formatted completely, or whose part `works` finds to be enough. */
+export function pick(locales, works = () => false) {
+  for (const tag of getCanonicalLocales(locales)) {
+    const locale = tag.replace(/-u-.*$/, '');
+    if (COMPLETE.includes(locale) || works(locale)) return locale;
   }
   return 'en-US';
 }
 
-/** Which locales a class knows; those of the oldest are called without `new` as well. */
-export function supports(Class, called = false) {
+/** Which locales a class formats completely; those of the oldest are called without `new` as well. */
+export function supports(Class, called = false, complete = COMPLETE) {
   Class.supportedLocalesOf = (locales) =>
-    getCanonicalLocales(locales).filter((wanted) =>
-      Object.keys(dates).some((known) => known.split('-')[0] === wanted.split('-')[0]),
-    );
+    getCanonicalLocales(locales).filter((tag) => complete.includes(tag.replace(/-u-.*$/, '')));
   if (!called) return Class;
   const callable = new Proxy(Class, { apply: (target, _, given) => new target(...given) });
   Object.defineProperty(Class.prototype, 'constructor', {

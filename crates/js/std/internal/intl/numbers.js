@@ -50,6 +50,20 @@ export const units = {
   fahrenheit: ['°F', 'degree Fahrenheit'],
 };
 
+/** Whether the marks of a locale are all there is to know of it. */
+function isPlain(locale, options) {
+  const known = marks(locale);
+  if (!known || !['standard', undefined].includes(options.notation)) return false;
+  if (![undefined, false].includes(options.useGrouping) || options.numberingSystem !== undefined)
+    return false;
+  if (options.style === 'currency') {
+    const { currency, currencyDisplay = 'symbol', currencySign = 'standard' } = options;
+    const shown = currencyDisplay === 'symbol' && currencySign === 'standard';
+    return known[5] !== undefined && `${currency}`.toUpperCase() === 'EUR' && shown;
+  }
+  return ['decimal', 'percent', undefined].includes(options.style);
+}
+
 export const NumberFormat = supports(
   class NumberFormat {
     #locale;
@@ -57,7 +71,7 @@ export const NumberFormat = supports(
     format;
 
     constructor(locales, options = {}) {
-      this.#locale = pick(locales);
+      this.#locale = pick(locales, (locale) => isPlain(locale, options));
       const style = options.style ?? 'decimal';
       if (style === 'currency' && options.currency === undefined)
         throw new TypeError('Currency code is required with currency style.');
@@ -69,7 +83,7 @@ export const NumberFormat = supports(
       const most =
         options.maximumFractionDigits ??
         Math.max(least, style === 'currency' && !compact ? least : style === 'percent' || compact ? 0 : 3);
-      if (least > 100 || most > 100 || least < 0 || most < 0)
+      if (least > 100 || most > 100 || least < 0 || most < 0 || options.minimumFractionDigits > most)
         throw new RangeError('maximumFractionDigits value is out of range.');
       this.#options = {
         ...options,
@@ -106,7 +120,7 @@ export const NumberFormat = supports(
       if (options.style === 'percent') number = big ? number * 100n : number * 100;
       if (options.notation === 'compact')
         [number, suffix] = shorten(Number(number), options.compactDisplay === 'long');
-      const [group, point] = marks[this.#locale.split('-')[0]];
+      const [group, point] = marks(this.#locale);
       const parts = [];
       const put = (type, text) => parts.push({ type, value: text });
       if (!big && Number.isNaN(number)) put('nan', 'NaN');
@@ -148,7 +162,7 @@ export const NumberFormat = supports(
         fraction = fraction.padEnd(least, '0');
       whole = whole.padStart(integers, '0');
       const pieces =
-        useGrouping === false || useGrouping === 'false'
+        useGrouping === false || useGrouping === 'false' || whole.length < 3 + marks(this.#locale)[2]
           ? [whole]
           : whole.replace(/\B(?=(\d{3})+$)/g, ' ').split(' ');
       pieces.forEach((piece, at) => {
@@ -170,7 +184,7 @@ export const NumberFormat = supports(
         unitDisplay = 'short',
         signDisplay = 'auto',
       } = this.#options;
-      const english = this.#locale.startsWith('en') || ['ja-JP', 'zh-CN', 'ko-KR'].includes(this.#locale);
+      const [, , , minus, space, side] = marks(this.#locale);
       if (style === 'currency') {
         const name =
           currencyDisplay === 'code'
@@ -178,14 +192,14 @@ export const NumberFormat = supports(
             : currencyDisplay === 'name'
               ? currency
               : (symbols[currency] ?? currency);
-        if (english && currencyDisplay !== 'name') {
+        if (side === 'before' && currencyDisplay !== 'name') {
           parts.unshift(
             { type: 'currency', value: name },
             ...(name.length === 3 ? [{ type: 'literal', value: '\u00a0' }] : []),
           );
         } else parts.push({ type: 'literal', value: '\u00a0' }, { type: 'currency', value: name });
       } else if (style === 'percent') {
-        if (!english) parts.push({ type: 'literal', value: '\u00a0' });
+        if (space) parts.push({ type: 'literal', value: space });
         parts.push({ type: 'percentSign', value: '%' });
       } else if (style === 'unit') {
         const [short, long] = unitNames(unit);
@@ -210,7 +224,7 @@ export const NumberFormat = supports(
         signDisplay !== 'never' &&
         !(zero && (signDisplay === 'exceptZero' || signDisplay === 'negative'))
       )
-        parts.unshift({ type: 'minusSign', value: '-' });
+        parts.unshift({ type: 'minusSign', value: minus });
       else if (!negative && (signDisplay === 'always' || (signDisplay === 'exceptZero' && !zero)))
         parts.unshift({ type: 'plusSign', value: '+' });
       return parts;

@@ -224,6 +224,9 @@ export const DisplayNames = supports(
       return { ...this.#options };
     }
   },
+  false,
+  // There are no names.
+  [],
 );
 
 export class Locale {
