@@ -176,7 +176,7 @@ async fn an_agent_is_told_of_copies_of_its_clients_plugins() {
     let told = opened().pop().unwrap();
     assert_eq!(told[0]["name"], "Kit", "{told}");
     let first = PathBuf::from(told[0]["path"].as_str().unwrap());
-    assert_eq!(copies(&stage.folder), [first.clone()]);
+    assert_eq!(copies(&stage.folder), std::slice::from_ref(&first));
     assert_eq!(fs::read_to_string(first.join("skills/braid/SKILL.md")).unwrap(), "one");
     assert_eq!(fs::read_to_string(first.join(".plugin/plugin.json")).unwrap(), "{}");
 

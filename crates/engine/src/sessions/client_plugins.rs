@@ -127,8 +127,7 @@ impl ClientPlugins {
         let mut now = self.now.subscribe();
         async move {
             let _ = tokio::time::timeout(TURN_WAIT, now.wait_for(|now| now.pending == 0)).await;
-            let plugins = now.borrow().plugins.clone();
-            plugins
+            now.borrow().plugins.clone()
         }
     }
 
