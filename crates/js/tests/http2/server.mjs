@@ -39,23 +39,33 @@ const paths = {
   '/reset': (stream, headers) => { stream.respond({ ':status': 200 }); stream.write('part'); setTimeout(() => stream.close(Number(headers['x-code'])), 20); },
   '/refuse': (stream) => stream.close(http2.constants.NGHTTP2_REFUSED_STREAM),
   '/wait': (stream) => {
+    last = null;
     stream.respond({ ':status': 200 });
     stream.on('aborted', () => { last = ['aborted', stream.rstCode]; });
     stream.write('begun');
   },
-  '/last': (stream) => { stream.respond({ ':status': 200 }); stream.end(JSON.stringify(last)); },
+  '/clear': (stream) => {
+    last = null;
+    stream.respond({ ':status': 204 }, { endStream: true });
+  },
+  '/last': (stream) => {
+    if (last === null) { setTimeout(() => paths['/last'](stream), 2); return; }
+    stream.respond({ ':status': 200 });
+    stream.end(JSON.stringify(last));
+  },
   '/information': (stream) => { stream.additionalHeaders({ ':status': 103, link: '</a>' }); stream.respond({ ':status': 200 }); stream.end('told'); },
   '/goaway': (stream, headers) => {
     stream.respond({ ':status': 200 });
     stream.write('x');
     const { session } = stream;
-    setTimeout(() => session.goaway(Number(headers['x-code']), stream.id, Buffer.from('why')), 10);
-    setTimeout(() => { if (!stream.destroyed) stream.end('y'); }, 30);
+    setTimeout(() => session.goaway(Number(headers['x-code']), stream.id, Buffer.from('why')), 100);
+    setTimeout(() => { if (!stream.destroyed) stream.end('y'); }, 200);
   },
   '/cut': (stream) => { stream.respond({ ':status': 200 }); stream.write('x'); setTimeout(() => stream.session.socket && stream.session.destroy(), 20); },
   '/slow': (stream) => setTimeout(() => { if (stream.destroyed) return; stream.respond({ ':status': 200 }); stream.end('late'); }, 40),
   '/endless': (stream) => {
     let written = 0;
+    last = null;
     stream.respond({ ':status': 200 });
     const more = () => stream.write(Buffer.alloc(16 << 10), (error) => { if (!error && !stream.destroyed) { written += 16 << 10; last = ['written', written]; more(); } });
     more();
