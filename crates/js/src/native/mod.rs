@@ -9,6 +9,7 @@ pub(crate) mod encoding;
 pub(crate) mod frames;
 pub(crate) mod fs;
 pub(crate) mod http1;
+pub(crate) mod http2;
 mod interfaces;
 pub(crate) mod net;
 mod pipes;
