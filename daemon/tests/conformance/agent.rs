@@ -420,6 +420,7 @@ fn start(held: &Arc<()>) -> Start {
         additional: None,
         tools: None,
         mcp_servers: None,
+        client_plugins: None,
         instructions: None,
         client_tool_timeout_ms: 0,
         emit: Func::new(move |_| {
