@@ -374,6 +374,8 @@ export interface Start {
     tools?: BoundTool[];
     /** The `mcpServers` of the host by name; absent if there are none. */
     mcpServers?: JsonObject;
+    /** The plugins that clients brought to the session, as copies on this host; absent if there are none. */
+    clientPlugins?: ClientPlugin[];
     /** The instructions of the offered host tools. */
     instructions?: string[];
     /** Timeout of client tools in milliseconds; 0 disables it. */
@@ -472,6 +474,24 @@ export interface ToolEffects {
     network?: boolean;
     /** Cannot be undone. */
     destructive?: boolean;
+}
+
+/** A plugin that a client brought to a session, in Open Plugins format. */
+export interface ClientPlugin {
+    /** The id it is listed under in the session's customizations. */
+    id: string;
+    /** The client. */
+    clientId: string;
+    /** Its URI, as the client knows it. */
+    uri: string;
+    /** Name. */
+    name: string;
+    /** Version, as its manifest has it. */
+    version?: string;
+    /** The folder with the copy of its files, a path of the host; the copy lasts as long as the client brings it. */
+    path: string;
+    /** Whether it is on. */
+    enabled: boolean;
 }
 
 /** The target of an emitted action. */
@@ -643,6 +663,11 @@ export interface AgentSession {
     setAnswer?(requestId: string, questionId: string, answer?: ChatInputAnswer): Awaitable<boolean>;
     /** Replaces the tools of the session. */
     setTools?(tools: BoundTool[]): Awaitable<boolean>;
+    /**
+     * Replaces the plugins that clients brought. The folders of those that are left out are removed when it resolves.
+     * Without it, a change reaches the next backend of the chat.
+     */
+    setClientPlugins?(plugins: ClientPlugin[]): Awaitable<boolean>;
     /**
      * Receives the `ToolCallResult` of a client tool: the client's, or a failed one if the client disconnected or
      * exceeded `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` rejects.

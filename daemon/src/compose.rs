@@ -21,6 +21,7 @@ use ostler_protocol::names;
 use ostler_server::ToolServers;
 
 use crate::bundled;
+use crate::client_plugins::ClientPluginFolders;
 use crate::config::{JavaScriptLimits, Keep};
 use crate::diagnostics;
 use crate::exit::Exit;
@@ -111,6 +112,7 @@ async fn compose_with(
     };
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
     host.core.set_local_system(Arc::new(OnDisk::new(&settings.dir)));
+    host.core.set_plugin_folders(Arc::new(ClientPluginFolders::new(&settings.state_dir)));
     if let Some(file) = &settings.wire {
         host.core.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
     }
@@ -308,6 +310,7 @@ async fn own(
         _ => Some(state_db(settings, log).map_err(failed)?),
     };
     if let Some(db) = &file {
+        ClientPluginFolders::sweep(&settings.state_dir);
         let (host, log) = (Arc::downgrade(running), log.clone());
         db.watch_file(move |lost| {
             log.line(lost.unwrap_or("state.db is available again; storing resumes"));

@@ -8,6 +8,7 @@ pub mod bundled;
 pub mod cli;
 mod cli_manifest;
 pub mod client;
+mod client_plugins;
 pub mod compose;
 pub mod config;
 pub mod control;

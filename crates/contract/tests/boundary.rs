@@ -349,6 +349,7 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
         additional: None,
         tools: None,
         mcp_servers: None,
+        client_plugins: None,
         instructions: None,
         client_tool_timeout_ms: 0,
         emit: Func::new(move |(channel, action): (Emit, wire::StateAction)| {

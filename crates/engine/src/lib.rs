@@ -31,6 +31,7 @@ pub use crate::core::local_system::{Found, LocalSystem, Pinned, Stamp};
 pub use crate::core::log::Log;
 pub use crate::core::options::{HostOptions, McpServers};
 pub use crate::core::outbound::Outbound;
+pub use crate::core::plugin_folders::{PluginFolder, PluginFolders};
 pub use crate::core::shared::Core;
 pub use crate::core::stage::Stage;
 pub use crate::core::yaml::Yaml;

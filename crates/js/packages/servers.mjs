@@ -2,6 +2,7 @@
 import { createServer } from 'node:http';
 import { createServer as createTls } from 'node:https';
 import net from 'node:net';
+import grpc from '@grpc/grpc-js';
 import { gzipSync } from 'node:zlib';
 import { WebSocketServer } from 'ws';
 import { Server as SocketServer } from 'socket.io';
@@ -198,6 +199,36 @@ const { Aedes } = await import('aedes');
 const broker = Aedes.createBroker ? await Aedes.createBroker() : new Aedes();
 const mqtt = net.createServer(broker.handle);
 
+const text = { serialize: (value) => Buffer.from(value), deserialize: (bytes) => bytes.toString() };
+const method = (path, responseStream, requestStream = false) => ({ path, requestStream, responseStream, requestSerialize: text.serialize, requestDeserialize: text.deserialize, responseSerialize: text.serialize, responseDeserialize: text.deserialize });
+const calls = new grpc.Server();
+calls.addService(
+  { say: method('/t.T/Say', false), count: method('/t.T/Count', true), sum: method('/t.T/Sum', false, true), talk: method('/t.T/Talk', true, true) },
+  {
+    say(call, callback) {
+      const trailers = new grpc.Metadata();
+      trailers.set('x-trailer', 'yes');
+      if (call.request === 'fail') callback({ code: grpc.status.INVALID_ARGUMENT, details: 'not that', metadata: trailers });
+      else if (call.request !== 'never') callback(null, `${call.metadata.get('x-from')[0] ?? 'nobody'}: ${call.request}`, trailers);
+    },
+    count(call) {
+      const many = Number(call.request);
+      for (let at = 0; at < many; at += 1) call.write(many > 100 ? 'x'.repeat(1024) : `${at}`);
+      call.end();
+    },
+    sum(call, callback) {
+      let sum = 0;
+      call.on('data', (part) => { sum += Number(part); });
+      call.on('end', () => callback(null, `${sum}`));
+    },
+    talk(call) {
+      call.on('data', (part) => call.write(part.toUpperCase()));
+      call.on('end', () => call.end());
+    },
+  },
+);
+const rpc = (credentials) => new Promise((resolve, reject) => calls.bindAsync('127.0.0.1:0', credentials, (error, port) => (error ? reject(error) : resolve(port))));
+
 const addresses = {
   http: `http://127.0.0.1:${await listen(http)}`,
   https: `https://localhost:${await listen(https)}`,
@@ -207,6 +238,8 @@ const addresses = {
   nats: await listen(nats),
   imap: await listen(imap),
   mqtt: await listen(mqtt),
+  grpc: await rpc(grpc.ServerCredentials.createInsecure()),
+  grpcs: await rpc(grpc.ServerCredentials.createSsl(null, [{ private_key: certificate.key, cert_chain: certificate.cert }])),
 };
 console.log(JSON.stringify(addresses));
 process.stdin.on('end', () => process.exit(0)).resume();

@@ -19,6 +19,7 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
         settings: json!({ "prefix": prefix }).as_object().cloned().unwrap(),
         working_directory: Some("/srv/work".into()),
         additional: None,
+        client_plugins: None,
         tools: None,
         mcp_servers: None,
         instructions: None,

@@ -33,7 +33,7 @@ fn folder() -> PathBuf {
 /// What the programs of an area return on Node.
 fn on_node(node: &Path, area: &str, seeds: u64) -> Vec<Value> {
     let ran = Command::new(node)
-        .arg("--no-warnings")
+        .args(["--no-warnings", "--experimental-eventsource"])
         .arg(folder().join("run.mjs"))
         .args([area, "1", &seeds.to_string()])
         .output()
@@ -110,4 +110,4 @@ macro_rules! areas {
     };
 }
 
-areas! { buffer calls clone events inspect intl mocktimers nodestreams path querystring timers url webstreams }
+areas! { buffer calls clone events eventsource inspect intl mocktimers nodestreams path querystring timers url urlpattern webstreams }

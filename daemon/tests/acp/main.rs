@@ -9,6 +9,7 @@ mod account;
 mod agent;
 mod always;
 mod bots;
+mod client_plugins;
 mod command_turns;
 mod deviations;
 mod editor;

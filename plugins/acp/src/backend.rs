@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{Agent, AgentSession, BoundTool, ChatAbilities, Start, TurnFrom};
+use ostler_contract::points::{Agent, AgentSession, BoundTool, ChatAbilities, ClientPlugin, Start, TurnFrom};
 use ostler_contract::wire::state::{MessageAttachment, ModelSelection, ProtectedResourceMetadata};
 use ostler_contract::{Call, Frozen, Thrown, Value, json};
 use parking_lot::Mutex;
@@ -111,7 +111,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     let with = || tell.clone();
     let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
     let (answers, tools, completes, stops, forks, lends) = (with(), with(), with(), with(), with(), with());
-    let renames = with();
+    let (renames, plugins) = (with(), with());
     AgentSession {
         begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
             let (begun, wait) = oneshot::channel();
@@ -175,6 +175,9 @@ fn session(shared: Shared, start: Start) -> AgentSession {
         })),
         set_tools: Some(Call::now(move |(all,): (Vec<BoundTool>,)| {
             Ok(tools.send(Command::Tools(all)).is_ok())
+        })),
+        set_client_plugins: Some(Call::now(move |(all,): (Vec<ClientPlugin>,)| {
+            Ok(plugins.send(Command::Plugins(all)).is_ok())
         })),
         complete_tool_call: Some(Call::new(move |(call, _, result): (String, String, Value)| {
             let (done, wait) = oneshot::channel();

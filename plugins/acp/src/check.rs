@@ -65,6 +65,7 @@ async fn run(
         runtime: runtime.clone(),
         at,
         additional: Vec::new(),
+        plugins: Vec::new(),
         endpoint: None,
         mcp_servers: None,
         resume: None,

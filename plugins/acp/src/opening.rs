@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler_contract::points::ClientPlugin;
 use ostler_contract::{JsonObject, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub struct Plan {
     pub additional: Vec<PathBuf>,
     /// The session's tools endpoint.
     pub endpoint: Option<Endpoint>,
+    /// The plugins that clients brought.
+    pub plugins: Vec<ClientPlugin>,
     /// The configured MCP servers.
     pub mcp_servers: Option<JsonObject>,
     /// The agent's id of the session to continue.
@@ -158,6 +161,12 @@ pub async fn session(
         (false, true) => params["additionalDirectories"] = json!(additional),
         (false, false) => notes.push("the agent works in one directory; the others are left out".to_owned()),
     }
+    let plugins: Vec<&ClientPlugin> = plan.plugins.iter().filter(|plugin| plugin.enabled).collect();
+    match plan.at.computer {
+        _ if plugins.is_empty() => {}
+        Some(_) => notes.push("the agent runs in a machine; the plugins of clients are left out".to_owned()),
+        None => params["_meta"] = plugins_meta(&plugins, plan.agent.plugins_at.as_deref()),
+    }
     let mut asking = Asking { running, incoming, questions: plan.questions.as_ref(), notes };
     if let Some(method) = sign_in(plan) {
         asking.ask("authenticate", json!({ "methodId": method }), Early::Settings).await?;
@@ -222,6 +231,20 @@ pub async fn session(
         .filter(|message| !matches!(message, Incoming::Update { session, .. } if *session != id))
         .collect();
     Ok(Session { id, answer, early, continued: false, notes: asking.notes, replayed: Transcript::default() })
+}
+
+/// The `_meta` that tells an agent of plugins: under a name of this host, and where the agent itself looks for them.
+fn plugins_meta(plugins: &[&ClientPlugin], agents: Option<&[String]>) -> Value {
+    let told: Vec<Value> =
+        plugins.iter().map(|plugin| json!({ "name": plugin.name, "path": plugin.path })).collect();
+    let mut meta = json!({ "ostler.clientPlugins": told });
+    if let Some(members) = agents {
+        let local: Vec<Value> =
+            plugins.iter().map(|plugin| json!({ "type": "local", "path": plugin.path })).collect();
+        let place = members.iter().fold(&mut meta, |at, member| &mut at[member.as_str()]);
+        *place = local.into();
+    }
+    meta
 }
 
 /// The method that signs in before a session is opened: the configured one, or the one for the configured key.

@@ -115,6 +115,8 @@ pub struct AgentOptions {
     pub resources: BTreeMap<String, Resource>,
     /// What it needs in a machine.
     pub needs: Needs,
+    /// The member of `_meta` that takes plugins, as the path to it, where the agent has one.
+    pub plugins_at: Option<Vec<String>>,
 }
 
 impl AgentOptions {
@@ -343,6 +345,7 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         credentials: BTreeMap::new(),
         resources: BTreeMap::new(),
         needs: preset.needs(),
+        plugins_at: preset.plugins_at(),
     })
 }
 
@@ -375,6 +378,7 @@ impl WrittenAgent {
                 credentials: BTreeMap::new(),
                 resources: BTreeMap::new(),
                 needs: Needs::default(),
+                plugins_at: None,
             },
             (None, None) => return Err("needs a command or a preset".to_owned()),
         };

@@ -17,7 +17,10 @@ only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used
 
 An error for a call of what is no function names it, as in Node. The engine only knows the place of the last name before the
 call: where nested calls share it, the message names all of them (`build is not a function, or client.send is not a function`).
-A value that is passed to a built-in function in place of a callback is not named.\n";
+A value that is passed to a built-in function in place of a callback is not named.
+
+`URLPattern` is a global only, not an export of `node:url`. `EventSource` follows the standard where Node does not: an empty `id` or
+`event` field resets what was said before.\n";
 
 const HEAD: &str = "\
 # Node modules and web globals for plugins

@@ -72,7 +72,6 @@ const TOLD: &[(&str, &str, &str)] = &[
 const UNSERVED: &[(&str, &str)] = &[
     ("session/creationFailed", "`createSession` is answered with the error, and leaves no session behind"),
     ("session/serverToolsChanged", BACKEND),
-    ("session/customizationRemoved", BACKEND),
     ("session/mcpServerStateChanged", BACKEND),
     ("session/activityChanged", BACKEND),
     ("chat/toolCallDelta", BACKEND),

@@ -272,6 +272,8 @@ pub struct Start {
     pub tools: Option<Vec<BoundTool>>,
     /// The `mcpServers` of the host by name; absent if there are none.
     pub mcp_servers: Option<JsonObject>,
+    /// The plugins that clients brought to the session, as copies on this host; absent if there are none.
+    pub client_plugins: Option<Vec<ClientPlugin>>,
     /// The instructions of the offered host tools.
     pub instructions: Option<Vec<String>>,
     /// Timeout of client tools in milliseconds; 0 disables it.
@@ -318,6 +320,28 @@ pub struct Start {
     pub on_turn_recorded: Func<fn(turn_id: String, transcript_id: String)>,
     /// Tokens by protected resource, of the requesting connection only.
     pub credentials: Option<BTreeMap<String, String>>,
+}
+
+/// A plugin that a client brought to a session, in Open Plugins format.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct ClientPlugin {
+    /// The id it is listed under in the session's customizations.
+    pub id: String,
+    /// The client.
+    pub client_id: String,
+    /// Its URI, as the client knows it.
+    pub uri: String,
+    /// Name.
+    pub name: String,
+    /// Version, as its manifest has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The folder with the copy of its files, a path of the host; the copy lasts as long as the client brings it.
+    pub path: String,
+    /// Whether it is on.
+    pub enabled: bool,
 }
 
 /// A tool as a backend uses it.
@@ -474,6 +498,9 @@ pub struct AgentSession {
         Option<Call<fn(request_id: String, question_id: String, answer: Option<ChatInputAnswer>) -> bool>>,
     /// Replaces the tools of the session.
     pub set_tools: Option<Call<fn(tools: Vec<BoundTool>) -> bool>>,
+    /// Replaces the plugins that clients brought. The folders of those that are left out are removed when it resolves.
+    /// Without it, a change reaches the next backend of the chat.
+    pub set_client_plugins: Option<Call<fn(plugins: Vec<ClientPlugin>) -> bool>>,
     /// Receives the `ToolCallResult` of a client tool: the client's, or a failed one if the client disconnected or
     /// exceeded `clientToolTimeoutMs`. The backend emits `chat/toolCallComplete` with it. `false` rejects.
     pub complete_tool_call: Option<Call<fn(tool_call_id: String, client_id: String, result: Value) -> bool>>,

@@ -18,6 +18,7 @@ pub(crate) mod message;
 pub(crate) mod options;
 pub(crate) mod outbound;
 pub mod outbox;
+pub(crate) mod plugin_folders;
 pub(crate) mod refusals;
 pub mod responder;
 pub(crate) mod root;

@@ -20,6 +20,7 @@ use crate::core::local_system::LocalSystem;
 use crate::core::log::Log;
 use crate::core::options::HostOptions;
 use crate::core::outbound::Outbound;
+use crate::core::plugin_folders::PluginFolders;
 use crate::core::root::Root;
 use crate::core::stage::Stage;
 use crate::core::wire::{FrameRecorder, Wire};
@@ -55,6 +56,7 @@ pub struct Core {
     /// The tools of the host, once they are needed.
     pub(crate) tools: OnceLock<Vec<OfferedTool>>,
     pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
+    pub(crate) plugin_folders: OnceLock<Arc<dyn PluginFolders>>,
     registry: OnceLock<Registry>,
     stage: watch::Sender<Stage>,
     outbound: OnceLock<Outbound>,
@@ -86,6 +88,7 @@ impl Core {
             offered: RwLock::default(),
             tools: OnceLock::new(),
             local_system: OnceLock::new(),
+            plugin_folders: OnceLock::new(),
             registry: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
             outbound: OnceLock::new(),
@@ -254,6 +257,11 @@ impl Core {
     /// machine.
     pub fn set_local_system(&self, local_system: Arc<dyn LocalSystem>) {
         let _ = self.local_system.set(local_system);
+    }
+
+    /// Gives the host folders for the plugins that clients bring. Without them none is copied.
+    pub fn set_plugin_folders(&self, folders: Arc<dyn PluginFolders>) {
+        let _ = self.plugin_folders.set(folders);
     }
 
     /// Logs what a plugin threw, against the plugin.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::ahead::{Ahead, Taken};
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
+use super::client_plugins::ClientPlugins;
 use super::deferred::Deferred;
 use super::mailbox::ToSession;
 use super::pages::Asked;
@@ -70,6 +71,8 @@ pub(super) struct Actor {
     pub changes: Option<ChangesSummary>,
     /// What is noted beside its files, once it was asked for.
     pub annotations: Option<AnnotationsState>,
+    /// The plugins that its clients bring.
+    pub client_plugins: ClientPlugins,
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
     /// How recent what is known of its directory is.
@@ -132,6 +135,7 @@ impl Actor {
             busy_at: Instant::now(),
             changes: None,
             annotations: None,
+            client_plugins: ClientPlugins::default(),
             facts: Vec::new(),
             looked: super::around::Looked::default(),
             rest: false,
@@ -319,6 +323,7 @@ impl Actor {
                     self.tool_timed_out(at, &call);
                 }
             }
+            ToSession::PluginCopied { number, outcome } => self.plugin_copied(number, outcome),
             ToSession::Worker(opened) => self.open_worker(*opened),
             ToSession::WorkerEmit { chat, action } => {
                 if let Some(at) = self.chat_numbered(chat) {

@@ -4,10 +4,13 @@
 //! its turn must not keep the answer to its question waiting.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use ostler_contract::points::{Agent, AgentSession, BoundTool, SessionTerminal, Start, TurnFrom};
+use ostler_contract::points::{
+    Agent, AgentSession, BoundTool, ClientPlugin, SessionTerminal, Start, TurnFrom,
+};
 use ostler_contract::{Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use tokio::sync::{mpsc, oneshot};
@@ -15,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::mailbox::ToSession;
 use super::queue::Mailbox;
+use crate::core::plugin_folders::PluginFolder;
 
 /// The sending end of a backend's lane. What it is told is boxed: a channel allocates its slots in blocks, also while
 /// it is empty.
@@ -74,6 +78,11 @@ pub(super) enum Tell {
         answer: Option<ChatInputAnswer>,
     },
     SetTools(Vec<BoundTool>),
+    SetClientPlugins {
+        plugins: Vec<ClientPlugin>,
+        /// The folders of those that are there no more, kept until it knows.
+        left: Vec<Arc<PluginFolder>>,
+    },
     ToolResult {
         call: String,
         client: String,
@@ -151,7 +160,7 @@ impl Backend {
     pub fn waking(
         agent: &Agent,
         mut start: Start,
-        mcp_servers: impl Future<Output = Option<JsonObject>> + Send + 'static,
+        around: impl Future<Output = (Option<JsonObject>, Vec<ClientPlugin>)> + Send + 'static,
         chat: u64,
         mailbox: Mailbox,
         ending: Option<JoinHandle<()>>,
@@ -164,7 +173,9 @@ impl Backend {
                 if let Some(ending) = ending {
                     let _ = ending.await;
                 }
-                start.mcp_servers = mcp_servers.await;
+                let (mcp_servers, plugins) = around.await;
+                start.mcp_servers = mcp_servers;
+                start.client_plugins = Some(plugins).filter(|plugins| !plugins.is_empty());
                 create.within(limit::BACKEND_START, (Frozen(start),)).await.map(Box::new)
             });
             match made.await {
@@ -248,11 +259,12 @@ async fn serve(
                 lane.ask_id();
                 continue;
             }
+            // What was told before a turn may begin comes before it.
+            tell = receiver.recv() => tell,
             () = done(&mut lane.before) => {
                 lane.release();
                 continue;
             }
-            tell = receiver.recv() => tell,
         };
         match tell {
             Some(tell) => match *tell {
@@ -465,6 +477,17 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
             quiet(session.set_answer.as_ref().map(|set| set.unbounded((request, question, answer))))
         }
         Tell::SetTools(tools) => quiet(session.set_tools.as_ref().map(|set| set.unbounded((tools,)))),
+        Tell::SetClientPlugins { plugins, left } => {
+            let set = session.set_client_plugins.as_ref().map(|set| set.unbounded((plugins,)));
+            Box::pin(async move {
+                let outcome = match set {
+                    Some(set) => set.await.map(|_| ()),
+                    None => Ok(()),
+                };
+                drop(left);
+                Outcome::Told(None, outcome)
+            })
+        }
         Tell::ToolResult { call, client, result } => quiet(
             session.complete_tool_call.as_ref().map(|complete| complete.unbounded((call, client, result))),
         ),

@@ -126,6 +126,7 @@ impl Actor {
                 }
             }
             StateAction::SessionCustomizationsChanged(mut changed) => {
+                self.list_client_plugins(&mut changed.customizations);
                 self.toggle_listed(at, &mut changed.customizations);
                 self.apply_session(StateAction::SessionCustomizationsChanged(changed), None);
             }

@@ -111,6 +111,7 @@ impl Actor {
                 self.client_gone(&removed.client_id);
                 if self.apply_session(StateAction::SessionActiveClientRemoved(removed), origin) {
                     self.tools_changed();
+                    self.sync_client_plugins(None);
                 }
                 Ok(())
             }
@@ -168,6 +169,8 @@ impl Actor {
         }
         self.apply_session(StateAction::SessionActiveClientSet(set), origin);
         self.tools_changed();
+        let connection = self.sessions.access.clients.get(dispatch.connection.id);
+        self.sync_client_plugins(connection.and_then(|connection| connection.owner()).as_deref());
         Ok(())
     }
 

@@ -216,6 +216,7 @@ impl Claimed {
                     announce(sessions, &entry, new.client);
                     actor.announced = true;
                 }
+                actor.sync_client_plugins(entry.owner.as_deref());
                 tokio::spawn(actor.run(inbox));
                 sessions.look_around(&entry, false);
                 Ok(entry)

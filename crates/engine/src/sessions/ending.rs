@@ -24,6 +24,7 @@ impl Actor {
         let removed = SessionActiveClientRemovedAction { client_id: client.to_owned() };
         self.apply_session(StateAction::SessionActiveClientRemoved(removed), None);
         self.tools_changed();
+        self.sync_client_plugins(None);
     }
 
     /// Ends what runs and lets go of the backends.

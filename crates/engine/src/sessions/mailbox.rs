@@ -18,6 +18,7 @@ use super::queue::Posted;
 use super::{Entry, Place};
 use crate::core::fanout::{Origin, Subscriber, rejection};
 use crate::core::ids::ConnectionId;
+use crate::core::plugin_folders::PluginFolder;
 use crate::core::responder::{ConnectionRef, Responder};
 
 /// A subscription asked for.
@@ -295,6 +296,13 @@ pub enum ToSession {
         chat: u64,
         /// The call.
         call: String,
+    },
+    /// A plugin of a client was copied, or could not be.
+    PluginCopied {
+        /// Which copy.
+        number: u64,
+        /// The copy.
+        outcome: Result<PluginFolder, String>,
     },
     /// One of its channels lost its last subscriber: it decides anew when to sleep.
     Unwatched,

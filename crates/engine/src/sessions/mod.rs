@@ -17,6 +17,7 @@ mod chat;
 mod chat_actions;
 mod chats;
 mod client_actions;
+mod client_plugins;
 mod client_settings;
 pub(crate) mod config;
 mod create;
@@ -114,6 +115,8 @@ pub struct Sessions {
     memory: Budget,
     /// Those on their way from the store into memory.
     waking: Semaphore,
+    /// What the copies of clients' plugins take on the disk.
+    client_plugins: Budget,
     schemas: shared::Schemas,
     /// Is told what sessions do.
     observer: OnceLock<Arc<dyn Observer>>,
@@ -232,6 +235,7 @@ impl Sessions {
             census: Arc::default(),
             memory,
             waking: Semaphore::new(room::WAKING),
+            client_plugins: Budget::new(client_plugins::ALL_MAX),
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),
             drafts: Mutex::default(),

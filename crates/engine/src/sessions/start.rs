@@ -36,14 +36,15 @@ impl Actor {
         }
         let (number, ending) = (self.chats[at].number, self.chats[at].ending.take());
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
-        let servers = async move {
+        let plugins = self.client_plugins.settled();
+        let around = async move {
             // It may have left the disk with an archived session.
             sessions.restore_tree_of(&entry).await;
-            sessions.mcp_servers_for(&entry).await
+            (sessions.mcp_servers_for(&entry).await, plugins.await)
         };
         self.chats[at].toggled.clear();
         self.chats[at].backend =
-            Some(Backend::waking(&agent, start, servers, number, self.mailbox.clone(), ending));
+            Some(Backend::waking(&agent, start, around, number, self.mailbox.clone(), ending));
     }
 
     /// What a chat's backend is handed.
@@ -76,6 +77,7 @@ impl Actor {
             tools: (!tools.is_empty()).then_some(tools),
             // Their secrets are read where a plugin's vault keeps nobody waiting.
             mcp_servers: None,
+            client_plugins: Some(self.client_plugins.list()).filter(|plugins| !plugins.is_empty()),
             instructions: (!instructions.is_empty()).then_some(instructions),
             client_tool_timeout_ms: self.core.options.client_tool_timeout_ms,
             emit: Func::new(move |(channel, action): (Emit, StateAction)| {

@@ -31,6 +31,7 @@ impl Actor {
         self.revise(|record| record.toggled.insert(id.clone(), decisions));
         self.stored_session(self.keep_session()).await;
         self.tell_all(|| Tell::Customization { id: id.clone(), on });
+        self.client_plugin_toggled();
         for chat in &mut self.chats {
             chat.toggled.insert(id.clone());
         }

@@ -71,6 +71,9 @@ impl Actor {
             },
         };
         let rewinds = self.chats[at].rewind;
+        if let Some(before) = self.client_plugins.before_turn() {
+            self.tell_backend(at, before);
+        }
         if let Some(before) = self.before_turn(&opening.turn) {
             self.tell_backend(at, before);
         }

@@ -33,14 +33,15 @@ const NODE: &[(&str, &str)] = scripts!("node":
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "buffer" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
-    "deep-equal" "errors" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
+    "deep-equal" "errors" "event-source" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
     "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
-    "http1/server" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/words" "keys" "messaging" "mock-timers"
+    "http1/server" "http2/common" "http2/session" "http2/stream" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers"
+    "intl/words" "keys" "messaging" "mock-timers"
     "parse-args" "performance" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
     "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
-    "ticks" "timers" "tls" "url" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "x509"
+    "ticks" "timers" "tls" "url" "url-pattern" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "x509"
 );
 
 const SDK_FILES: &[(&str, &str)] =
@@ -57,6 +58,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("globals", crate::globals::native),
     ("http", crate::http::native),
     ("http1", crate::native::http1::native),
+    ("http2", crate::native::http2::native),
     ("modules", names),
     ("net", crate::native::net::native),
     ("process", crate::native::process::native),
@@ -64,6 +66,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("timers", crate::timers::native),
     ("tls", crate::native::tls::native),
     ("url", crate::native::url::native),
+    ("url-pattern", crate::native::url_pattern::native),
     ("vm", crate::native::vm::native),
     ("wasm", crate::native::wasm::native),
     ("websocket", crate::native::websocket::native),

@@ -7,6 +7,7 @@ import { prepareStackTrace } from 'internal/stack';
 const PLACES = `internal/blob Blob File
 internal/compression CompressionStream DecompressionStream
 internal/console console
+internal/event-source EventSource
 internal/event-target AbortController AbortSignal CloseEvent CustomEvent ErrorEvent Event EventTarget MessageEvent
 internal/fetch fetch
 internal/form-data FormData
@@ -24,6 +25,7 @@ internal/structured-clone structuredClone
 internal/text TextDecoder TextEncoder
 internal/timers clearImmediate clearInterval clearTimeout setImmediate setInterval setTimeout
 internal/url URL URLSearchParams
+internal/url-pattern URLPattern
 internal/weak-ref WeakRef
 internal/webassembly WebAssembly
 internal/webcrypto Crypto CryptoKey SubtleCrypto crypto

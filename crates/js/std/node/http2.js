@@ -1,4 +1,7 @@
 import { absent } from 'internal/absent';
+import { checkObject, wrongType } from 'internal/errors';
+import { defaultSettings, pack, sensitiveHeaders, unpack } from 'internal/http2/common';
+import { connect } from 'internal/http2/session';
 
 const HEADERS = (
   ':status :method :authority :scheme :path :protocol accept-encoding accept-language accept-ranges ' +
@@ -80,29 +83,27 @@ export const constants = {
   ...Object.fromEntries(STATUSES.map((text) => pair(`HTTP_STATUS_${text}`))),
 };
 
-const instead = 'use node:http, node:https or fetch';
+const instead = 'a server is not there; use node:http or node:https';
 
 export const Http2ServerRequest = absent('http2.Http2ServerRequest', instead);
 export const Http2ServerResponse = absent('http2.Http2ServerResponse', instead);
-export const connect = absent('http2.connect', instead);
 export const createSecureServer = absent('http2.createSecureServer', instead);
 export const createServer = absent('http2.createServer', instead);
 export const performServerHandshake = absent('http2.performServerHandshake', instead);
-export const getPackedSettings = absent('http2.getPackedSettings', instead);
-export const getUnpackedSettings = absent('http2.getUnpackedSettings', instead);
-export const sensitiveHeaders = Symbol('sensitiveHeaders');
 
-export const getDefaultSettings = () => ({
-  headerTableSize: 4096,
-  enablePush: true,
-  initialWindowSize: 65535,
-  maxFrameSize: 16384,
-  maxConcurrentStreams: 4294967295,
-  maxHeaderListSize: 65535,
-  maxHeaderSize: 65535,
-  enableConnectProtocol: false,
-});
+export const getDefaultSettings = () => defaultSettings();
 
+export function getPackedSettings(settings = {}) {
+  checkObject(settings, 'settings');
+  return pack(settings);
+}
+
+export function getUnpackedSettings(bytes) {
+  if (!ArrayBuffer.isView(bytes)) throw wrongType('buf', 'an instance of Buffer or TypedArray', bytes);
+  return unpack(bytes);
+}
+
+export { connect, sensitiveHeaders };
 export default {
   Http2ServerRequest,
   Http2ServerResponse,

@@ -40,6 +40,8 @@ struct Facts {
     state_variable: Option<String>,
     /// The file of its configuration, in the user's home.
     seed: Option<String>,
+    /// The path to the member of `_meta` that takes plugins.
+    plugins: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -86,7 +88,7 @@ pub struct Launch {
 impl Preset {
     /// What it needs in a machine.
     pub fn needs(&self) -> Needs {
-        let Facts { key, key_method, state_variable, seed } = self.meta.ostler.clone();
+        let Facts { key, key_method, state_variable, seed, .. } = self.meta.ostler.clone();
         let Distribution { npx, uvx, .. } = &self.distribution;
         let part = match (npx, uvx) {
             (Some(_), _) => "node",
@@ -94,6 +96,11 @@ impl Preset {
             (None, None) => &self.id,
         };
         Needs { part: Some(part.to_owned()), key, key_method, state_variable, seed }
+    }
+
+    /// The path to the member of `_meta` in which it takes plugins.
+    pub fn plugins_at(&self) -> Option<Vec<String>> {
+        self.meta.ostler.plugins.clone()
     }
 
     /// How the agent is started on this platform.

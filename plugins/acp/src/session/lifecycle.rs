@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use ostler_contract::events::TurnStatus;
-use ostler_contract::points::{ToolsChanged, ToolsServerOptions};
+use ostler_contract::points::{ClientPlugin, ToolsChanged, ToolsServerOptions};
 use ostler_contract::{Call, Thrown, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -47,6 +47,7 @@ impl Conversation {
                 computer: self.start.computer.clone(),
             },
             additional: self.start.additional.iter().flatten().map(Into::into).collect(),
+            plugins: self.start.client_plugins.clone().unwrap_or_default(),
             endpoint: self.endpoint().await,
             mcp_servers: self.start.mcp_servers.clone(),
             resume,
@@ -72,6 +73,19 @@ impl Conversation {
             return;
         }
         self.log("a client lent another token; the agent is started again with it for the next turn");
+        self.outdated = true;
+    }
+
+    /// Takes the plugins that clients bring now. An agent hears of plugins when its session is opened: it is started again
+    /// with them, for the next turn.
+    pub(super) fn take_plugins(&mut self, plugins: Vec<ClientPlugin>) {
+        let before = self.start.client_plugins.replace(plugins).unwrap_or_default();
+        if self.start.client_plugins.as_deref() == Some(&before)
+            || self.live.is_none() && self.opening.is_none()
+        {
+            return;
+        }
+        self.log("the plugins of clients changed; the agent is started again with them for the next turn");
         self.outdated = true;
     }
 

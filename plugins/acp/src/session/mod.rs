@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use ostler_contract::points::{BoundTool, Start, ToolsServer};
+use ostler_contract::points::{BoundTool, ClientPlugin, Start, ToolsServer};
 use ostler_contract::wire::state::{ChatInputAnswer, ModelSelection};
 use ostler_contract::{JsonObject, PluginHost, Value};
 use parking_lot::Mutex;
@@ -64,6 +64,8 @@ pub enum Command {
     Answer { id: String, answers: Answers, response: String, done: oneshot::Sender<bool> },
     /// Takes the tools of the session anew.
     Tools(Vec<BoundTool>),
+    /// The plugins of clients.
+    Plugins(Vec<ClientPlugin>),
     /// Has a client run a tool it contributed.
     RunByClient { name: String, input: Value, done: oneshot::Sender<Result<Value, String>> },
     /// A client ran a tool.
@@ -408,6 +410,7 @@ impl Conversation {
                 self.heard_user();
             }
             Command::Tools(tools) => self.tools = tools,
+            Command::Plugins(plugins) => self.take_plugins(plugins),
             Command::RunByClient { name, input, done } => self.run_by_client(&name, &input, done).await,
             Command::Completed { call, result, done } => {
                 let _ = done.send(self.completed_by_client(&call, result).await);

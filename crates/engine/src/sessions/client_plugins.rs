@@ -1,0 +1,477 @@
+//! The plugins that clients bring to a session: each one is copied into a folder of the session, from what its client
+//! answers, and the backends are handed the folders. A copy is removed with its session, or once no client brings it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ostler_contract::points::ClientPlugin;
+use ostler_contract::{Budget, HostFunction};
+use ostler_protocol::wire::actions::{
+    SessionCustomizationRemovedAction, SessionCustomizationUpdatedAction, StateAction,
+};
+use ostler_protocol::wire::commands::{ContentEncoding, ResourceListResult};
+use ostler_protocol::wire::state::{
+    ClientPluginCustomization, Customization, CustomizationEnablement, CustomizationErrorState,
+    CustomizationLoadState, CustomizationLoadedState, CustomizationLoadingState, PluginCustomization,
+};
+use ostler_protocol::{json, uri};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::actor::Actor;
+use super::backend::Tell;
+use super::mailbox::ToSession;
+use crate::core::plugin_folders::{PluginFolder, PluginFolders};
+use crate::resources::published::unwrapped;
+use crate::sessions::Sessions;
+use crate::users::clients::Client;
+
+/// What the copies of all sessions may take on the disk, in bytes.
+pub(super) const ALL_MAX: usize = 512 * 1024 * 1024;
+/// How many plugins are copied for one session.
+const PLUGINS_MAX: usize = 64;
+/// How many files and directories a plugin may have.
+const ENTRIES_MAX: usize = 1000;
+/// What the files of a plugin may hold, in bytes.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How deep its directories may be.
+const DEPTH_MAX: usize = 16;
+/// What a file takes on the disk at least.
+const BLOCK: usize = 4096;
+/// How long a copy may take.
+const COPY_LIMIT: Duration = Duration::from_secs(120);
+/// How long a turn, or the start of a backend, waits for copies.
+const TURN_WAIT: Duration = Duration::from_secs(30);
+/// What a name keeps in a URI.
+const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The plugins of a session's clients.
+#[derive(Debug, Default)]
+pub(super) struct ClientPlugins {
+    copies: Vec<Copied>,
+    next: u64,
+    now: watch::Sender<Now>,
+}
+
+/// What there is of them now.
+#[derive(Debug, Clone, Default)]
+struct Now {
+    /// How many are being copied.
+    pending: usize,
+    plugins: Vec<ClientPlugin>,
+}
+
+/// A plugin that a client brings.
+#[derive(Debug)]
+struct Copied {
+    number: u64,
+    client: String,
+    published: ClientPluginCustomization,
+    /// The id it is listed under.
+    id: String,
+    folder: Option<Arc<PluginFolder>>,
+    /// Its copy is being made; the folder is that of the copy before.
+    task: Option<Task>,
+    failed: Option<String>,
+}
+
+/// A task that ends with its handle.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Copied {
+    /// Whether a plugin as its client publishes it now is what was copied.
+    fn is_of(&self, published: &ClientPluginCustomization) -> bool {
+        self.published.uri == published.uri && self.published.nonce == published.nonce
+    }
+
+    /// As clients see it.
+    fn listed(&self, enablement: Option<Vec<CustomizationEnablement>>) -> Customization {
+        let published = self.published.clone();
+        let load = match (&self.task, &self.failed) {
+            (Some(_), _) => CustomizationLoadState::Loading(CustomizationLoadingState {}),
+            (None, Some(why)) => {
+                CustomizationLoadState::Error(CustomizationErrorState { message: why.clone() })
+            }
+            (None, None) => CustomizationLoadState::Loaded(CustomizationLoadedState {}),
+        };
+        Customization::Plugin(PluginCustomization {
+            id: self.id.clone(),
+            uri: published.uri,
+            name: published.name,
+            icons: published.icons,
+            range: published.range,
+            meta: published.meta,
+            client_id: Some(self.client.clone()),
+            load: Some(load),
+            children: published.children,
+            enablement: enablement.or(published.enablement),
+            version: published.version,
+        })
+    }
+}
+
+impl ClientPlugins {
+    /// Resolves once no copy is being made, or after a while, to the plugins there are then.
+    pub fn settled(&self) -> impl Future<Output = Vec<ClientPlugin>> + Send + use<> {
+        let mut now = self.now.subscribe();
+        async move {
+            let _ = tokio::time::timeout(TURN_WAIT, now.wait_for(|now| now.pending == 0)).await;
+            now.borrow().plugins.clone()
+        }
+    }
+
+    /// The plugins there are.
+    pub fn list(&self) -> Vec<ClientPlugin> {
+        self.now.borrow().plugins.clone()
+    }
+
+    /// What a turn waits for, while copies are being made.
+    pub fn before_turn(&self) -> Option<Tell> {
+        (self.now.borrow().pending > 0).then(|| {
+            let settled = self.now.subscribe();
+            let done = HostFunction::new(move |()| {
+                let mut settled = settled.clone();
+                async move {
+                    let _ = tokio::time::timeout(TURN_WAIT, settled.wait_for(|now| now.pending == 0)).await;
+                    Ok(())
+                }
+            });
+            Tell::Before { done }
+        })
+    }
+}
+
+impl Actor {
+    /// Copies what clients bring now, and removes what none brings any more. `owner` is whose the client is that brought
+    /// something.
+    pub(super) fn sync_client_plugins(&mut self, owner: Option<&str>) {
+        let Some(folders) = self.core.plugin_folders.get().cloned() else { return };
+        let mut wanted: Vec<(String, ClientPluginCustomization)> = Vec::new();
+        for client in &self.state.active_clients {
+            for published in client.customizations.iter().flatten() {
+                let known = |(other, plugin): &(String, ClientPluginCustomization)| {
+                    *other == client.client_id && plugin.id == published.id
+                };
+                if !wanted.iter().any(known) {
+                    wanted.push((client.client_id.clone(), published.clone()));
+                }
+            }
+        }
+        if wanted.is_empty() && self.client_plugins.copies.is_empty() {
+            return;
+        }
+        let mut left = Vec::new();
+        for mut copy in std::mem::take(&mut self.client_plugins.copies) {
+            let at = wanted
+                .iter()
+                .position(|(client, published)| *client == copy.client && published.id == copy.published.id);
+            let Some(at) = at else {
+                left.extend(copy.folder.take());
+                let removed = SessionCustomizationRemovedAction { id: copy.id };
+                self.apply_session(StateAction::SessionCustomizationRemoved(removed), None);
+                continue;
+            };
+            let (_, published) = wanted.remove(at);
+            let same = copy.is_of(&published);
+            let changed = copy.published != published;
+            copy.published = published;
+            if !same {
+                self.start_copy(&mut copy, &folders, owner);
+            }
+            if changed {
+                self.show_plugin(&copy);
+            }
+            self.client_plugins.copies.push(copy);
+        }
+        for (client, published) in wanted {
+            let id = self.free_id(&client, &published.id);
+            let mut copy =
+                Copied { number: 0, client, published, id, folder: None, task: None, failed: None };
+            match self.client_plugins.copies.len() < PLUGINS_MAX {
+                true => self.start_copy(&mut copy, &folders, owner),
+                false => {
+                    copy.failed = Some(format!("a session copies at most {PLUGINS_MAX} plugins of clients"))
+                }
+            }
+            self.show_plugin(&copy);
+            self.client_plugins.copies.push(copy);
+        }
+        self.client_plugins_changed(left);
+    }
+
+    /// Takes a copy that was made, or could not be made.
+    pub(super) fn plugin_copied(&mut self, number: u64, outcome: Result<PluginFolder, String>) {
+        let copies = &mut self.client_plugins.copies;
+        let Some(at) = copies.iter().position(|copy| copy.number == number && copy.task.is_some()) else {
+            return;
+        };
+        let mut copy = copies.remove(at);
+        copy.task = None;
+        let left = copy.folder.take();
+        match outcome {
+            Ok(folder) => copy.folder = Some(Arc::new(folder)),
+            Err(why) => {
+                let why = format!(
+                    "the plugin {} of client {} is not copied: {why}",
+                    copy.published.name, copy.client
+                );
+                self.core.log.line(format_args!("{}: {why}", self.entry.uri));
+                copy.failed = Some(why);
+            }
+        }
+        self.show_plugin(&copy);
+        self.client_plugins.copies.insert(at, copy);
+        self.client_plugins_changed(left.into_iter().collect());
+    }
+
+    /// Adds the plugins of clients to what a backend lists, which replaces everything that was listed.
+    pub(super) fn list_client_plugins(&self, listed: &mut Vec<Customization>) {
+        for copy in &self.client_plugins.copies {
+            if !listed.iter().any(|other| id_of(other) == Some(&copy.id)) {
+                listed.push(copy.listed(self.toggled(&copy.id)));
+            }
+        }
+    }
+
+    /// Tells the backends of a plugin of a client that was switched on or off.
+    pub(super) fn client_plugin_toggled(&mut self) {
+        self.client_plugins_changed(Vec::new());
+    }
+
+    /// The decisions that were made about a customization here.
+    fn toggled(&self, id: &str) -> Option<Vec<CustomizationEnablement>> {
+        let view = self.entry.view();
+        view.record.toggled.get(id).and_then(|decisions| serde_json::from_value(decisions.clone()).ok())
+    }
+
+    /// The id a client gave, where no other customization has it.
+    fn free_id(&self, client: &str, id: &str) -> String {
+        let listed = self.state.customizations.iter().flatten();
+        let taken = listed.clone().any(|other| id_of(other) == Some(id))
+            || self.client_plugins.copies.iter().any(|copy| copy.id == id);
+        match taken {
+            true => format!("{client}/{id}"),
+            false => id.to_owned(),
+        }
+    }
+
+    fn start_copy(&mut self, copy: &mut Copied, folders: &Arc<dyn PluginFolders>, owner: Option<&str>) {
+        self.client_plugins.next += 1;
+        copy.number = self.client_plugins.next;
+        copy.failed = None;
+        let source = Source {
+            sessions: self.sessions.clone(),
+            client: copy.client.clone(),
+            owner: owner.map(str::to_owned),
+        };
+        let (number, session, mailbox) = (copy.number, self.entry.id.clone(), self.mailbox.clone());
+        let (folders, root) = (folders.clone(), copy.published.uri.clone());
+        copy.task = Some(Task(tokio::spawn(async move {
+            let copied = tokio::time::timeout(COPY_LIMIT, source.copy(&folders, &session, &root)).await;
+            let outcome = copied
+                .unwrap_or_else(|_| Err(format!("it took longer than {} seconds", COPY_LIMIT.as_secs())));
+            let _ = mailbox.send(ToSession::PluginCopied { number, outcome });
+        })));
+    }
+
+    /// Shows clients how far a plugin is.
+    fn show_plugin(&mut self, copy: &Copied) {
+        let customization = copy.listed(self.toggled(&copy.id));
+        let updated = SessionCustomizationUpdatedAction { customization };
+        self.apply_session(StateAction::SessionCustomizationUpdated(Box::new(updated)), None);
+    }
+
+    /// Tells the backends what there is now, where that changed. The folders that were left are removed once they know.
+    fn client_plugins_changed(&mut self, left: Vec<Arc<PluginFolder>>) {
+        let plugins: Vec<ClientPlugin> = self
+            .client_plugins
+            .copies
+            .iter()
+            .filter_map(|copy| {
+                let folder = copy.folder.as_ref()?;
+                let decisions = self.toggled(&copy.id).or_else(|| copy.published.enablement.clone());
+                Some(ClientPlugin {
+                    id: copy.id.clone(),
+                    client_id: copy.client.clone(),
+                    uri: copy.published.uri.clone(),
+                    name: copy.published.name.clone(),
+                    version: copy.published.version.clone(),
+                    path: folder.path.clone(),
+                    enabled: decisions.as_deref().and_then(<[_]>::first).is_none_or(is_on),
+                })
+            })
+            .collect();
+        let pending = self.client_plugins.copies.iter().filter(|copy| copy.task.is_some()).count();
+        if self.client_plugins.now.borrow().plugins != plugins {
+            self.tell_all(|| Tell::SetClientPlugins { plugins: plugins.clone(), left: left.clone() });
+        }
+        // A turn that waits for it follows what its backend was told.
+        self.client_plugins.now.send_replace(Now { pending, plugins });
+    }
+}
+
+fn is_on(decision: &CustomizationEnablement) -> bool {
+    match decision {
+        CustomizationEnablement::Global { enabled }
+        | CustomizationEnablement::Workspace { enabled, .. }
+        | CustomizationEnablement::Session { enabled } => *enabled,
+        CustomizationEnablement::Unknown(_) => true,
+    }
+}
+
+fn id_of(customization: &Customization) -> Option<&str> {
+    match customization {
+        Customization::Plugin(plugin) => Some(&plugin.id),
+        Customization::Directory(directory) => Some(&directory.id),
+        Customization::McpServer(server) => Some(&server.id),
+        _ => None,
+    }
+}
+
+/// Who answers for the files of a plugin.
+struct Source {
+    sessions: Arc<Sessions>,
+    client: String,
+    owner: Option<String>,
+}
+
+impl Source {
+    /// The latest connection of the client, of the same user.
+    fn connection(&self) -> Result<Arc<dyn Client>, String> {
+        let open = self.sessions.access.clients.open().into_iter().filter(|connection| {
+            !connection.is_closed()
+                && connection.client_id().as_deref() == Some(&*self.client)
+                && connection.owner() == self.owner
+        });
+        open.max_by_key(|connection| connection.id()).ok_or_else(|| "the client is not connected".to_owned())
+    }
+
+    /// Copies a directory of the client.
+    async fn copy(
+        &self,
+        folders: &Arc<dyn PluginFolders>,
+        session: &str,
+        root: &str,
+    ) -> Result<PluginFolder, String> {
+        let mut folder = PluginFolder::make(folders, session).await?;
+        let (mut entries, mut bytes) = (0, 0);
+        let mut directories = vec![(root.to_owned(), Vec::new())];
+        while let Some((directory, path)) = directories.pop() {
+            for entry in self.list(&directory).await?.entries {
+                let name = entry.name;
+                entries += 1;
+                if entries > ENTRIES_MAX {
+                    return Err(format!("it has more than {ENTRIES_MAX} files and directories"));
+                }
+                if !is_plain(&name) {
+                    return Err(format!("{directory} has an entry {name:?}, which is no plain name"));
+                }
+                let mut path: Vec<String> = path.clone();
+                path.push(name);
+                if path.len() > DEPTH_MAX {
+                    return Err(format!("its directories are more than {DEPTH_MAX} deep"));
+                }
+                let uri = child(&directory, &path[path.len() - 1]);
+                match entry.r#type.as_str() {
+                    "directory" => {
+                        folder.charges.push(charged(&self.sessions.client_plugins, BLOCK)?);
+                        directories.push((uri, path));
+                    }
+                    "file" => {
+                        let content = self.read(&uri, &mut folder, &mut bytes).await?;
+                        folder.write(&path, content).await?;
+                    }
+                    // What is neither cannot be copied.
+                    _ => {}
+                }
+            }
+        }
+        Ok(folder)
+    }
+
+    async fn list(&self, directory: &str) -> Result<ResourceListResult, String> {
+        let params = unwrapped(json!({ "channel": uri::ROOT, "uri": directory }));
+        let listed = self.connection()?.ask("resourceList", &params).await;
+        let listed = listed.map_err(|refused| format!("{directory}: {}", refused.message))?;
+        serde_json::from_value(listed)
+            .map_err(|error| format!("{directory}: resourceList was answered with something else: {error}"))
+    }
+
+    async fn read(&self, uri: &str, folder: &mut PluginFolder, bytes: &mut usize) -> Result<Vec<u8>, String> {
+        let client = self.connection()?;
+        let read = self.sessions.resources.read_published(&*client, uri, Some(ContentEncoding::Base64)).await;
+        let content = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
+        // The text that came, and what it is decoded to.
+        let _memory = client
+            .outbox()
+            .budget()
+            .take(content.data.len().saturating_mul(2))
+            .await
+            .ok_or("the client is not connected")?;
+        let content = match content.encoding {
+            ContentEncoding::Base64 => STANDARD
+                .decode(&content.data)
+                .map_err(|error| format!("{uri}: the content is not base64: {error}"))?,
+            _ => content.data.into_bytes(),
+        };
+        *bytes += content.len();
+        if *bytes > BYTES_MAX {
+            return Err(format!("its files hold more than {} MiB", BYTES_MAX >> 20));
+        }
+        folder.charges.push(charged(&self.sessions.client_plugins, content.len().max(BLOCK))?);
+        Ok(content)
+    }
+}
+
+fn charged(budget: &Budget, bytes: usize) -> Result<ostler_contract::Charge, String> {
+    budget.try_take(bytes).ok_or_else(|| {
+        format!("the plugins of all sessions' clients take {} MiB already", budget.limit() >> 20)
+    })
+}
+
+/// Whether a name stays in the directory it is in, on every system.
+fn is_plain(name: &str) -> bool {
+    !matches!(name, "" | "." | "..")
+        && name.len() <= 255
+        && !name.contains(['/', '\\', ':'])
+        && !name.chars().any(char::is_control)
+}
+
+/// The URI of an entry of a directory.
+fn child(directory: &str, name: &str) -> String {
+    let end = directory.find(['?', '#']).unwrap_or(directory.len());
+    let (path, rest) = directory.split_at(end);
+    format!("{}/{}{rest}", path.trim_end_matches('/'), utf8_percent_encode(name, NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_none() {
+        for name in ["", ".", "..", "a/b", "..\\a", "c:", "a\0", "a\n", &"a".repeat(256)] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+        for name in [".mcp.json", "a b", "skill-é", "..."] {
+            assert!(is_plain(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_below_its_directory() {
+        assert_eq!(child("file:///a%20b/", "c d"), "file:///a%20b/c%20d");
+        assert_eq!(child("kit:/one?v=1", "a#b"), "kit:/one/a%23b?v=1");
+    }
+}

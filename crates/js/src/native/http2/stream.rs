@@ -1,0 +1,235 @@
+//! One request of a session, and the response to it.
+
+use std::cell::RefCell;
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::client::ResponseFuture;
+use h2::{Error, Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
+
+use super::failed;
+use crate::errors::type_error;
+use crate::values::{bytes_of, bytes_to_js};
+
+/// What comes on a stream.
+enum Coming {
+    Head(ResponseFuture),
+    Body(RecvStream),
+}
+
+struct Stream {
+    sending: SendStream<Bytes>,
+    coming: Coming,
+}
+
+/// Part of what comes before a body.
+enum Head {
+    Information(Response<()>),
+    Response(Response<()>, bool),
+}
+
+impl Stream {
+    fn poll_head(&mut self, waker: &mut Context<'_>) -> Poll<std::result::Result<Head, Error>> {
+        let Coming::Head(response) = &mut self.coming else { return Poll::Pending };
+        if let Poll::Ready(Some(information)) = response.poll_informational(waker) {
+            return Poll::Ready(information.map(Head::Information));
+        }
+        Pin::new(response).poll(waker).map_ok(|response| {
+            let (head, body) = response.into_parts();
+            let ended = body.is_end_stream();
+            self.coming = Coming::Body(body);
+            Head::Response(Response::from_parts(head, ()), ended)
+        })
+    }
+
+    fn poll_data(&mut self, waker: &mut Context<'_>) -> Poll<std::result::Result<Option<Bytes>, Error>> {
+        let Coming::Body(body) = &mut self.coming else { return Poll::Ready(Ok(None)) };
+        match body.poll_data(waker) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => Poll::Ready(Ok(None)),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(error)),
+            Poll::Ready(Some(Ok(bytes))) => {
+                // The stream in JavaScript asks only where it has room.
+                let released = body.flow_control().release_capacity(bytes.len());
+                Poll::Ready(released.map(|()| Some(bytes)))
+            }
+        }
+    }
+
+    fn poll_trailers(
+        &mut self,
+        waker: &mut Context<'_>,
+    ) -> Poll<std::result::Result<Option<HeaderMap>, Error>> {
+        match &mut self.coming {
+            Coming::Body(body) => body.poll_trailers(waker),
+            Coming::Head(_) => Poll::Ready(Ok(None)),
+        }
+    }
+
+    /// How many bytes may be sent; nothing where the stream is closed.
+    fn poll_room(
+        &mut self,
+        waker: &mut Context<'_>,
+        wanted: usize,
+    ) -> Poll<std::result::Result<Option<usize>, Error>> {
+        self.sending.reserve_capacity(wanted);
+        loop {
+            match self.sending.capacity() {
+                0 => {}
+                room => return Poll::Ready(Ok(Some(room))),
+            }
+            match self.sending.poll_capacity(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Some(Ok(0))) => {}
+                Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(Some(room))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+/// Text whose characters are bytes.
+fn latin1(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|letter| u8::try_from(u32::from(letter)).ok()).collect()
+}
+
+/// Headers of `[name, value, is sensitive]`.
+pub(super) fn headers(ctx: &Ctx<'_>, rows: &Array<'_>) -> Result<HeaderMap> {
+    let mut map = HeaderMap::new();
+    for row in rows.iter::<Array>() {
+        let row = row?;
+        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+        let parsed = HeaderName::from_bytes(name.as_bytes()).ok();
+        let bytes = latin1(&value).and_then(|bytes| HeaderValue::from_bytes(&bytes).ok());
+        let (Some(parsed), Some(mut bytes)) = (parsed, bytes) else {
+            return Err(type_error(ctx, format_args!("Invalid header {name:?}: {value:?}")));
+        };
+        bytes.set_sensitive(row.get::<Option<bool>>(2)?.unwrap_or_default());
+        map.append(parsed, bytes);
+    }
+    Ok(map)
+}
+
+/// A flat list of names and values.
+fn list<'js>(ctx: &Ctx<'js>, status: Option<u16>, headers: &HeaderMap) -> Result<Array<'js>> {
+    let flat = Array::new(ctx.clone())?;
+    let mut at = 0;
+    let mut add = |name: &str, value: String| -> Result<()> {
+        flat.set(at, name)?;
+        flat.set(at + 1, value)?;
+        at += 2;
+        Ok(())
+    };
+    if let Some(status) = status {
+        add(":status", status.to_string())?;
+    }
+    for (name, value) in headers {
+        add(name.as_str(), value.as_bytes().iter().map(|byte| char::from(*byte)).collect())?;
+    }
+    Ok(flat)
+}
+
+/// `head()` answers `[is the response, headers, has ended]`, `read()` bytes or null, `trailers()` headers or null;
+/// `write(bytes, last)` waits for room; `sendTrailers(rows)`, `reset(code)`.
+pub(super) fn handle<'js>(
+    ctx: &Ctx<'js>,
+    response: ResponseFuture,
+    sending: SendStream<Bytes>,
+) -> Result<Object<'js>> {
+    let handle = Object::new(ctx.clone())?;
+    handle.set("id", sending.stream_id().as_u32())?;
+    let stream = Rc::new(RefCell::new(Stream { sending, coming: Coming::Head(response) }));
+    let shared = stream.clone();
+    handle.set(
+        "head",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+            let (shared, inside) = (shared.clone(), ctx.clone());
+            Promise::wrap_future(&ctx, async move {
+                let head = poll_fn(|waker| shared.borrow_mut().poll_head(waker)).await;
+                let (last, response, ended) = match head.map_err(|error| failed(&inside, &error))? {
+                    Head::Information(response) => (false, response, false),
+                    Head::Response(response, ended) => (true, response, ended),
+                };
+                let row = Array::new(inside.clone())?;
+                row.set(0, last)?;
+                row.set(1, list(&inside, Some(response.status().as_u16()), response.headers())?)?;
+                row.set(2, ended)?;
+                Ok::<_, rquickjs::Error>(row)
+            })
+        }),
+    )?;
+    let shared = stream.clone();
+    handle.set(
+        "read",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+            let (shared, inside) = (shared.clone(), ctx.clone());
+            Promise::wrap_future(&ctx, async move {
+                let bytes = poll_fn(|waker| shared.borrow_mut().poll_data(waker)).await;
+                match bytes.map_err(|error| failed(&inside, &error))? {
+                    Some(bytes) => bytes_to_js(&inside, bytes),
+                    None => Ok(Value::new_null(inside)),
+                }
+            })
+        }),
+    )?;
+    let shared = stream.clone();
+    handle.set(
+        "trailers",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+            let (shared, inside) = (shared.clone(), ctx.clone());
+            Promise::wrap_future(&ctx, async move {
+                let trailers = poll_fn(|waker| shared.borrow_mut().poll_trailers(waker)).await;
+                match trailers.map_err(|error| failed(&inside, &error))? {
+                    Some(trailers) => Ok::<_, rquickjs::Error>(Some(list(&inside, None, &trailers)?)),
+                    None => Ok(None),
+                }
+            })
+        }),
+    )?;
+    let shared = stream.clone();
+    handle.set(
+        "write",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, bytes: Value<'js>, last: bool| {
+            let bytes = bytes_of(&bytes).unwrap_or_default();
+            let (shared, inside) = (shared.clone(), ctx.clone());
+            Promise::wrap_future(&ctx, async move {
+                send(&shared, bytes, last).await.map_err(|error| failed(&inside, &error))
+            })
+        }),
+    )?;
+    let shared = stream.clone();
+    handle.set(
+        "sendTrailers",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, rows: Array<'js>| {
+            let trailers = headers(&ctx, &rows)?;
+            let sent = shared.borrow_mut().sending.send_trailers(trailers);
+            sent.map_err(|error| failed(&ctx, &error))
+        }),
+    )?;
+    handle.set(
+        "reset",
+        Function::new(ctx.clone(), move |code: u32| {
+            stream.borrow_mut().sending.send_reset(Reason::from(code));
+        }),
+    )?;
+    Ok(handle)
+}
+
+async fn send(stream: &RefCell<Stream>, mut bytes: Bytes, last: bool) -> std::result::Result<(), Error> {
+    if bytes.is_empty() {
+        return if last { stream.borrow_mut().sending.send_data(bytes, true) } else { Ok(()) };
+    }
+    while !bytes.is_empty() {
+        let room = poll_fn(|waker| stream.borrow_mut().poll_room(waker, bytes.len())).await?;
+        let Some(room) = room else { return Err(Reason::STREAM_CLOSED.into()) };
+        let part = bytes.split_to(room.min(bytes.len()));
+        stream.borrow_mut().sending.send_data(part, last && bytes.is_empty())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! The connection below a session: JavaScript carries its bytes between a socket and the `h2` crate.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::scan::{Frame, PREFACE, Scanner};
+
+/// What waits in one direction; beyond it the other end waits.
+const MOST: usize = 256 << 10;
+
+/// Both directions.
+pub(super) struct Wire {
+    incoming: BytesMut,
+    /// The socket brings nothing more.
+    ended: bool,
+    outgoing: BytesMut,
+    /// Nothing more goes out.
+    closed: bool,
+    /// Frames that go out as soon as they fit between two.
+    between: VecDeque<Bytes>,
+    pub(super) received: Scanner,
+    pub(super) sent: Scanner,
+    reader: Option<Waker>,
+    drained: Option<Waker>,
+    writer: Option<Waker>,
+    taker: Option<Waker>,
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+impl Wire {
+    pub(super) fn new() -> Self {
+        Self {
+            incoming: BytesMut::new(),
+            ended: false,
+            outgoing: BytesMut::new(),
+            closed: false,
+            between: VecDeque::new(),
+            received: Scanner::after(0),
+            sent: Scanner::after(PREFACE),
+            reader: None,
+            drained: None,
+            writer: None,
+            taker: None,
+        }
+    }
+
+    /// Takes what came on the socket, and answers the frames that JavaScript hears of.
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Vec<Frame> {
+        let mut found = Vec::new();
+        self.received.scan(bytes, |frame| found.push(frame));
+        if !self.closed {
+            self.incoming.extend_from_slice(bytes);
+            wake(&mut self.reader);
+        }
+        found
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.incoming.len() > MOST
+    }
+
+    pub(super) fn poll_drained(&mut self, waker: &Context<'_>) -> Poll<()> {
+        if !self.is_full() || self.closed {
+            return Poll::Ready(());
+        }
+        self.drained = Some(waker.waker().clone());
+        Poll::Pending
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+        wake(&mut self.reader);
+    }
+
+    /// What goes to the socket next; nothing once nothing more does.
+    pub(super) fn poll_take(&mut self, waker: &Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.outgoing.is_empty() {
+            wake(&mut self.writer);
+            return Poll::Ready(Some(self.outgoing.split().freeze()));
+        }
+        if self.closed {
+            return Poll::Ready(None);
+        }
+        self.taker = Some(waker.waker().clone());
+        Poll::Pending
+    }
+
+    /// Sends a frame of the connection's own.
+    pub(super) fn insert(&mut self, frame: Bytes) {
+        if !self.closed {
+            self.between.push_back(frame);
+            self.fit();
+        }
+    }
+
+    fn fit(&mut self) {
+        if !self.sent.between() {
+            return;
+        }
+        while let Some(frame) = self.between.pop_front() {
+            self.outgoing.extend_from_slice(&frame);
+        }
+        if !self.outgoing.is_empty() {
+            wake(&mut self.taker);
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        self.incoming.clear();
+        for waker in [&mut self.taker, &mut self.drained, &mut self.writer, &mut self.reader] {
+            wake(waker);
+        }
+    }
+}
+
+/// The end that the `h2` crate holds.
+pub(super) struct End(pub(super) Rc<RefCell<Wire>>);
+
+impl AsyncRead for End {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        waker: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut wire = self.0.borrow_mut();
+        if wire.incoming.is_empty() {
+            if wire.ended || wire.closed {
+                return Poll::Ready(Ok(()));
+            }
+            wire.reader = Some(waker.waker().clone());
+            return Poll::Pending;
+        }
+        let many = wire.incoming.len().min(into.remaining());
+        into.put_slice(wire.incoming.get(..many).unwrap_or_default());
+        wire.incoming.advance(many);
+        if !wire.is_full() {
+            wake(&mut wire.drained);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(self: Pin<&mut Self>, waker: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut wire = self.0.borrow_mut();
+        if wire.closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if wire.outgoing.len() > MOST {
+            wire.writer = Some(waker.waker().clone());
+            return Poll::Pending;
+        }
+        wire.outgoing.extend_from_slice(bytes);
+        wire.sent.scan(bytes, |_| ());
+        wake(&mut wire.taker);
+        wire.fit();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().close();
+        Poll::Ready(Ok(()))
+    }
+}
