@@ -443,5 +443,6 @@ fn start(held: &Arc<()>) -> Start {
             Ok(())
         }),
         credentials: None,
+        client_plugins: None,
     }
 }
