@@ -121,11 +121,16 @@ fn property(question: &Value) -> Value {
     property
 }
 
-/// The action that the editor's answer comes to, on the chat; nothing where it decided nothing.
-pub fn action(request: &Value, answer: &Value) -> Option<Value> {
-    match request["kind"].as_str()? {
-        "toolConfirmation" => confirmed(request, &answer["outcome"]),
-        "chatInput" => Some(completed(&request["request"], answer)),
+/// The action that the editor's answer comes to, on the chat. One that decides nothing, as an error does, denies or
+/// cancels, because nothing else would end the turn; where other clients may decide (`shared`), it leaves the question to
+/// them.
+pub fn action(request: &Value, answer: Option<&Value>, shared: bool) -> Option<Value> {
+    match (request["kind"].as_str()?, answer) {
+        ("toolConfirmation", answer) => answer
+            .and_then(|answer| confirmed(request, &answer["outcome"]))
+            .or_else(|| (!shared).then(|| decided(request, false))),
+        ("chatInput", Some(answer)) => Some(completed(&request["request"], answer)),
+        ("chatInput", None) if !shared => Some(completed(&request["request"], &Value::Null)),
         _ => None,
     }
 }
@@ -141,16 +146,21 @@ fn confirmed(request: &Value, outcome: &Value) -> Option<Value> {
         Some(option) => option["kind"] != "deny",
         None => chosen == ALLOW,
     };
-    let mut action = json!({ "type": "chat/toolCallConfirmed", "turnId": request["turnId"],
-        "toolCallId": call["toolCallId"], "approved": approved });
-    match approved {
-        true => action["confirmed"] = "user-action".into(),
-        false => action["reason"] = "denied".into(),
-    }
+    let mut action = decided(request, approved);
     if offered.is_some() {
         action["selectedOptionId"] = chosen.into();
     }
     Some(action)
+}
+
+fn decided(request: &Value, approved: bool) -> Value {
+    let mut action = json!({ "type": "chat/toolCallConfirmed", "turnId": request["turnId"],
+        "toolCallId": request["toolCall"]["toolCallId"], "approved": approved });
+    match approved {
+        true => action["confirmed"] = "user-action".into(),
+        false => action["reason"] = "denied".into(),
+    }
+    action
 }
 
 fn completed(request: &Value, answer: &Value) -> Value {
@@ -201,12 +211,18 @@ mod tests {
             json!([{ "optionId": "no", "name": "Never", "kind": "reject_once" },
                 { "optionId": "always-tool", "name": "Trust", "kind": "allow_always" }])
         );
-        let chosen =
-            |id: &str| action(&request, &json!({ "outcome": { "outcome": "selected", "optionId": id } }));
+        let chosen = |id: &str| {
+            action(&request, Some(&json!({ "outcome": { "outcome": "selected", "optionId": id } })), true)
+        };
         let denied = chosen("no").unwrap();
         assert_eq!((&denied["approved"], &denied["selectedOptionId"]), (&json!(false), &json!("no")));
         assert_eq!(chosen("always-tool").unwrap()["approved"], true);
-        assert_eq!(action(&request, &json!({ "outcome": { "outcome": "cancelled" } })), None);
+        let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
+        for undecided in [Some(&cancelled), None] {
+            assert_eq!(action(&request, undecided, true), None, "another client may decide");
+            let denied = action(&request, undecided, false).unwrap();
+            assert_eq!((&denied["approved"], denied.get("selectedOptionId")), (&json!(false), None));
+        }
     }
 
     #[test]
@@ -220,7 +236,9 @@ mod tests {
         assert_eq!(schema["required"], json!(["name"]));
         assert_eq!(schema["properties"]["colour"]["oneOf"], json!([{ "const": "red", "title": "Red" }]));
         let answer = json!({ "action": "accept", "content": { "name": "Ada", "colour": "red" } });
-        let action = action(&request, &answer).unwrap();
+        assert_eq!(super::action(&request, None, true), None);
+        assert_eq!(super::action(&request, None, false).unwrap()["response"], "cancel");
+        let action = action(&request, Some(&answer), true).unwrap();
         assert_eq!(action["answers"]["name"]["value"], json!({ "kind": "text", "value": "Ada" }));
         assert_eq!(action["answers"]["colour"]["value"], json!({ "kind": "selected", "value": "red" }));
     }

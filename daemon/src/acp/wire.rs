@@ -50,6 +50,15 @@ pub struct Request {
     backlog: Backlog,
 }
 
+/// Why the editor did not answer a request.
+#[derive(Debug, Clone)]
+pub enum Unanswered {
+    /// It answered with an error.
+    Refused(String),
+    /// It closed its end.
+    Closed,
+}
+
 /// Why a request fails.
 #[derive(Debug, Clone)]
 pub struct Failure {
@@ -191,11 +200,18 @@ impl Wire {
         &self,
         method: &str,
         params: Value,
-    ) -> (impl Future<Output = Result<Value, String>> + Send + use<>, RequestCancellationHandle) {
+    ) -> (impl Future<Output = Result<Value, Unanswered>> + Send + use<>, RequestCancellationHandle) {
         self.backlog.add(&params);
         let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
         let cancellation = sent.cancellation_handle();
-        (async move { sent.block_task().await.map_err(|error| error.message) }, cancellation)
+        let answer = async move {
+            sent.block_task().await.map_err(|error| {
+                let closed = agent_client_protocol::is_incoming_transport_closed(&error)
+                    || agent_client_protocol::is_connection_terminated(&error);
+                if closed { Unanswered::Closed } else { Unanswered::Refused(error.message) }
+            })
+        };
+        (answer, cancellation)
     }
 
     /// Sends a notification. An editor that no longer listens does not mind.

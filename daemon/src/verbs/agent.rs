@@ -290,6 +290,8 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
     }
     // The method needs a terminal, and this program has one.
     let arguments = report["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let of_method = report["env"].as_object().into_iter().flatten();
+    let of_method = of_method.filter_map(|(name, value)| Some((name, value.as_str()?)));
     let (variables, secret) = variables(at, provider)?;
     if !secret.is_empty() {
         tell(&format!("{provider}: not set here, because a secret is stored for it: {}", secret.join(", ")));
@@ -297,6 +299,7 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
     let status = tokio::process::Command::new(text(&report, "program"))
         .args(arguments)
         .envs(variables)
+        .envs(of_method)
         .current_dir(&at.working_dir)
         .status()
         .await

@@ -56,18 +56,21 @@ fn the_page_that_a_sign_in_needs_is_shown_while_it_waits() {
 
 #[test]
 fn a_method_that_needs_a_terminal_runs_in_this_one() {
-    let methods = json!([{ "id": "t", "type": "terminal", "name": "Terminal", "args": ["signed"] }]);
+    let methods = json!([{ "id": "t", "type": "terminal", "name": "Terminal", "args": ["signed"],
+        "env": { "LOFT": "the loft", "STALL": "stall 2" } }]);
     let config = json!({ "initialize": { "authMethods": methods } });
     let mut entry = agent::entry(config);
     // With an argument, it is the sign-in.
     let line = entry["args"][1].as_str().unwrap().to_owned();
     entry["args"][1] =
-        format!("if [ \"$0\" = signed ]; then echo welcome to $BARN; exit 3; fi; {line}").into();
+        format!("if [ \"$0\" = signed ]; then echo welcome to $BARN, $LOFT, $STALL; exit 3; fi; {line}")
+            .into();
     entry["env"]["BARN"] = "the barn".into();
+    entry["env"]["STALL"] = "stall 1".into();
     let ended = folder(entry).run(&["agent", "login", "fake"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
-        ended.out.starts_with("welcome to the barn\nfake: not signed in: ")
+        ended.out.starts_with("welcome to the barn, the loft, stall 2\nfake: not signed in: ")
             && ended.out.contains("exit code 3"),
         "{ended:?}"
     );
@@ -85,6 +88,20 @@ fn what_an_agent_cannot_do_is_said() {
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.err.contains(why), "{ended:?}");
     }
+}
+
+#[test]
+fn a_list_of_sessions_that_never_ends_is_cut() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let lists = json!({ "agentCapabilities": { "sessionCapabilities": { "list": {} } } });
+    let folder = folder(agent::entry(json!({ "log": log.path(), "initialize": lists, "endless": true })));
+    let ended = folder.run(&["agent", "sessions", "fake"]);
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let pages = sent.matches("\"session/list\"").count();
+    // On a slow machine the time is over first.
+    let cut = ended.code == Some(0) && pages == 500;
+    let late = ended.err.contains("did not list its sessions within 20 seconds");
+    assert!(cut || late, "{pages} pages: {ended:?}");
 }
 
 #[tokio::test]

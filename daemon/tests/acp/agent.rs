@@ -100,7 +100,10 @@ impl Agent {
             for (millis, text) in late {
                 sleep(Duration::from_millis(millis));
                 let params = json!({ "sessionId": session, "update": chunk(&text) });
-                let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+                let message = match text.starts_with('{') {
+                    true => serde_json::from_str(&text).unwrap(),
+                    false => json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }),
+                };
                 let _ = out.write_all(format!("{message}\n").as_bytes());
             }
         });
@@ -269,6 +272,10 @@ impl Agent {
                 let from: usize =
                     message["params"]["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
                 let all = self.config["sessions"].as_array().cloned().unwrap_or_default();
+                if self.config["endless"] == true {
+                    let page = json!({ "sessions": [], "nextCursor": (from + 1).to_string() });
+                    return self.send(json!({ "jsonrpc": "2.0", "id": id, "result": page }));
+                }
                 let mut page = json!({ "sessions": all.iter().skip(from).take(2).collect::<Vec<_>>() });
                 if all.len() > from + 2 {
                     page["nextCursor"] = (from + 2).to_string().into();
@@ -350,6 +357,13 @@ impl Agent {
                 "!after" => {
                     let (millis, text) = rest.split_once(' ').unwrap();
                     self.late.push((millis.parse().unwrap(), text.to_owned()));
+                }
+                "!later" => {
+                    // A request, right after what is said late.
+                    let message = json();
+                    let method = message["method"].as_str().unwrap().to_owned();
+                    self.asked.insert(message["id"].to_string(), method);
+                    self.late.push((0, rest.to_owned()));
                 }
                 "!trickle" => {
                     let (count, millis) = rest.split_once(' ').unwrap();

@@ -363,6 +363,45 @@ async fn an_approval_is_asked_of_the_editor_and_of_ahp_clients() {
 }
 
 #[tokio::test]
+async fn an_approval_that_the_editor_does_not_decide_is_denied() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let script = format!("!request session/request_permission {}", permission("Run rm"));
+    let cancelled = || json!({ "outcome": { "outcome": "cancelled" } });
+    for fails in [false, true] {
+        let answer = editor.prompt(&session, &script);
+        let (_, _, responder) = editor.request().await;
+        match fails {
+            true => responder.respond_with_error(agent_client_protocol::Error::internal_error()).unwrap(),
+            false => responder.respond(cancelled()).unwrap(),
+        }
+        assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+        let said = said(&editor.updates(), "agent_message_chunk");
+        assert!(said.contains("\"optionId\":\"no\""), "{said}");
+    }
+    // Where another client is active, it may decide.
+    let mut talk = joined(&stage, "desk", &session).await;
+    let present = json!({ "type": "session/activeClientSet", "activeClient":
+        { "clientId": "desk", "customizations": [], "tools": [] } });
+    talk.act_on(&session, present).await;
+    talk.until(&["session/activeClientSet"]).await;
+    let answer = editor.prompt(&session, &script);
+    let (_, _, responder) = editor.request().await;
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    responder.respond(cancelled()).unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let request = &crate::talk::last(&seen)["request"];
+    let action = json!({ "type": "chat/toolCallConfirmed", "turnId": request["turnId"],
+        "toolCallId": request["toolCall"]["toolCallId"], "approved": true, "confirmed": "user-action",
+        "selectedOptionId": "yes" });
+    talk.act(action).await;
+    assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+    let said = said(&editor.updates(), "agent_message_chunk");
+    assert!(said.contains("\"optionId\":\"yes\""), "{said}");
+}
+
+#[tokio::test]
 async fn a_question_is_a_form_of_the_editor() {
     let stage = Stage::new(json!({}));
     let mut editor = Editor::start(&stage.folder, &[]).await;

@@ -247,3 +247,56 @@ async fn a_program_that_cannot_be_run_says_so() {
         "{message}"
     );
 }
+
+#[tokio::test]
+async fn an_agent_that_fails_with_its_session_gets_a_new_one_that_is_told_the_conversation() {
+    let load = json!({ "agentCapabilities": { "loadSession": true } });
+    let resume = json!({ "agentCapabilities": { "sessionCapabilities": { "resume": {} } } });
+    for (fault, method, initialize) in
+        [("exitOn", "session/load", load), ("hangOn", "session/resume", resume)]
+    {
+        let stage = Stage::with(
+            json!({ "initialize": initialize, fault: method }),
+            json!({ "startTimeoutSeconds": 5 }),
+        );
+        let mut talk = stage.talk().await;
+        talk.say("remember seven").await;
+        talk.fail("!exit 1").await;
+        let said = talk.say("!heard").await;
+        assert!(said.contains("User: remember seven"), "{fault}: {said}");
+        stage.folder.wait_for_log(&format!("{method} failed, and a new session is opened: fake "));
+        assert_eq!(talk.say("!heard").await, "!heard", "told once");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_named() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let error = talk.fail("!bulk 1 17000000").await;
+    assert_eq!(error["errorType"], "agentEnded");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("fake was stopped: it sent a message of more than 16 MiB"), "{message}");
+    assert!(message.ends_with("; send the message again to restart it"), "{message}");
+    assert_eq!(talk.say("!say again").await, "again");
+}
+
+#[tokio::test]
+async fn the_hidden_context_of_a_chat_waits_until_its_agent_runs() {
+    let flag = tempfile::tempdir().unwrap();
+    let mut entry = crate::agent::entry(json!({}));
+    let line = entry["args"][1].as_str().unwrap().to_owned();
+    let flag = flag.path().join("started");
+    entry["args"][1] = format!("if [ ! -e {0} ]; then touch {0}; exit 7; fi; {line}", flag.display()).into();
+    let preamble = "export const name = 'preamble'\nexport const apply = (host) => host.registerChatPreamble(() => 'mind the horses')";
+    let stage = Stage::configured(entry, json!({}), json!({}), Some(preamble));
+    let mut talk = stage.talk().await;
+    let chat = "ahp-chat:/second";
+    talk.client.request("createChat", json!({ "channel": talk.session, "chat": chat })).await.unwrap();
+    talk.client.subscribe(chat).await;
+    talk.chat = chat.to_owned();
+    assert_eq!(talk.fail("hello").await["errorType"], "agentEnded");
+    let said = talk.say("!heard").await;
+    assert!(said.contains("mind the horses"), "{said}");
+    assert_eq!(talk.say("!heard").await, "!heard", "told once");
+}

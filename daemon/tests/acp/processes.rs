@@ -149,6 +149,35 @@ async fn terminals_end_with_their_session() {
 }
 
 #[tokio::test]
+async fn terminals_end_with_the_agent_that_opened_them() {
+    let options = json!({ "cancelTimeoutSeconds": 1 });
+    for (line, hangs) in [("sleep 30154", true), ("sleep 30155", false)] {
+        let stage = Stage::with(json!({}), options.clone());
+        let mut talk = stage.talk().await;
+        let seconds = line.split_once(' ').unwrap().1;
+        let create = format!("!request terminal/create {}", json!({ "command": "sleep", "args": [seconds] }));
+        let daemon = stage.daemon.child.id();
+        let runs = || left(daemon).iter().any(|found| found.contains(line)).then_some(());
+        if hangs {
+            let turn = talk.begin(&format!("{create}\n!say begun\n!sleep 30000")).await;
+            talk.until(&["chat/responsePart"]).await;
+            assert!(wait_for(runs).is_some(), "{line} does not run");
+            talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
+        } else {
+            let ends = "!shell (sleep 1; kill -KILL $PPID) </dev/null >/dev/null 2>&1 &";
+            talk.say(&format!("{create}\n{ends}")).await;
+            assert!(wait_for(runs).is_some(), "{line} does not run");
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(20), async {
+            while runs().is_some() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(ended.await.is_ok(), "{line} runs");
+    }
+}
+
+#[tokio::test]
 async fn many_sessions_of_a_stubborn_agent_leave_nothing() {
     const SESSIONS: usize = 200;
     const AT_ONCE: usize = 20;

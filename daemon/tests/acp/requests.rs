@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::wait_for;
-use crate::talk::{Stage, Talk, last, text_of};
+use crate::talk::{Stage, Talk, all, last, text_of};
 
 async fn asked(talk: &mut Talk, method: &str, params: &Value) -> Value {
     let said = talk.say(&format!("!request {method} {params}")).await;
@@ -219,4 +219,107 @@ async fn a_title_that_the_agent_takes_back_is_the_hosts_own_again() {
     talk.act_on(&session, json!({ "type": "session/titleChanged", "title": "Stables" })).await;
     talk.until(&["session/titleChanged"]).await;
     assert_eq!(titles(&talk.turn(&info(Value::Null)).await), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn an_approved_call_without_a_later_status_ends_well() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let permission = json!({ "toolCall": { "toolCallId": "c", "title": "Run ls", "kind": "execute" },
+        "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] });
+    let turn = talk.begin(&format!("!request session/request_permission {permission}")).await;
+    talk.until(&["session/inputNeededSet"]).await;
+    let answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": true,
+        "confirmed": "user-action" });
+    talk.act(answer).await;
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    let complete = all(&seen, "chat/toolCallComplete");
+    assert_eq!(complete.len(), 1, "{seen:#?}");
+    assert_eq!(complete[0]["result"]["success"], true, "{seen:#?}");
+}
+
+#[tokio::test]
+async fn an_approval_in_a_turn_of_the_agent_waits_for_the_user() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path() }));
+    let mut talk = stage.talk().await;
+    let ask = json!({ "jsonrpc": "2.0", "id": "late", "method": "session/request_permission", "params": {
+        "sessionId": "session-1", "toolCall": { "toolCallId": "c", "title": "Run ls", "kind": "execute" },
+        "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] } });
+    talk.say(&format!("!say early\n!after 600 late\n!later {ask}")).await;
+    let seen = talk.until(&["session/inputNeededSet"]).await;
+    let turn = last(&seen)["request"]["turnId"].clone();
+    assert_eq!(all(&seen, "chat/turnStarted")[0]["turnId"], turn, "{seen:#?}");
+    // Much longer than nothing may come in such a turn.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": true,
+        "confirmed": "user-action" });
+    talk.act(answer).await;
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert_eq!(all(&seen, "chat/toolCallConfirmed").len(), 1, "{seen:#?}");
+    let approved =
+        || std::fs::read_to_string(log.path()).unwrap().contains("\"optionId\":\"yes\"").then_some(());
+    wait_for(approved).expect("the agent hears of the approval");
+}
+
+#[tokio::test]
+async fn a_setting_that_the_agent_rejected_is_not_sent_again() {
+    let options = json!([{ "id": "level", "name": "Level", "type": "select", "currentValue": "a",
+        "options": [{ "value": "a", "name": "A" }, { "value": "b", "name": "B" }] }]);
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let rejected = json!({ "code": -32603, "message": "no such level" });
+    let stage = Stage::new(json!({ "log": log.path(), "new": { "configOptions": options },
+        "refuse": { "session/set_config_option": rejected } }));
+    stage.talk().await.say("hello").await;
+    // Settings that are known when a session is created can be changed in it.
+    let mut talk = stage.talk_in("fake:/two", json!({})).await;
+    talk.say("hello").await;
+    let session = talk.session.clone();
+    talk.act_on(&session, json!({ "type": "session/configChanged", "config": { "level": "b" } })).await;
+    let sent = || std::fs::read_to_string(log.path()).unwrap().matches("session/set_config_option").count();
+    wait_for(|| (sent() == 1).then_some(())).expect("the agent hears of the setting");
+    talk.fail("!exit 1").await;
+    assert_eq!(talk.say("!say again").await, "again");
+    assert_eq!(sent(), 1);
+}
+
+#[tokio::test]
+async fn each_summary_of_a_compaction_is_its_own() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let state = |id: &str, status: &str| json!({ "sessionUpdate": "compaction_update", "compactionId": id, "status": status });
+    let piece = |id: &str, text: &str| {
+        json!({ "sessionUpdate": "compaction_summary_chunk", "compactionId": id,
+            "content": { "type": "text", "text": text } })
+    };
+    let mut whole = state("a", "completed");
+    whole["summary"] = json!([{ "type": "text", "text": "the whole" }]);
+    let updates = [
+        state("a", "in_progress"),
+        piece("a", "a part"),
+        whole,
+        state("b", "in_progress"),
+        piece("b", "of the cancelled one"),
+        state("b", "cancelled"),
+        state("c", "in_progress"),
+        piece("c", "third"),
+        state("c", "completed"),
+    ];
+    let script: Vec<String> = updates.iter().map(|update| format!("!update {update}")).collect();
+    let seen = talk.turn(&script.join("\n")).await;
+    let notes = all(&seen, "chat/responsePart");
+    let notes: Vec<&str> =
+        notes.iter().filter_map(|part| part["part"]["content"]["markdown"].as_str()).collect();
+    let running = "Compacting the conversation";
+    assert_eq!(
+        notes,
+        [
+            running,
+            "Compacted the conversation\n\nthe whole",
+            running,
+            "The compaction was cancelled",
+            running,
+            "Compacted the conversation\n\nthird"
+        ]
+    );
 }

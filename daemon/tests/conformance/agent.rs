@@ -444,5 +444,6 @@ fn start(held: &Arc<()>) -> Start {
             Ok(())
         }),
         credentials: None,
+        client_plugins: None,
     }
 }

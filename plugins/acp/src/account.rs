@@ -15,8 +15,9 @@ use crate::settings::Catalogue;
 use crate::sign_in::SignIns;
 use crate::wire::{Failure, Incoming};
 
-/// How many of an agent's sessions are listed.
+/// How many of an agent's sessions are listed, and of how many pages.
 const LISTED: usize = 1000;
+const PAGES: usize = 500;
 
 /// What all of these need.
 pub struct Account<'a> {
@@ -37,7 +38,7 @@ impl Account<'_> {
         let outcome = match self.method(&methods, wanted) {
             Ok(method) => match method.command(self.agent) {
                 Some(command) => Ok(json!({ "state": "terminal", "method": method.id, "command": command,
-                    "program": self.agent.command,
+                    "program": self.agent.command, "env": method.env,
                     "args": self.agent.args.iter().chain(method.terminal.iter().flatten()).collect::<Vec<_>>() })),
                 None => {
                     let name = self.agent.name.clone();
@@ -90,7 +91,7 @@ impl Account<'_> {
     pub async fn sessions(&self, cwd: Option<&str>) -> Result<Value, String> {
         let (running, mut incoming) = self.start().await?;
         let listed = match running.facts.list {
-            true => self.pages(&running, &mut incoming, cwd).await,
+            true => self.all_pages(&running, &mut incoming, cwd).await,
             false => Err(format!("{} does not list its sessions", self.agent.name)),
         };
         let continues = running.facts.load || running.facts.resume;
@@ -112,6 +113,20 @@ impl Account<'_> {
         outcome
     }
 
+    /// Every page, in the time that an agent has for other requests.
+    async fn all_pages(
+        &self,
+        running: &Running,
+        incoming: &mut mpsc::Receiver<Incoming>,
+        cwd: Option<&str>,
+    ) -> Result<Vec<Value>, String> {
+        let limit = self.runtime.start_timeout;
+        let listed = tokio::time::timeout(limit, self.pages(running, incoming, cwd)).await;
+        listed.unwrap_or_else(|_| {
+            Err(format!("{} did not list its sessions within {} seconds", self.agent.name, limit.as_secs()))
+        })
+    }
+
     async fn pages(
         &self,
         running: &Running,
@@ -120,7 +135,8 @@ impl Account<'_> {
     ) -> Result<Vec<Value>, String> {
         let mut rows = Vec::new();
         let mut cursor: Option<String> = None;
-        loop {
+        // An agent may name a next page for good.
+        for _ in 0..PAGES {
             let mut params = json!({});
             if let Some(cwd) = cwd {
                 params["cwd"] = cwd.into();

@@ -68,6 +68,8 @@ pub struct AuthMethod {
     pub description: Option<String>,
     /// The arguments of the command that signs in, where it runs in a terminal.
     pub terminal: Option<Vec<String>>,
+    /// Variables of that command, over those of the agent.
+    pub env: BTreeMap<String, String>,
 }
 
 impl AuthMethod {
@@ -83,7 +85,9 @@ impl AuthMethod {
     /// The command that signs in, where it runs in a terminal.
     pub fn command(&self, agent: &AgentOptions) -> Option<String> {
         let args = self.terminal.as_ref()?;
-        Some(agent.args.iter().chain(args).fold(agent.command.clone(), |line, arg| format!("{line} {arg}")))
+        let variables = self.env.iter().map(|(name, value)| format!("{name}={value}"));
+        let words = [&agent.command].into_iter().chain(&agent.args).chain(args).cloned();
+        Some(variables.chain(words).collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -125,6 +129,7 @@ impl Facts {
                         name: member(method, "name").unwrap_or_else(|| id.clone()),
                         description: member(method, "description"),
                         terminal: terminal.then(|| member(method, "args").unwrap_or_default()),
+                        env: member(method, "env").filter(|_| terminal).unwrap_or_default(),
                         id,
                     })
                 })
@@ -212,7 +217,7 @@ impl Running {
         let offer = Offer::new(at.computer.is_none(), runtime.uses(Unstable::Subagents));
         let connected = Wire::connect(stdin, stdout, offer.clone()).await;
         let Ok((wire, mut incoming)) = connected else {
-            let why = AgentError::Ended { status: None, stderr: process.stderr(), noise: None };
+            let why = AgentError::Ended { status: None, broken: None, stderr: process.stderr(), noise: None };
             process.kill().await;
             return Err(why);
         };
@@ -294,11 +299,17 @@ impl Running {
     pub async fn error(&self, method: &'static str, failure: Failure) -> AgentError {
         match failure {
             Failure::Closed => {
-                let status = tokio::time::timeout(Duration::from_secs(1), self.process.ended()).await.ok();
+                let broken = self.wire.broken();
+                let ended = tokio::time::timeout(Duration::from_secs(1), self.process.ended());
+                let status = match broken {
+                    None => ended.await.ok(),
+                    Some(_) => None,
+                };
                 if let Some(limit) = self.memory_limit.filter(|_| self.process.exceeded_memory()) {
                     return AgentError::Memory { limit };
                 }
-                AgentError::Ended { status, stderr: self.process.stderr(), noise: self.wire.noise() }
+                let (stderr, noise) = (self.process.stderr(), self.wire.noise());
+                AgentError::Ended { status, broken, stderr, noise }
             }
             failure if failure.is_auth_required() => AgentError::SignIn(self.facts.auth.clone()),
             failure => AgentError::Refused { method, failure },

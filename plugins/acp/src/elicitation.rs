@@ -107,6 +107,11 @@ impl Forms {
         open.map(|(id, _)| id.clone())
     }
 
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Cancels all, and answers their ids.
     pub fn cancel_all(&mut self) -> Vec<String> {
         let ids: Vec<String> = self.open.keys().cloned().collect();

@@ -24,6 +24,8 @@ pub enum AgentError {
     Ended {
         /// How.
         status: Option<ExitStatus>,
+        /// Why its output was no longer read, where it did not end by itself.
+        broken: Option<String>,
         /// The last lines of its stderr.
         stderr: String,
         /// The first line of its output that is no message.
@@ -63,6 +65,8 @@ pub enum AgentError {
 
 /// How much of an agent's own words an error repeats, in characters.
 const QUOTED: usize = 1000;
+/// What to do after an agent ended.
+const RESTART: &str = "; send the message again to restart it";
 
 impl AgentError {
     /// The error's type, for clients.
@@ -76,6 +80,15 @@ impl AgentError {
             Self::Silent { .. } => "agentNotResponding",
             Self::NoFolder(_) | Self::NotExecutable | Self::NotStarted(_) | Self::Refused { .. } => "agent",
         }
+    }
+
+    /// What happened, without what to do after an agent ended.
+    pub fn what(&self, agent: &AgentOptions) -> String {
+        let mut sentence = self.sentence(agent);
+        if sentence.ends_with(RESTART) {
+            sentence.truncate(sentence.len() - RESTART.len());
+        }
+        sentence
     }
 
     /// The sentence for users.
@@ -94,10 +107,13 @@ impl AgentError {
                  agents.{provider}.command"
             ),
             Self::NotStarted(why) => format!("{name} cannot start: {command}: {why}"),
-            Self::Ended { status, stderr, noise } => {
-                let mut sentence = format!("{name} ended {}", how(*status));
+            Self::Ended { status, broken, stderr, noise } => {
+                let mut sentence = match broken {
+                    Some(why) => format!("{name} was stopped: {why}"),
+                    None => format!("{name} ended {}", how(*status)),
+                };
                 quote(&mut sentence, stderr, noise.as_deref());
-                sentence.push_str("; send the message again to restart it");
+                sentence.push_str(RESTART);
                 sentence
             }
             Self::Silent { method, waited, stderr, noise } => {
@@ -106,7 +122,7 @@ impl AgentError {
                     waited.as_secs()
                 );
                 quote(&mut sentence, stderr, noise.as_deref());
-                sentence.push_str("; send the message again to restart it");
+                sentence.push_str(RESTART);
                 sentence
             }
             Self::Memory { limit } => format!(
@@ -169,11 +185,41 @@ fn how(status: Option<ExitStatus>) -> String {
 
 fn quote(sentence: &mut String, stderr: &str, noise: Option<&str>) {
     if let Some(noise) = noise {
-        let _ = write!(sentence, "; its output is not ACP: {noise:?}");
+        let _ = write!(sentence, "; its output is not ACP: {:?}", plain(noise));
     }
     if !stderr.is_empty() {
-        let _ = write!(sentence, "; its last output was:\n{}\n", shortened(stderr));
+        let _ = write!(sentence, "; its last output was:\n{}\n", shortened(&plain(stderr)));
     }
+}
+
+/// A text without what only a terminal understands: escape sequences and other control characters.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => match rest.next() {
+                // A control sequence ends with its first letter or the like.
+                Some('[') => while rest.next().is_some_and(|c| !('@'..='~').contains(&c)) {},
+                // A command of the operating system ends with a bell or the string terminator.
+                Some(']') => {
+                    let end = rest.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
+                    if end == Some('\u{1b}') {
+                        rest.next();
+                    }
+                }
+                // A choice of a character set has one more character.
+                Some('(' | ')') => {
+                    rest.next();
+                }
+                _ => {}
+            },
+            '\n' | '\t' => plain.push(c),
+            c if c.is_control() => {}
+            c => plain.push(c),
+        }
+    }
+    plain
 }
 
 /// The end of a text that is long, as what happened last is there.
@@ -182,5 +228,19 @@ fn shortened(text: &str) -> String {
     match count > QUOTED {
         true => format!("…{}", text.chars().skip(count - QUOTED).collect::<String>()),
         false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_wrote_for_a_terminal_is_quoted_as_text() {
+        let written = "\u{1b}[1;31merror\u{1b}[0m: no \u{1b}]8;;https://hay.example\u{1b}\\hay\u{1b}]8;;\u{7}\r\n\u{1b}(Bleft\u{7}";
+        assert_eq!(plain(written), "error: no hay\nleft");
+        let mut sentence = String::new();
+        quote(&mut sentence, written, None);
+        assert_eq!(sentence, "; its last output was:\nerror: no hay\nleft\n");
     }
 }

@@ -74,11 +74,39 @@ pub struct Opened {
     pub replayed: Transcript,
 }
 
+/// Why no session is open.
+#[derive(Debug)]
+pub enum Unopened {
+    /// The agent ended, hung or used too much memory when it was asked for the session it had. It may open a new one.
+    Resuming {
+        /// What it was asked.
+        method: &'static str,
+        /// How it failed.
+        why: AgentError,
+    },
+    /// Anything else.
+    Failed(AgentError),
+}
+
+impl From<AgentError> for Unopened {
+    fn from(why: AgentError) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<Unopened> for AgentError {
+    fn from(unopened: Unopened) -> Self {
+        match unopened {
+            Unopened::Resuming { why, .. } | Unopened::Failed(why) => why,
+        }
+    }
+}
+
 /// Starts the agent and opens a session.
 ///
 /// # Errors
 /// The agent cannot be started, or refuses a new session. Nothing of it runs then.
-pub async fn open(plan: Plan) -> Result<Opened, AgentError> {
+pub async fn open(plan: Plan) -> Result<Opened, Unopened> {
     let Plan { agent, runtime, at, .. } = &plan;
     let (running, mut incoming) = Running::start(agent, runtime, at).await?;
     let opened = session(&plan, &running, &mut incoming).await;
@@ -115,7 +143,7 @@ pub async fn session(
     plan: &Plan,
     running: &Running,
     incoming: &mut mpsc::Receiver<Incoming>,
-) -> Result<Session, AgentError> {
+) -> Result<Session, Unopened> {
     let facts = running.facts.clone();
     let (servers, mut notes) = mcp::servers(
         plan.endpoint.as_ref(),
@@ -166,7 +194,10 @@ pub async fn session(
                 Err(AgentError::Refused { failure, .. }) if !plan.imported => {
                     asking.notes.push(format!("{method} failed: {}", words(&failure)))
                 }
-                Err(why) => return Err(why),
+                Err(
+                    why @ (AgentError::Ended { .. } | AgentError::Silent { .. } | AgentError::Memory { .. }),
+                ) if !plan.imported => return Err(Unopened::Resuming { method, why }),
+                Err(why) => return Err(why.into()),
             }
         }
     }
@@ -183,12 +214,12 @@ pub async fn session(
             Err(AgentError::Refused { failure, .. }) => {
                 asking.notes.push(format!("session/fork failed: {}", words(&failure)))
             }
-            Err(why) => return Err(why),
+            Err(why) => return Err(why.into()),
         }
     }
     if plan.imported {
         let failure = Failure::internal("it can neither load nor resume a session");
-        return Err(AgentError::Refused { method: "session/load", failure });
+        return Err(AgentError::Refused { method: "session/load", failure }.into());
     }
     let (answer, early, _) = asking.ask("session/new", params, Early::All).await?;
     let id: String = member(&answer, "sessionId").ok_or_else(|| AgentError::Refused {

@@ -267,12 +267,12 @@ pub fn schema() -> Value {
 /// Reads the options.
 ///
 /// # Errors
-/// The options do not fit, or the registry named in them cannot be read.
+/// The options do not fit.
 pub fn read(options: &Options) -> Result<Configured, Thrown> {
     let written: Written = serde_json::from_value(Value::Object((**options).clone()))
         .map_err(|why| Thrown::new(format_args!("options: {why}")))?;
     let mut problems = Vec::new();
-    let presets = Presets::read(written.registry.as_deref(), &mut problems)?;
+    let presets = Presets::read(written.registry.as_deref(), &mut problems);
     let mut agents = Vec::new();
     for id in &written.presets {
         if written.agents.contains_key(id) || agents.iter().any(|agent: &AgentOptions| agent.provider == *id)

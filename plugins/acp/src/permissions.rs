@@ -162,6 +162,11 @@ impl Questions {
         self.0.remove(call).map(Question::cancel).is_some()
     }
 
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Cancels all, and answers which calls they were about.
     pub fn cancel_all(&mut self) -> Vec<String> {
         let all = self.0.drain();

@@ -48,7 +48,10 @@ pub async fn blocks(message: Message, facts: &Facts, read: &Read) -> Vec<Value> 
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut blocks = Vec::new();
     blocks.extend(message.context.iter().map(|context| text(context)));
-    blocks.push(text(&message.text));
+    // A message may have only attachments.
+    if !message.text.is_empty() || message.attachments.is_empty() {
+        blocks.push(text(&message.text));
+    }
     for attachment in message.attachments {
         blocks.push(block(attachment, facts, read).await);
     }
@@ -134,4 +137,23 @@ fn decoded(base64: &str) -> String {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_with_only_attachments_has_no_empty_text() {
+        let attachment = json!({ "type": "resource", "uri": "file:///hay.txt", "label": "hay.txt" });
+        let attachments = vec![serde_json::from_value(attachment).unwrap()];
+        let kinds = async |text: &str, attachments: Vec<MessageAttachment>| -> Vec<Value> {
+            let message = Message { text: text.to_owned(), attachments, context: None };
+            let blocks = blocks(message, &Facts::default(), &None).await;
+            blocks.iter().map(|block| block["type"].clone()).collect()
+        };
+        assert_eq!(kinds("", attachments.clone()).await, ["resource_link"]);
+        assert_eq!(kinds("Look", attachments).await, ["text", "resource_link"]);
+        assert_eq!(kinds("", Vec::new()).await, ["text"]);
+    }
 }

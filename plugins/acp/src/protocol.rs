@@ -269,14 +269,28 @@ pub struct Notice {
 }
 
 /// The state of a compaction.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Compaction {
     /// `in_progress`, `completed`, `failed`, `cancelled`, …
-    #[serde(default)]
     pub status: String,
+    /// Its whole summary, in place of the pieces so far; nothing where that is as before.
+    pub summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+impl Compaction {
+    fn read(update: &Value) -> Self {
+        let summary = update.get("summary").map(|blocks| {
+            let text = |block: &Value| match Content::read(block) {
+                Content::Text(text) | Content::Embedded { text, .. } => Some(text),
+                _ => None,
+            };
+            let texts: Vec<String> = blocks.as_array().into_iter().flatten().filter_map(text).collect();
+            texts.join("\n\n")
+        });
+        Self { status: member(update, "status").unwrap_or_default(), summary, error: member(update, "error") }
+    }
 }
 
 /// What is said of a subagent: members that are left out are as before.
@@ -334,7 +348,7 @@ impl Update {
             }),
             "usage_update" => ContextUsage::deserialize(update).ok().map(Self::Usage),
             "notice" => Notice::deserialize(update).ok().map(Self::Notice),
-            "compaction_update" => Compaction::deserialize(update).ok().map(Self::Compaction),
+            "compaction_update" => Some(Self::Compaction(Compaction::read(update))),
             "subagent_update" => Subagent::read(update).map(Self::Subagent),
             "compaction_summary_chunk" => {
                 let text = update.get("content").and_then(|content| member(content, "text"));

@@ -45,9 +45,17 @@ struct Shared {
     scope: ScopeChoice,
     owner: Owner,
     next: AtomicU64,
-    open: Mutex<HashMap<String, Terminal>>,
+    open: Mutex<Open>,
     /// The output of those that were released: a call that names one is shown it.
     released: Mutex<Released>,
+}
+
+/// The terminals of the running agent.
+#[derive(Debug, Default)]
+struct Open {
+    /// How many agents had theirs closed.
+    generation: u64,
+    terminals: HashMap<String, Terminal>,
 }
 
 /// Contents of terminals that were released, the latest last.
@@ -121,17 +129,22 @@ impl Terminals {
         }))
     }
 
-    /// Answers a `terminal/*` request.
+    /// The generation that a request belongs to: one that is still served when its agent has ended opens no terminal.
+    pub fn generation(&self) -> u64 {
+        self.0.open.lock().generation
+    }
+
+    /// Answers a `terminal/*` request of a generation.
     ///
     /// # Errors
     /// It names no terminal, or one cannot be opened.
-    pub async fn serve(&self, method: &str, params: &Value) -> Result<Value, Failure> {
+    pub async fn serve(&self, method: &str, params: &Value, generation: u64) -> Result<Value, Failure> {
         if method == "terminal/create" {
-            return self.create(params).await;
+            return self.create(params, generation).await;
         }
         let id: String =
             member(params, "terminalId").ok_or_else(|| Failure::bad_params("terminalId is missing"))?;
-        let terminal = self.0.open.lock().get(&id).cloned();
+        let terminal = self.0.open.lock().terminals.get(&id).cloned();
         let terminal = terminal.ok_or_else(|| Failure::bad_params(format!("there is no terminal {id}")))?;
         match method {
             "terminal/output" => {
@@ -150,7 +163,7 @@ impl Terminals {
             "terminal/release" => {
                 let content = terminal.content().await;
                 self.0.released.lock().add(id.clone(), content);
-                self.0.open.lock().remove(&id);
+                self.0.open.lock().terminals.remove(&id);
                 terminal.kill().await;
                 Ok(json!({}))
             }
@@ -163,7 +176,7 @@ impl Terminals {
         if let Some(content) = self.0.released.lock().get(id) {
             return content.clone();
         }
-        match self.0.open.lock().get(id) {
+        match self.0.open.lock().terminals.get(id) {
             Some(Terminal::Listed { terminal, title, exit, .. }) => {
                 shown(&terminal.uri, title, exit.borrow().map(|exit| result(exit.code, None)))
             }
@@ -172,15 +185,21 @@ impl Terminals {
         }
     }
 
-    /// Ends the terminals that are open.
-    pub async fn close(&self) {
-        let open = std::mem::take(&mut *self.0.open.lock());
-        futures::future::join_all(open.into_values().map(|terminal| async move { terminal.kill().await }))
-            .await;
+    /// Closes the terminals of an agent that ends; the future ends their processes.
+    pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
+        let terminals = {
+            let mut open = self.0.open.lock();
+            open.generation += 1;
+            std::mem::take(&mut open.terminals)
+        };
         *self.0.released.lock() = Released::default();
+        async move {
+            let killed = terminals.into_values().map(|terminal| async move { terminal.kill().await });
+            futures::future::join_all(killed).await;
+        }
     }
 
-    async fn create(&self, params: &Value) -> Result<Value, Failure> {
+    async fn create(&self, params: &Value, generation: u64) -> Result<Value, Failure> {
         let command: String =
             member(params, "command").ok_or_else(|| Failure::bad_params("command is missing"))?;
         let args: Vec<String> = member(params, "args").unwrap_or_default();
@@ -190,7 +209,7 @@ impl Terminals {
         };
         let limit = member::<u64>(params, "outputByteLimit").and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(RETAINED).min(RETAINED_AT_MOST);
-        if self.0.open.lock().len() >= AT_MOST {
+        if self.0.open.lock().terminals.len() >= AT_MOST {
             return Err(Failure::internal(format!("{AT_MOST} terminals are open; release one first")));
         }
         let mut env = self.0.env.clone();
@@ -206,7 +225,20 @@ impl Terminals {
             }
         };
         let id = format!("terminal-{}", self.0.next.fetch_add(1, Ordering::Relaxed) + 1);
-        self.0.open.lock().insert(id.clone(), terminal);
+        let untaken = {
+            let mut open = self.0.open.lock();
+            match open.generation == generation {
+                true => {
+                    open.terminals.insert(id.clone(), terminal);
+                    None
+                }
+                false => Some(terminal),
+            }
+        };
+        if let Some(terminal) = untaken {
+            terminal.kill().await;
+            return Err(Failure::internal("the agent that asked for the terminal was stopped"));
+        }
         Ok(json!({ "terminalId": id }))
     }
 }
@@ -408,6 +440,26 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_command_does_not_outlive_the_agent_that_ended_while_it_started() {
+        let terminals = Terminals(Arc::new(Shared { cwd: "/".into(), ..Shared::default() }));
+        let line = "sleep 30161";
+        let params = json!({ "command": "sleep", "args": ["30161"] });
+        let of = terminals.generation();
+        terminals.close().await;
+        let outcome = terminals.serve("terminal/create", &params, of).await;
+        assert!(outcome.is_err(), "{outcome:?}");
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+        // The program's name may be a path.
+        assert!(
+            !lines.into_iter().any(|found| found.trim_end_matches('\0').replace('\0', " ").ends_with(line))
+        );
+        let opened = terminals.serve("terminal/create", &params, terminals.generation()).await;
+        assert_eq!(opened, Ok(json!({ "terminalId": "terminal-2" })));
+        terminals.close().await;
+    }
 
     #[test]
     fn output_is_cut_at_its_beginning_between_characters() {

@@ -111,6 +111,8 @@ enum Step {
     New,
     Started,
     Asked,
+    /// A user approved it, and the host moved it on.
+    Approved,
     Running,
     Done,
 }
@@ -237,6 +239,17 @@ impl Turn {
 
     /// The state of a compaction.
     pub async fn compaction(&mut self, compaction: Compaction) {
+        let status = compaction.status.as_str();
+        if status == "in_progress" || compaction.summary.is_some() {
+            self.summary.clear();
+        }
+        if let Some(summary) = &compaction.summary {
+            self.compaction_summary(summary);
+        }
+        // What one leaves that does not complete is no part of the next one's summary.
+        if matches!(status, "failed" | "cancelled") {
+            self.summary.clear();
+        }
         let text = match (compaction.status.as_str(), compaction.error) {
             ("in_progress", _) => "Compacting the conversation".to_owned(),
             ("completed", _) => match std::mem::take(&mut self.summary) {
@@ -296,7 +309,8 @@ impl Turn {
             Some(ToolStatus::Completed | ToolStatus::Failed) => self.complete(&id, terminals).await,
             Some(ToolStatus::InProgress) => self.run(&id, retitled, filled, terminals).await,
             Some(ToolStatus::Pending) | None => {
-                if self.calls.get(&id).is_some_and(|call| call.step == Step::Running) {
+                let runs = |call: &ToolCall| matches!(call.step, Step::Approved | Step::Running);
+                if self.calls.get(&id).is_some_and(runs) {
                     self.run(&id, retitled, filled, terminals).await;
                 }
             }
@@ -317,7 +331,7 @@ impl Turn {
         let Some(call) = self.calls.get_mut(id) else { return };
         let was = std::mem::replace(&mut call.step, Step::Running);
         // The host itself moves a call on when a user approves it.
-        let approved = was == Step::Asked;
+        let approved = matches!(was, Step::Asked | Step::Approved);
         if was != Step::Running && !approved || was == Step::Running && retitled {
             let mut action = self.calls[id].ready(&self.id);
             action["confirmed"] = "not-needed".into();
@@ -333,7 +347,7 @@ impl Turn {
 
     async fn complete(&mut self, id: &str, terminals: &Terminals) {
         let step = self.calls[id].step;
-        if !matches!(step, Step::Running | Step::Asked) {
+        if !matches!(step, Step::Running | Step::Asked | Step::Approved) {
             let mut action = self.calls[id].ready(&self.id);
             action["confirmed"] = "not-needed".into();
             self.emit.chat(action).await;
@@ -417,6 +431,14 @@ impl Turn {
         Some((shown, state))
     }
 
+    /// A call was approved: it runs, whether or not the agent reports that.
+    pub fn approved(&mut self, shown: &str) {
+        let asked = |call: &&mut ToolCall| call.shown == shown && call.step == Step::Asked;
+        if let Some(call) = self.calls.values_mut().find(asked) {
+            call.step = Step::Approved;
+        }
+    }
+
     /// A call's approval was denied: nothing more is reported of it.
     pub fn denied(&mut self, shown: &str) {
         if let Some(call) = self.calls.values_mut().find(|call| call.shown == shown) {
@@ -468,7 +490,7 @@ impl Turn {
         for id in unfinished {
             if let Some(call) = self.calls.get_mut(&id) {
                 // Many agents leave a call's last state out when the turn goes well.
-                let well = well && call.step == Step::Running;
+                let well = well && matches!(call.step, Step::Approved | Step::Running);
                 call.whole.status = Some(if well { ToolStatus::Completed } else { ToolStatus::Failed });
             }
             self.complete(&id, &Terminals::none()).await;

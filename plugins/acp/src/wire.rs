@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, Lines, RequestCancellation, UntypedMessage};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use ostler_contract::budget::VALUE;
 use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::Mutex;
@@ -239,6 +239,7 @@ impl Withdrawal {
 pub struct Wire {
     connection: ConnectionTo<Agent>,
     noise: Noise,
+    broken: Broken,
     answers: Answers,
     // The foreground of the connection waits for this to be dropped.
     _open: Arc<oneshot::Sender<()>>,
@@ -247,6 +248,10 @@ pub struct Wire {
 /// The first line of stdout that was no message.
 #[derive(Debug, Clone, Default)]
 struct Noise(Arc<Mutex<Option<String>>>);
+
+/// Why the agent's output is no longer read, where it did not close it itself.
+#[derive(Debug, Clone, Default)]
+struct Broken(Arc<Mutex<Option<String>>>);
 
 impl Wire {
     /// Connects to an agent's pipes. What it sends arrives in the receiver, in order, before the answers that follow it.
@@ -262,9 +267,10 @@ impl Wire {
         let (handed, connection) = oneshot::channel();
         let (open, closed) = oneshot::channel::<()>();
         let (noise, answers, gate) = (Noise::default(), Answers::new(), Gate::default());
+        let broken = Broken::default();
         let lines = Lines::new(
             outgoing(stdin, answers.clone()),
-            incoming_lines(stdout, noise.clone(), gate.clone(), answers.clone()),
+            noted(incoming_lines(stdout, noise.clone(), gate.clone(), answers.clone()), broken.clone()),
         );
         let handler =
             Handler { tell, waiting: Budget::new(WAITING_BYTES), gate, answers: answers.clone(), offer };
@@ -286,13 +292,13 @@ impl Wire {
                 }
                 Ok(())
             };
-            // How the connection ended is in the process's status and in the answers that fail.
+            // How the connection ended is in the process's status, in `broken` and in the answers that fail.
             let _ = builder.connect_with(lines, foreground).await;
             // Nobody reads what waits to be answered.
             ended.0.budget.close();
         });
         let connection = connection.await.map_err(|_| Failure::Closed)?;
-        Ok((Self { connection, noise, answers, _open: Arc::new(open) }, incoming))
+        Ok((Self { connection, noise, broken, answers, _open: Arc::new(open) }, incoming))
     }
 
     /// Sends a request; resolves with its answer. Everything the agent sent before the answer is in the receiver then.
@@ -325,6 +331,11 @@ impl Wire {
     /// The first line of stdout that was no message.
     pub fn noise(&self) -> Option<String> {
         self.noise.0.lock().clone()
+    }
+
+    /// Why the agent's output is no longer read, where it did not close it itself.
+    pub fn broken(&self) -> Option<String> {
+        self.broken.0.lock().clone()
     }
 }
 
@@ -438,6 +449,18 @@ fn outgoing(
     }))
 }
 
+/// Notes the error that ends the messages.
+fn noted(
+    lines: impl Stream<Item = io::Result<String>> + Send,
+    broken: Broken,
+) -> impl Stream<Item = io::Result<String>> + Send {
+    lines.inspect(move |line| {
+        if let Err(why) = line {
+            broken.0.lock().get_or_insert(why.to_string());
+        }
+    })
+}
+
 /// Reads the agent's messages, each a line. Lines that are no JSON object are left out; the first is retained.
 fn incoming_lines(
     stdout: ChildStdout,
@@ -456,7 +479,7 @@ fn incoming_lines(
             if answers.unwritten() > UNREAD_MESSAGES {
                 ended.store(true, Ordering::Relaxed);
                 return Some((
-                    Err(io::Error::other("the agent does not read what it is sent")),
+                    Err(io::Error::other(format!("it left more than {UNREAD_MESSAGES} messages unread"))),
                     (stdout, ended),
                 ));
             }
@@ -480,7 +503,7 @@ fn incoming_lines(
                 wasted += 1;
                 if wasted > NOISE {
                     ended.store(true, Ordering::Relaxed);
-                    let why = io::Error::other("the agent's output is not ACP");
+                    let why = io::Error::other(format!("more than {NOISE} lines in a row were no messages"));
                     return Some((Err(why), (stdout, ended)));
                 }
             }
@@ -506,7 +529,7 @@ async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<Str
         return Ok(None);
     }
     if line.len() > LONGEST {
-        return Err(io::Error::other(format!("a message of the agent is longer than {LONGEST} bytes")));
+        return Err(io::Error::other(format!("it sent a message of more than {} MiB", LONGEST >> 20)));
     }
     while matches!(line.last(), Some(b'\n' | b'\r')) {
         line.pop();

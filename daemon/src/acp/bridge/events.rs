@@ -7,7 +7,7 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
 use super::{Bridge, Open, Sent, Told};
-use crate::acp::wire::{Failure, take_back};
+use crate::acp::wire::{Failure, Unanswered, take_back};
 use crate::acp::{ask, content, options};
 
 impl Bridge {
@@ -20,17 +20,18 @@ impl Bridge {
             Told::Withdrawn { session, prompt } => {
                 self.cancel(&session, |waiting| waiting.number == prompt).await;
             }
-            Told::Answered { session, id, answer } => {
+            Told::Answered { session, id, number, answer } => {
                 let Some(open) = self.open.get_mut(&session) else { return };
                 // One that was answered elsewhere meanwhile is gone.
-                if open.asked.remove(&id).is_none() {
+                if open.asked.get(&id).is_none_or(|(latest, _)| *latest != number) {
                     return;
                 }
+                open.asked.remove(&id);
                 let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
                 let request =
                     waiting.as_array().into_iter().flatten().find(|request| request["id"] == id.as_str());
-                let action =
-                    request.zip(answer.ok()).and_then(|(request, answer)| ask::action(request, &answer));
+                let shared = !open.session.active_clients.is_empty();
+                let action = request.and_then(|request| ask::action(request, answer.as_ref(), shared));
                 let chat = open.chat_uri.clone();
                 if let Some(action) = action {
                     let _ = self.dispatch(&chat, action, Sent::Other).await;
@@ -49,11 +50,18 @@ impl Bridge {
         }
         let Some(asked) = ask::ask(session, request, self.editor.abilities) else { return };
         let (answer, cancellation) = self.wire.request(asked.method, asked.params);
-        open.asked.insert(id.clone(), cancellation);
+        self.asked += 1;
+        let number = self.asked;
+        open.asked.insert(id.clone(), (number, cancellation));
         let (tell, session) = (self.tell.clone(), session.to_owned());
         tokio::spawn(async move {
-            let answer = answer.await;
-            let _ = tell.send(Told::Answered { session, id, answer });
+            let answer = match answer.await {
+                Ok(answer) => Some(answer),
+                Err(Unanswered::Refused(_)) => None,
+                // Its sessions continue without it.
+                Err(Unanswered::Closed) => return,
+            };
+            let _ = tell.send(Told::Answered { session, id, number, answer });
         });
     }
 
@@ -114,7 +122,7 @@ impl Bridge {
                 self.ask(session, &request);
             }
             StateAction::SessionInputNeededRemoved(removed) => {
-                if let Some(cancellation) = open.asked.remove(&removed.id) {
+                if let Some((_, cancellation)) = open.asked.remove(&removed.id) {
                     take_back(&cancellation);
                 }
             }

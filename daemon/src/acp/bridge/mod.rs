@@ -43,8 +43,8 @@ enum Told {
     Created { request: Request, session: String, outcome: Result<(), Exit> },
     /// The editor took a prompt back.
     Withdrawn { session: String, prompt: u64 },
-    /// The editor answered what a session asked.
-    Answered { session: String, id: String, answer: Result<Value, String> },
+    /// The editor answered what a session asked, with nothing where it answered with an error.
+    Answered { session: String, id: String, number: u64, answer: Option<Value> },
 }
 
 /// What a dispatched action waits for.
@@ -90,8 +90,8 @@ struct Open {
     prompts: HashMap<String, Prompt>,
     /// Queued messages of prompts that were cancelled.
     withdrawn: HashSet<String>,
-    /// What the editor is being asked, by input request.
-    asked: HashMap<String, Cancellation>,
+    /// What the editor is being asked, by input request, with its number: after a reconnect it is asked again.
+    asked: HashMap<String, (u64, Cancellation)>,
     /// The request that waits for older turns.
     loading: Option<Request>,
     /// The model of the next turns, where the backend has no setting for it.
@@ -113,6 +113,8 @@ pub struct Bridge {
     sent: HashMap<i64, Sent>,
     /// How many prompts there were.
     prompted: u64,
+    /// How much the editor was asked.
+    asked: u64,
     tell: mpsc::UnboundedSender<Told>,
     told: mpsc::UnboundedReceiver<Told>,
 }
@@ -134,6 +136,7 @@ impl Bridge {
             chats: HashMap::new(),
             sent: HashMap::new(),
             prompted: 0,
+            asked: 0,
             tell,
             told,
         }

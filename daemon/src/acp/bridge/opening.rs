@@ -164,7 +164,7 @@ impl Bridge {
         self.cancel(session, |_| true).await;
         let Some(open) = self.open.remove(session) else { return };
         self.chats.remove(&open.chat_uri);
-        open.asked.values().for_each(take_back);
+        open.asked.values().for_each(|(_, asked)| take_back(asked));
         for (_, prompt) in open.prompts {
             prompt.request.answer(Ok(json!({ "stopReason": "cancelled" })));
         }

@@ -34,7 +34,7 @@ impl Bridge {
     }
 
     async fn follow_again(&mut self, session: String, before: Open) {
-        before.asked.values().for_each(take_back);
+        before.asked.values().for_each(|(_, asked)| take_back(asked));
         let mut now = match self.follow(&session).await {
             Ok(now) => now,
             Err(why) => {

@@ -5,7 +5,6 @@ mod bundled;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ostler_contract::Thrown;
 use serde::Deserialize;
 
 use crate::machine::Needs;
@@ -157,49 +156,16 @@ pub struct Presets(BTreeMap<String, Preset>);
 
 impl Presets {
     /// Reads the bundled presets, and over them those of a file (`{ "agents": […] }`, one agent, or a list) or of a
-    /// folder with one `<id>/agent.json` for each agent. An agent that cannot be read is one line in `problems`.
-    ///
-    /// # Errors
-    /// The file or folder cannot be read, or the file is not JSON.
-    pub fn read(registry: Option<&Path>, problems: &mut Vec<String>) -> Result<Self, Thrown> {
+    /// folder with one `<id>/agent.json` for each agent. An agent, a file or a folder that cannot be read is one line in
+    /// `problems`.
+    pub fn read(registry: Option<&Path>, problems: &mut Vec<String>) -> Self {
         let Self(mut presets) = Self::bundled(problems);
-        if let Some(path) = registry {
-            let refused = |why: std::io::Error| {
-                Thrown::new(format_args!("options.registry: {}: {why}", path.display()))
-            };
-            match std::fs::metadata(path).map_err(refused)?.is_dir() {
-                true => {
-                    for entry in std::fs::read_dir(path).map_err(refused)?.flatten() {
-                        let file = entry.path().join("agent.json");
-                        if let Ok(text) = std::fs::read_to_string(&file) {
-                            add(
-                                &mut presets,
-                                &file.display().to_string(),
-                                serde_json::from_str(&text),
-                                problems,
-                            );
-                        }
-                    }
-                }
-                false => {
-                    let text = std::fs::read_to_string(path).map_err(refused)?;
-                    let place = path.display().to_string();
-                    let whole: serde_json::Value = serde_json::from_str(&text)
-                        .map_err(|why| Thrown::new(format_args!("options.registry: {place}: {why}")))?;
-                    let agents = match whole {
-                        serde_json::Value::Array(agents) => agents,
-                        whole => match whole.get("agents").and_then(|agents| agents.as_array()) {
-                            Some(agents) => agents.clone(),
-                            None => vec![whole],
-                        },
-                    };
-                    for agent in agents {
-                        add(&mut presets, &place, serde_json::from_value(agent), problems);
-                    }
-                }
-            }
+        if let Some(path) = registry
+            && let Err(why) = read_over(&mut presets, path, problems)
+        {
+            problems.push(format!("options.registry: {}: {why}", path.display()));
         }
-        Ok(Self(presets))
+        Self(presets)
     }
 
     /// The bundled presets alone.
@@ -220,6 +186,35 @@ impl Presets {
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
+}
+
+/// Reads the agents of a file or folder over those there are.
+fn read_over(
+    presets: &mut BTreeMap<String, Preset>,
+    path: &Path,
+    problems: &mut Vec<String>,
+) -> std::io::Result<()> {
+    if std::fs::metadata(path)?.is_dir() {
+        for entry in std::fs::read_dir(path)?.flatten() {
+            let file = entry.path().join("agent.json");
+            if let Ok(text) = std::fs::read_to_string(&file) {
+                add(presets, &file.display().to_string(), serde_json::from_str(&text), problems);
+            }
+        }
+        return Ok(());
+    }
+    let whole: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let agents = match whole {
+        serde_json::Value::Array(agents) => agents,
+        whole => match whole.get("agents").and_then(|agents| agents.as_array()) {
+            Some(agents) => agents.clone(),
+            None => vec![whole],
+        },
+    };
+    for agent in agents {
+        add(presets, &path.display().to_string(), serde_json::from_value(agent), problems);
+    }
+    Ok(())
 }
 
 fn add(
@@ -245,7 +240,7 @@ mod tests {
     #[test]
     fn every_bundled_preset_can_be_started() {
         let mut problems = Vec::new();
-        let presets = Presets::read(None, &mut problems).unwrap();
+        let presets = Presets::read(None, &mut problems);
         assert_eq!((problems, presets.0.len()), (Vec::new(), bundled::AGENTS.len()));
         for preset in presets.0.values() {
             preset.launch().unwrap();
@@ -289,14 +284,21 @@ mod tests {
         )
         .unwrap();
         let mut problems = Vec::new();
-        let presets = Presets::read(Some(&file), &mut problems).unwrap();
+        let presets = Presets::read(Some(&file), &mut problems);
         assert_eq!(presets.get("gemini").unwrap().name, "Newer");
         assert!(presets.get("opencode").is_some());
         assert_eq!(problems.len(), 1, "{problems:?}");
         std::fs::create_dir_all(folder.path().join("folder/brand-new")).unwrap();
         std::fs::write(folder.path().join("folder/brand-new/agent.json"), entry("brand-new")).unwrap();
-        let presets = Presets::read(Some(&folder.path().join("folder")), &mut problems).unwrap();
+        let presets = Presets::read(Some(&folder.path().join("folder")), &mut problems);
         assert_eq!(presets.get("brand-new").unwrap().launch().unwrap().args, ["--yes", "n@2"]);
-        assert!(Presets::read(Some(&folder.path().join("missing")), &mut problems).is_err());
+        std::fs::write(folder.path().join("broken.json"), "{").unwrap();
+        for name in ["missing", "broken.json"] {
+            let (mut problems, path) = (Vec::new(), folder.path().join(name));
+            let presets = Presets::read(Some(&path), &mut problems);
+            assert!(presets.get("gemini").is_some(), "the bundled ones are there");
+            let begins = format!("options.registry: {}: ", path.display());
+            assert!(problems.len() == 1 && problems[0].starts_with(&begins), "{problems:?}");
+        }
     }
 }

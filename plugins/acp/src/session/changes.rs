@@ -83,15 +83,19 @@ impl Conversation {
             return Err(format!("{} has no setting {id}", self.shared.agent.name));
         };
         let changed = setting.accept(value)?;
+        // The agent has to accept it first.
+        if let Some((value, live)) = changed.zip(self.live.as_ref()) {
+            return Ok(Some(setting.change(&live.session, &value)));
+        }
         self.chosen.insert(id.clone(), value.clone());
-        let Some((value, live)) = changed.zip(self.live.as_ref()) else { return Ok(None) };
-        Ok(Some(setting.change(&live.session, &value)))
+        Ok(None)
     }
 
     /// The agent answered, or did not.
     pub(super) async fn changed_setting(&mut self, change: Change, answer: Result<Value, Failure>) {
         let outcome = match answer {
             Ok(answer) => {
+                self.chosen.insert(change.id.clone(), change.value.clone());
                 let setting = self.live.as_mut().and_then(|live| live.setting_mut(&change.id));
                 if let Some(setting) = setting {
                     setting.set(&change.value);

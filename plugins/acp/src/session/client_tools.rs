@@ -67,6 +67,7 @@ impl Conversation {
             json!({ "type": "chat/toolCallComplete", "turnId": turn, "toolCallId": id, "result": result });
         self.emit.chat(action).await;
         let _ = done.send(Ok(result));
+        self.heard_user();
         true
     }
 

@@ -14,7 +14,7 @@ use super::{Command, Conversation, Live};
 use crate::agent::Surroundings;
 use crate::errors::AgentError;
 use crate::mcp::Endpoint;
-use crate::opening::{self, Opened, Plan};
+use crate::opening::{self, Opened, Plan, Unopened};
 
 /// How many requests of an agent wait that opens its session.
 const QUESTIONS: usize = 8;
@@ -25,6 +25,12 @@ impl Conversation {
     /// Starts the agent and opens its session, beside everything else.
     pub(super) async fn open(&mut self) {
         let imported = self.imported.clone();
+        let resume = self.id.lock().clone().or_else(|| imported.clone());
+        self.open_with(resume, imported.is_some()).await;
+    }
+
+    /// The same with the session that is continued; a new one where there is none.
+    async fn open_with(&mut self, resume: Option<String>, imported: bool) {
         let fork = self.fork.take();
         self.outdated = false;
         let (ask, asked) = mpsc::channel(QUESTIONS);
@@ -44,8 +50,8 @@ impl Conversation {
             plugins: self.start.client_plugins.clone().unwrap_or_default(),
             endpoint: self.endpoint().await,
             mcp_servers: self.start.mcp_servers.clone(),
-            resume: self.id.lock().clone().or_else(|| imported.clone()),
-            imported: imported.is_some(),
+            resume,
+            imported,
         };
         self.opening = Some(opening::open(plan).boxed());
     }
@@ -118,12 +124,12 @@ impl Conversation {
     }
 
     /// The agent's session is open, or could not be.
-    pub(super) async fn opened(&mut self, opened: Result<Opened, AgentError>) {
+    pub(super) async fn opened(&mut self, opened: Result<Opened, Unopened>) {
         self.asked_while_opening = None;
         let Opened { running, incoming, session, settings, early, continued, notes, replayed } = match opened
         {
             Ok(opened) => opened,
-            Err(why) => return self.fail_with(&why).await,
+            Err(unopened) => return self.unopened(unopened).await,
         };
         let facts = &running.facts;
         let named = |of: &Option<String>| of.clone().unwrap_or_default();
@@ -155,6 +161,21 @@ impl Conversation {
         self.advance().await;
     }
 
+    /// No session is open, and nothing of the agent runs. An agent that failed with the session it had is started again for
+    /// a new one, which is told the conversation; its own is tried again where that fails as well.
+    async fn unopened(&mut self, unopened: Unopened) {
+        self.terminals.close().await;
+        match unopened {
+            Unopened::Resuming { method, why } if self.waiting.is_some() => {
+                let what = why.what(&self.shared.agent);
+                self.log(format_args!("{method} failed, and a new session is opened: {what}"));
+                self.cancel_questions();
+                self.open_with(None, false).await;
+            }
+            unopened => self.fail_with(&unopened.into()).await,
+        }
+    }
+
     /// The agent closed its output. A prompt that waits fails by itself; without one the agent is let go.
     pub(super) async fn hung_up(&mut self) {
         let Some(live) = &mut self.live else { return };
@@ -163,6 +184,7 @@ impl Conversation {
             && let Some(live) = self.live.take()
         {
             live.running.kill().await;
+            self.terminals.close().await;
         }
     }
 
@@ -199,9 +221,9 @@ impl Conversation {
     /// Stops an agent that has nothing to do. The next turn starts it again.
     pub(super) fn sleep(&mut self) {
         let Some(Live { running, .. }) = self.live.take() else { return };
-        let terminals = self.terminals.clone();
+        let terminals = self.terminals.close();
         tokio::spawn(async move {
-            terminals.close().await;
+            terminals.await;
             running.close().await;
         });
     }

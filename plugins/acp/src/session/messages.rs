@@ -35,6 +35,7 @@ impl Conversation {
                 if let Some(id) = self.forms.completed(&elicitation)
                     && self.forms.answer(&id, "accept", &Answers::new())
                 {
+                    self.heard_user();
                     self.completed(&id, "accept").await;
                 }
             }
@@ -167,18 +168,20 @@ impl Conversation {
             }
             "terminal/output" => {
                 let (terminals, serving) = (self.terminals.clone(), self.serving.clone());
+                let of = terminals.generation();
                 tokio::spawn(async move {
                     let _place = serving.acquire().await;
-                    let outcome = terminals.serve(&request.method, &request.params).await;
+                    let outcome = terminals.serve(&request.method, &request.params, of).await;
                     request.answer_in_turn(outcome).await;
                 });
             }
             method if method.starts_with("terminal/") => {
                 let terminals = self.terminals.clone();
+                let of = terminals.generation();
                 let params = request.params.clone();
                 request.release();
                 tokio::spawn(async move {
-                    let outcome = terminals.serve(&request.method, &params).await;
+                    let outcome = terminals.serve(&request.method, &params, of).await;
                     request.answer(outcome);
                 });
             }
@@ -250,8 +253,12 @@ impl Conversation {
     /// A user answers.
     pub(super) async fn confirm(&mut self, call: &str, approved: bool, option: Option<&str>) {
         let Some(always) = self.questions.answer(call, approved, option) else { return };
-        if !approved && let Some(turn) = &mut self.turn {
-            turn.denied(call);
+        self.heard_user();
+        if let Some(turn) = &mut self.turn {
+            match approved {
+                true => turn.approved(call),
+                false => turn.denied(call),
+            }
         }
         if let Some(Always { tool, option }) = always
             && let Err(why) = self.shared.standing.add(&self.start.uri, tool, option).await
@@ -262,6 +269,7 @@ impl Conversation {
 
     /// The agent took a question back.
     pub(super) async fn withdrawn(&mut self, call: &str) {
+        self.heard_user();
         if self.forms.withdraw(call) {
             return self.completed(call, "cancel").await;
         }

@@ -32,7 +32,7 @@ use crate::buffers::Buffers;
 use crate::elicitation::Forms;
 use crate::errors::AgentError;
 use crate::files::Files;
-use crate::opening::Opened;
+use crate::opening::{Opened, Unopened};
 use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::permissions::Questions;
 use crate::prompt::Message;
@@ -115,7 +115,7 @@ pub struct Conversation {
     imported: Option<String>,
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
-    opening: Option<BoxFuture<'static, Result<Opened, AgentError>>>,
+    opening: Option<BoxFuture<'static, Result<Opened, Unopened>>>,
     /// What the agent asks for while its session is opened.
     asked_while_opening: Option<mpsc::Receiver<Request>>,
     prompting: Option<BoxFuture<'static, Result<Value, Failure>>>,
@@ -209,6 +209,8 @@ struct Waiting {
 /// A turn whose prompt is answered.
 struct Settling {
     answer: Value,
+    /// Whether the agent began the turn: no prompt of it was answered, so it may still wait for a user.
+    own: bool,
     /// How long nothing may come.
     quiet: Duration,
     until: Instant,
@@ -219,7 +221,7 @@ enum Next {
     Command(Option<Command>),
     Agent(FromAgent),
     Asked(Option<Request>),
-    Opened(Result<Opened, AgentError>),
+    Opened(Result<Opened, Unopened>),
     Answered(Result<Value, Failure>),
     Changed(Change, Result<Value, Failure>),
     Withdrawn(String),
@@ -405,6 +407,7 @@ impl Conversation {
             }
             Command::Answer { id, answers, response, done } => {
                 let _ = done.send(self.forms.answer(&id, &response, &answers));
+                self.heard_user();
             }
             Command::Tools(tools) => self.tools = tools,
             Command::Plugins(plugins) => self.take_plugins(plugins),
@@ -426,7 +429,7 @@ impl Conversation {
 
     /// When something has to happen though nothing was heard.
     fn deadline(&self) -> Option<Instant> {
-        let settled = self.settling.as_ref().map(|settling| settling.until);
+        let settled = self.settles_at();
         let busy = self.turn.is_some() || self.prompting.is_some() || self.opening.is_some();
         let idle = self
             .shared
@@ -442,7 +445,7 @@ impl Conversation {
     async fn deadline_passed(&mut self) {
         let now = Instant::now();
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        if passed(self.settling.as_ref().map(|settling| settling.until)) {
+        if passed(self.settles_at()) {
             return self.settled().await;
         }
         if passed(self.cancel_by) {

@@ -38,10 +38,6 @@ impl Conversation {
         self.latest = message.clone();
         self.first.get_or_insert_with(|| message.text.clone());
         self.latest_turn = Some(turn.clone());
-        let mut message = message;
-        if let Some(context) = self.context.take() {
-            message.put_before(context);
-        }
         self.turn_output = 0;
         self.turn = Some(Turn::new(turn, self.emit.clone()));
         self.waiting = Some(Waiting { message, model, begun: Some(begun) });
@@ -95,6 +91,9 @@ impl Conversation {
 
     fn prompt(&mut self, mut message: Message) {
         let Some(live) = &mut self.live else { return };
+        if let Some(context) = self.context.take() {
+            message.put_before(context);
+        }
         if std::mem::take(&mut live.forgetful)
             && let Some(transcript) = self.transcript.text()
         {
@@ -134,7 +133,7 @@ impl Conversation {
                     true => QUIET_LATE,
                     false => QUIET,
                 };
-                self.settle(answer, quiet);
+                self.settle(answer, quiet, false);
             }
             Err(Failure::Closed) => {
                 let why = self.lost().await;
@@ -162,9 +161,24 @@ impl Conversation {
     }
 
     /// Ends the turn once nothing has come for so long.
-    fn settle(&mut self, answer: Value, quiet: Duration) {
+    fn settle(&mut self, answer: Value, quiet: Duration, own: bool) {
         let now = Instant::now();
-        self.settling = Some(Settling { answer, quiet, until: now + quiet, at_most: now + QUIET_AT_MOST });
+        let (until, at_most) = (now + quiet, now + QUIET_AT_MOST);
+        self.settling = Some(Settling { answer, own, quiet, until, at_most });
+    }
+
+    /// When the turn ends if nothing comes. One that the agent began does not end while a user is asked something in it.
+    pub(super) fn settles_at(&self) -> Option<Instant> {
+        let asked = !self.questions.is_empty() || !self.forms.is_empty() || !self.client_calls.is_empty();
+        self.settling.as_ref().filter(|settling| !(settling.own && asked)).map(|settling| settling.until)
+    }
+
+    /// A user or a client answered what was asked in a turn that the agent began: the agent continues with it.
+    pub(super) fn heard_user(&mut self) {
+        if let Some(settling) = self.settling.as_mut().filter(|settling| settling.own) {
+            let now = Instant::now();
+            (settling.until, settling.at_most) = (now + settling.quiet, now + QUIET_AT_MOST);
+        }
     }
 
     /// Something came after the answer: more may. After a part of the answer the wait for the next one is longer.
@@ -197,7 +211,7 @@ impl Conversation {
         self.latest = Message::default();
         self.turn_output = 0;
         self.turn = Some(Turn::new(id, self.emit.clone()));
-        self.settle(json!({ "stopReason": "end_turn" }), QUIET_LATE);
+        self.settle(json!({ "stopReason": "end_turn" }), QUIET_LATE, true);
     }
 
     /// Nothing more came after the answer: the turn ends.
@@ -296,13 +310,14 @@ impl Conversation {
         if let Some(live) = self.live.take() {
             live.running.kill().await;
         }
+        self.terminals.close().await;
         self.advance().await;
     }
 
     /// The agent's connection closed: how it ended, with nothing of it left.
     async fn lost(&mut self) -> AgentError {
         let Some(live) = self.live.take() else {
-            return AgentError::Ended { status: None, stderr: String::new(), noise: None };
+            return AgentError::Ended { status: None, broken: None, stderr: String::new(), noise: None };
         };
         let why = live.running.error("session/prompt", Failure::Closed).await;
         live.running.kill().await;
