@@ -444,6 +444,5 @@ fn start(held: &Arc<()>) -> Start {
             Ok(())
         }),
         credentials: None,
-        client_plugins: None,
     }
 }
