@@ -209,6 +209,10 @@ fn long_json_of_authenticated_callers() {
                 match answer {
                     Some((202, _)) => accepted.fetch_add(1, Ordering::Relaxed),
                     Some((503, _)) | None => later.fetch_add(1, Ordering::Relaxed),
+                    // On a machine with much else to do, a sender may be too slow.
+                    Some((400, why)) if why.contains("did not arrive within 30 seconds") => {
+                        later.fetch_add(1, Ordering::Relaxed)
+                    }
                     Some(other) => panic!("{other:?}"),
                 };
             })

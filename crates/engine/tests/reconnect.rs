@@ -323,3 +323,19 @@ proptest! {
         play(steps, Setup { window, replay, resting, seed });
     }
 }
+
+/// An annotation is stored while a backend speaks, and takes longer than the session waits for it.
+#[test]
+fn what_was_said_before_a_change_that_takes_time_to_store_is_told_before_it() {
+    let steps = vec![
+        Choice(0, Step::Create, 0, 1),
+        Choice(0, Step::Wait, 15, 160),
+        Choice(0, Step::Say, 0, 9),
+        Choice(0, Step::Annotate, 0, 123),
+    ];
+    for seed in 0..40 {
+        play(steps.clone(), Setup { window: 0, replay: 2000, resting: 0, seed: 7919 * seed + 1 });
+    }
+    let steps = [vec![Choice(0, Step::Wait, 0, 0); 2], steps].concat();
+    play(steps, Setup { window: 0, replay: 2000, resting: 0, seed: 3_487_775_444_963_554_782 });
+}

@@ -184,6 +184,10 @@ impl Actor {
                 // A session that is told much at once leaves the thread to others now and then.
                 tokio::task::consume_budget().await;
                 let Some(message) = self.stream(posted.message) else { continue };
+                // What is queued waits until a change is stored; what came before that change does not.
+                if !self.needs_no_store(&message) {
+                    self.flush_out();
+                }
                 self.inbox = Some(inbox);
                 let how = Box::pin(self.handle(message)).await;
                 let Some(back) = self.inbox.take() else { return };

@@ -231,7 +231,7 @@ impl Actor {
     }
 
     /// Whether a message can be handled while a change is being stored.
-    fn needs_no_store(&self, message: &ToSession) -> bool {
+    pub(super) fn needs_no_store(&self, message: &ToSession) -> bool {
         match message {
             ToSession::Dispatch(dispatch) => self.changes_no_store(dispatch),
             ToSession::Subscribe(subscription) => match &subscription.place {

@@ -185,6 +185,8 @@ impl Conversation {
         {
             live.running.kill().await;
             self.terminals.close().await;
+            // Nobody would hear an answer, and a turn of the agent's own would wait for it.
+            self.cancel_questions();
         }
     }
 
