@@ -198,7 +198,7 @@ actions! {
         "chat/pendingMessageRemoved" ChatPendingMessageRemoved ("chat" "send");
         "chat/queuedMessagesReordered" ChatQueuedMessagesReordered ("chat" "send");
         "chat/draftChanged" ChatDraftChanged ("chat" "draft") beside_turns;
-        "chat/isReadChanged" ChatIsReadChanged ("chat" "mark") v1 beside_turns;
+        "chat/isReadChanged" ChatIsReadChanged ("chat" "mark") v1 in_turn;
         "chat/isArchivedChanged" ChatIsArchivedChanged ("chat" "mark") v1;
         "chat/inputRequested" ChatInputRequested host;
         "chat/inputAnswerChanged" ChatInputAnswerChanged ("chat" "answer") in_turn;
