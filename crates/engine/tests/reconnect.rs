@@ -339,3 +339,33 @@ fn what_was_said_before_a_change_that_takes_time_to_store_is_told_before_it() {
     let steps = [vec![Choice(0, Step::Wait, 0, 0); 2], steps].concat();
     play(steps, Setup { window: 0, replay: 2000, resting: 0, seed: 3_487_775_444_963_554_782 });
 }
+
+/// A session's default chat has two names: its own, and the one that follows whichever chat is the default.
+#[tokio::test(start_paused = true)]
+async fn each_name_of_a_channel_is_watched_and_let_go_on_its_own() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    let mut socket = host.raw();
+    socket.initialize("maker").await;
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let own = "ahp-chat:/own";
+    socket.request("createChat", json!({ "channel": SESSION, "chat": own })).await.unwrap();
+    socket.request("disposeChat", json!({ "channel": chat() })).await.unwrap();
+    snapshot(&mut socket, own).await;
+    snapshot(&mut socket, &chat()).await;
+    let turn =
+        |turn: &str| json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "words" } });
+    socket.dispatch(own, 1, turn("t1")).await;
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        let last = socket.actions_until("chat/turnComplete").await.pop().unwrap();
+        ended.push(last["channel"].as_str().unwrap().to_owned());
+    }
+    ended.sort();
+    assert_eq!(ended, [chat(), own.to_owned()], "both names are told");
+
+    socket.notify("unsubscribe", json!({ "channel": chat() })).await;
+    socket.dispatch(own, 2, turn("t2")).await;
+    let seen = socket.actions_until("chat/turnComplete").await;
+    assert!(seen.iter().all(|envelope| envelope["channel"] == own), "{seen:#?}");
+    assert!(socket.ready_frames().await.is_empty());
+}

@@ -271,7 +271,7 @@ impl Fanout {
 
     /// Adds a subscriber and answers the number its snapshot is taken at. The channel's owner calls this, so
     /// that no action of the channel falls between snapshot and subscription. A second subscription of one
-    /// connection takes the place of the first.
+    /// connection under the same name takes the place of the first.
     pub fn subscribe(&self, channel: &str, subscriber: Subscriber) -> u64 {
         let mut inner = self.inner();
         let seq = inner.seq;
@@ -279,10 +279,18 @@ impl Fanout {
         seq
     }
 
-    /// Ends a subscription; answers whether there was one.
+    /// Ends a connection's subscriptions of a channel, under all its names; answers whether there were some.
     pub fn unsubscribe(&self, channel: &str, connection: ConnectionId) -> bool {
         let mut inner = self.inner();
         inner.take(channel, |subscriber| subscriber.connection == connection)
+    }
+
+    /// Ends a connection's subscription of a channel under one of its names.
+    pub(crate) fn unsubscribe_as(&self, channel: &str, spelled: &str, connection: ConnectionId) {
+        let mut inner = self.inner();
+        inner.take(channel, |subscriber| {
+            subscriber.connection == connection && subscriber.alias.as_deref().unwrap_or(channel) == spelled
+        });
     }
 
     /// Forgets a channel that is gone, with its subscriptions.
@@ -389,11 +397,13 @@ impl Fanout {
         if seen > inner.seq || !inner.log.knows(seen) {
             return None;
         }
-        // A later subscription of a channel takes the place of an earlier one.
-        let by_channel: HashMap<&str, &Subscriber> =
-            subscriptions.iter().map(|(channel, subscriber)| (channel.as_str(), subscriber)).collect();
+        // A later subscription of a channel under the same name takes the place of an earlier one.
+        let by_name: HashMap<(&str, Option<&str>), &Subscriber> = subscriptions
+            .iter()
+            .map(|(channel, subscriber)| ((channel.as_str(), subscriber.alias.as_deref()), subscriber))
+            .collect();
         let mut missed = Vec::new();
-        for (channel, subscriber) in by_channel {
+        for ((channel, _), subscriber) in by_name {
             missed.extend(inner.log.after(channel, seen)?.map(|logged| (logged, subscriber)));
         }
         missed.sort_by_key(|(logged, _)| logged.seq);
@@ -473,7 +483,9 @@ impl Inner {
             Some(entry) => entry,
             None => self.channels.entry(channel.into()).or_default(),
         };
-        entry.subscribers.retain(|other| other.connection != subscriber.connection);
+        entry
+            .subscribers
+            .retain(|other| other.connection != subscriber.connection || other.alias != subscriber.alias);
         if entry.subscribers.capacity() == 0 {
             // Most channels have one subscriber.
             entry.subscribers.reserve_exact(1);

@@ -383,8 +383,16 @@ impl Connection {
     }
 
     pub(crate) fn handle_unsubscribe(&self, spelled: &str) {
-        let channel = self.state.lock().subscriptions.remove(spelled);
-        let Some(channel) = channel else { return };
+        let (channel, is_watched_still) = {
+            let mut state = self.state.lock();
+            let Some(channel) = state.subscriptions.remove(spelled) else { return };
+            let others = state.subscriptions.values().any(|other| *other == channel);
+            (channel, others)
+        };
+        if is_watched_still {
+            // Under another of the names a channel may have, as a session's default chat has two.
+            return self.front.core.fanout.unsubscribe_as(&channel, spelled, self.id);
+        }
         self.front.sessions.unsubscribe(&channel, self.id);
         let kind = kind_of(&self.front, &channel);
         kind.left(self, &channel);

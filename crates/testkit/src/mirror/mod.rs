@@ -371,7 +371,8 @@ impl Mirror {
             differs(&format!("{name} lists {session} as"), own.as_ref(), new.as_ref())?;
         }
         for (channel, state) in &self.states {
-            let (own, new) = (state.shown(), fresh.states.get(channel).map(State::shown));
+            let (own, new) =
+                (state.shown(self.version), fresh.states.get(channel).map(|state| state.shown(self.version)));
             differs(&format!("{name} has of {channel}"), Some(&own), new.as_ref())?;
         }
         Ok(())

@@ -5,9 +5,9 @@ use ahp::reducers::{
     apply_action_to_session,
 };
 use ostler_contract::Value;
-use ostler_protocol::uri;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AnnotationsState, AutomationState, ChatState, RootState, SessionState};
+use ostler_protocol::{Version, uri};
 use serde_json::from_value;
 
 /// The state of a channel.
@@ -52,14 +52,17 @@ impl State {
     }
 
     /// The state as JSON, without what no action of its channel changes: the title of a chat is told on the channel of
-    /// its session, the number of annotations and the project in the listing.
-    pub(super) fn shown(&self) -> Value {
+    /// its session, the number of annotations and the project in the listing. 0.9 has no action for the order of chats.
+    pub(super) fn shown(&self, version: Version) -> Value {
         let shown = match self {
             Self::Root(state) => serde_json::to_value(state),
             Self::Session(state) => {
                 let mut state = state.clone();
                 state.annotations = None;
                 state.project = None;
+                if version == Version::V0_9 {
+                    state.chats.sort_by(|one, other| one.resource.cmp(&other.resource));
+                }
                 serde_json::to_value(state)
             }
             Self::Chat(state) => {
