@@ -1,6 +1,7 @@
 //! What agents ask of the host: files, commands and approvals, inside and outside what they may.
 
 use std::os::unix::fs::symlink;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -260,6 +261,21 @@ async fn an_approval_in_a_turn_of_the_agent_waits_for_the_user() {
     let approved =
         || std::fs::read_to_string(log.path()).unwrap().contains("\"optionId\":\"yes\"").then_some(());
     wait_for(approved).expect("the agent hears of the approval");
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_while_its_own_turn_asks_ends_the_turn() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let ask = json!({ "jsonrpc": "2.0", "id": "late", "method": "session/request_permission", "params": {
+        "sessionId": "session-1", "toolCall": { "toolCallId": "c", "title": "Run ls", "kind": "execute" },
+        "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] } });
+    let agent = talk.say(&format!("!pid\n!after 600 late\n!later {ask}")).await;
+    talk.until(&["session/inputNeededSet"]).await;
+    assert!(Command::new("sh").args(["-c", &format!("kill -KILL {agent}")]).status().unwrap().success());
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert_eq!(all(&seen, "session/inputNeededRemoved").len(), 1, "{seen:#?}");
+    assert_eq!(talk.say("!say again").await, "again");
 }
 
 #[tokio::test]
