@@ -28,6 +28,7 @@ mod ending;
 mod keep;
 mod lending;
 mod links;
+mod listing;
 mod mailbox;
 mod mcp_servers;
 mod moving;
