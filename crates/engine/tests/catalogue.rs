@@ -12,6 +12,7 @@ use ostler_contract::{Call, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_protocol::uri;
 use ostler_testkit::{Builder, MemoryHost, RawClient};
+use tokio::sync::Notify;
 
 fn store(dir: &Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
@@ -166,6 +167,62 @@ async fn what_is_in_memory_is_listed_as_it_is_there() {
         assert_eq!((rows.len(), of("echo:/new").len(), of("echo:/s8").len()), (40, 1, 0));
         assert_eq!((of("echo:/s7").len(), &of("echo:/s7")[0]["title"]), (1, &json!("Renamed")));
     }
+}
+
+#[tokio::test]
+async fn what_happens_while_the_store_is_read_is_in_the_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    fill(&store, 6).await;
+    let (read, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (page, told, waits) = (store.page.clone().unwrap(), read.clone(), go_on.clone());
+    let page = Call::new(move |arguments| {
+        let (page, told, waits) = (page.clone(), told.clone(), waits.clone());
+        async move {
+            let rows = page.unbounded(arguments).await;
+            told.notify_one();
+            waits.notified().await;
+            rows
+        }
+    });
+    let host = builder(SessionStore { page: Some(page), ..store }).start().await;
+    let mut here = client(&host).await;
+    let mut lister = client(&host).await;
+    for session in ["echo:/draft", "echo:/held"] {
+        here.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+    }
+    lister
+        .send(r#"{"jsonrpc":"2.0","id":99,"method":"listSessions","params":{"channel":"ahp-root://"}}"#)
+        .await;
+    read.notified().await;
+    for session in ["echo:/draft", "echo:/s1"] {
+        here.request("disposeSession", json!({ "channel": session })).await.unwrap();
+    }
+    here.request("subscribe", json!({ "channel": "echo:/s2" })).await.unwrap();
+    here.dispatch("echo:/s2", 1, json!({ "type": "session/titleChanged", "title": "Renamed" })).await;
+    here.actions_until("session/titleChanged").await;
+    for (at, session) in [(2, "echo:/held"), (3, "echo:/new")] {
+        if at == 3 {
+            here.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+        }
+        let chat = uri::default_chat(session);
+        here.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
+        here.dispatch(&chat, at, turn).await;
+        here.actions_until("chat/turnComplete").await;
+    }
+    go_on.notify_one();
+    let rows = loop {
+        let frame = lister.next_frame().await.unwrap();
+        if frame["id"] == 99 {
+            break frame["result"]["items"].as_array().unwrap().clone();
+        }
+    };
+    let mut shown: Vec<&str> = rows.iter().map(|row| row["resource"].as_str().unwrap()).collect();
+    shown.sort_unstable();
+    let expected = ["echo:/held", "echo:/new", "echo:/s0", "echo:/s2", "echo:/s3", "echo:/s4", "echo:/s5"];
+    assert_eq!(shown, expected);
+    assert_eq!(rows.iter().find(|row| row["resource"] == "echo:/s2").unwrap()["title"], "Renamed");
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! The listing of sessions. What is in memory is never older than what is stored, so it takes what is in memory and the
 //! rest from the store.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ostler_contract::points::{KeptChat, ListedPlace, StoredSession};
-use ostler_contract::{Thrown, limit};
+use ostler_contract::{Call, Thrown, limit};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::SessionSummary;
 
@@ -16,71 +16,43 @@ use super::{Entry, Sessions};
 /// How many sessions the store is asked for at a time, at most.
 const CHUNK: usize = 1000;
 
-impl Sessions {
-    /// A page of the listing: the sessions modified last first, from after a place on, and whether more follow.
-    ///
-    /// # Errors
-    /// What the store failed with.
-    pub async fn session_page(
-        &self,
-        after: Option<ListedPlace>,
-        limit: usize,
-    ) -> Result<(Vec<SessionSummary>, bool), Thrown> {
-        let (held, total) = self.held();
-        let counted = self.counted.load(Ordering::Acquire);
-        let whole = self.is_whole() || counted && held.len() >= total;
-        // One more, to know whether there is one.
-        let wanted = limit.saturating_add(1);
-        let stored =
-            match self.core.session_store().and_then(|store| store.page.as_ref().map(|page| (store, page))) {
-                Some((store, page)) if !whole => {
-                    let ids: HashSet<&str> = held.iter().map(|(_, entry)| entry.id.as_str()).collect();
-                    let mut rows = Vec::new();
-                    let (mut place, mut chunk) = (after.clone(), wanted.min(CHUNK));
-                    loop {
-                        let some = page.within(limit::STORE, (chunk as u64, place.clone())).await?;
-                        let last = some.len() < chunk;
-                        for row in some {
-                            let next = place_of(&row);
-                            if place.as_ref().is_some_and(|place| !follows(&next, place)) {
-                                return Err(Thrown::new(format_args!(
-                                    "the store lists {} out of order",
-                                    next.uri
-                                )));
-                            }
-                            place = Some(next);
-                            if row.session.draft.is_none() && !ids.contains(row.id.as_str()) {
-                                rows.push(row);
-                            }
-                        }
-                        if last || rows.len() >= wanted {
-                            break;
-                        }
-                        chunk = (chunk * 2).min(CHUNK);
-                    }
-                    rows.truncate(wanted);
-                    let mut shown = Vec::with_capacity(rows.len());
-                    for mut row in rows {
-                        let chats = self.chats_in(store, &mut row).await;
-                        shown.push((place_of(&row), Row::Stored(Box::new((row, chats)))));
-                    }
-                    shown
-                }
-                _ => Vec::new(),
-            };
-        let mut rows = stored;
-        let held = held.into_iter().filter(|(place, entry)| {
-            after.as_ref().is_none_or(|after| follows(place, after)) && !self.is_draft(entry)
-        });
-        rows.extend(held.map(|(place, entry)| (place, Row::Held(entry))));
-        rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
-            Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
-        });
-        Ok((shown.collect(), more))
+/// What is removed while listings are read from the store: their rows may still name it.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    listings: usize,
+    ids: HashSet<String>,
+}
+
+impl Removals {
+    /// A session is gone.
+    pub fn add(&mut self, id: &str) {
+        if self.listings > 0 {
+            self.ids.insert(id.to_owned());
+        }
+    }
+}
+
+/// A listing that is being made.
+struct Listing<'a>(&'a Sessions);
+
+impl<'a> Listing<'a> {
+    fn begin(sessions: &'a Sessions) -> Self {
+        sessions.removals.lock().listings += 1;
+        Self(sessions)
+    }
+
+    fn is_removed(&self, id: &str) -> bool {
+        self.0.removals.lock().ids.contains(id)
+    }
+}
+
+impl Drop for Listing<'_> {
+    fn drop(&mut self) {
+        let mut removals = self.0.removals.lock();
+        removals.listings -= 1;
+        if removals.listings == 0 {
+            removals.ids = HashSet::new();
+        }
     }
 }
 
@@ -92,15 +64,58 @@ enum Row {
     Stored(Box<(StoredSession, Vec<KeptChat>)>),
 }
 
+impl Entry {
+    fn place(&self) -> ListedPlace {
+        ListedPlace { modified_at: self.view().summary.modified_at.clone(), uri: self.uri.clone() }
+    }
+}
+
 impl Sessions {
-    /// Every session in memory with its place in the listing, and how many sessions there are.
-    fn held(&self) -> (Vec<(ListedPlace, Arc<Entry>)>, usize) {
-        let entries = self.entries.read();
-        let held = entries.values().map(|entry| {
-            let modified_at = entry.view().summary.modified_at.clone();
-            (ListedPlace { modified_at, uri: entry.uri.clone() }, entry.clone())
+    /// A page of the listing: the sessions modified last first, from after a place on, and whether more follow.
+    ///
+    /// # Errors
+    /// What the store failed with.
+    pub async fn session_page(
+        &self,
+        after: Option<ListedPlace>,
+        limit: usize,
+    ) -> Result<(Vec<SessionSummary>, bool), Thrown> {
+        let listing = Listing::begin(self);
+        let mut held = self.held();
+        let total = self.total.load(Ordering::Acquire);
+        let whole = self.is_whole() || self.counted.load(Ordering::Acquire) && held.len() >= total;
+        let (mut stored, mut more) = (Vec::new(), false);
+        if let Some(store) = self.core.session_store()
+            && let Some(page) = store.page.as_ref().filter(|_| !whole)
+        {
+            // One more, to know whether there is one.
+            (stored, more) = read(page, after.clone(), limit.saturating_add(1), &held).await?;
+            for (row, chats) in &mut stored {
+                *chats = self.chats_in(store, row).await;
+            }
+            // Others came into memory, where they may have changed. Those that left it are as they were in it.
+            held.extend(self.held());
+        }
+        let stored =
+            stored.into_iter().filter(|(row, _)| !held.contains_key(&row.id) && !listing.is_removed(&row.id));
+        let mut rows: Vec<_> =
+            stored.map(|stored| (place_of(&stored.0), Row::Stored(Box::new(stored)))).collect();
+        let held = held.into_values().filter(|entry| !entry.is_gone() && !self.is_draft(entry));
+        let held = held.map(|entry| (entry.place(), Row::Held(entry)));
+        rows.extend(held.filter(|(place, _)| after.as_ref().is_none_or(|after| follows(place, after))));
+        rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
+        more |= rows.len() > limit;
+        rows.truncate(limit);
+        let shown = rows.into_iter().map(|(_, row)| match row {
+            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
+            Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
-        (held.collect(), self.total.load(Ordering::Acquire))
+        Ok((shown.collect(), more))
+    }
+
+    /// Every session in memory, by its id.
+    fn held(&self) -> HashMap<String, Arc<Entry>> {
+        self.entries.read().clone()
     }
 
     /// What a listing shows of a session that is not in memory.
@@ -119,6 +134,38 @@ impl Sessions {
         );
         summary
     }
+}
+
+/// Reads rows of sessions that are not held, from after a place on; answers whether there may be more than `wanted`.
+async fn read(
+    page: &Call<fn(u64, Option<ListedPlace>) -> Vec<StoredSession>>,
+    after: Option<ListedPlace>,
+    wanted: usize,
+    held: &HashMap<String, Arc<Entry>>,
+) -> Result<(Vec<(StoredSession, Vec<KeptChat>)>, bool), Thrown> {
+    let mut rows = Vec::new();
+    let (mut place, mut chunk) = (after, wanted.min(CHUNK));
+    loop {
+        let some = page.within(limit::STORE, (chunk as u64, place.clone())).await?;
+        let last = some.len() < chunk;
+        for row in some {
+            let next = place_of(&row);
+            if place.as_ref().is_some_and(|place| !follows(&next, place)) {
+                return Err(Thrown::new(format_args!("the store lists {} out of order", next.uri)));
+            }
+            place = Some(next);
+            if row.session.draft.is_none() && !held.contains_key(&row.id) {
+                rows.push((row, Vec::new()));
+            }
+        }
+        if last || rows.len() >= wanted {
+            break;
+        }
+        chunk = (chunk * 2).min(CHUNK);
+    }
+    let more = rows.len() >= wanted;
+    rows.truncate(wanted);
+    Ok((rows, more))
 }
 
 fn place_of(stored: &StoredSession) -> ListedPlace {

@@ -123,6 +123,8 @@ pub struct Sessions {
     observer: OnceLock<Arc<dyn Observer>>,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
+    /// Those removed while they are listed.
+    removals: Mutex<listing::Removals>,
     tools_server: OnceLock<OpenToolsServer>,
     /// What each backend's schema was read as last.
     read_schemas: Mutex<HashMap<String, Arc<config::ReadSchema>>>,
@@ -240,6 +242,7 @@ impl Sessions {
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),
             drafts: Mutex::default(),
+            removals: Mutex::default(),
             tools_server: OnceLock::new(),
             read_schemas: Mutex::default(),
             settings_declared: Mutex::default(),
@@ -365,6 +368,7 @@ impl Sessions {
             self.total.fetch_sub(1, Ordering::AcqRel);
             self.drafts.lock().remove(&entry.id);
         }
+        self.removals.lock().add(&entry.id);
         self.chats.write().retain(|_, session| *session != entry.id);
     }
 
