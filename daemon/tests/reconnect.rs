@@ -9,7 +9,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use ostler_protocol::Version;
-use ostler_testkit::mirror::{Mirror, ROWS, Step};
+use ostler_testkit::mirror::{Beside, Mirror, ROWS, Step};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
@@ -19,6 +19,9 @@ use support::{Client, Daemon, Folder, LIMIT};
 const CASES: u32 = 6;
 /// How long a client waits for the next frame before it does something else.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// What the clients follow beside sessions.
+const BESIDE: Beside = Beside { automations: true, terminals: true, changesets: true };
 
 /// What a client does: which client, what, to what, and how.
 #[derive(Clone, Copy)]
@@ -45,7 +48,7 @@ struct Peer {
 
 impl Peer {
     fn new(name: &str, version: Version) -> Self {
-        Self { mirror: Mirror::new(name, version), socket: None }
+        Self { mirror: Mirror::new(name, version).with(BESIDE), socket: None }
     }
 
     async fn connect(&mut self, daemon: &Daemon) {
@@ -74,8 +77,27 @@ impl Peer {
 }
 
 async fn play(steps: &[Choice]) -> Result<(), String> {
-    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    let mut daemon = folder.start();
+    let folder = Folder::new(json!({}));
+    let repository = folder.path().canonicalize().unwrap().join("yard");
+    std::fs::create_dir(&repository).unwrap();
+    let run = |arguments: &[&str]| {
+        let done = std::process::Command::new("git").args(arguments).current_dir(&repository).status();
+        assert!(done.unwrap().success(), "{arguments:?}");
+    };
+    run(&["init", "-q", "-b", "main"]);
+    run(&["config", "user.name", "Ann"]);
+    run(&["config", "user.email", "ann@example.com"]);
+    run(&["commit", "-q", "--allow-empty", "-m", "First"]);
+    let plugins =
+        json!([{ "name": "@ostler/echo" }, { "name": "@ostler/terminal" }, { "name": "@ostler/git" }]);
+    let config = json!({ "port": 0, "paths": [repository], "plugins": plugins });
+    folder.write("config.json", &config.to_string());
+    let start = || {
+        let mut command = folder.command(&[]);
+        command.env("SHELL", "/bin/sh").env("HOME", folder.path());
+        folder.started(command)
+    };
+    let mut daemon = start();
     let mut peers: Vec<Peer> = [Version::V1, Version::V0_9, Version::V1, Version::V0_9]
         .into_iter()
         .enumerate()
@@ -95,7 +117,7 @@ async fn play(steps: &[Choice]) -> Result<(), String> {
                 } else {
                     daemon.kill();
                 }
-                daemon = folder.start();
+                daemon = start();
                 for peer in &mut peers {
                     let connected = peer.socket.take().is_some();
                     peer.mirror.host_ended();
@@ -133,8 +155,10 @@ async fn equal(daemon: &Daemon, peers: &mut [Peer]) -> Result<(), String> {
         peer.mirror.want_everything();
     }
     let own = || peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
-    let mut fresh = [("older", Version::V0_9), ("newer", Version::V1)]
-        .map(|(name, version)| Peer { mirror: Mirror::new(name, version).following(own()), socket: None });
+    let mut fresh = [("older", Version::V0_9), ("newer", Version::V1)].map(|(name, version)| Peer {
+        mirror: Mirror::new(name, version).following(own()).with(BESIDE),
+        socket: None,
+    });
     let end = Instant::now() + LIMIT / 2;
     loop {
         for peer in peers.iter_mut().chain(&mut fresh) {

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use ostler_contract::call::Signature;
 use ostler_contract::points::SessionStore;
 use ostler_contract::{Call, Value, json};
-use ostler_ports::{SqliteSessions, StateDb};
+use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb};
 use ostler_protocol::Version;
-use ostler_testkit::mirror::{Mirror, ROWS, Step};
+use ostler_testkit::mirror::{Beside, Mirror, ROWS, Step};
 use ostler_testkit::{MemoryHost, RawClient};
 use proptest::prelude::*;
 
@@ -84,6 +84,9 @@ fn choice() -> impl Strategy<Value = Choice> {
     let choice = (0..4_usize, 0..ROWS.len(), any::<u8>(), any::<u8>());
     choice.prop_map(|(client, row, at, how)| Choice(client, ROWS[row], at, how))
 }
+
+/// What the clients follow beside sessions: the host in memory has no terminals and no repositories.
+const BESIDE: Beside = Beside { automations: true, terminals: false, changesets: false };
 
 /// How a host is set up that plays steps.
 #[derive(Debug, Clone, Copy)]
@@ -234,8 +237,10 @@ async fn compare_all(host: &MemoryHost, peers: &mut Vec<Peer>) {
     }
     settle(peers, 40, Duration::from_secs(1)).await;
     let own = || peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
-    let fresh = [("older", Version::V0_9), ("newer", Version::V1)]
-        .map(|(name, version)| Peer { mirror: Mirror::new(name, version).following(own()), line: None });
+    let fresh = [("older", Version::V0_9), ("newer", Version::V1)].map(|(name, version)| Peer {
+        mirror: Mirror::new(name, version).following(own()).with(BESIDE),
+        line: None,
+    });
     let count = peers.len();
     peers.extend(fresh);
     for peer in peers.iter_mut() {
@@ -253,10 +258,14 @@ async fn compare_all(host: &MemoryHost, peers: &mut Vec<Peer>) {
 fn play(steps: Vec<Choice>, setup: Setup) {
     let mut started: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let db = StateDb::memory().unwrap();
+    let automations = Arc::new(MemoryAutomations::new(Arc::new(|line| panic!("{line}"))).unwrap());
     let mut peers: Vec<Peer> = [Version::V1, Version::V0_9, Version::V1, Version::V0_9]
         .into_iter()
         .enumerate()
-        .map(|(at, version)| Peer { mirror: Mirror::new(&format!("c{at}"), version), line: None })
+        .map(|(at, version)| Peer {
+            mirror: Mirror::new(&format!("c{at}"), version).with(BESIDE),
+            line: None,
+        })
         .collect();
     let mut connected = vec![true; peers.len()];
     let mut steps = steps.into_iter().enumerate();
@@ -269,6 +278,7 @@ fn play(steps: Vec<Choice>, setup: Setup) {
                 .plugin(ostler_plugin_echo::plugin(), json!({}))
                 .session_tools()
                 .sessions(store(&db, setup.seed.wrapping_add(generation)))
+                .automations(automations.clone().into_point())
                 .started(started)
                 .options(|options| {
                     options.delta_window_ms = setup.window;

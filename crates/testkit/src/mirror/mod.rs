@@ -25,6 +25,17 @@ enum Asked {
     Other,
 }
 
+/// What a client follows beside sessions.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Beside {
+    /// The automations.
+    pub automations: bool,
+    /// Every terminal that the host lists.
+    pub terminals: bool,
+    /// The changesets of each session that are of no turn.
+    pub changesets: bool,
+}
+
 /// A client's copy of what the host shows, and what it is about to send.
 #[derive(Debug)]
 pub struct Mirror {
@@ -40,6 +51,7 @@ pub struct Mirror {
     own: BTreeSet<String>,
     /// Channels it does not want at the moment.
     muted: BTreeSet<String>,
+    beside: Beside,
     /// Channels the host did not have when they were asked for.
     refused: BTreeSet<String>,
     asked: HashMap<u64, Asked>,
@@ -65,6 +77,7 @@ impl Mirror {
             listed: BTreeMap::new(),
             own: BTreeSet::new(),
             muted: BTreeSet::new(),
+            beside: Beside::default(),
             refused: BTreeSet::new(),
             asked: HashMap::new(),
             out: Vec::new(),
@@ -81,6 +94,13 @@ impl Mirror {
     #[must_use]
     pub fn following(mut self, sessions: BTreeSet<String>) -> Self {
         self.own = sessions;
+        self
+    }
+
+    /// Follows more than sessions.
+    #[must_use]
+    pub fn with(mut self, beside: Beside) -> Self {
+        self.beside = beside;
         self
     }
 
@@ -317,7 +337,30 @@ impl Mirror {
                 wanted.extend(chats.filter(|chat| !self.muted.contains(chat)));
             }
         }
+        wanted
+            .extend(self.wanted_beside(&wanted).into_iter().filter(|channel| !self.muted.contains(channel)));
         wanted.insert(uri::ROOT.to_owned());
+        wanted
+    }
+
+    /// The channels it wants that are none of a session's conversation.
+    fn wanted_beside(&self, sessions: &BTreeSet<String>) -> Vec<String> {
+        let mut wanted = Vec::new();
+        if self.beside.automations {
+            wanted.push(uri::AUTOMATIONS.to_owned());
+        }
+        for (channel, state) in &self.states {
+            match state {
+                State::Root(state) if self.beside.terminals => {
+                    wanted.extend(state.terminals.iter().flatten().map(|terminal| terminal.resource.clone()));
+                }
+                State::Session(state) if self.beside.changesets && sessions.contains(channel) => {
+                    let whole = state.changesets.iter().flatten().map(|changeset| &changeset.uri_template);
+                    wanted.extend(whole.filter(|template| !template.contains('{')).cloned());
+                }
+                _ => {}
+            }
+        }
         wanted
     }
 

@@ -1,12 +1,14 @@
 //! The state of one channel, as a client has it.
 
 use ahp::reducers::{
-    apply_action_to_annotations, apply_action_to_automation, apply_action_to_chat, apply_action_to_root,
-    apply_action_to_session,
+    apply_action_to_annotations, apply_action_to_automation, apply_action_to_changeset, apply_action_to_chat,
+    apply_action_to_root, apply_action_to_session, apply_action_to_terminal,
 };
-use ostler_contract::Value;
+use ostler_contract::{Value, json};
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{AnnotationsState, AutomationState, ChatState, RootState, SessionState};
+use ostler_protocol::wire::state::{
+    AnnotationsState, AutomationState, ChangesetState, ChatState, RootState, SessionState, TerminalState,
+};
 use ostler_protocol::{Version, uri};
 use serde_json::from_value;
 
@@ -23,7 +25,14 @@ pub enum State {
     Annotations(AnnotationsState),
     /// Of the automations.
     Automations(AutomationState),
+    /// Of a terminal.
+    Terminal(Box<TerminalState>),
+    /// Of a changeset.
+    Changeset(ChangesetState),
 }
+
+/// How much of a terminal's text is compared, in characters: less than the host keeps.
+const TEXT: usize = 10_000;
 
 impl State {
     /// Reads the state of a snapshot.
@@ -34,6 +43,8 @@ impl State {
         let read = match channel {
             uri::ROOT => from_value(state).map(Self::Root),
             uri::AUTOMATIONS => from_value(state).map(Self::Automations),
+            _ if channel.starts_with("ahp-terminal:") => from_value(state).map(Self::Terminal),
+            _ if channel.contains("/changeset/") => from_value(state).map(Self::Changeset),
             _ if channel.ends_with("/annotations") => from_value(state).map(Self::Annotations),
             _ if channel.starts_with("ahp-chat:") => from_value(state).map(Self::Chat),
             _ => from_value(state).map(Self::Session),
@@ -48,6 +59,8 @@ impl State {
             Self::Chat(state) => drop(apply_action_to_chat(state, action)),
             Self::Annotations(state) => drop(apply_action_to_annotations(state, action)),
             Self::Automations(state) => drop(apply_action_to_automation(state, action)),
+            Self::Terminal(state) => drop(apply_action_to_terminal(state, action)),
+            Self::Changeset(state) => drop(apply_action_to_changeset(state, action)),
         }
     }
 
@@ -72,7 +85,31 @@ impl State {
             }
             Self::Annotations(state) => serde_json::to_value(state),
             Self::Automations(state) => serde_json::to_value(state),
+            Self::Terminal(state) => serde_json::to_value(state),
+            Self::Changeset(state) => serde_json::to_value(state),
         };
-        shown.expect("a state is JSON")
+        let mut shown = shown.expect("a state is JSON");
+        match self {
+            // One that is new comes last for those who are told of it.
+            Self::Automations(_) => sort(&mut shown["entries"], "resource"),
+            Self::Changeset(_) => sort(&mut shown["files"], "id"),
+            // A snapshot has the same text in fewer parts, and no more than the host keeps.
+            Self::Terminal(_) => {
+                let parts = shown["content"].as_array().into_iter().flatten();
+                let text: String =
+                    parts.filter_map(|part| part["value"].as_str().or(part["output"].as_str())).collect();
+                let over = text.chars().count().saturating_sub(TEXT);
+                shown["content"] = json!(text.chars().skip(over).collect::<String>());
+            }
+            _ => {}
+        }
+        shown
+    }
+}
+
+/// Sorts rows by one of their members.
+fn sort(rows: &mut Value, by: &str) {
+    if let Some(rows) = rows.as_array_mut() {
+        rows.sort_by_key(|row| row[by].to_string());
     }
 }

@@ -43,6 +43,12 @@ pub enum Step {
     Attach,
     /// Writes, changes or removes an annotation.
     Annotate,
+    /// Creates, changes, runs or removes an automation.
+    Automate,
+    /// Opens, types into, resizes, claims or closes a terminal.
+    Terminal,
+    /// Writes a file where a session works, or has a changeset do something.
+    Change,
     /// Stops or resumes to watch a channel.
     Watch,
     /// Loses its connection.
@@ -56,13 +62,14 @@ pub enum Step {
 }
 
 /// How often each step is chosen.
-pub const ROWS: [Step; 50] = {
+pub const ROWS: [Step; 60] = {
     use Step::*;
     [
         Wait, Say, Say, Say, Say, Say, Say, Create, Create, Create, Dispose, Queue, Queue, Queue, Unqueue,
         Cancel, Cancel, Answer, Answer, Answer, Truncate, Truncate, OpenChat, OpenChat, OpenChat, CloseChat,
         MoveChat, MoveChat, Rename, Rename, Mark, Mark, Draft, Draft, Configure, Attach, Attach, Annotate,
-        Annotate, Watch, Watch, Drop, Drop, Drop, Return, Return, Return, Wait, Wait, Restart,
+        Annotate, Watch, Watch, Drop, Drop, Drop, Return, Return, Return, Wait, Wait, Restart, Automate,
+        Automate, Automate, Terminal, Terminal, Terminal, Terminal, Change, Change, Change,
     ]
 };
 
@@ -263,6 +270,9 @@ impl Mirror {
                 };
                 self.dispatch(&uri::annotations(&session), action);
             }
+            (Step::Automate, ..) if self.beside.automations => self.automate(number, at, how),
+            (Step::Terminal, ..) if self.beside.terminals => self.use_terminal(number, at, how),
+            (Step::Change, Some((_, state)), _) if self.beside.changesets => self.change_files(&state, at, how),
             (Step::Watch, ..) => {
                 let channels: Vec<String> = match how % 2 {
                     0 => self.muted.iter().cloned().collect(),
@@ -276,6 +286,71 @@ impl Mirror {
                 self.follow();
             }
             _ => {}
+        }
+    }
+
+    fn automate(&mut self, number: usize, at: u8, how: u8) {
+        let resource = uri::automation(&format!("m{}", at % 3));
+        let action = match how % 6 {
+            0 | 1 => {
+                let message = json!({ "text": "some words of a run", "origin": { "kind": "automation" } });
+                json!({ "type": "automation/createRequested", "resource": resource, "definition": {
+                    "title": "By a client", "enabled": true, "session": { "provider": "echo" }, "triggers": [],
+                    "message": message } })
+            }
+            2 => json!({ "type": "automation/updateRequested", "resource": resource,
+                "changes": { "title": format!("Title {how}") } }),
+            3 => json!({ "type": "automation/removed", "resource": resource }),
+            _ => {
+                let params = json!({ "channel": uri::AUTOMATIONS, "automation": resource,
+                    "requestId": format!("r{number}") });
+                return self.request("runAutomation", params, Asked::Other);
+            }
+        };
+        self.dispatch(uri::AUTOMATIONS, action);
+    }
+
+    fn use_terminal(&mut self, number: usize, at: u8, how: u8) {
+        let terminals: Vec<String> = match self.states.get(uri::ROOT) {
+            Some(State::Root(state)) => {
+                state.terminals.iter().flatten().map(|terminal| terminal.resource.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (Some(terminal), false) = (pick(&terminals, at), how.is_multiple_of(7) && terminals.len() < 3)
+        else {
+            let params = json!({ "channel": format!("ahp-terminal:/t{number}") });
+            return self.request("createTerminal", params, Asked::Other);
+        };
+        let action = match how % 6 {
+            0 => return self.request("disposeTerminal", json!({ "channel": terminal }), Asked::Other),
+            1 => json!({ "type": "terminal/resized", "cols": 40 + i64::from(how), "rows": 20 }),
+            2 => json!({ "type": "terminal/claimed", "claim": { "kind": "client", "clientId": self.name } }),
+            3 if how.is_multiple_of(5) => json!({ "type": "terminal/input", "data": "exit 3\r" }),
+            _ => json!({ "type": "terminal/input", "data": format!("echo {number}; seq {how}\r") }),
+        };
+        self.dispatch(&terminal, action);
+    }
+
+    fn change_files(&mut self, session: &SessionState, at: u8, how: u8) {
+        let operations = self.states.iter().filter_map(|(channel, state)| match state {
+            State::Changeset(state) => Some((channel.clone(), state.operations.clone()?)),
+            _ => None,
+        });
+        let operations: Vec<(String, String)> = operations
+            .flat_map(|(channel, all)| all.into_iter().map(move |one| (channel.clone(), one.id)))
+            .collect();
+        match (how % 4, pick(&operations, how / 4)) {
+            (0, Some((channel, operation))) => {
+                let params = json!({ "channel": channel, "operationId": operation });
+                self.request("invokeChangesetOperation", params, Asked::Other);
+            }
+            _ => {
+                let Some(directory) = session.working_directories.iter().flatten().next() else { return };
+                let params = json!({ "channel": uri::ROOT, "uri": format!("{directory}/f{}", at % 4),
+                    "data": format!("{how}\n"), "encoding": "utf-8" });
+                self.request("resourceWrite", params, Asked::Other);
+            }
         }
     }
 
