@@ -16,6 +16,7 @@ use support::attack::{Attack, LASTS, MIB, attack, block_on, frame, greedy, write
 use support::{Client, Daemon, Folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// What a daemon may map while peers announce long frames.
 const MAPPED: u64 = 2048 * MIB;
@@ -144,6 +145,43 @@ fn slow_bodies_of_unverified_senders() {
         let (status, said) = daemon.ask("POST /plugins/webhook/signed", &signed, body).await;
         assert_eq!(status, 202, "{said}");
     });
+}
+
+/// Opens connections that begin a request and do not go on, some of them after one that was answered.
+async fn begun(daemon: &Daemon, count: usize, answered: bool) -> Vec<TcpStream> {
+    let mut begun = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(daemon.address()).await.unwrap();
+        if answered {
+            let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", daemon.address());
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            while !String::from_utf8_lossy(&answer).contains("over WebSocket") {
+                assert!(stream.read_buf(&mut answer).await.unwrap() > 0);
+            }
+        }
+        stream.write_all(b"GET / HTTP/1.1\r\nX-Long: ").await.unwrap();
+        begun.push(stream);
+    }
+    begun
+}
+
+#[tokio::test]
+async fn connections_whose_request_does_not_come_make_room_for_others() {
+    const MOST: usize = 1024;
+    let folder = endpoints();
+    let daemon = folder.start();
+    for answered in [false, true] {
+        let mut idle = begun(&daemon, MOST + 16, answered).await;
+        for stream in &mut idle[..16] {
+            let ended = timeout(Duration::from_secs(10), stream.read(&mut [0; 16])).await;
+            assert!(matches!(ended.expect("it ends"), Ok(0) | Err(_)), "one more makes the oldest end");
+        }
+        let last = idle.last_mut().unwrap();
+        assert!(timeout(Duration::from_millis(100), last.read(&mut [0; 16])).await.is_err());
+        let (status, said) = daemon.ask("GET /", "", "").await;
+        assert_eq!(status, 426, "{said}");
+    }
 }
 
 /// The signature GitHub makes of a body with the secret `right`.

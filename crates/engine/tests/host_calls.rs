@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_contract::host::{SecretScope, SessionModel, SessionRequest};
-use ostler_contract::points::{ResourceContent, ResourceProvider, SchemeDescription, Tool, ToolSpec, Vault};
-use ostler_contract::{Call, Plugin, PluginHost, Value, json};
+use ostler_contract::points::{
+    ResourceContent, ResourceProvider, SchemeDescription, SessionStore, Tool, ToolSpec, Vault,
+};
+use ostler_contract::{Call, Plugin, PluginHost, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::{Builder, MemoryHost, Stage, cases};
 
@@ -102,6 +105,32 @@ async fn a_plugin_talks_to_the_host_over_connections_of_its_own() {
     assert!(caller.session_kept(session.to_owned()).await.unwrap());
     assert!(!caller.session_kept("stage:/2".to_owned()).await.unwrap());
     assert!(!caller.session_kept("other:/1".to_owned()).await.unwrap(), "another backend's");
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_looked_up_is_not_said_to_be_gone() {
+    let stage = Stage::default();
+    let store = Arc::new(SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|_| {}))).into_point();
+    let fails = Arc::new(AtomicBool::new(false));
+    let (sessions, failing) = (store.session.clone().unwrap(), fails.clone());
+    let store = SessionStore {
+        session: Some(Call::new(move |arguments| {
+            let (sessions, fails) = (sessions.clone(), failing.load(Ordering::Relaxed));
+            async move { if fails { Err(Thrown::new("no disk")) } else { sessions.unbounded(arguments).await } }
+        })),
+        ..store
+    };
+    let host = builder(&stage).sessions(store).plugin(plugin("@test/caller"), json!({})).start().await;
+    let caller = host.plugin("caller");
+    let missing = "stage:/missing";
+    assert!(!caller.session_kept(missing.to_owned()).await.unwrap());
+    fails.store(true, Ordering::Relaxed);
+    assert!(caller.session_kept(missing.to_owned()).await.unwrap_err().message.contains("no disk"));
+    assert!(caller.session_owner(missing.to_owned()).await.unwrap_err().message.contains("no disk"));
+    fails.store(false, Ordering::Relaxed);
+    host.host.stop().await;
+    let why = caller.session_kept(missing.to_owned()).await.unwrap_err();
+    assert_eq!(why.message, "the host is stopping");
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
-//! Connections that have not sent the head of a request yet. Nobody knows who they are of, so there may be only so many:
+//! Connections whose next request has not sent its head yet. Nobody knows who they are of, so there may be only so many:
 //! one more makes the oldest end.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
+use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 
 /// How many there may be.
@@ -20,11 +23,12 @@ struct Waiting {
     all: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// One of them, until its head is there or this is dropped.
+/// A connection, which is one of them between the end of an answer and the head of the next request.
 #[derive(Debug)]
 pub(crate) struct Head {
     heads: Arc<Heads>,
-    number: u64,
+    /// Its place among those that wait.
+    number: Mutex<u64>,
     given_up: Arc<Notify>,
 }
 
@@ -32,6 +36,11 @@ impl Heads {
     /// One more, for which the oldest may have to end.
     pub fn expect(self: &Arc<Self>) -> Head {
         let given_up = Arc::new(Notify::new());
+        let number = Mutex::new(self.add(&given_up));
+        Head { heads: self.clone(), number, given_up }
+    }
+
+    fn add(&self, given_up: &Arc<Notify>) -> u64 {
         let mut waiting = self.waiting();
         if waiting.all.len() >= MOST
             && let Some((_, oldest)) = waiting.all.pop_first()
@@ -41,7 +50,7 @@ impl Heads {
         let number = waiting.next;
         waiting.next += 1;
         waiting.all.insert(number, given_up.clone());
-        Head { heads: self.clone(), number, given_up }
+        number
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -52,7 +61,16 @@ impl Heads {
 impl Head {
     /// It is there.
     pub fn came(&self) {
-        self.heads.waiting().all.remove(&self.number);
+        self.heads.waiting().all.remove(&*self.number());
+    }
+
+    /// The answer to it, after which another one may come.
+    pub fn answered<B>(self: Arc<Self>, body: B) -> Answer<B> {
+        Answer { body, head: Again(self) }
+    }
+
+    fn number(&self) -> MutexGuard<'_, u64> {
+        self.number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves when this connection has to end for a newer one.
@@ -64,6 +82,43 @@ impl Head {
 impl Drop for Head {
     fn drop(&mut self) {
         self.came();
+    }
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(crate) struct Answer<B> {
+    body: B,
+    #[expect(dead_code, reason = "its end is what counts")]
+    head: Again,
+}
+
+#[derive(Debug)]
+struct Again(Arc<Head>);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        *self.0.number() = self.0.heads.add(&self.0.given_up);
+    }
+}
+
+impl<B: Body + Unpin> Body for Answer<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -87,5 +142,24 @@ mod tests {
         waiting.truncate(2);
         let _another = heads.expect();
         assert!(waiting[1].given_up().now_or_never().is_none() && newest.given_up().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_connection_waits_again_once_it_is_answered() {
+        let heads = Arc::new(Heads::default());
+        let first = Arc::new(heads.expect());
+        first.came();
+        let answer = first.clone().answered(());
+        let waiting: Vec<_> = (0..MOST).map(|_| heads.expect()).collect();
+        assert!(waiting[0].given_up().now_or_never().is_none(), "an answer is under way");
+        drop(answer);
+        assert!(waiting[0].given_up().now_or_never().is_some());
+        let _newer: Vec<_> = (1..MOST).map(|_| heads.expect()).collect();
+        assert!(first.given_up().now_or_never().is_none());
+        let _newest = heads.expect();
+        assert!(first.given_up().now_or_never().is_some());
+        drop(first);
+        drop(waiting);
+        assert_eq!(heads.waiting().all.len(), MOST);
     }
 }

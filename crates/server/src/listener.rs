@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::body::incoming;
 use crate::guard::{HostNames, Refused, Token, admit};
-use crate::heads::Heads;
+use crate::heads::{Head, Heads};
 use crate::linger::Socket;
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
@@ -97,7 +97,8 @@ impl Server {
             match accepted {
                 Ok((stream, _)) => {
                     let _ = stream.set_nodelay(true);
-                    tokio::spawn(server.clone().connection(stream, stop.clone()));
+                    let head = server.heads.expect();
+                    tokio::spawn(server.clone().connection(stream, head, stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!("a connection could not be accepted: {error}");
@@ -107,14 +108,17 @@ impl Server {
         }
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, head: Head, mut stop: watch::Receiver<bool>) {
         let stopped = stop.clone();
-        let head = Arc::new(self.heads.expect());
+        let head = Arc::new(head);
         let expected = head.clone();
         let service = service_fn(move |request| {
             expected.came();
-            let (server, stop) = (self.clone(), stopped.clone());
-            async move { Ok::<_, Infallible>(server.answer(request, stop).await) }
+            let (server, stop, head) = (self.clone(), stopped.clone(), expected.clone());
+            async move {
+                let answer = server.answer(request, stop).await;
+                Ok::<_, Infallible>(answer.map(|body| head.answered(body)))
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

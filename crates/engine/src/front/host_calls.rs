@@ -20,10 +20,11 @@ use ostler_protocol::wire::state::MessageKind;
 use tokio::sync::{OnceCell, watch};
 
 use crate::core::file_uris::file_uri;
+use crate::core::refusals::STOPPING;
 use crate::core::stage::Stage;
 use crate::core::weak::upgraded;
 use crate::front::Front;
-use crate::sessions::NewSession;
+use crate::sessions::{Entry, NewSession};
 use crate::users::principal::Principal;
 
 /// The host as plugins hold it: it does not keep the host alive.
@@ -134,8 +135,8 @@ impl HostCalls for HostDoor {
                 return Ok(false);
             }
             let scheme = ostler_protocol::uri::scheme(&uri).unwrap_or_default();
-            let entry = front.sessions.session_at(&uri).await;
-            Ok(entry.is_some_and(|entry| !entry.is_gone() && entry.provider.eq_ignore_ascii_case(&scheme)))
+            let entry = session_of(&front, &uri).await?;
+            Ok(entry.is_some_and(|entry| entry.provider.eq_ignore_ascii_case(&scheme)))
         })
     }
 
@@ -144,7 +145,7 @@ impl HostCalls for HostDoor {
         Box::pin(async move {
             let front = front?;
             front.core.built().await;
-            Ok(front.sessions.session_at(&uri).await.and_then(|entry| entry.owner.clone()))
+            Ok(session_of(&front, &uri).await?.and_then(|entry| entry.owner.clone()))
         })
     }
 
@@ -256,6 +257,19 @@ impl HostCalls for HostDoor {
 }
 
 /// Whether a name may be read for this work. The host trusts the work a plugin names.
+/// The session that a URI names, whatever its scheme.
+///
+/// # Errors
+/// The store does not answer, or the host is stopping and no longer knows whether there is one: what belongs to a session
+/// is removed where there is none.
+async fn session_of(front: &Front, uri: &str) -> Result<Option<Arc<Entry>>, Thrown> {
+    let Some(id) = ostler_protocol::uri::session_id(uri) else { return Ok(None) };
+    match front.sessions.session(id).await?.filter(|entry| !entry.is_gone()) {
+        None if front.core.is_stopping() => Err(Thrown::new(STOPPING)),
+        found => Ok(found),
+    }
+}
+
 fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String> {
     let fits = match name {
         VaultName::Host(_) => true,
