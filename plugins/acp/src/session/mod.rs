@@ -30,7 +30,7 @@ use self::workers::Child;
 use crate::agent::Running;
 use crate::buffers::Buffers;
 use crate::command_turn::CommandTurns;
-use crate::elicitation::Forms;
+use crate::elicitation::{Forms, Misfit};
 use crate::errors::AgentError;
 use crate::files::Files;
 use crate::opening::{Opened, Unopened};
@@ -100,6 +100,8 @@ pub struct Shared {
     pub buffers: Buffers,
     /// Whether the agent was seen to send parts after a turn had ended.
     pub sends_late: Arc<AtomicBool>,
+    /// Judges users' answers to what agents ask.
+    pub misfit: Misfit,
 }
 
 /// A conversation.
@@ -308,6 +310,7 @@ impl Conversation {
         let directories: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(more).collect();
         Self {
             emit: Emitter::of(&start),
+            forms: Forms::new(shared.misfit),
             terminals: Terminals::of(&start, &cwd, directories.clone(), &shared),
             files: Files::within(directories).with(shared.buffers.of(&start.uri, start.read.clone())),
             transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
@@ -334,7 +337,6 @@ impl Conversation {
             waiting: None,
             latest: Message::default(),
             questions: Questions::default(),
-            forms: Forms::default(),
             children: HashMap::new(),
             client_calls: Vec::new(),
             client_calls_made: 0,
@@ -429,8 +431,7 @@ impl Conversation {
                 self.confirm(&call, approved, option.as_deref()).await
             }
             Command::Answer { id, answers, response, done } => {
-                let _ = done.send(self.forms.answer(&id, &response, &answers));
-                self.heard_user();
+                let _ = done.send(self.answer(&id, &response, &answers).await);
             }
             Command::Tools(tools) => self.tools = tools,
             Command::Plugins { plugins, done } => self.take_plugins(plugins, done),
