@@ -17,8 +17,9 @@ use crate::updates::Emitter;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
-/// The backend of one agent. What is known of it is in the catalogue.
-pub fn agent(shared: Shared) -> Agent {
+/// The backend of one agent. What is known of it is in the catalogue. The host drops it, with `registered`, where another
+/// plugin has its name.
+pub fn agent(shared: Shared, registered: Arc<()>) -> Agent {
     let (options, catalogue) = (shared.agent.clone(), shared.catalogue.clone());
     let (schema, defaults, offered, models) =
         (catalogue.clone(), catalogue.clone(), catalogue, options.clone());
@@ -41,7 +42,10 @@ pub fn agent(shared: Shared) -> Agent {
                 Ok(catalogue.defaults())
             }
         }),
-        create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session(shared.clone(), start.0))),
+        create: Call::now(move |(start,): (Frozen<Start>,)| {
+            let _held = &registered;
+            Ok(session(shared.clone(), start.0))
+        }),
         chats: Some(ChatAbilities { fork: true, side_chat: true }),
         multiple_directories: Some(true),
         protected_resources: protected(&options),

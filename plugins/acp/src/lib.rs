@@ -39,6 +39,7 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 use ostler_processes::Scopes;
 
 use buffers::Buffers;
+use commands::Known;
 use options::{Configured, Runtime};
 use session::Shared;
 use settings::Catalogue;
@@ -114,9 +115,11 @@ fn apply(
             sends_late: Arc::default(),
             misfit,
         };
-        let backend = backend::agent(shared);
+        let registered = Arc::new(());
+        let held = Arc::downgrade(&registered);
+        let backend = backend::agent(shared, registered);
         match host.register_agent(backend) {
-            Ok(()) => known.push((agent, catalogue)),
+            Ok(()) => known.push(Known { agent, catalogue, held }),
             Err(why) => host.problem(format!("agents.{provider}: {}", why.message))?,
         }
     }
