@@ -8,7 +8,7 @@ use crate::cli::ENTER;
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
     vec![
-        ostler_plugin_acp::plugin(command("mcp-bridge")),
+        ostler_plugin_acp::plugin(command("mcp-bridge"), ostler_loader::options::misfit),
         ostler_plugin_bot::plugin(),
         ostler_plugin_containers::plugin(command(ENTER)),
         ostler_plugin_echo::plugin(),

@@ -183,10 +183,17 @@ async fn list(asked: &Asked) -> Result<Answer, Exit> {
     let of_plugin = asked.call(LIST, JsonObject::new()).await?;
     let mut rows: Vec<Value> = Vec::new();
     let known = of_plugin.as_ref().and_then(|answer| answer["agents"].as_array());
+    let is_lost = |row: &&Value| row["unavailable"].is_string();
     for (provider, name) in asked.agents().await? {
-        let acp = known.into_iter().flatten().find(|row| row["provider"] == provider.as_str());
+        let acp =
+            known.into_iter().flatten().find(|row| row["provider"] == provider.as_str() && !is_lost(row));
         let mut row = acp.cloned().unwrap_or_else(|| json!({ "provider": provider, "name": name }));
         row["acp"] = acp.is_some().into();
+        rows.push(row);
+    }
+    for lost in known.into_iter().flatten().filter(is_lost) {
+        let mut row = lost.clone();
+        row["acp"] = true.into();
         rows.push(row);
     }
     let mut lines: Vec<String> = rows.iter().map(listed).collect();
@@ -197,7 +204,8 @@ async fn list(asked: &Asked) -> Result<Answer, Exit> {
                 .to_owned(),
         );
     }
-    let names: Vec<String> = rows.iter().map(|row| text(row, "provider").to_owned()).collect();
+    let available = rows.iter().filter(|row| !is_lost(row));
+    let names: Vec<String> = available.map(|row| text(row, "provider").to_owned()).collect();
     let presets = of_plugin.map(|mut answer| answer["presets"].take()).unwrap_or_else(|| json!([]));
     Ok(Answer::new(lines, json!({ "agents": rows, "presets": presets })).named(names))
 }
@@ -208,6 +216,12 @@ fn text<'a>(row: &'a Value, member: &str) -> &'a str {
 
 fn listed(row: &Value) -> String {
     let (provider, name) = (text(row, "provider"), one_line(text(row, "name")));
+    if let Some(why) = row["unavailable"].as_str() {
+        return format!(
+            "{provider}: {name}, not available: {}; rename agents.{provider}, or remove that plugin",
+            one_line(why)
+        );
+    }
     let state = match (row["acp"] == true, row["installed"] == true, row["supports"].is_object()) {
         (false, _, _) => return format!("{provider}: {name}"),
         (true, false, _) => match row["install"].as_str() {

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Lines, Read, Stdin, Write, stdin};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, exit};
 use std::thread::sleep;
 use std::time::Duration;
@@ -30,6 +31,16 @@ pub fn entry(config: Value) -> Value {
     let binary = std::env::current_exe().unwrap();
     let line = format!("exec \"{}\" agent::run --exact --nocapture 3>&1 1>/dev/null", binary.display());
     json!({ "command": "/bin/sh", "args": ["-c", line], "env": { "FAKE_AGENT": config.to_string() } })
+}
+
+/// The same for an agent that has another configuration once this file is there.
+pub fn changing(before: Value, flag: &Path, after: &Value) -> Value {
+    let mut entry = entry(before);
+    let line = entry["args"][1].as_str().unwrap().to_owned();
+    entry["env"]["CHANGED_AGENT"] = after.to_string().into();
+    entry["args"][1] =
+        format!("if [ -e {} ]; then FAKE_AGENT=\"$CHANGED_AGENT\"; fi; {line}", flag.display()).into();
+    entry
 }
 
 struct Agent {
@@ -185,7 +196,9 @@ impl Agent {
         if self.config["hangOn"] == method.as_str() {
             return;
         }
-        if self.config["exitOn"] == method.as_str() {
+        if self.config["exitOn"] == method.as_str()
+            || self.config["exitOn"].as_array().is_some_and(|all| all.contains(&json!(method)))
+        {
             eprintln!("fatal: told to end");
             exit(9);
         }
@@ -201,7 +214,12 @@ impl Agent {
             let answer = self.request(asked[0].as_str().unwrap(), asked[1].clone());
             self.answers.push(answer);
         }
-        if let Some(error) = self.config["refuse"].get(&method).cloned() {
+        if let Some(error) = self.config["refuse"].get(&method).cloned()
+            && self.config["refusesUntil"].as_str().is_none_or(|flag| !Path::new(flag).exists())
+        {
+            if let Some(flag) = self.config["refusesUntil"].as_str() {
+                fs::write(flag, "").unwrap();
+            }
             return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
         let answer = match method.as_str() {
@@ -372,6 +390,10 @@ impl Agent {
                 }
                 "!pid" => self.say(&std::process::id().to_string()),
                 "!shell" => drop(Command::new("sh").args(["-c", rest]).stdout(Stdio::null()).status()),
+                "!output" => {
+                    let output = Command::new("sh").args(["-c", rest]).output().unwrap();
+                    self.say(&String::from_utf8_lossy(&output.stdout));
+                }
                 "!withdraw" => self.ask_and_withdraw(&json()),
                 "!env" => self.say(&std::env::var(rest).unwrap_or_else(|_| "nothing".to_owned())),
                 "!sleep" => sleep(Duration::from_millis(rest.parse().unwrap())),

@@ -196,6 +196,39 @@ async fn an_agent_is_told_of_copies_of_its_clients_plugins() {
 }
 
 #[tokio::test]
+async fn a_copy_that_a_running_turn_uses_is_removed_after_it() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::with(json!({ "log": log.path() }), json!({}));
+    let mut client = Serving::of(&stage, "fake:/one", "fake").await;
+    client.file("file:///kit/a", "one");
+    client.bring(json!([kit("1")])).await;
+    client.turn().await;
+    let first = copies(&stage.folder).pop().unwrap();
+    let flag = stage.work().join("flag");
+    let used = format!("until [ -e {} ]; do sleep 0.05; done; cat {}/a", flag.display(), first.display());
+    client.talk.begin(&format!("!say busy\n!output {used}")).await;
+    client.until(|action| action["type"] == "chat/responsePart").await;
+    // Another version, and then none, while the agent works with the first.
+    client.file("file:///kit/a", "two");
+    client.bring(json!([kit("2")])).await;
+    client.settled().await;
+    client.bring(json!([])).await;
+    client.until(|action| action["type"] == "session/customizationRemoved").await;
+    // The host removes what is left when it is told, and answers later.
+    client.talk.client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(first.exists());
+    fs::write(flag, "").unwrap();
+    let seen = client.until(|action| action["type"] == "chat/turnComplete").await;
+    assert_eq!(text_of(&seen), "one");
+    gone(&first);
+    wait_for(|| copies(&stage.folder).is_empty().then_some(())).expect("nothing of them is left");
+    client.turn().await;
+    let sent = fs::read_to_string(log.path()).unwrap();
+    assert_eq!(sent.matches("\"method\":\"initialize\"").count(), 2, "it was started again");
+}
+
+#[tokio::test]
 async fn a_backend_in_javascript_is_handed_copies_and_hears_of_changes() {
     let stage = Stage::configured(agent::entry(json!({})), json!({}), json!({}), Some(BACKEND));
     let mut client = Serving::of(&stage, "script:/one", "script").await;

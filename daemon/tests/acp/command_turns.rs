@@ -104,3 +104,24 @@ async fn a_command_that_is_cancelled_is_ended() {
     let seen = talk.turn("!true").await;
     assert_eq!(of(&seen, "chat/toolCallComplete")["result"]["success"], true);
 }
+
+#[tokio::test]
+async fn the_agent_is_told_of_a_command_until_it_takes_the_prompt() {
+    let (log, folder) = (tempfile::NamedTempFile::new().unwrap(), tempfile::tempdir().unwrap());
+    let refused = json!({ "code": -32603, "message": "quota exceeded" });
+    let stage = stage(json!({ "log": log.path(), "refuse": { "session/prompt": refused },
+        "refusesUntil": folder.path().join("refused") }));
+    let mut talk = stage.talk().await;
+    of(&talk.turn("!printf oats").await, "chat/turnComplete");
+    talk.fail("What did I do?").await;
+    of(&talk.turn("!printf hay").await, "chat/turnComplete");
+    talk.say("What did I do?").await;
+    talk.say("And now?").await;
+    let told: Vec<Vec<usize>> = prompts_in(log.path())
+        .iter()
+        .map(|prompt| {
+            ["$ printf oats", "$ printf hay"].map(|run| prompt.to_string().matches(run).count()).to_vec()
+        })
+        .collect();
+    assert_eq!(told, [[1, 0], [1, 1], [0, 0]]);
+}

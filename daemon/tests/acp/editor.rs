@@ -402,6 +402,47 @@ async fn an_approval_that_the_editor_does_not_decide_is_denied() {
 }
 
 #[tokio::test]
+async fn what_other_clients_leave_undecided_is_asked_again() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+    let form = json!({ "mode": "form", "message": "Who are you?", "requestedSchema": schema });
+    let scripts = [
+        (
+            format!("!request session/request_permission {}", permission("Run rm")),
+            json!({ "outcome": { "outcome": "selected", "optionId": "yes" } }),
+            "\"optionId\":\"yes\"",
+        ),
+        (
+            format!("!request elicitation/create {form}"),
+            json!({ "action": "accept", "content": { "name": "Ada" } }),
+            "\"name\":\"Ada\"",
+        ),
+    ];
+    let mut talk = joined(&stage, "desk", &session).await;
+    for (script, decision, outcome) in scripts {
+        let present = json!({ "type": "session/activeClientSet", "activeClient":
+            { "clientId": "desk", "customizations": [], "tools": [] } });
+        talk.act_on(&session, present).await;
+        talk.until(&["session/activeClientSet"]).await;
+        let answer = editor.prompt(&session, &script);
+        let (asked, first, responder) = editor.request().await;
+        talk.until(&["session/inputNeededSet"]).await;
+        responder.respond_with_error(agent_client_protocol::Error::internal_error()).unwrap();
+        // Answered after it: the editor's answer has arrived.
+        editor.ask("session/list", json!({})).await.unwrap();
+        talk.act_on(&session, json!({ "type": "session/activeClientRemoved", "clientId": "desk" })).await;
+        let (again, second, responder) = editor.request().await;
+        assert_eq!((again, second), (asked, first));
+        responder.respond(decision).unwrap();
+        assert_eq!(answer.await.unwrap()["stopReason"], "end_turn");
+        let said = said(&editor.updates(), "agent_message_chunk");
+        assert!(said.contains(outcome), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_question_is_a_form_of_the_editor() {
     let stage = Stage::new(json!({}));
     let mut editor = Editor::start(&stage.folder, &[]).await;

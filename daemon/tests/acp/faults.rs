@@ -1,10 +1,11 @@
 //! Agents that fail: the turn ends with one error that says what to do, and the next turn continues the conversation.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::talk::{Stage, last};
+use crate::talk::{Stage, Talk, last};
 
 #[tokio::test]
 async fn an_agent_that_ends_during_a_turn_is_started_again_with_the_conversation() {
@@ -288,6 +289,15 @@ async fn the_hidden_context_of_a_chat_waits_until_its_agent_runs() {
     let line = entry["args"][1].as_str().unwrap().to_owned();
     let flag = flag.path().join("started");
     entry["args"][1] = format!("if [ ! -e {0} ]; then touch {0}; exit 7; fi; {line}", flag.display()).into();
+    let (_stage, mut talk) = with_context(entry).await;
+    assert_eq!(talk.fail("hello").await["errorType"], "agentEnded");
+    let said = talk.say("!heard").await;
+    assert!(said.contains("mind the horses"), "{said}");
+    assert_eq!(talk.say("!heard").await, "!heard", "told once");
+}
+
+/// A stage whose second chats have a hidden context, and a client in one.
+async fn with_context(entry: Value) -> (Stage, Talk) {
     let preamble = "export const name = 'preamble'\nexport const apply = (host) => host.registerChatPreamble(() => 'mind the horses')";
     let stage = Stage::configured(entry, json!({}), json!({}), Some(preamble));
     let mut talk = stage.talk().await;
@@ -295,8 +305,142 @@ async fn the_hidden_context_of_a_chat_waits_until_its_agent_runs() {
     talk.client.request("createChat", json!({ "channel": talk.session, "chat": chat })).await.unwrap();
     talk.client.subscribe(chat).await;
     talk.chat = chat.to_owned();
-    assert_eq!(talk.fail("hello").await["errorType"], "agentEnded");
-    let said = talk.say("!heard").await;
-    assert!(said.contains("mind the horses"), "{said}");
-    assert_eq!(talk.say("!heard").await, "!heard", "told once");
+    (stage, talk)
+}
+
+#[tokio::test]
+async fn what_is_told_beside_a_message_is_told_again_until_a_prompt_was_answered() {
+    let refused = json!({ "code": -32603, "message": "quota exceeded" });
+    for fails in [format!("!refuse {refused}"), "!exit 1".to_owned()] {
+        let (_stage, mut talk) = with_context(crate::agent::entry(json!({}))).await;
+        for _ in 0..2 {
+            talk.fail(&fails).await;
+        }
+        let said = talk.say("!heard").await;
+        assert_eq!(said.matches("mind the horses").count(), 1, "{fails}: {said}");
+        // Only an agent that was started again has not heard the messages.
+        assert_eq!(said.contains(&format!("User: {fails}")), fails == "!exit 1", "{said}");
+        assert_eq!(talk.say("!heard").await, "!heard", "told once");
+    }
+}
+
+#[tokio::test]
+async fn a_new_session_is_told_the_conversation_until_a_prompt_was_answered() {
+    let refused = json!({ "code": -32603, "message": "quota exceeded" });
+    for fails in ["!exit 2".to_owned(), format!("!refuse {refused}")] {
+        let folder = tempfile::tempdir().unwrap();
+        let lost = json!({ "code": -32002, "message": "Resource not found" });
+        let stage = Stage::new(
+            json!({ "initialize": { "agentCapabilities": { "sessionCapabilities": { "resume": {} } } },
+        "refuse": { "session/resume": lost }, "refusesUntil": folder.path().join("refused") }),
+        );
+        let mut talk = stage.talk().await;
+        talk.say("remember seven").await;
+        talk.fail("!exit 1").await;
+        // Its session is lost: a new one fails with the prompt that tells it.
+        talk.fail(&fails).await;
+        stage.folder.wait_for_log("session/resume failed: Resource not found");
+        let said = talk.say("!heard").await;
+        assert!(said.contains("User: remember seven"), "{said}");
+        assert_eq!(talk.say("!heard").await, "!heard", "told once");
+    }
+}
+
+fn both() -> Value {
+    json!({ "agentCapabilities": { "sessionCapabilities": { "resume": {} }, "loadSession": true } })
+}
+
+/// How often the agent was started, and what it was asked for a session, from its log of frames.
+fn opened(log: &Path) -> Vec<String> {
+    let sent = std::fs::read_to_string(log).unwrap();
+    let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let methods = frames.filter_map(|frame| frame["method"].as_str().map(str::to_owned));
+    let opens = ["initialize", "session/new", "session/load", "session/resume"];
+    methods.filter(|method| opens.contains(&method.as_str())).collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_fails_to_resume_its_session_is_asked_to_load_it() {
+    for fault in ["exitOn", "hangOn"] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let stage = Stage::with(
+            json!({ "log": log.path(), "initialize": both(), fault: "session/resume" }),
+            json!({ "startTimeoutSeconds": 5 }),
+        );
+        let mut talk = stage.talk().await;
+        talk.say("remember seven").await;
+        talk.fail("!exit 1").await;
+        assert_eq!(talk.say("!heard").await, "!heard", "{fault}: it has the conversation");
+        stage.folder.wait_for_log("session/resume failed, and session/load is tried: fake ");
+        let expected =
+            ["initialize", "session/new", "initialize", "session/resume", "initialize", "session/load"];
+        assert_eq!(opened(log.path()), expected, "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_always_fails_is_started_three_times_for_a_turn() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let flag = tempfile::tempdir().unwrap();
+    let broken = flag.path().join("broken");
+    let sound = json!({ "log": log.path(), "initialize": both() });
+    let mut faulty = sound.clone();
+    faulty["exitOn"] = json!(["session/resume", "session/load", "session/new"]);
+    let stage = Stage::of(crate::agent::changing(sound, &broken, &faulty), json!({}));
+    let mut talk = stage.talk().await;
+    talk.say("remember seven").await;
+    std::fs::write(broken, "").unwrap();
+    talk.fail("!exit 1").await;
+    for _ in 0..2 {
+        std::fs::write(log.path(), "").unwrap();
+        let error = talk.fail("hello").await;
+        assert_eq!(error["errorType"], "agentEnded");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.starts_with(
+                "fake was started 3 times for this message; the last time: fake ended with exit code 9"
+            ),
+            "{message}"
+        );
+        let expected =
+            ["initialize", "session/resume", "initialize", "session/load", "initialize", "session/new"];
+        assert_eq!(opened(log.path()), expected);
+    }
+    stage.folder.wait_for_log("the agent was started 3 times for one turn, which fails");
+}
+
+fn level() -> Value {
+    json!([{ "id": "level", "name": "Level", "type": "select", "currentValue": "a",
+        "options": [{ "value": "a", "name": "A" }, { "value": "b", "name": "B" }] }])
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_with_a_setting_is_not_started_forever() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path(), "new": { "configOptions": level() },
+        "exitOn": "session/set_config_option" }));
+    stage.talk().await.say("hello").await;
+    std::fs::write(log.path(), "").unwrap();
+    let mut talk = stage.talk_in("fake:/two", json!({ "level": "b" })).await;
+    let error = tokio::time::timeout(Duration::from_secs(60), talk.fail("hello")).await.unwrap();
+    assert_eq!(error["errorType"], "agentEnded");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with(
+            "fake was started 3 times for this message; the last time: fake ended with exit code 9"
+        ),
+        "{message}"
+    );
+    assert_eq!(opened(log.path()).iter().filter(|method| *method == "initialize").count(), 3);
+}
+
+#[tokio::test]
+async fn a_login_that_a_setting_finds_expired_fails_the_turn() {
+    let required = json!({ "code": -32000, "message": "Authentication required" });
+    let stage = Stage::new(json!({ "new": { "configOptions": level() },
+        "refuse": { "session/set_config_option": required } }));
+    stage.talk().await.say("hello").await;
+    let mut talk = stage.talk_in("fake:/two", json!({ "level": "b" })).await;
+    let error = tokio::time::timeout(Duration::from_secs(60), talk.fail("hello")).await.unwrap();
+    assert_eq!(error["errorType"], "agentNotSignedIn", "{error}");
 }

@@ -168,3 +168,48 @@ fn a_check_may_take_longer_than_other_requests() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.contains("  reply      hay\n"), "{ended:?}");
 }
+
+#[test]
+fn an_agent_whose_name_another_plugin_has_is_not_shown_as_available() {
+    let other = "export const name = 'other'
+export const apply = (host) => host.registerAgent({ provider: 'fake', displayName: 'Other',
+  schema: () => ({ type: 'object', properties: {} }), defaults: () => ({}), create: () => ({ begin() {}, cancel() {}, close() {} }) })";
+    let options = json!({ "agents": { "fake": agent::entry(json!({})), "sound": agent::entry(json!({})) } });
+    let acp = json!({ "name": "@ostler/acp", "options": options });
+    let why = "another plugin has an agent or a URI scheme of this name";
+    for (first, wins) in [(true, false), (false, true)] {
+        let beside = json!({ "name": "./other.mjs" });
+        let plugins = if first { [beside, acp.clone()] } else { [acp.clone(), beside] };
+        let folder = Folder::new(json!({ "plugins": plugins }));
+        folder.write("other.mjs", other);
+        for running in [false, true] {
+            let daemon = running.then(|| folder.start());
+            let listed = json_of(&folder, &["agent", "list"], 0);
+            let rows: Vec<(&Value, &Value, &Value, &Value)> = listed["agents"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| (&row["provider"], &row["name"], &row["acp"], &row["unavailable"]))
+                .collect();
+            let (fake, sound) = (json!("fake"), json!("sound"));
+            let (yes, no, none, why) = (json!(true), json!(false), Value::Null, json!(why));
+            let other = json!("Other");
+            let expected = match wins {
+                true => vec![(&fake, &fake, &yes, &none), (&sound, &sound, &yes, &none)],
+                false => vec![
+                    (&fake, &other, &no, &none),
+                    (&sound, &sound, &yes, &none),
+                    (&fake, &fake, &yes, &why),
+                ],
+            };
+            assert_eq!(rows, expected, "{listed}");
+            let text = folder.run(&["agent", "list"]).out;
+            let shown = "fake: fake, not available: another plugin has an agent or a URI scheme of this name; \
+                         rename agents.fake, or remove that plugin\n";
+            assert_eq!(text.contains(shown), !wins, "{text}");
+            if let Some(daemon) = daemon {
+                assert_eq!(daemon.stop(), Some(0));
+            }
+        }
+    }
+}

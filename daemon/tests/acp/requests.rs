@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::agent;
 use crate::support::wait_for;
 use crate::talk::{Stage, Talk, all, last, text_of};
 
@@ -297,6 +298,48 @@ async fn a_setting_that_the_agent_rejected_is_not_sent_again() {
     talk.fail("!exit 1").await;
     assert_eq!(talk.say("!say again").await, "again");
     assert_eq!(sent(), 1);
+}
+
+#[tokio::test]
+async fn a_setting_of_a_new_session_that_the_agent_rejects_is_shown_as_it_is_and_not_sent_again() {
+    let level = |values: &[&str]| {
+        let values: Vec<Value> =
+            values.iter().map(|value| json!({ "value": value, "name": value })).collect();
+        json!([{ "id": "level", "name": "Level", "type": "select", "currentValue": "a", "options": values }])
+    };
+    let rejected = json!({ "code": -32603, "message": "no such level" });
+    // One that the agent rejects, and one that it no longer has.
+    for (value, sends) in [("b", 1), ("c", 0)] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let flag = log.path().with_extension("flag");
+        let before = json!({ "new": { "configOptions": level(&["a", "b", "c"]) } });
+        let after = json!({ "log": log.path(), "new": { "configOptions": level(&["a", "b"]) },
+            "refuse": { "session/set_config_option": rejected } });
+        let stage = Stage::of(agent::changing(before, &flag, &after), json!({}));
+        stage.talk().await.say("hello").await;
+        std::fs::write(&flag, "").unwrap();
+        let mut talk = stage.talk_in("fake:/two", json!({ "level": value })).await;
+        let seen = talk.turn("hello").await;
+        assert_eq!(last(&seen)["type"], "chat/turnComplete", "{seen:#?}");
+        let shown = all(&seen, "session/configChanged");
+        assert_eq!(shown.last().expect("it is shown")["config"]["level"], "a", "{value}: {shown:?}");
+        stage.folder.wait_for_log("setting level is left as it is: ");
+        let sent =
+            || std::fs::read_to_string(log.path()).unwrap().matches("session/set_config_option").count();
+        assert_eq!(sent(), sends, "{value}");
+        talk.fail("!exit 1").await;
+        assert_eq!(talk.say("!say again").await, "again");
+        let session = talk.session.clone();
+        drop(talk);
+        let stage = stage.restarted(false);
+        let mut client = stage.daemon.initialized("later").await;
+        let state = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+        assert_eq!(state["snapshot"]["state"]["config"]["values"]["level"], "a", "{state}");
+        let mut talk = Talk::join(client, &session).await;
+        assert_eq!(talk.say("!say on").await, "on");
+        assert_eq!(sent(), sends, "{value}");
+        std::fs::remove_file(flag).unwrap();
+    }
 }
 
 #[tokio::test]

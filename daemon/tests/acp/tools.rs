@@ -161,3 +161,146 @@ async fn questions_of_the_agent_are_answered_by_users() {
     let seen = talk.until(&["chat/turnComplete"]).await;
     assert_eq!(text_of(&seen), "{\"action\":\"decline\"}");
 }
+
+/// Answers a form with what fits and what does not; the question is asked until an answer fits.
+#[tokio::test]
+async fn an_answer_that_does_not_fit_its_form_is_asked_for_again() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = stage(json!({ "log": log.path() }));
+    let mut talk = stage.talk().await;
+    let text = |value: &str| json!({ "kind": "text", "value": value });
+    let number = |value: f64| json!({ "kind": "number", "value": value });
+    let many = |values: &[&str]| json!({ "kind": "selected-many", "value": values });
+    let selected = |value: &str| json!({ "kind": "selected", "value": value });
+    let titled = json!([{ "const": "red", "title": "Red" }, { "const": "blue", "title": "Blue" }]);
+    let cases = [
+        (
+            json!({ "type": "string", "minLength": 2 }),
+            text("a"),
+            "text of at least 2 characters",
+            text("ab"),
+            json!("ab"),
+        ),
+        (
+            json!({ "type": "string", "maxLength": 1 }),
+            text("ab"),
+            "text of at most 1 character",
+            text("a"),
+            json!("a"),
+        ),
+        (
+            json!({ "type": "string", "pattern": "^[a-c]+$" }),
+            text("hay"),
+            "text that matches ^[a-c]+$",
+            text("abc"),
+            json!("abc"),
+        ),
+        (
+            json!({ "type": "string", "pattern": "(", "minLength": 2 }),
+            text("a"),
+            "text of at least 2 characters",
+            text("ab"),
+            json!("ab"),
+        ),
+        (json!({ "type": "string" }), number(3.0), "text", text("a"), json!("a")),
+        (
+            json!({ "type": "boolean" }),
+            text("true"),
+            "true or false",
+            json!({ "kind": "boolean", "value": true }),
+            json!(true),
+        ),
+        (json!({ "type": "integer" }), number(3.5), "an integer", number(3.0), json!(3)),
+        (
+            json!({ "type": "integer", "minimum": 1, "maximum": 3 }),
+            number(4.0),
+            "an integer between 1 and 3",
+            number(3.0),
+            json!(3),
+        ),
+        (
+            json!({ "type": "number", "minimum": 1 }),
+            number(0.5),
+            "a number of 1 or more",
+            number(1.5),
+            json!(1.5),
+        ),
+        (
+            json!({ "type": "string", "enum": ["red", "blue"] }),
+            selected("green"),
+            "one of red, blue",
+            selected("red"),
+            json!("red"),
+        ),
+        (
+            json!({ "type": "string", "oneOf": titled }),
+            selected("Red"),
+            "one of red, blue",
+            selected("red"),
+            json!("red"),
+        ),
+        (
+            json!({ "type": "array", "items": { "type": "string", "enum": ["a", "b"] } }),
+            many(&["a", "c"]),
+            "one of a, b",
+            many(&["a"]),
+            json!(["a"]),
+        ),
+        (
+            json!({ "type": "array", "maxItems": 1, "items": { "anyOf": titled } }),
+            many(&["red", "blue"]),
+            "a list of at most 1 entry",
+            many(&["red"]),
+            json!(["red"]),
+        ),
+    ];
+    for (property, wrong, expected, right, value) in cases {
+        let mut property = property;
+        property["title"] = "The field".into();
+        let schema = json!({ "type": "object", "properties": { "f": property } });
+        let ask = json!({ "mode": "form", "message": "What?", "requestedSchema": schema });
+        std::fs::write(log.path(), "").unwrap();
+        talk.begin(&format!("!request elicitation/create {ask}")).await;
+        let mut message = "What?".to_owned();
+        let mut ids = Vec::new();
+        // One that the form does not have is left out.
+        for answer in [&wrong, &wrong, &right] {
+            let seen = talk.until(&["session/inputNeededSet"]).await;
+            let request = last(&seen)["request"]["request"].clone();
+            assert_eq!(request["message"], message, "{property}");
+            assert!(!ids.contains(&request["id"]), "{property}: {ids:?}");
+            let answers = json!({ "f": { "state": "submitted", "value": answer },
+                "other": { "state": "submitted", "value": text("x") } });
+            let completed = json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": "accept", "answers": answers });
+            ids.push(request["id"].clone());
+            talk.act(completed).await;
+            message = format!("What?\n\nThe answer was not sent: The field must be {expected}");
+        }
+        let seen = talk.until(&["chat/turnComplete"]).await;
+        let answer: Value = serde_json::from_str(&text_of(&seen)).unwrap();
+        assert_eq!(answer, json!({ "action": "accept", "content": { "f": value } }), "{property}");
+        let sent = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!(sent.matches("\"answers\":\"elicitation/create\"").count(), 1, "{property}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_required_answer_that_is_skipped_and_one_that_never_fits_reach_no_agent() {
+    let stage = stage(json!({}));
+    let mut talk = stage.talk().await;
+    let schema =
+        json!({ "type": "object", "required": ["name"], "properties": { "name": { "type": "string" } } });
+    let ask = json!({ "mode": "form", "message": "Who?", "requestedSchema": schema });
+    talk.begin(&format!("!request elicitation/create {ask}")).await;
+    for round in 0..10 {
+        let seen = talk.until(&["session/inputNeededSet"]).await;
+        let request = last(&seen)["request"]["request"].clone();
+        let asked_again = request["message"] == "Who?\n\nThe answer was not sent: name must be given";
+        assert_eq!(asked_again, round > 0, "{request}");
+        let completed = json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": "accept",
+            "answers": { "name": { "state": "skipped" } } });
+        talk.act(completed).await;
+    }
+    let seen = talk.until(&["chat/turnComplete"]).await;
+    assert_eq!(text_of(&seen), "{\"action\":\"cancel\"}");
+}

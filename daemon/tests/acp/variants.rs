@@ -261,7 +261,8 @@ async fn every_error_ends_the_turn_with_its_words() {
         assert_eq!(error["errorType"], kind, "{code}: {error}");
         assert!(error["message"].as_str().unwrap().starts_with(words), "{code}: {error}");
     }
-    assert_eq!(talk.say("hello").await, "You said: hello");
+    let said = talk.say("hello").await;
+    assert!(said.ends_with("hello"), "{said}");
 }
 
 #[tokio::test]

@@ -223,6 +223,7 @@ fn row(session: &Value) -> Option<Value> {
 pub fn ways(why: &AgentError, agent: &AgentOptions) -> Option<Value> {
     match why {
         AgentError::SignIn(methods) => Some(check::auth_methods(methods, agent)),
+        AgentError::Starts { why, .. } => ways(why, agent),
         _ => None,
     }
 }

@@ -17,8 +17,9 @@ use crate::updates::Emitter;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
-/// The backend of one agent. What is known of it is in the catalogue.
-pub fn agent(shared: Shared) -> Agent {
+/// The backend of one agent. What is known of it is in the catalogue. The host drops it, with `registered`, where another
+/// plugin has its name.
+pub fn agent(shared: Shared, registered: Arc<()>) -> Agent {
     let (options, catalogue) = (shared.agent.clone(), shared.catalogue.clone());
     let (schema, defaults, offered, models) =
         (catalogue.clone(), catalogue.clone(), catalogue, options.clone());
@@ -41,7 +42,10 @@ pub fn agent(shared: Shared) -> Agent {
                 Ok(catalogue.defaults())
             }
         }),
-        create: Call::now(move |(start,): (Frozen<Start>,)| Ok(session(shared.clone(), start.0))),
+        create: Call::now(move |(start,): (Frozen<Start>,)| {
+            let _held = &registered;
+            Ok(session(shared.clone(), start.0))
+        }),
         chats: Some(ChatAbilities { fork: true, side_chat: true }),
         multiple_directories: Some(true),
         protected_resources: protected(&options),
@@ -106,8 +110,9 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     let own = tell.downgrade();
     let emitter = Emitter::of(&start);
     let in_terminals = CommandTurns::of(start.seed.as_deref().unwrap_or_default());
-    tokio::spawn(Conversation::new(shared, start, id.clone(), (own, commands)).run());
-    let (untold, cancels_commands) = (in_terminals.clone(), in_terminals.clone());
+    let conversation = Conversation::new(shared, start, id.clone(), in_terminals.clone(), (own, commands));
+    tokio::spawn(conversation.run());
+    let cancels_commands = in_terminals.clone();
     let with = || tell.clone();
     let (begins, resumes, cancels, confirms, sets, closes) = (with(), with(), with(), with(), with(), with());
     let (answers, tools, completes, stops, forks, lends) = (with(), with(), with(), with(), with(), with());
@@ -115,8 +120,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
     AgentSession {
         begin: Call::new(move |(turn, text, model, _, attachments): Begin| {
             let (begun, wait) = oneshot::channel();
-            let message =
-                Message { text, attachments: attachments.unwrap_or_default(), context: untold.untold() };
+            let message = Message { text, attachments: attachments.unwrap_or_default(), context: None };
             let sent = begins.send(Command::Begin { turn, message, model, begun });
             async move {
                 sent.map_err(|_| Thrown::new("the conversation has ended"))?;
@@ -176,8 +180,14 @@ fn session(shared: Shared, start: Start) -> AgentSession {
         set_tools: Some(Call::now(move |(all,): (Vec<BoundTool>,)| {
             Ok(tools.send(Command::Tools(all)).is_ok())
         })),
-        set_client_plugins: Some(Call::now(move |(all,): (Vec<ClientPlugin>,)| {
-            Ok(plugins.send(Command::Plugins(all)).is_ok())
+        set_client_plugins: Some(Call::new(move |(all,): (Vec<ClientPlugin>,)| {
+            let (done, wait) = oneshot::channel();
+            let sent = plugins.send(Command::Plugins { plugins: all, done }).is_ok();
+            async move {
+                // The folders that were left are removed then.
+                let _ = wait.await;
+                Ok(sent)
+            }
         })),
         complete_tool_call: Some(Call::new(move |(call, _, result): (String, String, Value)| {
             let (done, wait) = oneshot::channel();

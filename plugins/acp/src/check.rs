@@ -69,6 +69,7 @@ async fn run(
         endpoint: None,
         mcp_servers: None,
         resume: None,
+        failed_at: Vec::new(),
         fork: None,
         imported: false,
         questions: None,

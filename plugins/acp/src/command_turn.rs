@@ -1,6 +1,7 @@
 //! Turns that are a command line, such as `!ls`: the command runs in a terminal of the host, the turn shows it as a tool
 //! call, and the agent is told of it with the next prompt.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ostler_contract::points::SessionTerminal;
@@ -33,16 +34,18 @@ struct State {
     /// The turn that runs, and how it is cancelled.
     running: Option<(String, oneshot::Sender<()>)>,
     /// Commands that the agent does not know of.
-    untold: Vec<String>,
+    untold: VecDeque<String>,
+    /// How many commands came before these.
+    earlier: u64,
 }
 
 impl CommandTurns {
     /// Of a chat with these turns: what was run after the agent's last turn it was not told.
     pub fn of(turns: &[ChatTurn]) -> Self {
         let since = turns.iter().rev().map_while(told_of).take(REMEMBERED);
-        let mut untold: Vec<String> = since.collect();
-        untold.reverse();
-        Self(Arc::new(Mutex::new(State { running: None, untold })))
+        let mut untold = VecDeque::new();
+        since.for_each(|command| untold.push_front(command));
+        Self(Arc::new(Mutex::new(State { running: None, untold, earlier: 0 })))
     }
 
     /// Runs a command and ends its turn. The turn can be cancelled from now on.
@@ -130,19 +133,31 @@ impl CommandTurns {
         running.is_some_and(|(_, cancel)| cancel.send(()).is_ok())
     }
 
-    /// What the agent has not been told of, as the context of its next prompt.
-    pub fn untold(&self) -> Option<String> {
-        let untold = std::mem::take(&mut self.0.lock().untold);
-        (!untold.is_empty())
-            .then(|| format!("Meanwhile the user ran commands in a terminal:\n\n{}", untold.join("\n\n")))
+    /// What the agent has not been told of, as the context of its next prompt, and the number of the latest command.
+    pub fn untold(&self) -> Option<(String, u64)> {
+        let mut state = self.0.lock();
+        let latest = state.earlier + state.untold.len() as u64;
+        let untold = state.untold.make_contiguous();
+        (!untold.is_empty()).then(|| {
+            (format!("Meanwhile the user ran commands in a terminal:\n\n{}", untold.join("\n\n")), latest)
+        })
+    }
+
+    /// The agent was told of the commands up to this one.
+    pub fn told(&self, latest: u64) {
+        let mut state = self.0.lock();
+        while state.earlier < latest && state.untold.pop_front().is_some() {
+            state.earlier += 1;
+        }
     }
 
     fn remember(&self, told: String) {
-        let untold = &mut self.0.lock().untold;
-        if untold.len() >= REMEMBERED {
-            untold.remove(0);
+        let mut state = self.0.lock();
+        if state.untold.len() >= REMEMBERED {
+            state.untold.pop_front();
+            state.earlier += 1;
         }
-        untold.push(told);
+        state.untold.push_back(told);
     }
 }
 

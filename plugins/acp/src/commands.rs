@@ -1,6 +1,6 @@
 //! The plugin's commands: `x-acp/list`, `x-acp/check` and `x-acp/processes`, which `ostler agent` and `ostler status` call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{Description, Method};
 use ostler_contract::protocol::RpcError;
@@ -15,13 +15,25 @@ use crate::options::{AgentOptions, Runtime};
 use crate::settings::Catalogue;
 use crate::sign_in::SignIns;
 
-/// The configured agents, each with what is known of it.
-pub type Known = Vec<(Arc<AgentOptions>, Arc<Catalogue>)>;
+/// Why an agent is not available whose backend the host has dropped.
+const UNAVAILABLE: &str = "another plugin has an agent or a URI scheme of this name";
+
+/// A configured agent.
+pub struct Known {
+    /// How it is configured.
+    pub agent: Arc<AgentOptions>,
+    /// What is known of it.
+    pub catalogue: Arc<Catalogue>,
+    /// Is gone where the host does not have its backend.
+    pub held: Weak<()>,
+}
+
+type All = Arc<Vec<Known>>;
 
 /// Registers the commands.
 pub fn register(
     host: &PluginHost,
-    agents: Known,
+    agents: Vec<Known>,
     presets: Vec<String>,
     runtime: Arc<Runtime>,
 ) -> Result<(), Thrown> {
@@ -36,9 +48,13 @@ pub fn register(
                 let (agents, presets) = (listed.clone(), presets.clone());
                 async move {
                     let mut rows = Vec::new();
-                    for (agent, catalogue) in agents.iter() {
+                    for Known { agent, catalogue, held } in agents.iter() {
                         catalogue.load().await;
-                        rows.push(row(agent, catalogue));
+                        let mut row = row(agent, catalogue);
+                        if held.strong_count() == 0 {
+                            row["unavailable"] = UNAVAILABLE.into();
+                        }
+                        rows.push(row);
                     }
                     Ok(json!({ "agents": rows, "presets": presets }))
                 }
@@ -68,8 +84,7 @@ pub fn register(
                 async move {
                     let text = |name: &str| params.get(name).and_then(Value::as_str);
                     let provider = text("provider").unwrap_or_default();
-                    let found = agents.iter().find(|(agent, _)| agent.provider == provider);
-                    let (agent, catalogue) = found.ok_or_else(|| unknown(provider, &agents))?;
+                    let Known { agent, catalogue, .. } = find(provider, &agents)?;
                     Ok(check::check(agent, &runtime, catalogue, text("prompt").map(str::to_owned)).await)
                 }
             }),
@@ -106,7 +121,7 @@ pub fn buffers(host: &PluginHost, buffers: Buffers) -> Result<(), Thrown> {
 }
 
 /// The commands that start an agent and open no session.
-fn account(host: &PluginHost, agents: &Arc<Known>, runtime: &Arc<Runtime>) -> Result<(), Thrown> {
+fn account(host: &PluginHost, agents: &All, runtime: &Arc<Runtime>) -> Result<(), Thrown> {
     let commands = [
         (Of::SignIn, "x-acp/login", "Sign in", "Signs in to an ACP agent with one of its methods."),
         (Of::SignOut, "x-acp/logout", "Sign out", "Signs out of an ACP agent."),
@@ -125,8 +140,7 @@ fn account(host: &PluginHost, agents: &Arc<Known>, runtime: &Arc<Runtime>) -> Re
             async move {
                 let text = |name: &str| params.get(name).and_then(Value::as_str);
                 let provider = text("provider").unwrap_or_default();
-                let found = agents.iter().find(|(agent, _)| agent.provider == provider);
-                let (agent, catalogue) = found.ok_or_else(|| unknown(provider, &agents))?;
+                let Known { agent, catalogue, .. } = find(provider, &agents)?;
                 let account = Account { agent, runtime: &runtime, catalogue };
                 let pending = params.get("signIn").and_then(Value::as_u64);
                 let answer = match of {
@@ -173,10 +187,12 @@ fn described(title: &str, description: &str) -> Option<Call<fn() -> Description>
     Some(Call::now(move |()| Ok(description.clone())))
 }
 
-fn unknown(provider: &str, agents: &Known) -> Thrown {
-    let names: Vec<&str> = agents.iter().map(|(agent, _)| agent.provider.as_str()).collect();
-    let why = format!("unknown ACP agent {provider:?}; the configured ones are: {}", names.join(", "));
-    RpcError::invalid_params(why).into()
+fn find<'a>(provider: &str, agents: &'a [Known]) -> Result<&'a Known, Thrown> {
+    agents.iter().find(|known| known.agent.provider == provider).ok_or_else(|| {
+        let names: Vec<&str> = agents.iter().map(|known| known.agent.provider.as_str()).collect();
+        let why = format!("unknown ACP agent {provider:?}; the configured ones are: {}", names.join(", "));
+        RpcError::invalid_params(why).into()
+    })
 }
 
 fn row(agent: &AgentOptions, catalogue: &Catalogue) -> Value {

@@ -3,26 +3,67 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ostler_contract::wire::state::ChatInputAnswer;
-use ostler_contract::{Value, json};
+use ostler_contract::{Budget, Charge, JsonObject, Value, json};
 
 use crate::protocol::member;
-use crate::wire::{Failure, Request, Withdrawal};
+use crate::wire::{Failure, Request, Withdrawal, weight};
+
+/// Says what a member must be that does not fit an object's schema, or what is wrong with the schema.
+pub type Misfit = fn(schema: &Value, member: &JsonObject) -> Result<Option<String>, String>;
+
+/// How much memory the questions of a conversation may take that wait for a user, in bytes.
+const WAITING: usize = 4 << 20;
+/// How often a question is asked whose answers its form does not take.
+const ASKED: u32 = 10;
 
 /// A question that waits for a user.
 #[derive(Debug)]
 struct Form {
     request: Request,
-    /// The type of each field.
-    fields: BTreeMap<String, String>,
+    /// The turn it is asked in.
+    turn: String,
+    /// The question as clients are shown it, without its id.
+    shown: Value,
+    /// The fields, by name.
+    fields: BTreeMap<String, Field>,
     /// The agent's name for it, where it is answered at an address.
     elicitation: Option<String>,
+    /// How often it was asked.
+    asked: u32,
+    _charge: Charge,
+}
+
+/// A field of a form.
+#[derive(Debug)]
+struct Field {
+    /// Its type.
+    kind: String,
+    /// What users know it by.
+    title: String,
+    /// What its value has to be.
+    schema: JsonObject,
+    required: bool,
 }
 
 /// The questions of a conversation, by their ids.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Forms {
     open: HashMap<String, Form>,
     next: u64,
+    memory: Budget,
+    misfit: Misfit,
+}
+
+/// What became of an answer.
+pub enum Answered {
+    /// The agent has it.
+    Sent,
+    /// No such question waits.
+    Unknown,
+    /// It does not fit the form: the user is asked again.
+    Again(Box<Shown>),
+    /// It does not fit the form either: the question is cancelled.
+    TooOften,
 }
 
 /// A question, as clients are shown it.
@@ -36,20 +77,27 @@ pub struct Shown {
 }
 
 impl Forms {
+    /// No questions yet.
+    pub fn new(misfit: Misfit) -> Self {
+        Self { open: HashMap::new(), next: 0, memory: Budget::new(WAITING), misfit }
+    }
+
     /// Takes an `elicitation/create`.
     ///
     /// # Errors
-    /// The request and why it is refused, where its mode is unknown.
+    /// The request and why it is refused, where its mode is unknown, or too much is asked at a time.
     pub fn add(&mut self, request: Request, turn: &str) -> Result<Shown, (Request, Failure)> {
         let params = &request.params;
         let message: String = member(params, "message").unwrap_or_default();
-        self.next += 1;
-        let id = format!("{turn}-question-{}", self.next);
-        let mut shown = json!({ "id": id, "message": message });
+        let mut shown = json!({ "message": message });
+        let mut elicitation = None;
         let mut fields = BTreeMap::new();
         match params.get("mode").and_then(Value::as_str) {
             Some("url") => match member::<String>(params, "url") {
-                Some(url) => shown["url"] = url.into(),
+                Some(url) => {
+                    shown["url"] = url.into();
+                    elicitation = member(params, "elicitationId");
+                }
                 None => return Err((request, Failure::bad_params("url is missing"))),
             },
             Some("form") | None => {
@@ -60,8 +108,10 @@ impl Forms {
                     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
                 {
                     let kind: String = member(property, "type").unwrap_or_else(|| "string".to_owned());
-                    questions.push(question(name, property, &kind, required.contains(name)));
-                    fields.insert(name.clone(), kind);
+                    let required = required.contains(name);
+                    questions.push(question(name, property, &kind, required));
+                    let title = member(property, "title").unwrap_or_else(|| name.clone());
+                    fields.insert(name.clone(), Field { kind, title, schema: checked(property), required });
                 }
                 shown["questions"] = questions.into();
             }
@@ -70,29 +120,57 @@ impl Forms {
                 return Err((request, why));
             }
         }
-        let (withdrawal, elicitation) = (request.withdrawal(), member(params, "elicitationId"));
+        // What clients are shown, and about as much for the fields.
+        let Some(charge) = self.memory.try_take(2 * weight(&shown)) else {
+            let why = format!("the questions that wait for a user take more than {} MiB", WAITING >> 20);
+            return Err((request, Failure::internal(why)));
+        };
         let mut request = request;
         request.release();
-        self.open.insert(id.clone(), Form { request, fields, elicitation });
-        Ok(Shown { id, request: shown, withdrawal })
+        let turn = turn.to_owned();
+        let form = Form { request, turn, shown, fields, elicitation, asked: 0, _charge: charge };
+        Ok(self.ask(form, None))
     }
 
-    /// Answers a question with `accept`, `decline` or `cancel`; `false` where none waits.
-    pub fn answer(&mut self, id: &str, response: &str, answers: &BTreeMap<String, ChatInputAnswer>) -> bool {
-        let Some(form) = self.open.remove(id) else { return false };
+    /// Asks a question, after why its latest answer is none.
+    fn ask(&mut self, mut form: Form, problem: Option<&str>) -> Shown {
+        self.next += 1;
+        form.asked += 1;
+        let id = format!("{}-question-{}", form.turn, self.next);
+        let (mut shown, withdrawal) = (form.shown.clone(), form.request.withdrawal());
+        shown["id"] = id.as_str().into();
+        if let (Some(problem), Some(message)) = (problem, form.shown["message"].as_str()) {
+            shown["message"] = format!("{message}\n\nThe answer was not sent: {problem}").into();
+        }
+        self.open.insert(id.clone(), form);
+        Shown { id, request: shown, withdrawal }
+    }
+
+    /// Answers a question with `accept`, `decline` or `cancel`.
+    pub fn answer(
+        &mut self,
+        id: &str,
+        response: &str,
+        answers: &BTreeMap<String, ChatInputAnswer>,
+    ) -> Answered {
+        let Some(form) = self.open.remove(id) else { return Answered::Unknown };
         let answer = match response {
             "accept" if form.fields.is_empty() => json!({ "action": "accept" }),
-            "accept" => {
-                let values = answers.iter().filter_map(|(name, answer)| {
-                    Some((name.clone(), value(answer, form.fields.get(name).map(String::as_str))?))
-                });
-                json!({ "action": "accept", "content": values.collect::<serde_json::Map<_, _>>() })
-            }
+            "accept" => match content(&form.fields, answers, self.misfit) {
+                Ok(content) => json!({ "action": "accept", "content": content }),
+                Err(problem) if form.asked < ASKED => {
+                    return Answered::Again(Box::new(self.ask(form, Some(&problem))));
+                }
+                Err(_) => {
+                    form.request.answer(Ok(json!({ "action": "cancel" })));
+                    return Answered::TooOften;
+                }
+            },
             "cancel" => json!({ "action": "cancel" }),
             _ => json!({ "action": "decline" }),
         };
         form.request.answer(Ok(answer));
-        true
+        Answered::Sent
     }
 
     /// Removes a question; `false` where none waits.
@@ -186,20 +264,85 @@ fn choices(property: &Value) -> Option<Vec<Value>> {
     Some(titled.iter().filter_map(choice).collect())
 }
 
+/// What the value of a field has to be, as far as the protocol's forms can say it. What is no such schema is left out.
+fn checked(property: &Value) -> JsonObject {
+    let mut schema = JsonObject::new();
+    let mut copy = |name: &str, fits: fn(&Value) -> bool| {
+        if let Some(value) = property.get(name).filter(|value| fits(value)) {
+            schema.insert(name.to_owned(), value.clone());
+        }
+    };
+    copy("type", |kind| {
+        kind.as_str().is_some_and(|kind| ["string", "number", "integer", "boolean", "array"].contains(&kind))
+    });
+    for limit in ["minLength", "maxLength", "minItems", "maxItems"] {
+        copy(limit, Value::is_u64);
+    }
+    for limit in ["minimum", "maximum"] {
+        copy(limit, Value::is_number);
+    }
+    copy("pattern", Value::is_string);
+    if let Some(values) = choices(property).filter(|values| !values.is_empty()) {
+        schema.insert("enum".to_owned(), values.iter().map(|choice| choice["id"].clone()).collect());
+    }
+    if let Some(items) = property.get("items") {
+        schema.insert("items".to_owned(), Value::Object(checked(items)));
+    }
+    schema
+}
+
+/// The values of a form's fields.
+///
+/// # Errors
+/// What the first answer has to be that does not fit.
+fn content(
+    fields: &BTreeMap<String, Field>,
+    answers: &BTreeMap<String, ChatInputAnswer>,
+    misfit: Misfit,
+) -> Result<JsonObject, String> {
+    let mut content = JsonObject::new();
+    for (name, field) in fields {
+        let given = answers.get(name).and_then(|answer| value(answer, &field.kind));
+        let problem = match &given {
+            Some(value) => field.problem(name, value, misfit),
+            None => field.required.then(|| "be given".to_owned()),
+        };
+        if let Some(problem) = problem {
+            return Err(format!("{} must {problem}", field.title));
+        }
+        content.extend(given.map(|value| (name.clone(), value)));
+    }
+    Ok(content)
+}
+
+impl Field {
+    /// What a value has to be that does not fit.
+    fn problem(&self, name: &str, value: &Value, misfit: Misfit) -> Option<String> {
+        let member = JsonObject::from_iter([(name.to_owned(), value.clone())]);
+        let of = |schema: &JsonObject| json!({ "properties": { name: schema } });
+        let judged = misfit(&of(&self.schema), &member).or_else(|_| {
+            // A pattern that cannot be read.
+            let mut schema = self.schema.clone();
+            schema.remove("pattern");
+            misfit(&of(&schema), &member)
+        });
+        judged.ok().flatten()
+    }
+}
+
 /// A user's answer as the value of a field; nothing for one that was skipped.
-fn value(answer: &ChatInputAnswer, kind: Option<&str>) -> Option<Value> {
+fn value(answer: &ChatInputAnswer, kind: &str) -> Option<Value> {
     let answer = serde_json::to_value(answer).ok()?;
     let value = answer.pointer("/value/value")?;
-    Some(match (kind, value) {
-        // Whole numbers of a client may come as 3.0.
-        (Some("integer"), Value::Number(number)) => match number.as_f64() {
-            #[allow(clippy::cast_possible_truncation)]
-            Some(number) => json!(number.round() as i64),
-            None => value.clone(),
-        },
-        _ => value.clone(),
-    })
+    // Whole numbers of a client may come as 3.0.
+    let whole =
+        value.as_f64().filter(|number| kind == "integer" && number.fract() == 0.0 && number.abs() < EXACT);
+    #[allow(clippy::cast_possible_truncation)]
+    Some(whole.map_or_else(|| value.clone(), |number| json!(number as i64)))
 }
+
+/// Up to where whole numbers of a client are exact.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {
@@ -235,15 +378,12 @@ mod tests {
     fn an_answer_is_the_value_of_its_field() {
         let submitted =
             |value: Value| serde_json::from_value(json!({ "state": "submitted", "value": value })).unwrap();
+        assert_eq!(value(&submitted(json!({ "kind": "number", "value": 3.0 })), "integer"), Some(json!(3)));
         assert_eq!(
-            value(&submitted(json!({ "kind": "number", "value": 3.0 })), Some("integer")),
-            Some(json!(3))
-        );
-        assert_eq!(
-            value(&submitted(json!({ "kind": "selected-many", "value": ["a"] })), Some("array")),
+            value(&submitted(json!({ "kind": "selected-many", "value": ["a"] })), "array"),
             Some(json!(["a"]))
         );
         let skipped: ChatInputAnswer = serde_json::from_value(json!({ "state": "skipped" })).unwrap();
-        assert_eq!(value(&skipped, Some("string")), None);
+        assert_eq!(value(&skipped, "string"), None);
     }
 }

@@ -54,6 +54,13 @@ pub enum AgentError {
     },
     /// It asks to be signed in first.
     SignIn(Vec<AuthMethod>),
+    /// It was started several times for one turn.
+    Starts {
+        /// How often.
+        starts: u32,
+        /// How the last one failed.
+        why: Box<AgentError>,
+    },
     /// It answered with an error.
     Refused {
         /// What was asked.
@@ -78,6 +85,7 @@ impl AgentError {
             Self::Output { .. } => "agentOutput",
             Self::Ended { .. } => "agentEnded",
             Self::Silent { .. } => "agentNotResponding",
+            Self::Starts { why, .. } => why.kind(),
             Self::NoFolder(_) | Self::NotExecutable | Self::NotStarted(_) | Self::Refused { .. } => "agent",
         }
     }
@@ -149,6 +157,12 @@ impl AgentError {
                 let key = agent.needs.key.as_deref().unwrap_or("its API key");
                 let _ = write!(sentence, ", or set {key} in agents.{provider}.env");
                 sentence
+            }
+            Self::Starts { starts, why } => {
+                format!(
+                    "{name} was started {starts} times for this message; the last time: {}",
+                    why.sentence(agent)
+                )
             }
             Self::Refused { method, failure } => format!("{name} refused {method}: {}", words(failure)),
         }

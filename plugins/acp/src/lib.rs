@@ -39,6 +39,7 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 use ostler_processes::Scopes;
 
 use buffers::Buffers;
+use commands::Known;
 use options::{Configured, Runtime};
 use session::Shared;
 use settings::Catalogue;
@@ -50,6 +51,7 @@ static SCOPES: Scopes = Scopes::new("ostler-agent", "OSTLER_AGENT_SCOPE");
 /// The collection of what agents reported of themselves.
 const AGENTS: &str = "acp-agents";
 
+pub use elicitation::Misfit;
 pub use mcp::{BRIDGE_TOKEN, BRIDGE_URL};
 
 /// The name of the plugin in a configuration.
@@ -62,17 +64,23 @@ pub fn bundled_presets() -> Vec<String> {
 
 /// The plugin. `bridge` is the command that serves a session's tools endpoint, which it is told in the variables
 /// [`BRIDGE_URL`] and [`BRIDGE_TOKEN`], as an MCP server on stdio: for agents that cannot connect to one over HTTP.
-pub fn plugin(bridge: Option<Vec<String>>) -> Plugin {
+/// `misfit` judges users' answers to what agents ask.
+pub fn plugin(bridge: Option<Vec<String>>, misfit: Misfit) -> Plugin {
     Plugin::new(NAME, move |host, options| {
         let bridge = bridge.clone();
-        Box::pin(async move { apply(&host, &options, bridge) })
+        Box::pin(async move { apply(&host, &options, bridge, misfit) })
     })
     .title("ACP agents")
     .defaults(json!({}))
     .options_schema(options::schema())
 }
 
-fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> Result<(), Thrown> {
+fn apply(
+    host: &PluginHost,
+    options: &Options,
+    bridge: Option<Vec<String>>,
+    misfit: Misfit,
+) -> Result<(), Thrown> {
     let Configured { agents, problems, presets, runtime } = options::read(options)?;
     let runtime = Runtime { bridge, ..runtime };
     for line in problems {
@@ -105,10 +113,13 @@ fn apply(host: &PluginHost, options: &Options, bridge: Option<Vec<String>>) -> R
             deleted: Arc::default(),
             buffers: buffers.clone(),
             sends_late: Arc::default(),
+            misfit,
         };
-        let backend = backend::agent(shared);
+        let registered = Arc::new(());
+        let held = Arc::downgrade(&registered);
+        let backend = backend::agent(shared, registered);
         match host.register_agent(backend) {
-            Ok(()) => known.push((agent, catalogue)),
+            Ok(()) => known.push(Known { agent, catalogue, held }),
             Err(why) => host.problem(format!("agents.{provider}: {}", why.message))?,
         }
     }

@@ -45,6 +45,8 @@ pub struct Plan {
     pub mcp_servers: Option<JsonObject>,
     /// The agent's id of the session to continue.
     pub resume: Option<String>,
+    /// Requests that continue it and at which the agent ended before.
+    pub failed_at: Vec<&'static str>,
     /// The agent's id of the session to fork; it is told the turns where it cannot.
     pub fork: Option<String>,
     /// Whether the host knows nothing of that session: its turns are read, and a new one is no substitute.
@@ -81,6 +83,8 @@ pub enum Unopened {
     Resuming {
         /// What it was asked.
         method: &'static str,
+        /// The other request for it, where the agent has one and was not asked that.
+        other: Option<&'static str>,
         /// How it failed.
         why: AgentError,
     },
@@ -177,7 +181,9 @@ pub async fn session(
             // Only a load replays the turns.
             methods.reverse();
         }
-        for (method, _) in methods.into_iter().filter(|(_, able)| *able) {
+        let methods = methods.into_iter().filter(|(method, able)| *able && !plan.failed_at.contains(method));
+        let mut methods = methods.map(|(method, _)| method);
+        while let Some(method) = methods.next() {
             let mut params = params.clone();
             params["sessionId"] = id.as_str().into();
             match asking.ask(method, params, Early::Settings).await {
@@ -196,7 +202,7 @@ pub async fn session(
                 }
                 Err(
                     why @ (AgentError::Ended { .. } | AgentError::Silent { .. } | AgentError::Memory { .. }),
-                ) if !plan.imported => return Err(Unopened::Resuming { method, why }),
+                ) if !plan.imported => return Err(Unopened::Resuming { method, other: methods.next(), why }),
                 Err(why) => return Err(why.into()),
             }
         }

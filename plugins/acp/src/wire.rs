@@ -412,7 +412,7 @@ impl Handler {
 }
 
 /// The memory that a message takes, about.
-fn weight(value: &Value) -> usize {
+pub fn weight(value: &Value) -> usize {
     measure(value, VALUE)
 }
 

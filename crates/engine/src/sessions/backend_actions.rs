@@ -125,6 +125,9 @@ impl Actor {
                     self.set_title(at, title, None).await;
                 }
             }
+            StateAction::SessionConfigChanged(changed) => {
+                let _ = self.change_config(changed, None).await;
+            }
             StateAction::SessionCustomizationsChanged(mut changed) => {
                 self.list_client_plugins(&mut changed.customizations);
                 self.toggle_listed(at, &mut changed.customizations);

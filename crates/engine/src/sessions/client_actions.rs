@@ -228,7 +228,8 @@ impl Actor {
         }
     }
 
-    async fn change_config(
+    /// Takes settings, which the session has again when it is opened the next time.
+    pub(super) async fn change_config(
         &mut self,
         changed: SessionConfigChangedAction,
         origin: Option<Origin>,

@@ -80,6 +80,17 @@ pub fn wrong(schema: &Value, options: &JsonObject, keys: &[&str]) -> Option<Stri
     Some(format!("{path} must {expected}"))
 }
 
+/// What a member must be that does not fit its schema: `be text of at least 2 characters`. Its value is not repeated.
+///
+/// # Errors
+/// What is wrong with the schema itself.
+pub fn misfit(schema: &Value, member: &JsonObject) -> Result<Option<String>, String> {
+    let validator = validator(schema)?;
+    let value = Value::Object(member.clone());
+    let error = validator.iter_errors(&value).next();
+    Ok(error.map(|error| said(&error, schema).1))
+}
+
 /// Where an error is, and what must be there.
 fn said(error: &jsonschema::ValidationError<'_>, schema: &Value) -> (String, String) {
     let mut path = path_of(error.instance_path().as_str());

@@ -7,7 +7,7 @@ mod secrets;
 mod shown;
 pub mod walk;
 
-pub use check::{check, holds, unknown_keys, wrong};
+pub use check::{check, holds, misfit, unknown_keys, wrong};
 pub use from_env::fill;
 pub use secrets::{NamedSecret, is_reference, references, resolve};
 pub use shown::{Known, Untold, credentials, patched, replaced, shown, shown_value, without_password};

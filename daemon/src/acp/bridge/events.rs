@@ -96,7 +96,10 @@ impl Bridge {
             return;
         }
         let before = options::commands(&open.session);
+        let shared = !open.session.active_clients.is_empty();
         apply_action_to_session(&mut open.session, &envelope.action);
+        // What the editor did not decide was left to the clients that have gone.
+        let alone = shared && open.session.active_clients.is_empty();
         match &envelope.action {
             StateAction::SessionTitleChanged(changed) => {
                 let update = json!({ "sessionUpdate": "session_info_update", "title": changed.title });
@@ -133,6 +136,18 @@ impl Bridge {
                     self.update(session, &update);
                 }
             }
+        }
+        if alone {
+            self.ask_waiting(session);
+        }
+    }
+
+    /// Asks the editor what a session waits for and the editor is not being asked.
+    pub(super) fn ask_waiting(&mut self, session: &str) {
+        let Some(open) = self.open.get(session) else { return };
+        let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
+        for request in waiting.as_array().into_iter().flatten() {
+            self.ask(session, request);
         }
     }
 

@@ -131,10 +131,7 @@ impl Bridge {
             content::user(&turn.message).iter().for_each(|update| self.update(session, update));
             self.parts(session, &turn.response_parts);
         }
-        let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
-        for request in waiting.as_array().into_iter().flatten() {
-            self.ask(session, request);
-        }
+        self.ask_waiting(session);
     }
 
     pub(super) fn backend(&self, provider: &str) -> Option<&AgentInfo> {

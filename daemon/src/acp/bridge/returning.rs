@@ -74,11 +74,7 @@ impl Bridge {
         if let Some(request) = before.loading {
             self.load(&session, request).await;
         }
-        let Some(open) = self.open.get(&session) else { return };
-        let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
-        for request in waiting.as_array().into_iter().flatten() {
-            self.ask(&session, request);
-        }
+        self.ask_waiting(&session);
     }
 
     fn is_prompt(&self, session: &str, turn: &str) -> bool {

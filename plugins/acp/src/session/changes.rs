@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_contract::Value;
+use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Conversation, Live};
@@ -18,6 +18,8 @@ pub(super) struct Change {
     id: String,
     value: Value,
     of: Chooser,
+    /// Whether others were changed before it, as one of them may have the choice it needs.
+    deferred: bool,
 }
 
 /// For whom a setting is changed.
@@ -33,14 +35,14 @@ pub(super) enum Chooser {
 impl Conversation {
     /// Changes a setting: of the running agent, or of the one that starts next.
     pub(super) async fn set(&mut self, id: String, value: Value, of: Chooser) {
-        self.changes.push_back(Change { id, value, of });
+        self.changes.push_back(Change { id, value, of, deferred: false });
         self.change_next().await;
     }
 
     /// Gives a session that was opened the settings that users chose before.
     pub(super) async fn apply_chosen(&mut self) {
         for (id, value) in self.chosen.clone() {
-            self.changes.push_back(Change { id, value, of: Chooser::Opened });
+            self.changes.push_back(Change { id, value, of: Chooser::Opened, deferred: false });
         }
         self.change_next().await;
     }
@@ -50,7 +52,16 @@ impl Conversation {
         while self.changing.is_none()
             && let Some(change) = self.changes.pop_front()
         {
-            match self.request_of(&change) {
+            let request = self.request_of(&change);
+            if request.is_err() && matches!(change.of, Chooser::Opened) {
+                let others = self.changes.iter().any(|change| matches!(change.of, Chooser::Opened));
+                if others && !change.deferred {
+                    self.changes.push_back(Change { deferred: true, ..change });
+                    continue;
+                }
+                self.forget(&change.id).await;
+            }
+            match request {
                 Ok(Some((method, params))) => {
                     let Some(live) = &self.live else { continue };
                     let asked = live.running.wire.request(method, params);
@@ -69,15 +80,12 @@ impl Conversation {
 
     /// What a change takes; nothing where the agent has the value, or does not run.
     fn request_of(&mut self, change: &Change) -> Result<Option<(&'static str, Value)>, String> {
-        let Change { id, value, of } = change;
+        let Change { id, value, of, .. } = change;
         let live = self.live.as_ref().and_then(|live| live.setting(id));
-        let setting = match of {
+        let setting = match (of, live) {
             // What another agent had as a setting, or another version of it, is left out.
-            Chooser::Opened => match live.filter(|setting| setting.accept(value).is_ok()) {
-                Some(setting) => Some(setting),
-                None => return Ok(None),
-            },
-            _ => live.or_else(|| self.shared.catalogue.setting(id)),
+            (Chooser::Opened, None) => return Ok(None),
+            (_, live) => live.or_else(|| self.shared.catalogue.setting(id)),
         };
         let Some(setting) = setting else {
             return Err(format!("{} has no setting {id}", self.shared.agent.name));
@@ -93,6 +101,9 @@ impl Conversation {
 
     /// The agent answered, or did not.
     pub(super) async fn changed_setting(&mut self, change: Change, answer: Result<Value, Failure>) {
+        let auth_required = answer.as_ref().is_err_and(Failure::is_auth_required);
+        // It read its login when it was started, for this turn: to start it again would not help.
+        let signed_out = auth_required && self.waiting.is_some() && self.starts > 0;
         let outcome = match answer {
             Ok(answer) => {
                 self.chosen.insert(change.id.clone(), change.value.clone());
@@ -107,12 +118,30 @@ impl Conversation {
             }
             Err(why) => {
                 self.expired_with(&why);
+                if why == Failure::Closed {
+                    self.hung_up().await;
+                } else if matches!(change.of, Chooser::Opened) && !auth_required {
+                    self.forget(&change.id).await;
+                }
                 Err(super::turns::refusal(&why))
             }
         };
         self.change_ended(change, outcome).await;
+        if signed_out {
+            self.fail_signed_out().await;
+        }
         self.change_next().await;
         self.advance().await;
+    }
+
+    /// The agent did not take a setting that was chosen before it started: it is not sent again, and is shown as the agent
+    /// has it.
+    async fn forget(&mut self, id: &str) {
+        self.chosen.remove(id);
+        if let Some(setting) = self.live.as_ref().and_then(|live| live.setting(id)) {
+            let shown = json!({ "type": "session/configChanged", "config": { id: setting.value() } });
+            self.emit.session(shown).await;
+        }
     }
 
     async fn change_ended(&mut self, change: Change, outcome: Result<(), String>) {

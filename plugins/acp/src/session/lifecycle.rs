@@ -15,9 +15,12 @@ use crate::agent::Surroundings;
 use crate::errors::AgentError;
 use crate::mcp::Endpoint;
 use crate::opening::{self, Opened, Plan, Unopened};
+use crate::wire::Failure;
 
 /// How many requests of an agent wait that opens its session.
 const QUESTIONS: usize = 8;
+/// How often an agent is started for one turn: for its session with one request and the other, and for a new one.
+pub(super) const STARTS: u32 = 3;
 /// How long the agent may take to close its session before its process is stopped.
 const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
@@ -26,13 +29,16 @@ impl Conversation {
     pub(super) async fn open(&mut self) {
         let imported = self.imported.clone();
         let resume = self.id.lock().clone().or_else(|| imported.clone());
+        self.failed_at.clear();
         self.open_with(resume, imported.is_some()).await;
     }
 
     /// The same with the session that is continued; a new one where there is none.
     async fn open_with(&mut self, resume: Option<String>, imported: bool) {
         let fork = self.fork.take();
+        self.starts += 1;
         self.outdated = false;
+        self.plugins_left();
         let (ask, asked) = mpsc::channel(QUESTIONS);
         self.asked_while_opening = Some(asked);
         let plan = Plan {
@@ -51,6 +57,7 @@ impl Conversation {
             endpoint: self.endpoint().await,
             mcp_servers: self.start.mcp_servers.clone(),
             resume,
+            failed_at: self.failed_at.clone(),
             imported,
         };
         self.opening = Some(opening::open(plan).boxed());
@@ -73,20 +80,78 @@ impl Conversation {
             return;
         }
         self.log("a client lent another token; the agent is started again with it for the next turn");
-        self.outdated = true;
+        self.outdate();
     }
 
     /// Takes the plugins that clients bring now. An agent hears of plugins when its session is opened: it is started again
-    /// with them, for the next turn.
-    pub(super) fn take_plugins(&mut self, plugins: Vec<ClientPlugin>) {
+    /// with them, for the next turn. Until it has ended, it may use the folders of the plugins it was told of.
+    pub(super) fn take_plugins(&mut self, plugins: Vec<ClientPlugin>, done: oneshot::Sender<()>) {
         let before = self.start.client_plugins.replace(plugins).unwrap_or_default();
         if self.start.client_plugins.as_deref() == Some(&before)
             || self.live.is_none() && self.opening.is_none()
         {
+            let _ = done.send(());
             return;
         }
         self.log("the plugins of clients changed; the agent is started again with them for the next turn");
+        self.leaving.push(done);
+        self.outdate();
+    }
+
+    /// The running agent is to be started again. That is not its fault.
+    fn outdate(&mut self) {
         self.outdated = true;
+        self.starts = 0;
+    }
+
+    /// Ends an agent that has nothing to do and was told of plugins that are to be removed.
+    pub(super) async fn let_go(&mut self) {
+        let busy = self.turn.is_some()
+            || self.waiting.is_some()
+            || self.prompting.is_some()
+            || self.opening.is_some()
+            || self.changing.is_some();
+        if self.leaving.is_empty() || busy {
+            return;
+        }
+        self.retire().await;
+        self.plugins_left();
+    }
+
+    /// No agent runs that was told of earlier plugins.
+    fn plugins_left(&mut self) {
+        for done in self.leaving.drain(..) {
+            let _ = done.send(());
+        }
+    }
+
+    /// Ends the agent, if it runs.
+    pub(super) async fn retire(&mut self) {
+        if let Some(Live { running, .. }) = self.live.take() {
+            self.terminals.close().await;
+            running.close().await;
+        }
+    }
+
+    /// The agent was started too often for one turn, which fails with what it ended with.
+    pub(super) async fn give_up(&mut self) {
+        let why = self.ended_by.take().unwrap_or(AgentError::Ended {
+            status: None,
+            broken: None,
+            stderr: String::new(),
+            noise: None,
+        });
+        self.fail_start(why).await;
+    }
+
+    /// Ends the turn that the agent was started for.
+    async fn fail_start(&mut self, why: AgentError) {
+        let starts = self.starts;
+        if starts < 2 {
+            return self.fail_with(&why).await;
+        }
+        self.log(format_args!("the agent was started {starts} times for one turn, which fails"));
+        self.fail_with(&AgentError::Starts { starts, why: Box::new(why) }).await;
     }
 
     /// The session's tools endpoint, opened once.
@@ -142,6 +207,7 @@ impl Conversation {
         {
             turn.notification(earlier).await;
         }
+        self.forgetful |= !continued;
         self.cost = (!continued).then_some(0.0);
         self.shared.catalogue.learn_facts(&self.shared.agent, facts);
         self.shared.catalogue.learn(&settings);
@@ -155,24 +221,30 @@ impl Conversation {
             settings,
             exited: Some(exited),
             closed: false,
-            forgetful: !continued,
         });
         self.apply_chosen().await;
         self.advance().await;
     }
 
-    /// No session is open, and nothing of the agent runs. An agent that failed with the session it had is started again for
-    /// a new one, which is told the conversation; its own is tried again where that fails as well.
+    /// No session is open, and nothing of the agent runs. An agent that failed at the session it had is started again: for
+    /// the other request that continues it, where it announced one, and then for a new one, which is told the conversation.
+    /// Its own is tried again where that fails as well.
     async fn unopened(&mut self, unopened: Unopened) {
         self.terminals.close().await;
         match unopened {
-            Unopened::Resuming { method, why } if self.waiting.is_some() => {
+            Unopened::Resuming { method, other, why } if self.waiting.is_some() && self.starts < STARTS => {
                 let what = why.what(&self.shared.agent);
-                self.log(format_args!("{method} failed, and a new session is opened: {what}"));
+                let next = match other {
+                    Some(other) => format!("{other} is tried"),
+                    None => "a new session is opened".to_owned(),
+                };
+                self.log(format_args!("{method} failed, and {next}: {what}"));
                 self.cancel_questions();
-                self.open_with(None, false).await;
+                self.failed_at.push(method);
+                let resume = self.id.lock().clone().filter(|_| other.is_some());
+                self.open_with(resume, false).await;
             }
-            unopened => self.fail_with(&unopened.into()).await,
+            unopened => self.fail_start(unopened.into()).await,
         }
     }
 
@@ -183,6 +255,9 @@ impl Conversation {
         if self.prompting.is_none()
             && let Some(live) = self.live.take()
         {
+            if self.waiting.is_some() {
+                self.ended_by = Some(live.running.error("session/prompt", Failure::Closed).await);
+            }
             live.running.kill().await;
             self.terminals.close().await;
             // Nobody would hear an answer, and a turn of the agent's own would wait for it.
@@ -216,7 +291,10 @@ impl Conversation {
         self.terminals.close().await;
         match self.turn.is_some() && self.waiting.is_none() {
             true => self.fail(why.kind(), sentence).await,
-            false => self.advance().await,
+            false => {
+                self.ended_by = Some(why);
+                self.advance().await;
+            }
         }
     }
 

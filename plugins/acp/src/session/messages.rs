@@ -4,7 +4,7 @@ use futures::FutureExt;
 use ostler_contract::{Value, json};
 
 use super::{Answers, Conversation};
-use crate::elicitation::Shown;
+use crate::elicitation::{Answered, Shown};
 use crate::errors::AgentError;
 use crate::permissions::{Always, Question};
 use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
@@ -33,9 +33,8 @@ impl Conversation {
             Incoming::Request(request) => self.request(request).await,
             Incoming::ElicitationComplete(elicitation) => {
                 if let Some(id) = self.forms.completed(&elicitation)
-                    && self.forms.answer(&id, "accept", &Answers::new())
+                    && self.answer(&id, "accept", &Answers::new()).await
                 {
-                    self.heard_user();
                     self.completed(&id, "accept").await;
                 }
             }
@@ -238,10 +237,35 @@ impl Conversation {
             return request.answer(Ok(json!({ "action": "cancel" })));
         };
         let turn_id = turn.id.clone();
-        let Shown { id, request, withdrawal } = match self.forms.add(request, &turn_id) {
-            Ok(shown) => shown,
-            Err((request, why)) => return request.answer(Err(why)),
-        };
+        match self.forms.add(request, &turn_id) {
+            Ok(shown) => self.show(shown).await,
+            Err((request, why)) => request.answer(Err(why)),
+        }
+    }
+
+    /// A user answers a question; `false` where none waits. An answer that the agent cannot be handed is asked for again.
+    pub(super) async fn answer(&mut self, id: &str, response: &str, answers: &Answers) -> bool {
+        let outcome = self.forms.answer(id, response, answers);
+        self.heard_user();
+        match outcome {
+            Answered::Sent => true,
+            Answered::Unknown => false,
+            Answered::Again(shown) => {
+                self.show(*shown).await;
+                true
+            }
+            Answered::TooOften => {
+                self.log(
+                    "a question was answered too often with what its form does not take; it is cancelled",
+                );
+                true
+            }
+        }
+    }
+
+    /// Asks the user a question.
+    async fn show(&mut self, shown: Shown) {
+        let Shown { id, request, withdrawal } = shown;
         let of = id.clone();
         self.withdrawals.push(withdrawal.wait().map(move |()| of).boxed());
         self.emit.chat(json!({ "type": "chat/inputRequested", "request": request })).await;

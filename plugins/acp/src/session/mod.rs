@@ -29,7 +29,8 @@ use self::client_tools::ClientCall;
 use self::workers::Child;
 use crate::agent::Running;
 use crate::buffers::Buffers;
-use crate::elicitation::Forms;
+use crate::command_turn::CommandTurns;
+use crate::elicitation::{Forms, Misfit};
 use crate::errors::AgentError;
 use crate::files::Files;
 use crate::opening::{Opened, Unopened};
@@ -64,8 +65,8 @@ pub enum Command {
     Answer { id: String, answers: Answers, response: String, done: oneshot::Sender<bool> },
     /// Takes the tools of the session anew.
     Tools(Vec<BoundTool>),
-    /// The plugins of clients.
-    Plugins(Vec<ClientPlugin>),
+    /// The plugins of clients. `done` resolves once no agent that was told of earlier ones runs.
+    Plugins { plugins: Vec<ClientPlugin>, done: oneshot::Sender<()> },
     /// Has a client run a tool it contributed.
     RunByClient { name: String, input: Value, done: oneshot::Sender<Result<Value, String>> },
     /// A client ran a tool.
@@ -99,6 +100,8 @@ pub struct Shared {
     pub buffers: Buffers,
     /// Whether the agent was seen to send parts after a turn had ended.
     pub sends_late: Arc<AtomicBool>,
+    /// Judges users' answers to what agents ask.
+    pub misfit: Misfit,
 }
 
 /// A conversation.
@@ -144,10 +147,25 @@ pub struct Conversation {
     /// Settings users chose, over those the agent starts with.
     chosen: JsonObject,
     transcript: Transcript,
+    /// The hidden context of the chat, as long as no prompt with it was answered.
     context: Option<String>,
+    /// Whether the agent's session lacks the conversation so far: no prompt that told it was answered.
+    forgetful: bool,
+    /// The commands that users ran in terminals.
+    in_terminals: CommandTurns,
+    /// The latest of them that the prompt tells.
+    told_commands: u64,
     endpoint: Option<ToolsServer>,
-    /// Whether the running agent has another token than it was lent since.
+    /// Whether the running agent has another token than it was lent since, or other plugins than there are.
     outdated: bool,
+    /// What waits for the end of an agent that was told of earlier plugins.
+    leaving: Vec<oneshot::Sender<()>>,
+    /// How often the agent was started for the running turn.
+    starts: u32,
+    /// Why it has to be started again in it.
+    ended_by: Option<AgentError>,
+    /// Requests for the session it had that it failed at since a session was open.
+    failed_at: Vec<&'static str>,
     settling: Option<Settling>,
     /// Whether what comes without a prompt is the agent's own: its latest turn ended well.
     speaks: bool,
@@ -196,8 +214,6 @@ struct Live {
     settings: Vec<Setting>,
     exited: Option<BoxFuture<'static, ExitStatus>>,
     closed: bool,
-    /// Whether the conversation so far has to be told before the next message.
-    forgetful: bool,
 }
 
 struct Waiting {
@@ -279,6 +295,7 @@ impl Conversation {
         shared: Shared,
         start: Start,
         id: Arc<Mutex<Option<String>>>,
+        in_terminals: CommandTurns,
         (own, commands): (mpsc::WeakUnboundedSender<Command>, mpsc::UnboundedReceiver<Command>),
     ) -> Self {
         let cwd = start.working_directory.clone().map(PathBuf::from);
@@ -293,10 +310,14 @@ impl Conversation {
         let directories: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(more).collect();
         Self {
             emit: Emitter::of(&start),
+            forms: Forms::new(shared.misfit),
             terminals: Terminals::of(&start, &cwd, directories.clone(), &shared),
             files: Files::within(directories).with(shared.buffers.of(&start.uri, start.read.clone())),
             transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
             context: start.context.clone(),
+            forgetful: false,
+            in_terminals,
+            told_commands: 0,
             tools: start.tools.clone().unwrap_or_default(),
             chosen: start.settings.clone(),
             imported,
@@ -316,7 +337,6 @@ impl Conversation {
             waiting: None,
             latest: Message::default(),
             questions: Questions::default(),
-            forms: Forms::default(),
             children: HashMap::new(),
             client_calls: Vec::new(),
             client_calls_made: 0,
@@ -324,6 +344,10 @@ impl Conversation {
             withdrawals: FuturesUnordered::new(),
             endpoint: None,
             outdated: false,
+            leaving: Vec::new(),
+            starts: 0,
+            ended_by: None,
+            failed_at: Vec::new(),
             settling: None,
             speaks: false,
             own_turns: 0,
@@ -390,6 +414,7 @@ impl Conversation {
                 Next::Withdrawn(call) => self.withdrawn(&call).await,
                 Next::Deadline => self.deadline_passed().await,
             }
+            self.let_go().await;
         }
     }
 
@@ -406,11 +431,10 @@ impl Conversation {
                 self.confirm(&call, approved, option.as_deref()).await
             }
             Command::Answer { id, answers, response, done } => {
-                let _ = done.send(self.forms.answer(&id, &response, &answers));
-                self.heard_user();
+                let _ = done.send(self.answer(&id, &response, &answers).await);
             }
             Command::Tools(tools) => self.tools = tools,
-            Command::Plugins(plugins) => self.take_plugins(plugins),
+            Command::Plugins { plugins, done } => self.take_plugins(plugins, done),
             Command::RunByClient { name, input, done } => self.run_by_client(&name, &input, done).await,
             Command::Completed { call, result, done } => {
                 let _ = done.send(self.completed_by_client(&call, result).await);

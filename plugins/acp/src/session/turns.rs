@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::changes::Chooser;
-use super::{Conversation, Live, Settling, Waiting};
+use super::lifecycle::STARTS;
+use super::{Conversation, Settling, Waiting};
 use crate::account;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
@@ -39,6 +40,7 @@ impl Conversation {
         self.first.get_or_insert_with(|| message.text.clone());
         self.latest_turn = Some(turn.clone());
         self.turn_output = 0;
+        self.starts = 0;
         self.turn = Some(Turn::new(turn, self.emit.clone()));
         self.waiting = Some(Waiting { message, model, begun: Some(begun) });
         self.advance().await;
@@ -50,6 +52,7 @@ impl Conversation {
         let _ = begun.send(possible);
         if possible {
             self.turn_output = 0;
+            self.starts = 0;
             self.turn = Some(Turn::new(turn, self.emit.clone()));
             self.waiting = Some(Waiting { message: self.latest.clone(), model: None, begun: None });
             self.advance().await;
@@ -66,14 +69,14 @@ impl Conversation {
         {
             return;
         }
-        if self.outdated
-            && let Some(Live { running, .. }) = self.live.take()
-        {
-            self.terminals.close().await;
-            running.close().await;
+        if self.outdated {
+            self.retire().await;
         }
         if self.live.is_none() {
-            return self.open().await;
+            return match self.starts < STARTS {
+                true => self.open().await,
+                false => self.give_up().await,
+            };
         }
         if let Some(model) = self.waiting.as_mut().and_then(|waiting| waiting.model.take()) {
             Box::pin(self.choose_model(model)).await;
@@ -89,14 +92,20 @@ impl Conversation {
         }
     }
 
+    /// What it tells beside the message is told again until a prompt was answered.
     fn prompt(&mut self, mut message: Message) {
-        let Some(live) = &mut self.live else { return };
-        if let Some(context) = self.context.take() {
+        let Some(live) = &self.live else { return };
+        if let Some((commands, latest)) = self.in_terminals.untold() {
+            self.told_commands = latest;
+            message.put_before(commands);
+        }
+        if let Some(context) = self.context.clone() {
             message.put_before(context);
         }
-        if std::mem::take(&mut live.forgetful)
-            && let Some(transcript) = self.transcript.text()
-        {
+        let transcript = self.forgetful.then(|| self.transcript.text()).flatten();
+        // A session that begins with the conversation lacks nothing, whatever becomes of this prompt.
+        self.forgetful = transcript.is_some();
+        if let Some(transcript) = transcript {
             message.put_before(transcript);
         }
         let (wire, facts, session) =
@@ -125,6 +134,11 @@ impl Conversation {
     /// The prompt is answered.
     pub(super) async fn answered(&mut self, answer: Result<Value, Failure>) {
         self.cancel_by = None;
+        if answer.is_ok() {
+            self.context = None;
+            self.forgetful = false;
+            self.in_terminals.told(self.told_commands);
+        }
         match answer {
             // The turn was cancelled: its end is reported already.
             Ok(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
@@ -145,14 +159,18 @@ impl Conversation {
             Err(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
             Err(failure) => {
                 self.expired_with(&failure);
-                let auth = self.live.as_ref().map(|live| live.running.facts.auth.clone()).unwrap_or_default();
-                let why = match failure.is_auth_required() {
-                    true => AgentError::SignIn(auth),
-                    false => AgentError::Refused { method: "session/prompt", failure },
-                };
-                self.fail_with(&why).await;
+                match failure.is_auth_required() {
+                    true => self.fail_signed_out().await,
+                    false => self.fail_with(&AgentError::Refused { method: "session/prompt", failure }).await,
+                }
             }
         }
+    }
+
+    /// Ends the running turn, as the agent asks to be signed in.
+    pub(super) async fn fail_signed_out(&mut self) {
+        let auth = self.live.as_ref().map(|live| live.running.facts.auth.clone()).unwrap_or_default();
+        self.fail_with(&AgentError::SignIn(auth)).await;
     }
 
     /// A login that is no longer valid: an agent has read it when it started, and is started again for the next turn.
