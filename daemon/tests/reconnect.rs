@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ostler_protocol::Version;
@@ -154,15 +155,19 @@ async fn equal(daemon: &Daemon, peers: &mut [Peer]) -> Result<(), String> {
         peer.exchange().await;
         peer.mirror.want_everything();
     }
-    let own = || peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
-    let mut fresh = [("older", Version::V0_9), ("newer", Version::V1)].map(|(name, version)| Peer {
-        mirror: Mirror::new(name, version).following(own()).with(BESIDE),
-        socket: None,
-    });
+    let mut fresh = [("older", Version::V0_9), ("newer", Version::V1)]
+        .map(|(name, version)| Peer { mirror: Mirror::new(name, version).with(BESIDE), socket: None });
     let end = Instant::now() + LIMIT / 2;
     loop {
-        for peer in peers.iter_mut().chain(&mut fresh) {
+        for peer in peers.iter_mut() {
             peer.connect(daemon).await;
+            peer.exchange().await;
+        }
+        // A session that is asked for is its client's own once it is there.
+        let own: BTreeSet<String> = peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
+        for peer in &mut fresh {
+            peer.connect(daemon).await;
+            peer.mirror.follow_sessions(own.clone());
             peer.exchange().await;
         }
         let compared = peers.iter().try_for_each(|peer| {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -236,11 +237,12 @@ async fn compare_all(host: &MemoryHost, peers: &mut Vec<Peer>) {
         peer.mirror.want_everything();
     }
     settle(peers, 40, Duration::from_secs(1)).await;
-    let own = || peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
-    let fresh = [("older", Version::V0_9), ("newer", Version::V1)].map(|(name, version)| Peer {
-        mirror: Mirror::new(name, version).following(own()).with(BESIDE),
-        line: None,
-    });
+    let own: BTreeSet<String> = peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
+    let mut fresh = [("older", Version::V0_9), ("newer", Version::V1)]
+        .map(|(name, version)| Peer { mirror: Mirror::new(name, version).with(BESIDE), line: None });
+    for peer in &mut fresh {
+        peer.mirror.follow_sessions(own.clone());
+    }
     let count = peers.len();
     peers.extend(fresh);
     for peer in peers.iter_mut() {

@@ -91,10 +91,9 @@ impl Mirror {
     }
 
     /// Follows these sessions as well, which are not listed.
-    #[must_use]
-    pub fn following(mut self, sessions: BTreeSet<String>) -> Self {
+    pub fn follow_sessions(&mut self, sessions: BTreeSet<String>) {
         self.own = sessions;
-        self
+        self.follow();
     }
 
     /// Follows more than sessions.
