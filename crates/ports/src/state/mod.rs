@@ -270,6 +270,8 @@ fn configure(connection: Connection) -> rusqlite::Result<Connection> {
 
 fn read_only(connection: Connection) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "query_only", true)?;
+    // Whether the log may still come into the database is for the connection that writes to know.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
