@@ -317,10 +317,21 @@ fn what_a_start_fails_on_is_found_before_it() {
         assert!(start.code != Some(0) && start.err.contains(said), "{said:?}: {start:?}");
     };
 
-    // The database: damaged, of another program, cut short, and left by a daemon that was killed.
+    // The database: left by a daemon that was stopped and by one that was killed, damaged, and cut short.
     ok(folder.run(&["start"]));
+    let running: Value = serde_json::from_str(&ok(folder.run(&["status", "--json"])).out).unwrap();
+    let pid = running["pid"].to_string();
     let database = folder.state_file("state.db");
     let state = database.parent().unwrap();
+    let log = folder.state_file("state.db-wal");
+    assert!(log.metadata().unwrap().len() > 0, "what it wrote last is in the log");
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    let begun = std::time::Instant::now();
+    while !folder.run(&["status"]).out.starts_with("None running") {
+        assert!(begun.elapsed() < support::LIMIT, "it outlives a kill");
+    }
+    assert_eq!(wrong(&folder, &[]), []);
+    ok(folder.run(&["start"]));
     ok(folder.run(&["stop"]));
     let beside = || {
         let files = std::fs::read_dir(state).unwrap().map(|file| file.unwrap().file_name());
@@ -336,10 +347,10 @@ fn what_a_start_fails_on_is_found_before_it() {
     one_wrong(&folder, &[], "state", "error", "state.db is damaged: file is not a database");
     refused("state.db is damaged: file is not a database");
     std::fs::write(&database, "").unwrap();
-    std::fs::write(state.join("state.db-wal"), "something").unwrap();
+    std::fs::write(&log, "something").unwrap();
     one_wrong(&folder, &[], "state", "error", "it was cut short");
     refused("it was cut short");
-    std::fs::remove_file(state.join("state.db-wal")).unwrap();
+    std::fs::remove_file(&log).unwrap();
     std::fs::write(&database, whole).unwrap();
     assert_eq!(wrong(&folder, &[]), []);
 
@@ -347,7 +358,9 @@ fn what_a_start_fails_on_is_found_before_it() {
     folder.write("file", "");
     let file = folder.path().join("file");
     for home in [file.to_str().unwrap(), "/proc/x"] {
-        one_wrong(&folder, &[("XDG_STATE_HOME", home)], "directories", "error", "cannot be created");
+        one_wrong(&folder, &[("XDG_STATE_HOME", home)], "directories", "error", "cannot be created: ");
+        let found = &wrong(&folder, &[("XDG_STATE_HOME", home)])[0].2;
+        assert!(!found.contains(".ostler-doctor"), "{found} names a file that was only tried");
         let start = ended(folder.command(&["start"]).env("XDG_STATE_HOME", home));
         assert_eq!(start.code, Some(1), "{start:?}");
     }

@@ -1,6 +1,7 @@
 //! What a daemon finds on this machine: its directories, its port and the clock.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -18,6 +19,8 @@ use crate::token::TokenSource;
 
 /// How far ahead of the clock a file may be.
 const AHEAD: i64 = 5 * 60;
+/// What the names of files begin with that are made only to see whether they can be.
+const PREFIX: &str = ".ostler-doctor";
 
 /// The configuration and state folders, and the directories served.
 pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec<Check> {
@@ -38,11 +41,11 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
             });
             continue;
         }
-        match tempfile::Builder::new().prefix(".ostler-doctor").tempfile_in(folder) {
+        match tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder) {
             Ok(_) => checks.push(Check::ok(WHAT, format!("{shown} can be written"))),
             Err(error) => checks.push(Check::error(
                 WHAT,
-                format!("{shown} is not writable: {error}"),
+                format!("{shown} is not writable: {}", error.kind()),
                 format!("take ownership: chown -R $(id -u) {shown}"),
             )),
         }
@@ -77,10 +80,12 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
     checks
 }
 
-/// Whether a folder that is missing can be created in the nearest one above it that exists.
-fn can_be_created(folder: &Path) -> std::io::Result<()> {
+/// Whether a folder that is missing can be created in the nearest one above it that exists; why not.
+fn can_be_created(folder: &Path) -> Result<(), ErrorKind> {
     let above = folder.ancestors().find(|above| fs::symlink_metadata(above).is_ok()).unwrap_or(folder);
-    tempfile::Builder::new().prefix(".ostler-doctor").tempdir_in(above).map(drop)
+    let created = tempfile::Builder::new().prefix(PREFIX).tempdir_in(above);
+    // Not its whole text: it names the file that was only tried.
+    created.map(drop).map_err(|error| error.kind())
 }
 
 /// The state database that a start opens.
@@ -109,7 +114,7 @@ pub(super) fn token(source: &TokenSource) -> Option<Check> {
     Some(match source.missing() {
         Ok(Some(missing)) => created(missing),
         Ok(None) => Check::ok(WHAT, format!("{} has one", file.display())),
-        Err(why) => Check::error(WHAT, why.to_string(), fix),
+        Err(why) => Check::error(WHAT, why.to_string(), format!("remove the file, or {fix}")),
     })
 }
 
@@ -176,7 +181,7 @@ async fn free(what: &'static str, address: SocketAddr) -> Check {
     match tokio::net::TcpListener::bind(address).await {
         Ok(_) if address.port() == 0 => Check::ok(what, format!("a free port on {}", address.ip())),
         Ok(_) => Check::ok(what, format!("{address} is free")),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Check::error(
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Check::error(
             what,
             format!("{address} is in use by another program"),
             format!(
