@@ -305,9 +305,9 @@ async fn own(
     let failed = |why: Thrown| Exit::machine(why.message);
     atomic::sweep(&settings.dir);
     atomic::sweep(&settings.state_dir);
-    let file = match (settings.sessions, settings.automations) {
-        (Keep::Memory, Keep::Memory) => None,
-        _ => Some(state_db(settings, log).map_err(failed)?),
+    let file = match settings.needs_state_db() {
+        true => Some(state_db(settings, log).map_err(failed)?),
+        false => None,
     };
     if let Some(db) = &file {
         ClientPluginFolders::sweep(&settings.state_dir);

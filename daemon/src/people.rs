@@ -48,6 +48,12 @@ impl UsersOnDisk {
         self.parse(text.as_ref().map(Option::as_deref))
     }
 
+    /// The line that says that there is none.
+    pub(crate) fn absent(&self) -> Option<String> {
+        let shown = self.path().display();
+        (!self.path().exists()).then(|| format!("{shown} does not exist; no user can sign in until it does"))
+    }
+
     /// What it holds; nothing where there is none.
     fn text(&self) -> Result<Option<String>, String> {
         let read = || fs::read_to_string(self.path());
@@ -134,12 +140,7 @@ impl UsersOnDisk {
                     })
                 }))
         });
-        if !self.path().exists() {
-            log.line(format_args!(
-                "{} does not exist; no user can sign in until it does",
-                self.path().display()
-            ));
-        }
+        self.absent().iter().for_each(|line| log.line(line));
         self.take(&people, self.read(), log);
         people
     }

@@ -18,7 +18,6 @@ use crate::announce::{self, Listens};
 use crate::api;
 use crate::cli::KeptPorts;
 use crate::compose::{Composed, compose};
-use crate::config::Keep;
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::idle;
@@ -329,9 +328,9 @@ async fn over_stdio(
     (told, teller): (&mut Told, Teller),
 ) -> Result<(), Exit> {
     // At its start a host ends what it finds going in the folder, so that folder has to be its own.
-    let _holding = match (settings.sessions, settings.automations) {
-        (Keep::Memory, Keep::Memory) => None,
-        _ => Some(Holding::take(&settings.folders())?),
+    let _holding = match settings.needs_state_db() {
+        true => Some(Holding::take(&settings.folders())?),
+        false => None,
     };
     let composed = tokio::select! {
         composed = compose(settings, log, hidden) => composed?,

@@ -185,6 +185,11 @@ impl Settings {
 }
 
 impl Settings {
+    /// Whether a start opens the state database.
+    pub fn needs_state_db(&self) -> bool {
+        (self.sessions, self.automations) != (Keep::Memory, Keep::Memory)
+    }
+
     /// The folders of the host.
     pub fn folders(&self) -> Folders {
         Folders { config: self.dir.clone(), state: self.state_dir.clone() }

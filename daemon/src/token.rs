@@ -39,6 +39,17 @@ impl TokenSource {
         }
     }
 
+    /// The file that a start would create for a fresh token, where it is missing.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or holds nothing.
+    pub(crate) fn missing(&self) -> Result<Option<&Path>, Exit> {
+        match self {
+            Self::File(path) => Ok(read(path)?.is_none().then_some(path)),
+            Self::Given(_) | Self::Without | Self::Unsaid => Ok(None),
+        }
+    }
+
     /// The line of the announcement; never the secret.
     pub fn line(&self) -> String {
         match self {
@@ -51,18 +62,24 @@ impl TokenSource {
 }
 
 fn read_or_make(path: &Path) -> Result<String, Exit> {
+    if let Some(token) = read(path)? {
+        return Ok(token);
+    }
+    let token = fresh();
+    make(path, &token)
+        .map_err(|error| Exit::machine(format!("{} could not be created: {error}", path.display())))?;
+    Ok(token)
+}
+
+/// The token in a file; nothing where there is no file.
+fn read(path: &Path) -> Result<Option<String>, Exit> {
     let shown = path.display();
     match fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => {
             Err(Exit::usage(format!("{shown} is empty; remove it to create a new token")))
         }
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let token = fresh();
-            make(path, &token)
-                .map_err(|error| Exit::machine(format!("{shown} could not be created: {error}")))?;
-            Ok(token)
-        }
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Exit::usage(format!("{shown} could not be read: {error}"))),
     }
 }

@@ -218,7 +218,7 @@ fn what_is_wrong_is_told_with_its_fix() {
         assert!(told, "{what}: {found:?}, {fix:?} in {checks:#?}");
     }
     let of = |what: &str| checks.iter().filter(|check| check["check"] == what).count();
-    assert_eq!((of("plugins"), of("agents")), (4, 1), "nothing is told twice: {checks:#?}");
+    assert_eq!((of("plugins"), of("agents")), (3, 1), "nothing is told twice: {checks:#?}");
     let lines = folder.run(&["doctor"]).out;
     let last = lines.lines().last().unwrap();
     assert_eq!(last, format!("{} errors, 1 warning.", told["errors"]));
@@ -233,6 +233,120 @@ fn what_is_wrong_is_told_with_its_fix() {
     );
     let none = Home::new().run(&["doctor"]);
     assert!(none.out.contains("fix: create one with: ostler init"), "{none:?}");
+}
+
+/// The checks of `doctor` that are not ok: what, state and what was found.
+fn wrong(folder: &Folder, variables: &[(&str, &str)]) -> Vec<(String, String, String)> {
+    let told = ended(folder.command(&["doctor", "--json"]).envs(variables.iter().copied()));
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    let text = |check: &Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
+    let checks = told["checks"].as_array().unwrap().iter();
+    let checks = checks.map(|check| (text(check, "check"), text(check, "state"), text(check, "found")));
+    checks.filter(|(_, state, _)| state != "ok").collect()
+}
+
+#[track_caller]
+fn one_wrong(folder: &Folder, variables: &[(&str, &str)], what: &str, state: &str, found: &str) {
+    let wrong = wrong(folder, variables);
+    let [(one, its, line)] = wrong.as_slice() else { panic!("{wrong:#?}") };
+    assert_eq!((one.as_str(), its.as_str()), (what, state), "{line}");
+    assert!(line.contains(found), "{found:?} is not in {line:?}");
+}
+
+/// What keeps a start from working is found before it, in the same words, and what it finds is left as it is.
+#[test]
+fn what_a_start_fails_on_is_found_before_it() {
+    let echo = json!([{ "name": "@ostler/echo" }]);
+    let folder = Folder::new(json!({ "port": 0, "plugins": echo }));
+    assert_eq!(wrong(&folder, &[]), []);
+    let refused = |said: &str| {
+        let start = folder.run(&["start"]);
+        assert!(start.code != Some(0) && start.err.contains(said), "{said:?}: {start:?}");
+    };
+
+    // The database: damaged, of another program, cut short, and left by a daemon that was killed.
+    ok(folder.run(&["start"]));
+    let database = folder.state_file("state.db");
+    let state = database.parent().unwrap();
+    ok(folder.run(&["stop"]));
+    let beside = || {
+        let files = std::fs::read_dir(state).unwrap().map(|file| file.unwrap().file_name());
+        let mut files: Vec<_> = files.filter(|name| name.to_string_lossy().starts_with("state.db")).collect();
+        files.sort();
+        files
+    };
+    let before = beside();
+    assert_eq!(wrong(&folder, &[]), []);
+    assert_eq!(beside(), before, "a check leaves no state");
+    let whole = std::fs::read(&database).unwrap();
+    std::fs::write(&database, "garbage, not a database, garbage").unwrap();
+    one_wrong(&folder, &[], "state", "error", "state.db is damaged: file is not a database");
+    refused("state.db is damaged: file is not a database");
+    std::fs::write(&database, "").unwrap();
+    std::fs::write(state.join("state.db-wal"), "something").unwrap();
+    one_wrong(&folder, &[], "state", "error", "it was cut short");
+    refused("it was cut short");
+    std::fs::remove_file(state.join("state.db-wal")).unwrap();
+    std::fs::write(&database, whole).unwrap();
+    assert_eq!(wrong(&folder, &[]), []);
+
+    // A state folder that cannot be made.
+    folder.write("file", "");
+    let file = folder.path().join("file");
+    for home in [file.to_str().unwrap(), "/proc/x"] {
+        one_wrong(&folder, &[("XDG_STATE_HOME", home)], "directories", "error", "cannot be created");
+        let start = ended(folder.command(&["start"]).env("XDG_STATE_HOME", home));
+        assert_eq!(start.code, Some(1), "{start:?}");
+    }
+
+    // The file of the token.
+    folder.write("token", "\n");
+    for (token, said) in [("token", "is empty; remove it"), ("/proc/x/token", "/proc/x/token c")] {
+        let config = json!({ "port": 0, "plugins": echo, "connectionTokenFile": token });
+        folder.write("config.json", &config.to_string());
+        one_wrong(&folder, &[], "token", "error", said);
+        refused(said);
+    }
+    let config = json!({ "port": 0, "plugins": echo, "connectionTokenFile": "new/token" });
+    folder.write("config.json", &config.to_string());
+    assert_eq!(wrong(&folder, &[]), []);
+    assert!(!folder.path().join("new").exists(), "a check creates no token");
+}
+
+#[test]
+fn secrets_of_mcp_servers_users_and_programs_of_agents_are_checked() {
+    let echo = json!([{ "name": "@ostler/echo" }]);
+    let server = json!({ "type": "stdio", "command": "cat", "env": { "A": { "$secret": "host:zz" } } });
+    let folder = Folder::new(json!({}));
+    let config = json!({ "port": 0, "plugins": echo, "mcpServers": { "m": server } });
+    folder.write("config.json", &config.to_string());
+    one_wrong(&folder, &[], "vault", "error", "host:zz is not set but required by mcpServers.m.env.A");
+    let listed: Value = serde_json::from_str(&ok(folder.run(&["vault", "list", "--json"])).out).unwrap();
+    assert_eq!(listed, json!([{ "name": "host:zz", "set": false, "named": ["mcpServers.m.env.A"] }]));
+
+    let config = json!({ "port": 0, "plugins": echo, "users": "users.json", "connectionToken": "x" });
+    folder.write("config.json", &config.to_string());
+    one_wrong(&folder, &[], "users", "warning", "users.json does not exist; no user can sign in");
+    folder.write("users.json", r#"{"users":"#);
+    one_wrong(&folder, &[], "users", "error", "users.json: ");
+    folder.write("users.json", r#"{"users":[{"id":"ada","roles":["nope"]}]}"#);
+    one_wrong(&folder, &[], "users", "warning", "user ada has unknown role nope; ignored");
+    folder.write("users.json", r#"{"users":[{"id":"ada"}]}"#);
+    assert_eq!(wrong(&folder, &[]), []);
+
+    let agents = json!({ "agents": { "x": { "command": "no-such-program" } } });
+    let config = json!({ "port": 0, "plugins": [{ "name": "@ostler/acp", "options": agents }] });
+    folder.write("config.json", &config.to_string());
+    one_wrong(&folder, &[], "agents", "error", "x: no-such-program is not installed");
+    ok(folder.run(&["start"]));
+    one_wrong(&folder, &[], "agents", "error", "x: no-such-program is not installed");
+    ok(folder.run(&["stop"]));
+
+    folder.write("bad.mjs", "export function apply() { throw new Error('boom'); }");
+    let config = json!({ "port": 0, "plugins": [echo[0], { "name": "./bad.mjs" }] });
+    folder.write("config.json", &config.to_string());
+    one_wrong(&folder, &[], "plugins", "error", "boom");
+    assert!(!folder.run(&["doctor"]).out.contains("ok       plugins        bad"));
 }
 
 #[test]

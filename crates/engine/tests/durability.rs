@@ -87,6 +87,35 @@ async fn a_backend_begins_while_its_turn_is_stored_and_is_published_after_that()
     );
 }
 
+/// Else a host that is killed in between would find the message in the queue and tell the backend again.
+#[tokio::test]
+async fn a_backend_hears_of_a_message_that_waited_once_its_turn_is_stored() {
+    let (stage, gate) = (Stage::default(), Arc::new(Semaphore::new(1)));
+    let (_host, mut client) = host(&stage, gated(&gate)).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    client.dispatch(&chat(), 1, turn).await;
+    client.actions_until("chat/turnStarted").await;
+    let message = json!({ "text": "Go on.", "origin": { "kind": "user" } });
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
+    client.dispatch(&chat(), 2, queued).await;
+    client.actions_until("chat/pendingMessageSet").await;
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    gate.add_permits(1);
+    client.actions_until("chat/turnComplete").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = || stage.told().iter().filter(|told| told.get("begin").is_some()).count();
+    assert_eq!((begun(), gate.available_permits()), (1, 0), "the turn is not stored");
+    gate.add_permits(1);
+    client.actions_until("chat/turnStarted").await;
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while begun() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("the backend begins");
+}
+
 #[tokio::test]
 async fn words_do_not_wait_for_the_end_of_their_turn_to_be_stored() {
     let (stage, gate) = (Stage::default(), Arc::new(Semaphore::new(1)));

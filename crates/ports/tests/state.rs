@@ -173,6 +173,44 @@ async fn a_file_that_is_removed_or_cut_while_it_is_open_takes_no_more_writes() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn a_log_that_is_cut_while_it_is_open_takes_no_more_writes() {
+    for length in [0, 5000] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, log) = (folder.path().join("state.db"), folder.path().join("state.db-wal"));
+        let db = StateDb::open(folder.path()).unwrap();
+        let (hears, heard) = std::sync::mpsc::channel();
+        db.watch_file(move |lost| hears.send(lost.map(str::to_owned)).unwrap());
+        let store = Arc::new(SqliteSessions::new(db, Lines::default().report())).into_point();
+        let set = |id: &str| store.set_config.unbounded((id.into(), KeptSession::default()));
+        set("kept").await.unwrap();
+        store.close.clone().unwrap().unbounded(()).await.unwrap();
+        for at in 0..3 {
+            set(&format!("before {at}")).await.unwrap();
+        }
+        let kept = fs::read(&path).unwrap();
+        fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap();
+        let sentence = format!(
+            "{} was cut short while the host runs, so nothing more is stored; stop the host, put the file or a copy of \
+             it back, and start it again",
+            log.display()
+        );
+        assert_eq!(set("after").await.unwrap_err().message, sentence);
+        assert_eq!(heard.try_recv(), Ok(Some(sentence.clone())), "it is told");
+        assert_eq!(store.close.clone().unwrap().unbounded(()).await.unwrap_err().message, sentence);
+        drop(store);
+        // The threads of the database end by themselves.
+        for _ in 0..200 {
+            if !folder.path().join("state.db-shm").exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(fs::read(&path).unwrap() == kept, "the database is as it was before");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_file_that_is_moved_away_is_missed_though_nothing_is_written_and_taken_up_when_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     let (path, away) = (folder.path().join("state.db"), folder.path().join("away.db"));

@@ -5,14 +5,16 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use jiff::Timestamp;
-use ostler_ports::FileVault;
+use ostler_ports::{FileVault, StateDb};
 
 use super::Check;
 use crate::client::Connection;
 use crate::config::{ConfigFiles, Folders};
 use crate::exit::Exit;
+use crate::people::UsersOnDisk;
 use crate::record::Record;
 use crate::settings::{Http, Settings};
+use crate::token::TokenSource;
 
 /// How far ahead of the clock a file may be.
 const AHEAD: i64 = 5 * 60;
@@ -22,10 +24,18 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
     const WHAT: &str = "directories";
     let mut checks = Vec::new();
     let Folders { config, state } = folders;
-    for folder in std::iter::once(config).chain(Some(state).filter(|state| *state != config)) {
+    let state = Some((state, "XDG_STATE_HOME")).filter(|(state, _)| *state != config);
+    for (folder, variable) in std::iter::once((config, "XDG_CONFIG_HOME")).chain(state) {
         let shown = folder.display();
         if !folder.exists() {
-            checks.push(Check::ok(WHAT, format!("{shown} will be created at the first start")));
+            checks.push(match can_be_created(folder) {
+                Ok(()) => Check::ok(WHAT, format!("{shown} will be created at the first start")),
+                Err(error) => Check::error(
+                    WHAT,
+                    format!("{shown} cannot be created: {error}"),
+                    format!("choose another folder with {variable}"),
+                ),
+            });
             continue;
         }
         match tempfile::Builder::new().prefix(".ostler-doctor").tempfile_in(folder) {
@@ -65,6 +75,59 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
         }
     }
     checks
+}
+
+/// Whether a folder that is missing can be created in the nearest one above it that exists.
+fn can_be_created(folder: &Path) -> std::io::Result<()> {
+    let above = folder.ancestors().find(|above| fs::symlink_metadata(above).is_ok()).unwrap_or(folder);
+    tempfile::Builder::new().prefix(".ostler-doctor").tempdir_in(above).map(drop)
+}
+
+/// The state database that a start opens.
+pub(super) fn state(folders: &Folders, settings: &Settings) -> Option<Check> {
+    const WHAT: &str = "state";
+    if !settings.needs_state_db() {
+        return None;
+    }
+    match StateDb::examine(&folders.config, &folders.state) {
+        Ok(found) => found.map(|path| Check::ok(WHAT, format!("{} can be opened", path.display()))),
+        Err(why) => {
+            Some(Check::error(WHAT, why.message, "the daemon will refuse to start until this is done"))
+        }
+    }
+}
+
+/// The file of the connection token.
+pub(super) fn token(source: &TokenSource) -> Option<Check> {
+    const WHAT: &str = "token";
+    let TokenSource::File(file) = source else { return None };
+    let fix = "correct connectionTokenFile in the configuration";
+    let created = |missing: &Path| match can_be_created(missing.parent().unwrap_or(missing)) {
+        Ok(()) => Check::ok(WHAT, format!("{} will be created at the first start", missing.display())),
+        Err(error) => Check::error(WHAT, format!("{} cannot be created: {error}", missing.display()), fix),
+    };
+    Some(match source.missing() {
+        Ok(Some(missing)) => created(missing),
+        Ok(None) => Check::ok(WHAT, format!("{} has one", file.display())),
+        Err(why) => Check::error(WHAT, why.to_string(), fix),
+    })
+}
+
+/// The users file, and what of it would be ignored.
+pub(super) fn users(file: &Path) -> Vec<Check> {
+    const WHAT: &str = "users";
+    let (users, shown) = (UsersOnDisk::new(file.to_owned()), file.display());
+    if let Some(absent) = users.absent() {
+        return vec![Check::warning(WHAT, absent, "create it, or correct \"users\" in the configuration")];
+    }
+    let fix = "correct the file";
+    match users.read().and_then(|read| read.directory()) {
+        Ok((_, ignored)) if ignored.is_empty() => vec![Check::ok(WHAT, format!("{shown} can be read"))],
+        Ok((_, ignored)) => {
+            ignored.into_iter().map(|line| Check::warning(WHAT, format!("{shown}: {line}"), fix)).collect()
+        }
+        Err(why) => vec![Check::error(WHAT, format!("{why}; no user can sign in"), fix)],
+    }
 }
 
 #[cfg(unix)]

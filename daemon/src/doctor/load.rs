@@ -1,15 +1,18 @@
 //! The configured plugins, and the backends they bring.
 
+use ostler_contract::{JsonObject, Value};
 use ostler_engine::Log;
-use ostler_loader::Hidden;
+use ostler_loader::{Hidden, State as PluginState};
 
 use super::{Check, State};
 use crate::client::Connection;
 use crate::compose::compose;
 use crate::config::{ConfigFiles, Keep};
+use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Row};
 use crate::settings::Settings;
+use crate::verbs::agent;
 
 const PLUGINS: &str = "plugins";
 const AGENTS: &str = "agents";
@@ -44,50 +47,83 @@ fn plugin(row: &Row) -> Check {
     Check::error(PLUGINS, format!("{name}: {problem}"), fix)
 }
 
-/// The backends: of the daemon that runs, else of a host that is put together in memory and serves nobody.
+/// The backends: of the daemon that runs, else of a host that is put together in memory and serves nobody. Plugins that
+/// this host could not load are so in `plugins`, which has one check for each.
 pub(super) async fn agents(
     settings: &Settings,
     running: bool,
     daemon: Option<&Connection>,
-    before: &[Check],
+    plugins: &mut Vec<Check>,
 ) -> Vec<Check> {
     let fix = "ostler plugin install <package or path of a plugin with a backend>";
-    let (names, mut checks): (Vec<String>, _) = match daemon {
-        Some(daemon) => match daemon.agents().await {
-            Ok(agents) => (agents.into_iter().map(|agent| agent.provider).collect(), Vec::new()),
-            Err(why) => return vec![Check::error(AGENTS, why.to_string(), "see ostler logs")],
-        },
+    let found = match daemon {
+        Some(daemon) => of_daemon(daemon).await,
         // It does not answer, and its plugins are not started a second time beside it.
         None if running => return Vec::new(),
-        None => loaded(settings, before).await,
+        None => loaded(settings, plugins).await,
     };
-    match names.is_empty() {
-        true => {
-            checks.push(Check::error(AGENTS, "no backend is loaded; the daemon will refuse to start", fix))
+    match found {
+        Ok((names, mut checks)) => {
+            checks.push(match names.is_empty() {
+                true => Check::error(AGENTS, "no backend is loaded; the daemon will refuse to start", fix),
+                false => Check::ok(AGENTS, names.join(", ")),
+            });
+            checks
         }
-        false => checks.push(Check::ok(AGENTS, names.join(", "))),
+        Err(why) => {
+            vec![Check::error(AGENTS, why.to_string(), "see ostler logs, or ostler plugin check <plugin>")]
+        }
     }
-    checks
+}
+
+/// The backends of the daemon that runs, and those of them that cannot be used.
+async fn of_daemon(daemon: &Connection) -> Result<(Vec<String>, Vec<Check>), Exit> {
+    let names = daemon.agents().await?.into_iter().map(|agent| agent.provider).collect();
+    let listed = agent::of_daemon(daemon, agent::LIST, JsonObject::new()).await?;
+    Ok((names, not_installed(listed.as_ref())))
 }
 
 /// What a start would load: the backends, and what it would leave out.
-async fn loaded(settings: &Settings, before: &[Check]) -> (Vec<String>, Vec<Check>) {
+async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<String>, Vec<Check>), Exit> {
     let settings =
         Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings.clone() };
-    let fix = "find the cause with: ostler plugin check <plugin>";
-    // Told already, as what its import or its options lack.
-    let told = |line: &str| {
-        let found = before.iter().filter(|check| check.state == State::Error).map(|check| &check.found);
-        found.filter_map(|found| found.split_once(": ")).any(|(_, problem)| line.contains(problem))
-    };
-    match compose(&settings, &Log::new(|_| {}), &Hidden::default()).await {
-        Ok(composed) => {
-            let names = composed.host.core.listed_agents().map(|agent| agent.provider.to_string()).collect();
-            let skipped = composed.skipped.iter().filter(|line| !told(line));
-            let checks = skipped.map(|line| Check::error(PLUGINS, line.as_str(), fix)).collect();
-            composed.host.close().await;
-            (names, checks)
+    let hidden = Hidden::default();
+    let composed = compose(&settings, &Log::new(|_| {}), &hidden).await?;
+    let names = composed.host.core.listed_agents().map(|agent| agent.provider.to_string()).collect();
+    let mut skipped = composed.skipped.clone();
+    for (check, plugin) in plugins.iter_mut().zip(&composed.plugins) {
+        let Some(problem) = plugin.problem.as_ref().filter(|_| plugin.state == PluginState::Skipped) else {
+            continue;
+        };
+        let line = hidden.hide(&problem.to_string()).into_owned();
+        skipped.retain(|other| *other != line);
+        // What its import or its options lack is found already.
+        if check.state == State::Ok {
+            let fix = format!("find the cause with: ostler plugin check {}", plugin.spec);
+            *check = Check::error(PLUGINS, line, fix);
         }
-        Err(why) => (Vec::new(), vec![Check::error(AGENTS, why.to_string(), fix)]),
     }
+    let fix = "find the cause with: ostler plugin check <plugin>";
+    plugins.extend(skipped.into_iter().map(|line| Check::error(PLUGINS, line, fix)));
+    let listed = agent::of_host(&composed, &hidden, agent::LIST, JsonObject::new()).await;
+    composed.host.close().await;
+    Ok((names, not_installed(listed?.as_ref())))
+}
+
+/// The ACP agents whose program is missing.
+fn not_installed(listed: Option<&Value>) -> Vec<Check> {
+    let rows = listed.and_then(|listed| listed["agents"].as_array()).into_iter().flatten();
+    rows.filter(|row| row["installed"] == false)
+        .map(|row| {
+            let text = |member: &str| row[member].as_str().unwrap_or_default();
+            let (provider, command) = (text("provider"), text("command"));
+            let fix = match row["install"].as_str() {
+                Some(install) => install.to_owned(),
+                None => {
+                    format!("install it, or correct agents.{provider}.command in the options of @ostler/acp")
+                }
+            };
+            Check::error(AGENTS, format!("{provider}: {command} is not installed"), fix)
+        })
+        .collect()
 }

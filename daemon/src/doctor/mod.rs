@@ -44,7 +44,8 @@ impl State {
 /// One thing that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What: `configuration`, `directories`, `port`, `plugins`, `agents`, `vault`, `clock` or `versions`.
+    /// What: `configuration`, `directories`, `state`, `token`, `users`, `port`, `plugins`, `agents`, `vault`, `clock` or
+    /// `versions`.
     pub what: &'static str,
     /// How it ended.
     pub state: State,
@@ -89,18 +90,28 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     let running = record::running(&folders);
     let (files, settings, mut checks) = configuration(at);
     checks.extend(disk::directories(&folders, settings.as_ref()));
+    if let Some(settings) = &settings {
+        // A daemon that runs has it open.
+        let state = running.is_none().then(|| disk::state(&folders, settings)).flatten();
+        checks.extend(state);
+        checks.extend(disk::token(&settings.token));
+        checks.extend(settings.users.iter().flat_map(|file| disk::users(file)));
+    }
     let daemon = match &running {
         Some(record) => Some(Connection::open(&record.connect_url, "ostler-doctor").await),
         None => None,
     };
     checks.extend(disk::port(settings.as_ref(), running.as_ref(), daemon.as_ref()).await);
     let daemon = daemon.and_then(Result::ok);
-    if let Some(files) = &files {
-        checks.extend(load::plugins(at, files).await);
-    }
-    if let Some(settings) = &settings {
-        checks.extend(load::agents(settings, running.is_some(), daemon.as_ref(), &checks).await);
-    }
+    let mut plugins = match &files {
+        Some(files) => load::plugins(at, files).await,
+        None => Vec::new(),
+    };
+    let agents = match &settings {
+        Some(settings) => load::agents(settings, running.is_some(), daemon.as_ref(), &mut plugins).await,
+        None => Vec::new(),
+    };
+    checks.extend(plugins.into_iter().chain(agents));
     if let Some(files) = &files {
         checks.extend(vault::names(files, running.as_ref()).await);
     }

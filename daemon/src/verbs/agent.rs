@@ -20,7 +20,8 @@ use crate::settings::Settings;
 
 /// The plugin that has the agents.
 const ACP: &str = "@ostler/acp";
-const LIST: &str = "x-acp/list";
+/// Lists them, with the programs they are.
+pub(crate) const LIST: &str = "x-acp/list";
 const CHECK: &str = "x-acp/check";
 const LOGIN: &str = "x-acp/login";
 const LOGOUT: &str = "x-acp/logout";
@@ -128,24 +129,8 @@ impl Asked {
     /// Calls a command of the plugin; nothing where it is not loaded.
     async fn call(&self, method: &str, params: JsonObject) -> Result<Option<Value>, Exit> {
         match self {
-            Self::Daemon(daemon) => {
-                use ostler_protocol::error::code::METHOD_NOT_FOUND;
-                match daemon.client().request::<_, Value>(method, Value::Object(params)).await {
-                    Err(ahp::ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Ok(None),
-                    answer => answer.map(Some).map_err(crate::client::exit),
-                }
-            }
-            Self::Own(own, hidden) => {
-                let commands = own.host.core.registry().map(|registry| registry.all::<NamedMethod>());
-                let command = commands.unwrap_or_default().iter().find(|command| *command.name == *method);
-                let Some(command) = command else { return Ok(None) };
-                let answer =
-                    command.method.handle.unbounded((params, None, "ostler-cli".to_owned(), None)).await;
-                match answer {
-                    Ok(answer) => Ok(Some(hide(hidden, answer))),
-                    Err(why) => Err(Exit::usage(hidden.hide(&why.message).into_owned())),
-                }
-            }
+            Self::Daemon(daemon) => of_daemon(daemon, method, params).await,
+            Self::Own(own, hidden) => of_host(own, hidden, method, params).await,
         }
     }
 
@@ -167,6 +152,36 @@ impl Asked {
         if let Self::Own(own, _) = self {
             own.host.close().await;
         }
+    }
+}
+
+/// What a command of the running daemon's plugin answers; nothing where it is not loaded.
+pub(crate) async fn of_daemon(
+    daemon: &Connection,
+    method: &str,
+    params: JsonObject,
+) -> Result<Option<Value>, Exit> {
+    use ostler_protocol::error::code::METHOD_NOT_FOUND;
+    match daemon.client().request::<_, Value>(method, Value::Object(params)).await {
+        Err(ahp::ClientError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Ok(None),
+        answer => answer.map(Some).map_err(crate::client::exit),
+    }
+}
+
+/// What a command of the plugin answers in a host of this process; nothing where it is not loaded.
+pub(crate) async fn of_host(
+    own: &Composed,
+    hidden: &Hidden,
+    method: &str,
+    params: JsonObject,
+) -> Result<Option<Value>, Exit> {
+    let commands = own.host.core.registry().map(|registry| registry.all::<NamedMethod>());
+    let command = commands.unwrap_or_default().iter().find(|command| *command.name == *method);
+    let Some(command) = command else { return Ok(None) };
+    let answer = command.method.handle.unbounded((params, None, "ostler-cli".to_owned(), None)).await;
+    match answer {
+        Ok(answer) => Ok(Some(hide(hidden, answer))),
+        Err(why) => Err(Exit::usage(hidden.hide(&why.message).into_owned())),
     }
 }
 

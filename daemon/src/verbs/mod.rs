@@ -1,6 +1,6 @@
 //! What the command line does besides serving: one file per word.
 
-mod agent;
+pub(crate) mod agent;
 mod ask;
 mod author;
 mod automation;

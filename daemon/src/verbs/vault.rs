@@ -113,14 +113,18 @@ pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
     let held = vault.list.within(limit::STORE, ()).await.map_err(|why| Exit::machine(why.message))?;
     let mut rows: Vec<(String, bool, Vec<String>)> =
         held.into_iter().map(|name| (name, true, Vec::new())).collect();
-    for (at, entry) in files.config.plugins.iter().flatten().enumerate() {
-        let options = Value::Object(entry.options.clone().unwrap_or_default());
-        for reference in references(&options, None) {
+    let of_plugins = files.config.plugins.iter().flatten().enumerate();
+    let of_plugins = of_plugins
+        .map(|(at, entry)| (format!("plugins[{at}].options"), entry.options.clone().unwrap_or_default()));
+    let of_servers =
+        files.config.mcp_servers.iter().map(|servers| ("mcpServers".to_owned(), servers.clone()));
+    for (place, fields) in of_plugins.chain(of_servers) {
+        for reference in references(&Value::Object(fields), None) {
             // What is no name may be a secret itself.
             let Some(name) = reference.name.as_str().filter(|name| VaultName::parse(name).is_ok()) else {
                 continue;
             };
-            let path = format!("plugins[{at}].options{}", path_text(&reference.path));
+            let path = format!("{place}{}", path_text(&reference.path));
             match rows.iter_mut().find(|(known, _, _)| known == name) {
                 Some((_, _, paths)) => paths.push(path),
                 None => rows.push((name.to_owned(), false, vec![path])),

@@ -1,7 +1,7 @@
 //! Turns: how one begins, ends, waits and is shown again.
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, OptionFuture};
+use futures::future::{BoxFuture, OptionFuture, Shared};
 use ostler_contract::events::{Event, EventName, TurnStatus};
 use ostler_contract::points::{
     Changes, KeptDraft, SessionFlags, SessionTerminalRequest, StartingTurn, TurnFrom,
@@ -35,7 +35,7 @@ use crate::workspace::terminals::PREFIX;
 
 /// A turn whose start is being stored.
 struct Opening {
-    stored: BoxFuture<'static, ()>,
+    stored: Shared<BoxFuture<'static, ()>>,
     /// The chat before it.
     before: Before,
     /// The session's title, where the turn gives it another one.
@@ -59,6 +59,7 @@ impl Actor {
         sender: Option<String>,
     ) {
         let (turn, message) = (action.turn_id.clone(), action.message.clone());
+        let has_waited = action.queued_message_id.is_some();
         let opening = self.open_turn(at, action, origin, sender);
         let tell = match self.run_of(at, &turn, &message) {
             Some(ran) => ran,
@@ -76,6 +77,13 @@ impl Actor {
         }
         if let Some(before) = self.before_turn(&opening.turn) {
             self.tell_backend(at, before);
+        }
+        if has_waited {
+            // A host that is killed before the turn is stored finds the message in the queue again, and would tell the
+            // backend twice.
+            let stored = opening.stored.clone();
+            let done = HostFunction::new(move |()| stored.clone().map(Ok));
+            self.tell_backend(at, Tell::Before { done });
         }
         self.tell_backend(at, tell);
         // Its backend has been given both now.
@@ -141,7 +149,7 @@ impl Actor {
             OptionFuture::from(flags_kept),
         );
         Opening {
-            stored: Box::pin(writes.map(drop)),
+            stored: writes.map(drop).boxed().shared(),
             before,
             title: shown,
             turn,

@@ -5,11 +5,23 @@ use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+/// What the log begins with, and each page in it.
+const LOG_HEADER: u64 = 32;
+const FRAME_HEADER: u64 = 24;
+
 /// The files of one database, as they were opened.
 pub(super) struct Guard {
     files: Vec<Watched>,
+    log: Option<Log>,
     /// A file that was cut or replaced does not become whole again.
     lost: Option<String>,
+}
+
+/// The write-ahead log, which gets shorter by itself, but never below what SQLite's index of it counts.
+struct Log {
+    path: PathBuf,
+    /// Kept open: closing a file ends the locks that this process has on it, and SQLite's are on this one.
+    index: File,
 }
 
 struct Watched {
@@ -22,15 +34,19 @@ struct Watched {
 impl Guard {
     /// The database at `path` and its write-ahead log, both open.
     pub fn of(path: &Path) -> Self {
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
         let watched = |path: PathBuf, measured: bool| {
             let found = fs::metadata(&path).ok()?;
             let length = measured.then_some(found.len());
             Some(Watched { identity: identity(&found), path, length })
         };
-        let files = [watched(path.to_owned(), true), watched(log.into(), false)];
-        Self { files: files.into_iter().flatten().collect(), lost: None }
+        let files = [watched(path.to_owned(), true), watched(beside("-wal"), false)];
+        let log = File::open(beside("-shm")).ok().map(|index| Log { path: beside("-wal"), index });
+        Self { files: files.into_iter().flatten().collect(), log, lost: None }
     }
 
     /// Looks at the files.
@@ -63,7 +79,55 @@ impl Guard {
             self.lost = Some(lost.clone());
             return Err(lost);
         }
+        if let Some(log) = self.log.as_ref().filter(|log| log.is_cut()) {
+            let lost = sentence(&log.path, "was cut short");
+            self.lost = Some(lost.clone());
+            return Err(lost);
+        }
         Ok(())
+    }
+
+    /// Whether a file was cut or replaced.
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+}
+
+impl Log {
+    /// Whether the log is shorter than its index says. Who shortens it changes the index before, and who lengthens it
+    /// after, so that the length is looked at first; another process may do both in between.
+    fn is_cut(&self) -> bool {
+        (0..3).all(|_| {
+            let Ok(found) = fs::metadata(&self.path) else { return false };
+            self.counted().is_some_and(|counted| found.len() < counted)
+        })
+    }
+
+    /// How long the log is at least, by the header of its index (*The WAL-Index File Format* in SQLite's documentation).
+    #[cfg(unix)]
+    fn counted(&self) -> Option<u64> {
+        use std::os::unix::fs::FileExt as _;
+        const COPY: usize = 48;
+        let mut header = [0; 2 * COPY];
+        self.index.read_exact_at(&mut header, 0).ok()?;
+        let (first, second) = header.split_at(COPY);
+        let is_initialized = first[12] == 1;
+        // Somebody writes it now where the copies differ.
+        if !is_initialized || first != second {
+            return None;
+        }
+        let page = match u16::from_ne_bytes([first[14], first[15]]) {
+            1 => 65_536,
+            size => u64::from(size),
+        };
+        let frames = u64::from(u32::from_ne_bytes([first[16], first[17], first[18], first[19]]));
+        (frames > 0).then_some(LOG_HEADER + frames * (FRAME_HEADER + page))
+    }
+
+    #[cfg(not(unix))]
+    fn counted(&self) -> Option<u64> {
+        let _ = &self.index;
+        None
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::oneshot;
 
 use crate::atomic;
@@ -82,12 +82,7 @@ impl StateDb {
         let path = Self::file(dir);
         let place: Arc<str> = path.display().to_string().into();
         let unwritten = |error| Thrown::new(format_args!("{place} could not be made: {error}"));
-        if was_cut(&path) {
-            return Err(Thrown::new(format_args!(
-                "{place} is empty, but its log {place}-wal is not: it was cut short. Put a copy of it back, or move both \
-                 away to begin anew"
-            )));
-        }
+        refuse_cut(&path, &place)?;
         atomic::make_private_folder(dir).map_err(unwritten)?;
         atomic::make_private(&path).map_err(unwritten)?;
         let failed = |error| Thrown::new(sentence(&place, &error));
@@ -106,6 +101,27 @@ impl StateDb {
             start("state reads", move || read_all(&connections[at], &asked))?;
         }
         Self::start(writer, place, Some(Reads { connections, asked: reads }), Some(path))
+    }
+
+    /// The database that a start would open, where there is one: that of `dir`, or the one it would bring there from
+    /// `former`. Refuses what [`StateDb::open`] refuses, and writes nothing. No process may have it open. Blocks.
+    pub fn examine(former: &Path, dir: &Path) -> Result<Option<PathBuf>, Thrown> {
+        let is_there = |folder: &&Path| std::fs::symlink_metadata(Self::file(folder)).is_ok();
+        let Some(path) =
+            [dir, former].iter().find(|folder| is_there(folder)).map(|folder| Self::file(folder))
+        else {
+            return Ok(None);
+        };
+        let place = path.display().to_string();
+        refuse_cut(&path, &place)?;
+        std::fs::File::options()
+            .append(true)
+            .open(&path)
+            .map_err(|error| Thrown::new(format_args!("{place} could not be made: {error}")))?;
+        let failed = |error| Thrown::new(sentence(&place, &error));
+        let connection = untouched(&path).map_err(failed)?;
+        schema::check(&connection, &place).map_err(|failure| thrown(&place, failure))?;
+        Ok(Some(path))
     }
 
     /// Tells `hears` when the file turns out to be removed, replaced or cut short, from which on every write is refused,
@@ -192,12 +208,36 @@ impl StateDb {
     }
 }
 
-/// Whether the database holds nothing though a crash left a log of it: nothing SQLite does comes to that.
-fn was_cut(path: &Path) -> bool {
-    let length = |path: &Path| std::fs::metadata(path).map(|found| found.len());
+/// Refuses a database that holds nothing though a crash left a log of it: nothing SQLite does comes to that.
+fn refuse_cut(path: &Path, place: &str) -> Result<(), Thrown> {
+    if std::fs::metadata(path).is_ok_and(|found| found.len() == 0) && has_log(path) {
+        return Err(Thrown::new(format_args!(
+            "{place} is empty, but its log {place}-wal is not: it was cut short. Put a copy of it back, or move both \
+             away to begin anew"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether something is in the database's write-ahead log.
+fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    length(path).is_ok_and(|length| length == 0) && length(Path::new(&log)).is_ok_and(|length| length > 0)
+    std::fs::metadata(log).is_ok_and(|found| found.len() > 0)
+}
+
+/// Opens a database to read it, and makes no file beside it.
+fn untouched(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    match path.to_str() {
+        // SQLite would make a log to read it otherwise.
+        Some(text) if !has_log(path) => {
+            let text = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+            let uri = format!("file:{text}?immutable=1");
+            Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+        }
+        _ => Connection::open_with_flags(path, flags),
+    }
 }
 
 fn later<T: Send + 'static>(sent: bool, answered: oneshot::Receiver<Result<T, Thrown>>) -> Pending<T> {
@@ -230,6 +270,8 @@ fn configure(connection: Connection) -> rusqlite::Result<Connection> {
 
 fn read_only(connection: Connection) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "query_only", true)?;
+    // Whether the log may still come into the database is for the connection that writes to know.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 

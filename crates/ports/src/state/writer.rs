@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::Thrown;
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
 
 use super::guard::Guard;
@@ -144,6 +145,10 @@ impl Writer {
                 hears(lost.as_deref());
             }
             self.lost.clone_from(&lost);
+        }
+        if self.guard.as_ref().is_some_and(Guard::is_lost) {
+            // Closing would bring what is left of the log into the database.
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
         lost.map_or(Ok(()), |lost| Err(Thrown::new(lost)))
     }
