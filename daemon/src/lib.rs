@@ -19,6 +19,7 @@ pub mod exit;
 pub mod here;
 mod idle;
 pub mod log;
+mod made;
 mod mcp_servers;
 pub mod metrics;
 pub mod people;

@@ -26,7 +26,7 @@ use crate::sources::Sources;
 const SECRET: &str = "a-secret-stands-here";
 /// How long its listeners may take to hear that the host is up.
 const LISTENING: Duration = Duration::from_secs(10);
-/// How long a check waits for timers.
+/// How long a check waits for timers and for what else is under way.
 const TIMERS: Duration = Duration::from_secs(2);
 
 /// What is checked.
@@ -77,7 +77,7 @@ pub struct Checked {
     pub log: Vec<String>,
     /// What it has the daemon announce.
     pub said: Vec<String>,
-    /// What it failed to catch: unhandled rejections, errors of timers and listeners.
+    /// What it failed to catch: unhandled rejections, errors of timers, of other callbacks, of listeners and at the close.
     pub uncaught: Vec<String>,
     /// What loading it logged.
     pub loading: Vec<String>,
@@ -209,8 +209,9 @@ impl Lines {
     }
 
     fn log(&self) -> Log {
-        let lines = self.clone();
+        let (lines, uncaught) = (self.clone(), self.clone());
         Log::new(move |line| lines.add(&lines.log, line))
+            .with_uncaught(move |line| uncaught.add(&uncaught.uncaught, line))
     }
 
     fn js_options(&self, sources: &Sources) -> JsOptions {

@@ -228,3 +228,79 @@ fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
         "{calm:?}"
     );
 }
+
+#[test]
+fn a_check_waits_for_what_is_under_way_and_hears_what_fails_in_the_end() {
+    let folder = Folder::new(json!({}));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let request = format!("fetch('http://{closed}/').catch(() => {{ throw new Error('in catch'); }});");
+    let socket = format!(
+        "const socket = new WebSocket('ws://{closed}/'); socket.onerror = () => {{ throw new Error('in onerror'); }};"
+    );
+    let failing = [
+        ("request", request.as_str(), "unhandled rejection: Error: in catch"),
+        ("socket", socket.as_str(), "uncaught error: Error: in onerror"),
+        (
+            "child",
+            "execFile('/bin/sleep', ['0.3'], () => { throw new Error('in a child'); });",
+            "unhandled rejection: Error: in a child",
+        ),
+        (
+            "heard",
+            "host.on('listening', () => { throw new Error('at the start'); });",
+            "its listening listener failed: at the start",
+        ),
+        (
+            "heard-later",
+            "host.on('listening', async () => { await null; throw new Error('at the start'); });",
+            "its listening listener failed: at the start",
+        ),
+        (
+            "stopping",
+            "host.on('stopping', () => { throw new Error('at the end'); });",
+            "its stopping listener failed: at the end",
+        ),
+        (
+            "close",
+            "host.registerClose(() => { throw new Error('at the close'); });",
+            "its close failed: at the close",
+        ),
+        (
+            "close-later",
+            "host.registerClose(async () => { await null; throw new Error('at the close'); });",
+            "its close failed: at the close",
+        ),
+    ];
+    for (name, body, said) in failing {
+        let text = format!(
+            "import {{ execFile }} from 'node:child_process';\nexport function apply(host) {{\n  {body}\n}}\n"
+        );
+        folder.write(&format!("{name}.mjs"), &text);
+        let checked = folder.run(&["plugin", "check", &format!("./{name}.mjs")]);
+        assert_eq!(checked.code, Some(1), "{name}: {checked:?}");
+        let line = format!("uncaught: plugin {name}: {said}");
+        assert!(checked.out.lines().any(|said| said == line), "{line:?} is not in {}", checked.out);
+        assert!(
+            checked.out.contains(&format!("{name}.mjs:3:")),
+            "the place of an error is told: {checked:?}"
+        );
+    }
+
+    // What never ends is waited for no longer than timers are, and what rests is not waited for.
+    let timed = |body: &str| {
+        folder.write(
+            "timed.mjs",
+            &format!("import net from 'node:net';\nexport function apply() {{ {body} }}\n"),
+        );
+        let begun = std::time::Instant::now();
+        let checked = folder.run(&["plugin", "check", "./timed.mjs"]);
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        begun.elapsed()
+    };
+    let limit = std::time::Duration::from_secs(2);
+    assert!(timed("") < limit);
+    assert!(timed("const again = () => setImmediate(again); again();") >= limit);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert!(timed(&format!("net.connect({port}, '127.0.0.1');")) >= limit);
+}

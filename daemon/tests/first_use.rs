@@ -134,7 +134,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
     for (agent, says) in [("./none.ts", "apply"), ("./gone.ts", "is not there")] {
         let refused = home.run(&["init", "--agent", agent]);
         assert!(refused.code != Some(0) && refused.err.contains(says), "{refused:?}");
-        assert!(!home.path().join(".config/ostler/config.json").exists(), "{agent}");
+        assert!(!home.path().join(".config").exists(), "{agent}");
     }
     let file = home.path().join("other/c.json");
     let file = file.to_str().unwrap();
@@ -157,6 +157,59 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
     let here = home.path().canonicalize().unwrap();
     assert_eq!(config["paths"], json!([here]));
     assert_eq!(config["plugins"], json!([{ "name": "@ostler/git" }, { "name": here.join("mine.ts") }]));
+}
+
+/// An `npm` that knows no package, and one plugin that has no `apply`.
+#[cfg(unix)]
+const NPM: &str = r#"#!/bin/sh
+echo "$@" >> "$HOME/npm.log"
+shift; dir=$1; shift
+case "$1 $2 $3" in
+  "view --json none@"*) echo '{ "name": "none", "version": "1.0.0", "ostler": {} }' ;;
+  "install --save none@"*)
+    mkdir -p "$dir/node_modules/none"
+    echo '{ "name": "none", "version": "1.0.0", "main": "index.js" }' > "$dir/node_modules/none/package.json"
+    echo 'export const nothing = 1;' > "$dir/node_modules/none/index.js"
+    echo '{}' > "$dir/package-lock.json"
+    echo '{ "private": true, "dependencies": { "none": "1" } }' > "$dir/package.json" ;;
+  "uninstall --save none") rm -r "$dir/node_modules/none"; echo '{ "private": true }' > "$dir/package.json" ;;
+  *) echo 'npm error code E404' >&2; exit 1 ;;
+esac
+"#;
+
+#[cfg(unix)]
+#[test]
+fn a_misspelled_agent_is_told_and_one_that_cannot_be_installed_leaves_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let npm = home.path().join("bin/npm");
+    std::fs::create_dir(npm.parent().unwrap()).unwrap();
+    std::fs::write(&npm, NPM).unwrap();
+    std::fs::set_permissions(&npm, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", npm.parent().unwrap().display());
+    let init = |agent: &str| {
+        let refused = ended(home.command(&["init", "--agent", agent]).env("PATH", &path));
+        assert!(refused.code != Some(0), "{agent}: {refused:?}");
+        assert!(!home.path().join(".config").exists(), "{agent} leaves something");
+        refused.err
+    };
+    for (agent, meant) in [("ehco", "echo"), ("claude-apc", "claude-acp"), ("@ostler/ech", "@ostler/echo")] {
+        let told = init(agent);
+        assert!(told.starts_with(&format!("no agent is called {agent}; did you mean {meant}?")), "{told}");
+    }
+    assert!(!home.path().join("npm.log").exists(), "npm is not asked");
+    for agent in ["ehco@latest", "something-else-altogether", "@others/echo"] {
+        assert!(init(agent).contains("E404"), "{agent}");
+    }
+    assert!(init("none").contains("apply"));
+    // What was there stays.
+    let config = home.path().join(".config/ostler");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("vault.json"), "{}").unwrap();
+    let refused = ended(home.command(&["init", "--agent", "@others/echo"]).env("PATH", &path));
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let left: Vec<_> = std::fs::read_dir(&config).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left, ["vault.json"]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::rows::{Row, named};
 use crate::bundled;
 use crate::config::{self, ConfigFiles};
 use crate::exit::Exit;
+use crate::made::Made;
 
 /// What was installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +76,24 @@ pub async fn install(
     if holds_set(&spec.into()) {
         return Err(Exit::usage(format!("a spec with {SET} cannot be installed; write its password")));
     }
+    let before = npm::asked_for(&files.dir);
+    let mut made = Made::default();
+    let installed = install_from(files, importer, working_dir, spec, enable, &mut made).await;
+    // Not where another package was installed meanwhile.
+    if installed.is_err() && npm::asked_for(&files.dir) == before {
+        made.undo();
+    }
+    installed
+}
+
+async fn install_from(
+    files: &ConfigFiles,
+    importer: &Importer,
+    working_dir: &Path,
+    spec: &str,
+    enable: bool,
+    made: &mut Made,
+) -> Result<Installed, Exit> {
     let dir = &files.dir;
     let before = npm::asked_for(dir);
     let installed = match source(spec, working_dir) {
@@ -84,13 +103,13 @@ pub async fn install(
             Installed { spec: path, version: None }
         }
         Source::Registry { name, wanted } => {
-            npm::prepare(dir)?;
+            npm::prepare(dir, made)?;
             let version = admitted(dir, &name, wanted.as_deref()).await?;
             npm::npm(dir, &["install", "--save", &format!("{name}@{version}")]).await?;
             Installed { version: npm::installed(dir, &name), spec: name }
         }
         Source::Npm => {
-            npm::prepare(dir)?;
+            npm::prepare(dir, made)?;
             let spec = match spec.starts_with('.') {
                 true => working_dir.join(spec).to_string_lossy().into_owned(),
                 false => spec.to_owned(),

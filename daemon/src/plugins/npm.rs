@@ -9,6 +9,7 @@ use ostler_protocol::names;
 use tokio::process::Command;
 
 use crate::exit::Exit;
+use crate::made::Made;
 
 /// How long npm may take.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -70,14 +71,15 @@ pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
     })
 }
 
-/// Makes the folder one npm installs into, and does not look for another above.
+/// Makes the folder one npm installs into, and does not look for another above. What npm makes there is noted.
 ///
 /// # Errors
 /// Exit 1 with what the system says.
-pub fn prepare(dir: &Path) -> Result<(), Exit> {
+pub fn prepare(dir: &Path, made: &mut Made) -> Result<(), Exit> {
     let manifest = dir.join("package.json");
     let failed = |error| Exit::machine(format!("{} could not be created: {error}", manifest.display()));
-    std::fs::create_dir_all(dir).map_err(failed)?;
+    made.folder(dir).map_err(failed)?;
+    ["package.json", "package-lock.json", "node_modules"].iter().for_each(|name| made.note(dir.join(name)));
     if !manifest.exists() {
         std::fs::write(&manifest, "{\n  \"private\": true\n}\n").map_err(failed)?;
     }

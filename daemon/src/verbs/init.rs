@@ -1,17 +1,19 @@
 //! `ostler init`: a first configuration.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
+use ostler_protocol::nearest::nearest;
 
 use crate::answer::Answer;
 use crate::bundled;
 use crate::config::FILE;
 use crate::exit::Exit;
+use crate::made::Made;
 use crate::place::Place;
 use crate::plugins;
 use crate::progress::Progress;
@@ -92,8 +94,11 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         fields.insert("paths".to_owned(), served(at, &flags.path)?.into());
     }
     fields.insert("plugins".to_owned(), entries.into());
-    write_new(&file, &format!("{:#}\n", Value::Object(fields)))
-        .map_err(|error| Exit::machine(format!("{shown} cannot be written: {error}")))?;
+    let mut made = Made::default();
+    if let Err(error) = write_new(&file, &format!("{:#}\n", Value::Object(fields)), &mut made) {
+        made.undo();
+        return Err(Exit::machine(format!("{shown} cannot be written: {error}")));
+    }
     let installed = match &bundled {
         Some(entry) if entry["name"] == ECHO => Ok(ECHO.to_owned()),
         Some(_) => Ok(agent.to_owned()),
@@ -104,7 +109,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         Ok(agent) => agent,
         Err(why) => {
             // As if nothing had been asked for.
-            let _ = fs::remove_file(&file);
+            made.undo();
             return Err(why);
         }
     };
@@ -166,8 +171,27 @@ fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
             "{other} is no agent; pass echo, which needs no model, or one of {}",
             ostler_plugin_acp::bundled_presets().join(", ")
         ))),
-        _ => Ok(None),
+        other => match meant(other) {
+            Some(name) => Err(Exit::usage(format!(
+                "no agent is called {other}; did you mean {name}? To install an npm package of that name, pass {other}@latest"
+            ))),
+            None => Ok(None),
+        },
     }
+}
+
+/// The agent or plugin of this host that a name was meant for. A path, a package with a version and one of somebody else's
+/// scope are what they say.
+fn meant(agent: &str) -> Option<String> {
+    let own = ECHO.rsplit_once('/').is_some_and(|(scope, _)| agent.starts_with(&format!("{scope}/")));
+    let known: Vec<String> = match own {
+        true => bundled::plugins().iter().map(|plugin| plugin.spec.to_owned()).collect(),
+        false if agent.contains(['/', '\\', ':', '.', '@']) => Vec::new(),
+        false => std::iter::once("echo".to_owned())
+            .chain(ostler_plugin_acp::bundled_presets().iter().map(|id| id.to_string()))
+            .collect(),
+    };
+    nearest(agent, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
 fn served(at: &Place, paths: &[PathBuf]) -> Result<Vec<String>, Exit> {
@@ -190,10 +214,11 @@ async fn install(at: &Place, agent: &str) -> Result<String, Exit> {
     Ok(installed.spec)
 }
 
-fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
+fn write_new(file: &Path, text: &str, made: &mut Made) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+        made.folder(folder)?;
     }
+    made.note(file.to_owned());
     let mut written = File::create_new(file)?;
     written.write_all(text.as_bytes())?;
     written.sync_all()

@@ -8,12 +8,13 @@ use std::sync::Arc;
 pub struct Log {
     write: Arc<dyn Fn(&str) + Send + Sync>,
     hide: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    uncaught: Option<Arc<dyn Fn(&str) + Send + Sync>>,
 }
 
 impl Log {
     /// A log that hands each line to `write`.
     pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { write: Arc::new(write), hide: None }
+        Self { write: Arc::new(write), hide: None, uncaught: None }
     }
 
     /// Takes out of each line what may not be in one, before anybody hears it.
@@ -22,16 +23,30 @@ impl Log {
         Self { hide: Some(Arc::new(hide)), ..self }
     }
 
+    /// Hands the lines about errors that plugins did not catch to `write` instead.
+    #[must_use]
+    pub fn with_uncaught(self, write: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { uncaught: Some(Arc::new(write)), ..self }
+    }
+
     /// The same log, written to by this instead, which is handed what this one would write.
     #[must_use]
     pub fn through(&self, write: impl Fn(&Self, &str) + Send + Sync + 'static) -> Self {
         let written = Self { hide: None, ..self.clone() };
-        Self { write: Arc::new(move |line| write(&written, line)), hide: self.hide.clone() }
+        Self { write: Arc::new(move |line| write(&written, line)), ..self.clone() }
     }
 
     /// Writes one line.
     pub fn line(&self, line: impl fmt::Display) {
         (self.write)(&self.without_secrets(line.to_string()));
+    }
+
+    /// Writes one line about an error that a plugin did not catch.
+    pub(crate) fn uncaught(&self, line: impl fmt::Display) {
+        match &self.uncaught {
+            Some(write) => write(&self.without_secrets(line.to_string())),
+            None => self.line(line),
+        }
     }
 
     /// A text without what may not be in a line.

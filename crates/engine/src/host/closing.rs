@@ -111,7 +111,7 @@ impl Host {
     /// Calls something that is to end in time; what goes wrong is a line.
     async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
         if let Err(why) = close.within(limit, ()).await {
-            self.core.log.line(format_args!("{what} failed: {}", why.for_log()));
+            self.core.log.uncaught(format_args!("{what} failed: {}", why.for_log()));
         }
     }
 }

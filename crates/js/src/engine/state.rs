@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use rquickjs::{Ctx, Error, Function, JsLifetime, Persistent, Result, Value};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
-use super::{Post, Rejections, Shared, Watch};
+use super::{Post, Rejections, Reply, Shared, Watch};
 use crate::modules::Modules;
 use crate::native::frames::Frames;
 use crate::timers::Timers;
@@ -32,6 +33,8 @@ pub(crate) struct State {
     pub(crate) importing: RefCell<Option<Box<dyn FnOnce()>>>,
     /// `process`, once the plugin listens there to what nobody caught.
     pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
+    /// Whoever asked whether it rests, with the moment until which a timer counts.
+    pub(crate) rest_asked: RefCell<Vec<(Instant, Reply<bool>)>>,
 }
 
 /// A function that somebody outside holds, and what it is called on.
@@ -92,6 +95,19 @@ impl State {
         let give_up = self.importing.take();
         if let Some(give_up) = give_up {
             give_up();
+        }
+    }
+
+    /// Tells whether the plugin rests, once there is nothing to do for it at the moment: what is under way is known only then.
+    pub(crate) fn tell_of_rest(&self, end: Instant, reply: Reply<bool>) {
+        self.rest_asked.borrow_mut().push((end, reply));
+    }
+
+    /// Answers whoever asked whether it rests. `busy` says whether futures or jobs wait.
+    pub(crate) fn answer_rest(&self, busy: impl Fn() -> bool) {
+        for (end, reply) in self.rest_asked.take() {
+            let works = self.promises.len() > 0 || self.timers.is_due_before(end) || busy();
+            reply.send(Ok(!works));
         }
     }
 

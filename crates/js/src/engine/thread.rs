@@ -108,19 +108,20 @@ impl Engine {
         })
     }
 
-    /// Waits, no longer than `limit`, until the plugin rests: no timer of it is due within that time, and it waits for
-    /// nothing of the host's.
+    /// Waits, no longer than `limit`, until the plugin rests: no timer of it is due within that time, it waits for nothing
+    /// of the host's, and nothing else of it is under way, such as a request or a child process.
     pub async fn rest(&self, limit: Duration) {
         let end = Instant::now() + limit;
-        while Instant::now() < end {
-            let works = self.ask(move |_, state, reply| {
-                reply.send(Ok(state.promises.len() > 0 || state.timers.is_due_before(end)));
-            });
-            match works.await {
-                Ok(true) => tokio::time::sleep(LOOK).await,
-                Ok(false) | Err(_) => return,
+        let rests = async {
+            loop {
+                match self.ask(move |_, state, reply| state.tell_of_rest(end, reply)).await {
+                    Ok(false) => tokio::time::sleep(LOOK).await,
+                    Ok(true) | Err(_) => return,
+                }
             }
-        }
+        };
+        // One that never pauses tells nothing.
+        let _ = tokio::time::timeout_at(end, rests).await;
     }
 
     pub(crate) fn send(&self, message: Message) {
@@ -204,6 +205,7 @@ async fn serve(
         modules: Default::default(),
         importing: Default::default(),
         listener: Default::default(),
+        rest_asked: Default::default(),
     });
     let tracked = state.clone();
     runtime

@@ -44,7 +44,9 @@ pub(super) async fn drive(
             worked |= poll_futures(context, state, waker);
             if !worked {
                 let runtime = context.runtime();
-                state.give_up_import(|| runtime.is_job_pending().now_or_never().unwrap_or(true));
+                let busy = || runtime.is_job_pending().now_or_never().unwrap_or(true);
+                state.give_up_import(busy);
+                state.answer_rest(busy);
                 return Poll::Pending;
             }
         }

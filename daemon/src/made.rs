@@ -1,0 +1,39 @@
+//! What a command makes, so that one that fails leaves nothing behind.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What was made so far.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    files: Vec<PathBuf>,
+    /// The deepest first.
+    folders: Vec<PathBuf>,
+}
+
+impl Made {
+    /// Creates a folder, and those above it.
+    pub(crate) fn folder(&mut self, folder: &Path) -> io::Result<()> {
+        let missing = folder.ancestors().filter(|above| !above.as_os_str().is_empty() && !above.exists());
+        self.folders.splice(0..0, missing.map(Path::to_owned));
+        fs::create_dir_all(folder)
+    }
+
+    /// Notes a file, or a folder with all that is in it, that is about to be made; not one that is there.
+    pub(crate) fn note(&mut self, path: PathBuf) {
+        if fs::symlink_metadata(&path).is_err() {
+            self.files.push(path);
+        }
+    }
+
+    /// Removes it. A folder in which somebody else has put something stays.
+    pub(crate) fn undo(self) {
+        for path in &self.files {
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+        for folder in &self.folders {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
