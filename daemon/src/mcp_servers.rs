@@ -2,8 +2,8 @@
 //! which are read at each session's start.
 
 use hyper::header::{HeaderName, HeaderValue};
-use ostler_contract::secret::SET;
 use ostler_contract::{JsonObject, Value, VaultName};
+use ostler_loader::options::{holds_set, without_userinfo};
 
 /// The fields of each type, with what a value has to be.
 const STDIO: &[Field] = &[
@@ -97,43 +97,44 @@ pub fn wrong_with(server: &Value) -> Vec<Wrong> {
     found
 }
 
-/// Why a change of a server cannot be taken with the credentials that are stored for it: `<path> <what>`. A `<set>` where
-/// nothing is stored would be lost, and a program or an address that was not there when a credential was stored must not
-/// be given it.
-pub fn wrong_change(held: Option<&Value>, sent: &JsonObject, after: &Value) -> Option<(String, String)> {
+/// What a stored credential is given to. Its headers are not: they go where it goes.
+const GIVEN_TO: &[&str] = &["type", "command", "args", "cwd", "url", "env"];
+
+/// Why a change of a server cannot be taken with the credentials that are stored for it: `<path> <what>`. A program, a
+/// variable of its or an address that was not there when a credential was stored must not be given it.
+pub fn wrong_change(held: &Value, sent: &JsonObject, after: &Value) -> Option<(String, String)> {
+    let kept = kept(held, sent, after)?;
+    // What is empty is as good as left out.
+    let empty = [Value::Null, Value::Array(Vec::new()), Value::Object(JsonObject::new())];
+    let at = |server: &Value, name: &str| server.get(name).filter(|value| !empty.contains(value)).cloned();
+    let is_changed = |name: &&&str| at(held, name) != at(after, name);
+    let changed = GIVEN_TO.iter().find(is_changed)?;
+    let what = format!(
+        "changes what the stored value of {kept} is given to; send that value again, or null to remove it"
+    );
+    Some((format!(".{changed}"), what))
+}
+
+/// A stored credential that a change keeps, because it was not sent, or as it is shown: a value of `env` or `headers`,
+/// or a text with a password in a URL.
+fn kept(held: &Value, sent: &JsonObject, after: &Value) -> Option<String> {
+    let is_kept = |sent: Option<&Value>| sent.is_none_or(holds_set);
     for place in ["env", "headers"] {
-        let at = |server: Option<&Value>| server.and_then(|server| server.get(place)?.as_object().cloned());
-        let (held_here, sent_here) =
-            (at(held).unwrap_or_default(), sent.get(place).and_then(Value::as_object));
-        let is_sent_as_set =
-            |key: &str| sent_here.and_then(|sent| sent.get(key)).is_some_and(|value| value == SET);
-        for key in sent_here.into_iter().flatten().map(|(key, _)| key) {
-            if is_sent_as_set(key) && !held_here.contains_key(key) {
-                let what = format!("is {SET}, but nothing is stored there; send the value itself");
-                return Some((format!(".{place}.{key}"), what));
-            }
-        }
-        // What is left of the stored credentials: those that were not sent, or sent as they were shown.
-        let is_kept = |key: &str| {
-            let sent = sent_here.and_then(|sent| sent.get(key));
-            sent.is_none() || is_sent_as_set(key)
-        };
-        let kept = held_here.iter().find(|(key, value)| {
-            value.is_string() && is_kept(key) && after[place].get(key.as_str()).is_some()
-        });
-        if let (Some((key, _)), Some(held)) = (kept, held) {
-            let changed = ["type", "command", "args", "cwd", "url"]
-                .into_iter()
-                .find(|name| held.get(*name) != after.get(*name));
-            if let Some(changed) = changed {
-                let what = format!(
-                    "changes what the stored value of {place}.{key} is given to; send that value again, or null to remove it"
-                );
-                return Some((format!(".{changed}"), what));
+        let is_sent = |key: &str| sent.get(place).and_then(|sent| sent.get(key));
+        for (key, value) in held.get(place).and_then(Value::as_object).into_iter().flatten() {
+            if value.is_string() && is_kept(is_sent(key)) && after[place].get(key).is_some() {
+                return Some(format!("{place}.{key}"));
             }
         }
     }
-    None
+    let is_hiding = |value: &Value| without_userinfo(value.clone()) != *value;
+    let others = held
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !matches!(name.as_str(), "env" | "headers"));
+    let kept = |(name, value): &(&String, &Value)| is_hiding(value) && is_kept(sent.get(*name));
+    others.into_iter().find(kept).map(|(name, _)| name.clone())
 }
 
 impl Kind {
@@ -256,43 +257,78 @@ mod tests {
     fn a_stored_credential_stays_with_its_program() {
         let held = json!({ "type": "stdio", "command": "a", "args": ["b"],
             "env": { "A": "s3cret", "R": { "$secret": "host:r" } } });
-        let said = |held: Option<&Value>, sent: Value, after: Value| {
+        let said = |held: &Value, sent: Value, after: Value| {
             let Value::Object(sent) = sent else { unreachable!("an object") };
             wrong_change(held, &sent, &after).map(|(path, what)| format!("{path} {what}"))
         };
-        let with = |key: &str, value: Value| {
+        let with = |held: &Value, key: &str, value: Value| {
             let mut after = held.clone();
             after[key] = value;
             after
         };
-        let set = json!({ "env": { "A": "<set>" } });
-        assert_eq!(
-            said(
-                None,
-                json!({ "command": "a", "env": { "A": "<set>" } }),
-                json!({ "command": "a", "env": {} })
-            )
-            .unwrap(),
-            ".env.A is <set>, but nothing is stored there; send the value itself"
-        );
-        let why = |key: &str| {
+        let why = |key: &str, kept: &str| {
             format!(
-                ".{key} changes what the stored value of env.A is given to; send that value again, or null to remove it"
+                ".{key} changes what the stored value of {kept} is given to; send that value again, or null to remove it"
             )
         };
-        for (key, value) in [("command", json!("evil")), ("args", json!(["evil"])), ("cwd", json!("/evil"))] {
-            assert_eq!(said(Some(&held), set.clone(), with(key, value.clone())), Some(why(key)));
-            assert_eq!(said(Some(&held), json!({ key: value.clone() }), with(key, value)), Some(why(key)));
+        let set = json!({ "env": { "A": "<set>" } });
+        for (key, value) in [
+            ("type", json!("http")),
+            ("command", json!("evil")),
+            ("args", json!(["evil"])),
+            ("args", Value::Null),
+            ("cwd", json!("/evil")),
+            ("url", json!("https://evil/")),
+        ] {
+            let after = with(&held, key, value.clone());
+            assert_eq!(said(&held, set.clone(), after.clone()), Some(why(key, "env.A")));
+            assert_eq!(said(&held, json!({ key: value }), after), Some(why(key, "env.A")));
         }
-        for (sent, after) in [
-            (set, held.clone()),
+        for added in ["LD_PRELOAD", "PATH", "R"] {
+            let mut after = held.clone();
+            after["env"][added] = json!("/evil");
+            let sent = json!({ "env": { "A": "<set>", added: "/evil" } });
+            assert_eq!(said(&held, sent, after.clone()), Some(why("env", "env.A")));
+            assert_eq!(said(&held, json!({ "env": { added: "/evil" } }), after), Some(why("env", "env.A")));
+        }
+        let in_args = json!({ "type": "stdio", "command": "a", "args": ["--db", "mysql://u:pw@h/db"] });
+        let shown = json!(["--db", "mysql://<set>@h/db"]);
+        for (key, value) in
+            [("command", json!("evil")), ("env", json!({ "PATH": "/evil" })), ("cwd", json!("/evil"))]
+        {
+            let after = with(&in_args, key, value.clone());
+            assert_eq!(
+                said(&in_args, json!({ "args": shown, key: value }), after.clone()),
+                Some(why(key, "args"))
+            );
+            assert_eq!(said(&in_args, json!({ key: value }), after), Some(why(key, "args")));
+        }
+        let args = json!(["mysql://u:pw@h/db", "--db"]);
+        let sent = json!({ "args": ["mysql://<set>@h/db", "--db"] });
+        assert_eq!(said(&in_args, sent, with(&in_args, "args", args)), Some(why("args", "args")));
+        let in_url = json!({ "type": "http", "url": "https://u:pw@h/x", "headers": {} });
+        for (held, sent, after) in [
+            (&held, set, held.clone()),
             (
+                &held,
                 json!({ "env": { "A": "new" }, "command": "x" }),
                 json!({ "command": "x", "env": { "A": "new" } }),
             ),
-            (json!({ "env": { "A": null }, "command": "x" }), json!({ "command": "x", "env": {} })),
+            (&held, json!({ "env": { "A": null }, "command": "x" }), json!({ "command": "x", "env": {} })),
+            (&in_args, json!({ "args": shown, "env": {} }), with(&in_args, "env", json!({}))),
+            (&in_args, json!({ "args": [], "command": "x" }), json!({ "command": "x", "args": [] })),
+            (
+                &in_url,
+                json!({ "url": "https://<set>@h/x", "headers": { "X": "x" } }),
+                with(&in_url, "headers", json!({ "X": "x" })),
+            ),
+            (
+                &in_url,
+                json!({ "url": "https://u:new@h/y" }),
+                with(&in_url, "url", json!("https://u:new@h/y")),
+            ),
         ] {
-            assert_eq!(said(Some(&held), sent, after), None);
+            assert_eq!(said(held, sent, after), None);
         }
     }
 }

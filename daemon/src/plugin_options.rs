@@ -1,7 +1,8 @@
 //! `--plugin-option <id>.<key>[.<key>…]=<value>`: one option of a plugin, for one run.
 
+use ostler_contract::secret::SET;
 use ostler_loader::Looked;
-use ostler_loader::options::place;
+use ostler_loader::options::{holds_set, place};
 
 use crate::exit::Exit;
 
@@ -32,6 +33,10 @@ pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
             return Err(refuse(format!("{target}: the plugin is disabled")));
         }
         let value = place::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
+        // There is nothing stored that it could keep.
+        if holds_set(&value) {
+            return Err(refuse(format!("{target} contains {SET}; write the value itself")));
+        }
         place::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
 use ostler_engine::wire::FrameRecorder;
 use ostler_loader::options::walk::Nodes;
-use ostler_loader::options::{Known, patched, shown_value};
+use ostler_loader::options::{Known, Untold, patched, shown_value};
 use ostler_ports::atomic;
 use ostler_protocol::names;
 
@@ -139,21 +139,28 @@ fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
     }
 }
 
-fn change_one(control: &Control, key: &str, mut value: Value) -> Result<(), Exit> {
+/// The configuration with what was sent.
+fn with(said: &JsonObject, sent: &JsonObject) -> Result<JsonObject, Exit> {
+    let untold = |why: Untold| Exit::usage(why.to_string().trim_start_matches('.'));
+    patched(said, sent, Known::Schema(Some(&MARKS))).map_err(untold)
+}
+
+fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
     let (files, rows) = control.configured()?;
     if let Some(name) = key.strip_prefix(PLUGIN) {
         return change_plugin(control, &files, &rows, name, value);
     }
     let Some((known, setting)) = editable(key) else { return Err(Exit::usage(no_setting(key))) };
-    let apply = match setting.effect {
-        Effect::Restart => None,
-        Effect::Live(check) => Some(check(control, &files, &mut value)?),
+    let mut sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
+    // Before anything is opened for it.
+    with(&files.said, &sent)?;
+    let apply = match (&setting.effect, sent.get_mut(key)) {
+        (Effect::Live(check), Some(value)) => Some(check(control, &files, value)?),
+        _ => None,
     };
-    let sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
     let written = config::edit(&files, key, |fields| {
         let held = fields.get(key).cloned();
-        let mut after = patched(fields, &sent, Known::Schema(Some(&MARKS)))
-            .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+        let mut after = with(fields, &sent)?;
         // An object with declared members is one value, and only credentials in it are left as they were.
         if let (Some(Value::Object(sent)), Some(Value::Object(held)), Some(Value::Object(after))) =
             (sent.get(key), held, after.get_mut(key))
@@ -205,16 +212,15 @@ pub(crate) fn mcp_servers(_: &Control, files: &ConfigFiles, value: &mut Value) -
     let applied: Apply = Box::new(|_| {});
     let Value::Object(changed) = value else { return Ok(applied) };
     let sent: JsonObject = [(key.to_owned(), Value::Object(changed.clone()))].into_iter().collect();
-    let after = patched(&files.said, &sent, Known::Schema(Some(&MARKS)))
-        .map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+    let after = with(&files.said, &sent)?;
     for name in changed.iter().filter(|(_, server)| !server.is_null()).map(|(name, _)| name) {
         let server = after.get(key).and_then(|servers| servers.get(name)).unwrap_or(&Value::Null);
         if let Some(wrong) = wrong_with(server).first() {
             let hint = if wrong.unknown { "; send null to remove it" } else { "" };
             return Err(Exit::usage(format!("{key}.{name}{} {}{hint}", wrong.path, wrong.what)));
         }
-        let held = files.said.get(key).and_then(|servers| servers.get(name));
-        if let Some(sent) = changed.get(name).and_then(Value::as_object)
+        if let Some(held) = files.said.get(key).and_then(|servers| servers.get(name))
+            && let Some(sent) = changed.get(name).and_then(Value::as_object)
             && let Some((path, what)) = wrong_change(held, sent, server)
         {
             return Err(Exit::usage(format!("{key}.{name}{path} {what}")));

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use ostler_contract::{JsonObject, Value, json};
-use ostler_loader::options::{Known, shown, without_password};
+pub use ostler_loader::options::without_userinfo;
+use ostler_loader::options::{Known, shown};
 
 use crate::config::{ConfigFiles, KEYS};
 use crate::plugins::Row;
@@ -27,18 +28,6 @@ pub fn config(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
         }
     }
     seen
-}
-
-/// A value with the name and password of each URL in it hidden.
-pub fn without_userinfo(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(without_password(&text).into_owned()),
-        Value::Array(entries) => entries.into_iter().map(without_userinfo).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(key, value)| (key, without_userinfo(value))).collect()
-        }
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -333,7 +333,8 @@ async fn other_settings_are_edited_on_the_root_channel() {
         (
             22,
             json!({ "x": null, "w": { "type": "http", "url": "https://h/", "headers": { "a": "<set>" } } }),
-            "mcpServers.w.headers.a is <set>, but nothing is stored there; send the value itself",
+            "mcpServers.w.headers.a is <set>, but nothing is stored there; send the whole value, or a reference \
+             { $secret: <name> } where one is allowed",
         ),
         (
             23,
@@ -359,6 +360,165 @@ async fn other_settings_are_edited_on_the_root_channel() {
         .unwrap_or_else(|| panic!("not as it came and as it was told: {}", folder.read("wire/frames")));
     assert!(!recorded.contains("SECRET"), "{recorded}");
     assert_eq!(get(&daemon, "config").await["restartNeeded"], json!([]), "all hold at once");
+}
+
+const TAIL: &str = "send the whole value, or a reference { $secret: <name> } where one is allowed";
+const NOTHING: &str = "is <set>, but nothing is stored there";
+const ANOTHER: &str = "contains <set>, but is not the stored value as it is shown";
+const AMBIGUOUS: &str = "is <set>, but it is ambiguous which stored entry that refers to";
+
+/// The same for a plugin in JavaScript and one that comes with the host.
+#[tokio::test]
+async fn a_stand_in_is_taken_back_as_it_was_shown_or_rejected() {
+    let texts = json!({
+        "url": "https://u:SECRET-1@h/x", "urls": ["https://u:SECRET-2@a/", "https://u:SECRET-3@b/"], "plain": "open"
+    });
+    let with_texts = |mut options: Value| {
+        options.as_object_mut().unwrap().extend(texts.as_object().unwrap().clone());
+        options
+    };
+    let folder = folder(json!([
+        { "name": "./notes.js", "options": with_texts(json!({ "key": "SECRET-4", "env": { "A": "SECRET-5" } })) },
+        { "name": "@ostler/acp", "options": with_texts(json!({
+            "agents": { "x": { "command": "true", "env": { "A": "SECRET-6" } } } })) },
+    ]));
+    let daemon = folder.start();
+    let mut client = client(&daemon).await;
+    let state = root(&mut client).await;
+    assert!(!state.to_string().contains("SECRET-"), "{state}");
+    let before = folder.read("config.json");
+    let mut seq = 0;
+    let mut send = async |config: Value| {
+        seq += 1;
+        client.dispatch("ahp-root://", seq, json!({ "type": "root/configChanged", "config": config })).await;
+        client.actions_until("root/configChanged").await.pop().unwrap()
+    };
+    let own = [
+        ("notes", json!({ "env": { "C": "<set>" } }), "env.C", NOTHING),
+        ("notes", json!({ "key": "https://<set>@h/" }), "key", ANOTHER),
+        ("notes", json!({ "later": { "x": { "k": "<set>" } } }), "later.x.k", NOTHING),
+        ("acp", json!({ "agents": { "x": { "env": { "C": "<set>" } } } }), "agents.x.env.C", NOTHING),
+        ("acp", json!({ "agents": { "y": { "env": { "A": "<set>" } } } }), "agents.y.env.A", NOTHING),
+    ];
+    let both = [
+        (json!({ "url": "https://<set>@h/y" }), "url", ANOTHER),
+        (json!({ "url": "https://<set>@evil/x" }), "url", ANOTHER),
+        (json!({ "url": "https://v:<set>@h/x" }), "url", ANOTHER),
+        (json!({ "plain": "<set>" }), "plain", ANOTHER),
+        (json!({ "new": "https://<set>@h/x" }), "new", ANOTHER),
+        (json!({ "new": "<set>" }), "new", NOTHING),
+        (json!({ "urls": ["https://<set>@a/evil", "https://<set>@b/"] }), "urls[0]", ANOTHER),
+        (
+            json!({ "urls": ["https://<set>@a/", "https://<set>@b/", "https://<set>@c/"] }),
+            "urls[2]",
+            AMBIGUOUS,
+        ),
+    ];
+    let each =
+        |plugin: &'static str| both.iter().map(move |(sent, path, why)| (plugin, sent.clone(), *path, *why));
+    for (plugin, sent, path, why) in own.into_iter().chain(each("notes")).chain(each("acp")) {
+        let expected = format!("plugins.{plugin}.options.{path} {why}; {TAIL}");
+        let refused = send(json!({ format!("plugins.{plugin}"): { "options": sent } })).await;
+        assert_eq!(refused["rejectionReason"], expected.as_str(), "{sent}");
+        let (status, answer) =
+            api(&daemon, "POST /api/plugin/config", json!({ "name": plugin, "options": sent })).await;
+        assert_eq!((status, &answer["message"]), (400, &json!(expected)), "{sent}");
+        for (key, value) in sent.as_object().unwrap() {
+            let ended = folder.run(&["plugin", "config", plugin, key, &value.to_string()]);
+            assert_eq!(ended.code, Some(2), "{key} {value}: {ended:?}");
+            assert!(ended.err.contains("<set>") && !ended.err.contains("SECRET"), "{ended:?}");
+        }
+        assert_eq!(folder.read("config.json"), before, "{sent}");
+    }
+    // Everything as it was shown is no change.
+    for plugin in ["plugins.notes", "plugins.acp"] {
+        let same = send(json!({ plugin: state["config"]["values"][plugin] })).await;
+        assert_eq!(same.get("rejectionReason"), None, "{same}");
+        assert_eq!(folder.read("config.json"), before, "{plugin}");
+    }
+    let ended = folder.run(&["plugin", "install", "git+https://<set>@h.invalid/plugin.git"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{ended:?}");
+    assert!(ended.err.contains("a spec with <set> cannot be installed; write its password"), "{ended:?}");
+    drop(daemon);
+    let ended = folder.run(&["--plugin-option", "notes.url=https://<set>@h/x"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("notes.url contains <set>; write the value itself"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_stored_credential_of_a_server_goes_where_it_was_stored_for() {
+    let held = json!({
+        "u": { "type": "http", "url": "https://u:SECRET-1@h/x" },
+        "ar": { "type": "stdio", "command": "x", "args": ["--db", "mysql://u:SECRET-2@h/db"] },
+        "e": { "type": "stdio", "command": "x", "env": { "T": "SECRET-3", "U": "SECRET-4" } },
+    });
+    let folder = folder(json!([]));
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["mcpServers"] = held;
+    folder.write("config.json", &config.to_string());
+    let daemon = folder.start();
+    let mut client = client(&daemon).await;
+    let shown = root(&mut client).await["config"]["values"]["mcpServers"].clone();
+    assert!(!shown.to_string().contains("SECRET-"), "{shown}");
+    let before = folder.read("config.json");
+    let mut seq = 0;
+    let mut send = async |servers: Value| {
+        seq += 1;
+        let action = json!({ "type": "root/configChanged", "config": { "mcpServers": servers } });
+        client.dispatch("ahp-root://", seq, action).await;
+        client.actions_until("root/configChanged").await.pop().unwrap()
+    };
+    let with = |server: &str, changes: Value| {
+        let mut sent = shown[server].clone();
+        sent.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        json!({ server: sent })
+    };
+    let db = |args: &[&str]| with("ar", json!({ "args": args }));
+    let env = |name: &str| with("e", json!({ "env": { name: "/evil", "T": "<set>", "U": "<set>" } }));
+    let unknown = |why: &str| format!("{why}; {TAIL}");
+    let given = |kept: &str| {
+        format!(
+            "changes what the stored value of {kept} is given to; send that value again, or null to remove it"
+        )
+    };
+    for (sent, path, why) in [
+        (with("u", json!({ "url": "https://<set>@h/y" })), "u.url", unknown(ANOTHER)),
+        (with("u", json!({ "url": "http://<set>@h/x" })), "u.url", unknown(ANOTHER)),
+        (json!({ "new": { "type": "http", "url": "https://<set>@evil/x" } }), "new.url", unknown(ANOTHER)),
+        (json!({ "new": shown["e"] }), "new.env.T", unknown(NOTHING)),
+        (json!({ "new": shown["ar"] }), "new.args[1]", unknown(AMBIGUOUS)),
+        (db(&["--db", "mysql://<set>@evil/db"]), "ar.args[1]", unknown(ANOTHER)),
+        (db(&["--db", "mysql://<set>@h/db", "-v"]), "ar.args", given("args")),
+        (db(&["mysql://<set>@h/db"]), "ar.args", given("args")),
+        (with("ar", json!({ "command": "evil" })), "ar.command", given("args")),
+        (json!({ "ar": { "command": "evil" } }), "ar.command", given("args")),
+        (with("ar", json!({ "env": { "PATH": "/evil" } })), "ar.env", given("args")),
+        (with("ar", json!({ "cwd": "/evil" })), "ar.cwd", given("args")),
+        (env("LD_PRELOAD"), "e.env", given("env.T")),
+        (env("PATH"), "e.env", given("env.T")),
+        (json!({ "e": { "env": { "LD_PRELOAD": "/evil" } } }), "e.env", given("env.T")),
+        (json!({ "e": { "env": { "T": "new" } } }), "e.env", given("env.U")),
+        (with("e", json!({ "cwd": "/evil" })), "e.cwd", given("env.T")),
+        (with("e", json!({ "env": { "V": "<set>" } })), "e.env.V", unknown(NOTHING)),
+    ] {
+        let refused = send(sent.clone()).await;
+        assert_eq!(refused["rejectionReason"], format!("mcpServers.{path} {why}"), "{sent}");
+        assert_eq!(folder.read("config.json"), before, "{sent}");
+    }
+    let same = send(shown.clone()).await;
+    assert_eq!(same.get("rejectionReason"), None, "{same}");
+    assert_eq!(folder.read("config.json"), before);
+    // With the credential it is taken.
+    let new = json!({ "type": "stdio", "command": "y", "args": ["mysql://u:SECRET-5@h/db"] });
+    let taken =
+        send(json!({ "ar": new, "e": { "command": "y", "env": { "T": "SECRET-6", "U": null } } })).await;
+    assert_eq!(taken.get("rejectionReason"), None, "{taken}");
+    let file: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    assert_eq!(file["mcpServers"]["ar"], new);
+    assert_eq!(
+        file["mcpServers"]["e"],
+        json!({ "type": "stdio", "command": "y", "env": { "T": "SECRET-6" } })
+    );
 }
 
 #[test]

@@ -80,24 +80,46 @@ pub fn credentials(options: &JsonObject, schema: Option<&Value>) -> Vec<String> 
     found
 }
 
-/// A value that cannot be taken.
+/// A `<set>` that cannot be taken. What was sent is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path} is {SET}, but it is ambiguous which stored entry that refers to; send the value itself")]
+#[error("{path} {why}; send the whole value, or a reference {{ $secret: <name> }} where one is allowed")]
 pub struct Untold {
     /// `.key[0]`
     pub path: String,
+    /// Why not.
+    pub why: Why,
+}
+
+/// Why a `<set>` cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// It is in a list whose entries cannot be told apart.
+    #[error("is {SET}, but it is ambiguous which stored entry that refers to")]
+    Ambiguous,
+    /// There is no value that it could keep.
+    #[error("is {SET}, but nothing is stored there")]
+    Nothing,
+    /// The value in its place is shown as another text.
+    #[error("contains {SET}, but is not the stored value as it is shown")]
+    Another,
+}
+
+impl Why {
+    fn at(self, path: &str) -> Untold {
+        Untold { path: path.to_owned(), why: self }
+    }
 }
 
 /// Options after a client sent some: `<set>` leaves what is held, another value replaces it, `null` takes it
 /// back, and what was not named stays.
 ///
 /// # Errors
-/// A `<set>` in a list that is another one than was shown.
+/// A text with a `<set>` that is not what is shown of the value in its place.
 pub fn patched(held: &JsonObject, sent: &JsonObject, known: Known<'_>) -> Result<JsonObject, Untold> {
     let mut patched = held.clone();
     for (key, sent) in sent {
         let place = option(known, key);
-        let path = format!(".{key}");
+        let path = inner(key, held.contains_key(key), "")?;
         match taken(held.get(key), sent, &place, &path)? {
             Some(value) => {
                 patched.insert(key.clone(), value);
@@ -114,7 +136,7 @@ pub fn patched(held: &JsonObject, sent: &JsonObject, known: Known<'_>) -> Result
 /// was, so that what is not named is gone.
 ///
 /// # Errors
-/// An entry of a list that is `<set>`, and cannot be told from others.
+/// A text with a `<set>` that is not what is shown of the value in its place.
 pub fn replaced(
     held: &JsonObject,
     at: &[String],
@@ -122,11 +144,12 @@ pub fn replaced(
     known: Known<'_>,
 ) -> Result<Option<Value>, Untold> {
     let Some((first, rest)) = at.split_first() else { return Ok(None) };
-    let (mut place, mut value, mut path) = (option(known, first), held.get(first), format!(".{first}"));
+    let (mut place, mut value) = (option(known, first), held.get(first));
+    let mut path = inner(first, value.is_some(), "")?;
     for key in rest {
         place = place.member(key);
         value = value.and_then(|value| value.get(key));
-        path = format!("{path}.{key}");
+        path = inner(key, value.is_some(), &path)?;
     }
     replacement(value, sent, &place, &path)
 }
@@ -139,13 +162,14 @@ fn replacement(
 ) -> Result<Option<Value>, Untold> {
     let Value::Object(fields) = sent else { return taken(held, sent, place, path) };
     if is_reference(sent) {
-        return Ok(Some(sent.clone()));
+        return taken(held, sent, place, path);
     }
     let held = held.filter(|held| !is_reference(held)).and_then(Value::as_object);
     let mut made = JsonObject::new();
     for (key, sent) in fields {
         let before = held.and_then(|held| held.get(key));
-        if let Some(value) = replacement(before, sent, &place.member(key), &format!("{path}.{key}"))? {
+        let path = inner(key, before.is_some(), path)?;
+        if let Some(value) = replacement(before, sent, &place.member(key), &path)? {
             made.insert(key.clone(), value);
         }
     }
@@ -166,12 +190,48 @@ pub fn without_password(text: &str) -> Cow<'_, str> {
     if shown == text { Cow::Borrowed(text) } else { Cow::Owned(shown) }
 }
 
-/// Whether a text that was sent is a held URL as it was shown, without its password.
-fn is_shown_as(held: &str, sent: &str) -> bool {
-    held != sent && without_password(held) == sent
+/// Whether a text holds a `<set>`, also as a program writes it that encodes the URL around it.
+fn is_stand_in(text: &str) -> bool {
+    text.contains(SET) || text.to_ascii_lowercase().contains("%3cset%3e@")
+}
+
+/// The path of a member. A name with a `<set>` in it is only taken where it is one already.
+fn inner(key: &str, is_held: bool, path: &str) -> Result<String, Untold> {
+    let path = format!("{path}.{key}");
+    if is_stand_in(key) && !is_held { Err(Why::Another.at(&path)) } else { Ok(path) }
+}
+
+/// What a value with a `<set>` in it keeps: the value in its place, if that is shown so.
+fn kept(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> Result<Value, Untold> {
+    let whole = sent == SET;
+    let Some(held) = held else { return Err(if whole { Why::Nothing } else { Why::Another }.at(path)) };
+    // A reference is shown as written, but it is a credential as well.
+    let is_shown =
+        held == sent || if place.hidden() { whole } else { without_userinfo(held.clone()) == *sent };
+    if is_shown { Ok(held.clone()) } else { Err(Why::Another.at(path)) }
+}
+
+/// A value with the name and password of each URL in it hidden.
+pub fn without_userinfo(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(without_password(&text).into_owned()),
+        Value::Array(entries) => entries.into_iter().map(without_userinfo).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (key, without_userinfo(value))).collect()
+        }
+        other => other,
+    }
 }
 
 impl<'a> Place<'a> {
+    /// Whether a value here is shown as `<set>`.
+    fn hidden(&self) -> bool {
+        match self {
+            Self::Known(nodes) => nodes.hidden(),
+            Self::Unknown => true,
+        }
+    }
+
     fn member(&self, key: &str) -> Place<'a> {
         match self {
             Self::Known(nodes) if !nodes.hidden() => Self::Known(nodes.member(key)),
@@ -190,11 +250,10 @@ impl<'a> Place<'a> {
 fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> Result<Option<Value>, Untold> {
     match (held, sent) {
         (_, Value::Null) => Ok(None),
-        (held, Value::String(text)) if text == SET => Ok(held.cloned()),
-        (Some(Value::String(held)), Value::String(text)) if is_shown_as(held, text) => {
-            Ok(Some(Value::String(held.clone())))
-        }
         // A reference is one value, not an object with a member of that name.
+        (held, sent) if (sent.is_string() || is_reference(sent)) && holds_set(sent) => {
+            kept(held, sent, place, path).map(Some)
+        }
         (_, sent) if is_reference(sent) => Ok(Some(sent.clone())),
         (held, Value::Object(fields)) => {
             let mut merged = match held {
@@ -202,7 +261,7 @@ fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> R
                 _ => JsonObject::new(),
             };
             for (key, sent) in fields {
-                let path = format!("{path}.{key}");
+                let path = inner(key, merged.contains_key(key), path)?;
                 match taken(merged.get(key), sent, &place.member(key), &path)? {
                     Some(value) => {
                         merged.insert(key.clone(), value);
@@ -231,7 +290,7 @@ fn list(held: &[Value], sent: &[Value], place: &Place<'_>, path: &str) -> Result
         let before = match &same {
             Some(same) if holds_set(entry) => match same.entry(index) {
                 Some(at) => held.get(at),
-                None => return Err(Untold { path }),
+                None => return Err(Why::Ambiguous.at(&path)),
             },
             _ => None,
         };
@@ -327,12 +386,12 @@ fn without_credentials(value: &Value, place: &Place<'_>) -> Value {
     }
 }
 
-/// Whether a value holds a `<set>`, or a URL with one in place of its password.
-fn holds_set(value: &Value) -> bool {
+/// Whether a value holds a text or a name with a `<set>`.
+pub fn holds_set(value: &Value) -> bool {
     match value {
-        Value::String(text) => text == SET || text.contains(&format!("://{SET}@")),
+        Value::String(text) => is_stand_in(text),
         Value::Array(entries) => entries.iter().any(holds_set),
-        Value::Object(fields) => fields.values().any(holds_set),
+        Value::Object(fields) => fields.iter().any(|(key, value)| is_stand_in(key) || holds_set(value)),
         _ => false,
     }
 }
@@ -443,7 +502,6 @@ mod tests {
             after(json!({ "env": { "A": null } })).unwrap()["env"],
             json!({ "B": { "$secret": "host:b" } })
         );
-        assert_eq!(after(json!({ "absent": "<set>" })).unwrap(), Value::Object(options()));
         assert_eq!(
             after(json!({ "keys": ["<set>", "<set>", "k3"] })).unwrap()["keys"],
             json!(["k1", "k2", "k3"])
@@ -466,7 +524,20 @@ mod tests {
             (json!({ "servers": [{ "name": "other", "token": "<set>" }] }), ".servers[0]"),
             (json!({ "keys": ["<set>", "<set>", "<set>"] }), ".keys[2]"),
         ] {
-            assert_eq!(after(sent), Err(Untold { path: path.to_owned() }));
+            assert_eq!(after(sent), Err(Why::Ambiguous.at(path)));
+        }
+        for (sent, path, why) in [
+            (json!({ "absent": "<set>" }), ".absent", Why::Nothing),
+            (json!({ "env": { "C": "<set>" } }), ".env.C", Why::Nothing),
+            (json!({ "absent": { "deep": ["<set>"] } }), ".absent.deep[0]", Why::Ambiguous),
+            (json!({ "keys": [["<set>"]] }), ".keys[0]", Why::Ambiguous),
+            (json!({ "url": "<set>" }), ".url", Why::Another),
+            (json!({ "token": "https://<set>@h/" }), ".token", Why::Another),
+            (json!({ "token": "Bearer <set>" }), ".token", Why::Another),
+            (json!({ "new": { "$secret": "<set>" } }), ".new", Why::Another),
+            (json!({ "new": { "<set>": 1 } }), ".new.<set>", Why::Another),
+        ] {
+            assert_eq!(after(sent), Err(why.at(path)));
         }
     }
 
@@ -499,7 +570,7 @@ mod tests {
             (vec![entry("one"), entry("two"), entry("three")], ".servers[2]"),
             (vec![entry("first"), entry("two"), held("three", "t3")], ".servers[0]"),
         ] {
-            assert_eq!(after(&sent), Err(Untold { path: path.to_owned() }), "{sent:?}");
+            assert_eq!(after(&sent), Err(Why::Ambiguous.at(path)), "{sent:?}");
         }
         let alike = object(json!({ "servers": [held("a", "1"), held("a", "2"), held("b", "3")] }));
         let after = |sent: &[Value]| patched(&alike, &object(json!({ "servers": sent })), known);
@@ -524,6 +595,9 @@ mod tests {
             (0..9).prop_map(|number| (json!(number), json!({ "type": "integer" }))),
             Just((json!({ "$secret": "host:open" }), json!({ "writeOnly": true }))),
             Just((json!("open"), json!({}))),
+            ("SECRET-[a-z0-9]{4}", "[a-b]").prop_map(|(text, host)| {
+                (json!(format!("https://u:{text}@{host}/")), json!({ "type": "string" }))
+            }),
         ];
         leaf.prop_recursive(4, 24, 4, |inner| {
             let keyed = proptest::collection::vec(("[a-d]", inner.clone()), 0..4);
@@ -548,30 +622,56 @@ mod tests {
         })
     }
 
-    proptest! {
-        #[test]
-        fn a_marked_value_is_never_shown_and_comes_back_as_it_was(members in proptest::collection::vec(marked(), 1..4)) {
+    /// Options, and the schema that marks the secrets in them.
+    fn members() -> impl Strategy<Value = (JsonObject, Value)> {
+        proptest::collection::vec(marked(), 1..4).prop_map(|members| {
             let (mut options, mut nodes) = (JsonObject::new(), JsonObject::new());
             for (at, (value, node)) in members.into_iter().enumerate() {
                 options.insert(format!("o{at}"), value);
                 nodes.insert(format!("o{at}"), node);
             }
-            let schema = json!({ "properties": nodes });
+            (options, json!({ "properties": nodes }))
+        })
+    }
+
+    /// Options as a client is shown them.
+    fn seen(options: &JsonObject, known: Known<'_>) -> JsonObject {
+        object(without_userinfo(Value::Object(shown(options, known))))
+    }
+
+    proptest! {
+        #[test]
+        fn a_marked_value_is_never_shown_and_comes_back_as_it_was(held in members()) {
+            let (options, schema) = held;
             let known = Known::Schema(Some(&schema));
-            let seen = shown(&options, known);
+            let seen = seen(&options, known);
             prop_assert!(!Value::Object(seen.clone()).to_string().contains("SECRET-"), "{seen:?}");
             prop_assert_eq!(patched(&options, &seen, known), Ok(options.clone()));
             prop_assert_eq!(patched(&options, &shown(&options, Known::Nothing), Known::Nothing), Ok(options));
         }
 
-        /// Whatever is sent, no `<set>` is written where the file held a value.
+        /// Whatever is sent, also what is shown of other options, no `<set>` is ever written.
         #[test]
-        fn nothing_shown_is_ever_written(members in proptest::collection::vec(marked(), 1..4), other in marked()) {
-            let options: JsonObject =
-                members.into_iter().enumerate().map(|(at, (value, _))| (format!("o{at}"), value)).collect();
-            let sent = shown(&object(json!({ "o0": other.0, "new": other.0 })), Known::Nothing);
-            if let Ok(after) = patched(&options, &sent, Known::Nothing) {
-                prop_assert!(!Value::Object(after).to_string().contains("<set>"));
+        fn nothing_shown_is_ever_written(held in members(), other in members(), unknown: bool) {
+            let ((options, schema), (others, elsewhere)) = (held, other);
+            let known = if unknown { Known::Nothing } else { Known::Schema(Some(&schema)) };
+            let sent = [
+                seen(&options, known),
+                seen(&others, Known::Schema(Some(&elsewhere))),
+                seen(&others, Known::Schema(None)),
+                seen(&others, known),
+                shown(&others, Known::Nothing),
+            ];
+            prop_assert_eq!(patched(&options, &sent[0], known), Ok(options.clone()));
+            for sent in &sent {
+                if let Ok(after) = patched(&options, sent, known) {
+                    prop_assert!(!holds_set(&Value::Object(after.clone())), "{sent:?}: {after:?}");
+                }
+                for (key, sent) in sent {
+                    if let Ok(Some(after)) = replaced(&options, std::slice::from_ref(key), sent, known) {
+                        prop_assert!(!holds_set(&after), "{key} {sent}: {after}");
+                    }
+                }
             }
         }
     }
@@ -586,10 +686,41 @@ mod tests {
             Value::Object(kept),
             json!({ "url": "https://u:pw@h/x", "list": ["b", "https://u:pw@a/"] })
         );
-        let moved = json!({ "url": "https://<set>@elsewhere/x" });
-        let kept =
-            patched(held.as_object().unwrap(), moved.as_object().unwrap(), Known::Schema(None)).unwrap();
-        assert_eq!(kept["url"], "https://<set>@elsewhere/x", "another URL is another value");
+    }
+
+    /// A URL is taken back as it was shown or not at all.
+    #[test]
+    fn another_url_without_its_password_is_rejected() {
+        let held = object(json!({
+            "url": "https://u:pw@h/x", "plain": "https://h/", "list": ["https://u:p1@a/", "https://u:p2@b/"],
+            "text": "from https://u:p3@a/ to https://u:p4@b/"
+        }));
+        let known = Known::Schema(None);
+        for (sent, path) in [
+            (json!({ "url": "https://<set>@h/y" }), ".url"),
+            (json!({ "url": "https://<set>@elsewhere/x" }), ".url"),
+            (json!({ "url": "https://v:<set>@h/x" }), ".url"),
+            (json!({ "url": "https://%3Cset%3E@h/x" }), ".url"),
+            (json!({ "url": " https://<set>@h/x" }), ".url"),
+            (json!({ "url": { "in": "https://<set>@h/x" } }), ".url.in"),
+            (json!({ "plain": "https://<set>@h/" }), ".plain"),
+            (json!({ "new": "https://<set>@h/" }), ".new"),
+            (json!({ "list": ["https://<set>@a/evil", "https://<set>@b/"] }), ".list[0]"),
+            (json!({ "list": ["https://<set>@c/", "https://<set>@b/"] }), ".list[0]"),
+            (json!({ "list": ["https://<set>@a/", "https://<set>@a/"] }), ".list[0]"),
+            (json!({ "list": ["https://<set>@a/", "https://<set>@b/", "https://<set>@c/"] }), ".list[2]"),
+            (json!({ "text": "from https://<set>@b/ to https://<set>@a/" }), ".text"),
+            (json!({ "text": "from https://u:new@a/ to https://<set>@b/" }), ".text"),
+        ] {
+            let untold = patched(&held, &object(sent.clone()), known).unwrap_err();
+            assert_eq!(untold.path, path, "{sent}");
+            let (key, value) = sent.as_object().unwrap().iter().next().unwrap();
+            assert!(replaced(&held, std::slice::from_ref(key), value, known).is_err(), "{sent}");
+        }
+        let same =
+            json!({ "text": "from https://<set>@a/ to https://<set>@b/", "list": ["https://<set>@b/"] });
+        let kept = patched(&held, same.as_object().unwrap(), known).unwrap();
+        assert_eq!((&kept["text"], &kept["list"]), (&held["text"], &json!(["https://u:p2@b/"])));
     }
 
     #[test]
@@ -604,6 +735,8 @@ mod tests {
         assert_eq!(set(&["env", "A"], json!("new")), Some(json!("new")));
         assert_eq!(set(&["env"], json!({ "A": "<set>", "C": "c" })), Some(json!({ "A": "a", "C": "c" })));
         assert_eq!(set(&["env"], Value::Null), None);
-        assert_eq!(set(&["none", "deep"], json!("<set>")), None, "there is nothing to leave");
+        let untold =
+            replaced(held.as_object().unwrap(), &at(&["none", "deep"]), &json!("<set>"), Known::Nothing);
+        assert_eq!(untold, Err(Why::Nothing.at(".none.deep")));
     }
 }
