@@ -334,7 +334,7 @@ fn a_run_knows_itself_in_its_prompt_and_its_environment() {
 
 #[test]
 fn on_a_host_that_knows_people_the_commands_come_with_its_token() {
-    let users = r#"{ "roles": { "guest": { "grants": [] } }, "users": {} }"#;
+    let users = r#"{ "roles": { "guest": { "grants": [] } }, "users": [] }"#;
     let config = |token: Value| {
         let mut config = json!({ "users": "users.json", "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }] });
         config.as_object_mut().unwrap().extend(token.as_object().unwrap().clone());
