@@ -259,6 +259,7 @@ async fn a_backend_in_javascript_is_handed_copies_and_hears_of_changes() {
 
     // And with its session.
     client.bring(json!([kit("1")])).await;
+    client.settled().await;
     let path = PathBuf::from(handed(&mut client).await[0]["path"].as_str().unwrap());
     assert!(path.exists());
     client.talk.client.request("disposeSession", json!({ "channel": session })).await.unwrap();
