@@ -2,8 +2,8 @@
 //!
 //! Each area in `tests/differential` makes random calls from a seed. `known.json` names the calls whose outcomes differ,
 //! with the reason; a difference that it does not name fails, and so does one that it names and that is gone, so that the
-//! file only shrinks. Node is the npm package `node` that `.ci/run` installs, or the program that `OSTLER_NODE` names;
-//! where there is neither, nothing is compared. `OSTLER_SEEDS` is the number of programs of each area.
+//! file only shrinks. Where there is no Node (`support::node`), nothing is compared; `.ci/run` fails then. `OSTLER_SEEDS`
+//! is the number of programs of each area.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod support;
@@ -16,15 +16,6 @@ use ostler_contract::*;
 use support::*;
 
 const SEEDS: u64 = 40;
-
-fn node() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("OSTLER_NODE") {
-        return Some(named.into());
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let installed = root.join("target/tools/node_modules/node/bin/node");
-    installed.is_file().then_some(installed)
-}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential")

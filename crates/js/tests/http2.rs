@@ -1,7 +1,6 @@
 //! `node:http2` against servers that run on Node: a program sees the same here as on Node.
 //!
-//! Node is the npm package `node` that `.ci/run` installs, or the program that `OSTLER_NODE` names; where there is
-//! neither, nothing is compared.
+//! Where there is no Node (`support::node`), nothing is compared; `.ci/run` fails then.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod support;
@@ -12,15 +11,6 @@ use std::process::{Child, Command, Stdio};
 
 use ostler_contract::*;
 use support::*;
-
-fn node() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("OSTLER_NODE") {
-        return Some(named.into());
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let installed = root.join("target/tools/node_modules/node/bin/node");
-    installed.is_file().then_some(installed)
-}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http2")

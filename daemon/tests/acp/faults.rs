@@ -394,19 +394,19 @@ async fn an_agent_that_always_fails_is_started_three_times_for_a_turn() {
     for _ in 0..2 {
         std::fs::write(log.path(), "").unwrap();
         let error = talk.fail("hello").await;
-        assert_eq!(error["errorType"], "agentEnded");
-        let message = error["message"].as_str().unwrap();
-        assert!(
-            message.starts_with(
-                "fake was started 3 times for this message; the last time: fake ended with exit code 9"
-            ),
-            "{message}"
-        );
+        started_three_times(&error);
         let expected =
             ["initialize", "session/resume", "initialize", "session/load", "initialize", "session/new"];
         assert_eq!(opened(log.path()), expected);
     }
     stage.folder.wait_for_log("the agent was started 3 times for one turn, which fails");
+}
+
+fn started_three_times(error: &Value) {
+    assert_eq!(error["errorType"], "agentEnded");
+    let message = error["message"].as_str().unwrap();
+    let said = "fake was started 3 times for this message; the last time: fake ended with exit code 9";
+    assert!(message.starts_with(said), "{message}");
 }
 
 fn level() -> Value {
@@ -423,14 +423,7 @@ async fn an_agent_that_ends_with_a_setting_is_not_started_forever() {
     std::fs::write(log.path(), "").unwrap();
     let mut talk = stage.talk_in("fake:/two", json!({ "level": "b" })).await;
     let error = tokio::time::timeout(Duration::from_secs(60), talk.fail("hello")).await.unwrap();
-    assert_eq!(error["errorType"], "agentEnded");
-    let message = error["message"].as_str().unwrap();
-    assert!(
-        message.starts_with(
-            "fake was started 3 times for this message; the last time: fake ended with exit code 9"
-        ),
-        "{message}"
-    );
+    started_three_times(&error);
     assert_eq!(opened(log.path()).iter().filter(|method| *method == "initialize").count(), 3);
 }
 

@@ -16,6 +16,16 @@ use ostler_contract::*;
 use ostler_js::{Engine, JsOptions, JsSource, Line};
 use tokio::sync::Notify;
 
+/// Node, to compare with: the program that `OSTLER_NODE` names, or the npm package `node` that `.ci/lint` installs.
+pub fn node() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("OSTLER_NODE") {
+        return Some(named.into());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = root.join("target/tools/node_modules/node/bin/node");
+    installed.is_file().then_some(installed)
+}
+
 /// Lines a plugin logged, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Lines(Arc<(Mutex<Vec<Line>>, Notify)>);

@@ -5,9 +5,8 @@ use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// What the log begins with, and each page in it.
-const LOG_HEADER: u64 = 32;
-const FRAME_HEADER: u64 = 24;
+use super::reserve::{FRAME_HEADER, HEADER};
+use super::{index_of, log_of};
 
 /// The files of one database, as they were opened.
 pub(super) struct Guard {
@@ -34,18 +33,13 @@ struct Watched {
 impl Guard {
     /// The database at `path` and its write-ahead log, both open.
     pub fn of(path: &Path) -> Self {
-        let beside = |suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
         let watched = |path: PathBuf, measured: bool| {
             let found = fs::metadata(&path).ok()?;
             let length = measured.then_some(found.len());
             Some(Watched { identity: identity(&found), path, length })
         };
-        let files = [watched(path.to_owned(), true), watched(beside("-wal"), false)];
-        let log = File::open(beside("-shm")).ok().map(|index| Log { path: beside("-wal"), index });
+        let files = [watched(path.to_owned(), true), watched(log_of(path), false)];
+        let log = File::open(index_of(path)).ok().map(|index| Log { path: log_of(path), index });
         Self { files: files.into_iter().flatten().collect(), log, lost: None }
     }
 
@@ -121,7 +115,7 @@ impl Log {
             size => u64::from(size),
         };
         let frames = u64::from(u32::from_ne_bytes([first[16], first[17], first[18], first[19]]));
-        (frames > 0).then_some(LOG_HEADER + frames * (FRAME_HEADER + page))
+        (frames > 0).then_some(HEADER + frames * (FRAME_HEADER + page))
     }
 
     #[cfg(not(unix))]

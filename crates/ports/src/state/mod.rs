@@ -221,9 +221,23 @@ fn refuse_cut(path: &Path, place: &str) -> Result<(), Thrown> {
 
 /// Whether something is in the database's write-ahead log.
 fn has_log(path: &Path) -> bool {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    std::fs::metadata(log).is_ok_and(|found| found.len() > 0)
+    std::fs::metadata(log_of(path)).is_ok_and(|found| found.len() > 0)
+}
+
+/// The write-ahead log of the database at `path`.
+fn log_of(path: &Path) -> PathBuf {
+    with_suffix(path, "-wal")
+}
+
+/// SQLite's index of the log of the database at `path`, which its connections share.
+fn index_of(path: &Path) -> PathBuf {
+    with_suffix(path, "-shm")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Opens a database to read it, and makes no file beside it.

@@ -1,12 +1,12 @@
 //! The database of an earlier version, brought to where it is looked for now.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ostler_contract::Thrown;
 use rusqlite::Connection;
 
-use super::{StateDb, configure, schema, sentence, thrown};
+use super::{StateDb, configure, log_of, schema, sentence, thrown};
 use crate::atomic;
 
 /// What became of a database at its former place.
@@ -53,8 +53,7 @@ fn fold_log(path: &Path) -> Result<(), Thrown> {
     connection.close().map_err(|(_, error)| failed(error))?;
     // The last connection that closes removes them.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let beside = |end: &str| PathBuf::from(format!("{}{end}", real.display()));
-    if busy || beside("-wal").exists() {
+    if busy || log_of(&real).exists() {
         return Err(Thrown::new(format_args!("{place} is held by another process; it cannot be moved")));
     }
     Ok(())

@@ -10,14 +10,16 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::execute;
+use super::{execute, log_of};
 
 /// Pages of the log after which SQLite brings it into the database (`wal_autocheckpoint`, its default).
 const PAGES: u64 = 1000;
-/// A page of the database, and what the log adds to it.
-const FRAME: u64 = 4096 + 24;
+/// What the log adds to each page of the database.
+pub(super) const FRAME_HEADER: u64 = 24;
+/// A page of the database, as the log has it.
+const FRAME: u64 = 4096 + FRAME_HEADER;
 /// What the log begins with.
-const HEADER: u64 = 32;
+pub(super) const HEADER: u64 = 32;
 const SIZE: u64 = HEADER + PAGES * FRAME;
 /// How much is written at once.
 static PIECE: [u8; 64 << 10] = [0; 64 << 10];
@@ -40,9 +42,7 @@ fn fill(path: &Path) -> std::io::Result<()> {
     if std::fs::metadata(path)?.len() == 0 {
         return Ok(());
     }
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let mut log = OpenOptions::new().write(true).open(log)?;
+    let mut log = OpenOptions::new().write(true).open(log_of(path))?;
     let length = log.seek(SeekFrom::End(0))?;
     let mut left = SIZE.saturating_sub(length);
     while left > 0 {
