@@ -5,6 +5,7 @@
 mod support;
 
 use ostler::webhook::{AddFlags, Endpoints, TestFlags, Told, WebhookVerb};
+use ostler_plugin_webhook::tools::senders;
 use serde_json::{Value, json};
 use support::Folder;
 
@@ -53,18 +54,40 @@ async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     assert!(told.good);
     assert_eq!((&told.json["status"], &told.json["answer"]["text"]), (&json!(200), &json!("Hello.")));
 
-    for verify in ["github", "stripe", "slack", "standard"] {
-        let signed = AddFlags { automation: true, verify: Some(verify.to_owned()), ..flags(verify) };
-        add(&endpoints, AddFlags { value: Some("whsec_c2VjcmV0".to_owned()), ..signed }).await;
-        assert!(test(&endpoints, verify).await.good, "{verify}");
+    for sender in senders() {
+        let id = sender.name;
+        let signed = AddFlags { automation: true, verify: Some(sender.example.to_owned()), ..flags(id) };
+        let value = if id == "discord" { "0123456789abcdef".repeat(4) } else { "whsec_c2VjcmV0".to_owned() };
+        add(&endpoints, AddFlags { value: Some(value), ..signed }).await;
+        if id != "discord" {
+            assert!(test(&endpoints, id).await.good, "{id}");
+            continue;
+        }
+        let verb = WebhookVerb::Test(TestFlags { id: id.to_owned(), ..TestFlags::default() });
+        let exit = endpoints.run(verb).await.unwrap_err();
+        assert!(exit.code() == 2 && exit.to_string().contains("only Discord can sign a call"), "{exit}");
     }
+    let gitlab = AddFlags { automation: true, verify: Some("gitlab".to_owned()), ..flags("token") };
+    let told = add(&endpoints, gitlab).await;
+    assert!(told.lines[2].contains("-H \"X-Gitlab-Token: $SECRET\""), "{:?}", told.lines);
+    assert!(test(&endpoints, "token").await.good, "a token of GitLab's");
+    let events = AddFlags { automation: true, format: Some("cloudevents".to_owned()), ..flags("events") };
+    add(&endpoints, AddFlags { dedupe: Some("true".to_owned()), ..events }).await;
+    assert!(test(&endpoints, "events").await.good);
+    let ask = "OPTIONS /plugins/webhook/events";
+    let (status, answer) = daemon.ask(ask, "WebHook-Request-Origin: a.example\r\n", "").await;
+    assert_eq!((status, &answer["endpoint"]), (200, &json!("events")), "through the guard of the listener");
     folder.write("webhooks/broken.md", "---\nid: broken\nautomation: true\n---\n");
 
     let endpoints = Endpoints::of(folder.path(), &base).unwrap();
     let listed = endpoints.run(WebhookVerb::List).await.unwrap();
-    assert_eq!(listed.names, ["ask", "broken", "fire", "github", "slack", "standard", "stripe"]);
+    let mut names: Vec<&str> = senders().map(|sender| sender.name).collect();
+    names.extend(["ask", "broken", "events", "fire", "token"]);
+    names.sort_unstable();
+    assert_eq!(listed.names, names);
     assert!(listed.lines[0].starts_with(&format!("ask: bot://echo, sync, {base}/plugins/webhook/ask")));
-    assert!(listed.lines[1].contains("a call to it answers 404"), "{:?}", listed.lines);
+    let broken = names.iter().position(|name| *name == "broken").unwrap();
+    assert!(listed.lines[broken].contains("a call to it answers 404"), "{:?}", listed.lines);
     let logged = loop {
         let logged = endpoints.run(WebhookVerb::Log { id: "ask".to_owned() }).await.unwrap();
         if logged.json["calls"].as_array().is_some_and(|calls| !calls.is_empty()) {
@@ -97,9 +120,22 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
             "invalid limit many; write it as <calls>/<time>, such as 60/1m",
         ),
         (AddFlags { limit: Some("5/soon".to_owned()), ..fire.clone() }, "limit must be"),
+        (AddFlags { verify: Some("nobody".to_owned()), ..fire.clone() }, "verify must be github, gitlab, "),
         (
-            AddFlags { verify: Some("gitlab".to_owned()), ..fire.clone() },
-            "verify must be github, stripe, slack or standard",
+            AddFlags { verify: Some("{ scheme: hmac }".to_owned()), ..fire.clone() },
+            "verify hmac must have a header",
+        ),
+        (
+            AddFlags { verify: Some("{ scheme".to_owned()), ..fire.clone() },
+            "invalid --verify { scheme: line 1",
+        ),
+        (
+            AddFlags { verify: Some("discord".to_owned()), ..fire.clone() },
+            "a secret made here cannot verify discord; pass the sender's with --secret-stdin",
+        ),
+        (
+            AddFlags { verify: Some("discord".to_owned()), value: Some("right".to_owned()), ..fire.clone() },
+            "the secret is not the public key of a Discord application",
         ),
         (AddFlags { secret: Some("plain".to_owned()), ..fire.clone() }, "a secret is named host:<name>"),
         (

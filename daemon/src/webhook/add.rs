@@ -4,6 +4,7 @@ use clap::Args;
 use ostler_contract::{JsonObject, Value, VaultName, json, limit};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::Facts;
+use ostler_ports::yaml;
 
 use super::{Endpoints, Told, automation, curl, machine, slug};
 use crate::exit::Exit;
@@ -36,11 +37,14 @@ pub struct AddFlags {
     /// Timeout of sync calls in seconds [default: the plugin option, 60]
     #[arg(long, value_name = "SECONDS", requires = "bot")]
     pub sync_timeout_seconds: Option<f64>,
-    /// Verify the sender's signature instead of a bearer token: github, stripe, slack or standard
+    /// Verify the sender instead of a bearer token: github, gitlab, stripe, …, or '{ scheme: hmac, header: … }'
     #[arg(long, value_name = "SENDER")]
     pub verify: Option<String>,
-    /// Header with the delivery id; repeated deliveries get the first answer
-    #[arg(long, value_name = "HEADER")]
+    /// Format of request bodies: cloudevents
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Header with the delivery id [default: the sender's]; repeated deliveries get the first answer
+    #[arg(long, value_name = "HEADER", num_args = 0..=1, default_missing_value = "true")]
     pub dedupe: Option<String>,
     /// Rate limit, such as 60/1m
     #[arg(long, value_name = "CALLS/TIME")]
@@ -79,6 +83,14 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
         (None, Some(value)) => Some((value.clone(), false)),
         (None, None) => Some((fresh(), true)),
     };
+    let value_of = made.as_ref().map_or(held.as_deref(), |(value, _)| Some(value)).unwrap_or_default();
+    if let (Some((_, true)), Some(sender)) = (&made, facts.signs_alone()) {
+        let why = format!("a secret made here cannot verify {sender}; pass the sender's with --secret-stdin");
+        return Err(Exit::usage(why));
+    }
+    if let Some(why) = facts.unusable(value_of) {
+        return Err(Exit::usage(format!("{} {why}", made.map_or(&*facts.secret, |_| "the secret"))));
+    }
     // The secret first: an endpoint without one would refuse every call and say so in the log.
     if let Some((value, _)) = &made {
         endpoints
@@ -91,14 +103,14 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     collection.put.within(limit::STORE, (record,)).await.map_err(machine)?;
     let url = endpoints.url(id);
     // Shown once, and only where it was made here: whoever gave it has it.
-    let shown = made.and_then(|(value, fresh)| fresh.then_some(value));
-    let curl = curl::line(&facts, &url, shown.as_deref());
+    let shown = made.as_ref().is_some_and(|(_, fresh)| *fresh);
+    let curl = curl::line(&facts, &url, value_of, shown);
     let mut lines = vec![format!("{id}: {url}"), format!("secret stored in the vault as {}", facts.secret)];
     lines.extend(facts.warnings.iter().cloned());
-    lines.push(curl.clone());
+    lines.extend(curl.clone());
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
-    if let Some(value) = shown {
-        json["token"] = value.into();
+    if shown {
+        json["token"] = value_of.into();
     }
     if flags.automation {
         let (listeners, written) = endpoints.listen(&flags).await;
@@ -119,7 +131,9 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
                 json["automationText"] = text.into();
             }
         }
-        lines.push(format!("try it: ostler webhook test {id} --follow"));
+        if facts.signs_alone().is_none() {
+            lines.push(format!("try it: ostler webhook test {id} --follow"));
+        }
     }
     Ok(Told { lines, json, names: vec![id.clone()], good: true })
 }
@@ -139,11 +153,26 @@ fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
     set("reply", flags.reply.clone().map(Value::from));
     set("callbackPrefix", flags.callback_prefix.clone().map(Value::from));
     set("syncTimeoutSeconds", flags.sync_timeout_seconds.map(Value::from));
-    set("verify", flags.verify.clone().map(Value::from));
-    set("dedupe", flags.dedupe.clone().map(Value::from));
+    set("verify", flags.verify.as_deref().map(verify).transpose()?);
+    set("format", flags.format.clone().map(Value::from));
+    set(
+        "dedupe",
+        flags.dedupe.as_deref().map(|header| match header {
+            "true" => Value::Bool(true),
+            header => header.into(),
+        }),
+    );
     set("limit", flags.limit.as_deref().map(limit).transpose()?);
     set("retry", flags.retry.then_some(Value::Bool(true)));
     Ok(record)
+}
+
+/// The name of a sender, or its fields as they are in a record.
+fn verify(written: &str) -> Result<Value, Exit> {
+    if !written.starts_with('{') {
+        return Ok(written.into());
+    }
+    yaml::parse(written).map_err(|why| Exit::usage(format!("invalid --verify {written}: {why}")))
 }
 
 fn limit(written: &str) -> Result<Value, Exit> {

@@ -1,38 +1,24 @@
 //! A line a person can paste into a shell to call an endpoint.
 
-use ostler_plugin_webhook::tools::Facts;
+use ostler_plugin_webhook::tools::{Facts, Shell};
 
-/// The line. A secret that is not shown is `$SECRET`, for the caller to set.
-pub(super) fn line(facts: &Facts, url: &str, secret: Option<&str>) -> String {
+/// The line for this secret. One that is not shown is `$SECRET`, for the caller to set. Nothing where only the sender can call.
+pub(super) fn line(facts: &Facts, url: &str, value: &str, shown: bool) -> Option<String> {
+    let secret = shown.then_some(value);
     let body = body(facts);
-    let json = "-H 'Content-Type: application/json'";
-    let Some(verify) = facts.verify() else {
+    let event = facts.event("test");
+    let event: String = event.iter().map(|(name, value)| format!("-H '{name}: {value}' ")).collect();
+    let json = format!("{event}-H 'Content-Type: application/json'");
+    if facts.verify().is_none() {
         let bearer =
             quoted(&format!("Authorization: Bearer {}", secret.unwrap_or("$SECRET")), secret.is_some());
-        return format!("curl -X POST {url} -H {bearer} {json} -d '{body}'");
-    };
+        return Some(format!("curl -X POST {url} -H {bearer} {json} -d '{body}'"));
+    }
+    let Shell { before, query, headers } = facts.shell(value)?;
     let key = secret.map_or_else(String::new, |secret| format!("SECRET='{secret}'; "));
-    let hex = |over: &str| {
-        format!("$(printf %s \"{over}\" | openssl dgst -sha256 -hmac \"$SECRET\" -r | cut -d' ' -f1)")
-    };
-    let (before, headers) = match verify {
-        "stripe" => ("T=$(date +%s); ", format!("-H \"Stripe-Signature: t=$T,v1={}\"", hex("$T.$B"))),
-        "slack" => (
-            "T=$(date +%s); ",
-            format!(
-                "-H \"X-Slack-Request-Timestamp: $T\" -H \"X-Slack-Signature: v0={}\"",
-                hex("v0:$T:$B")
-            ),
-        ),
-        "standard" => (
-            "T=$(date +%s); K=$(printf %s \"${SECRET#whsec_}\" | base64 -d | od -An -vtx1 | tr -d ' \\n'); ",
-            "-H 'webhook-id: test' -H \"webhook-timestamp: $T\" -H \"webhook-signature: v1,$(printf %s \"test.$T.$B\" \
-             | openssl dgst -sha256 -mac HMAC -macopt hexkey:$K -binary | base64)\""
-                .to_owned(),
-        ),
-        _ => ("", format!("-H \"X-Hub-Signature-256: sha256={}\"", hex("$B"))),
-    };
-    format!("{key}B='{body}'; {before}curl -X POST {url} {headers} {json} -d \"$B\"")
+    let headers: String = headers.iter().map(|header| format!("-H \"{header}\" ")).collect();
+    let url = query.map_or_else(|| url.to_owned(), |query| format!("\"{url}?{query}\""));
+    Some(format!("{key}B='{body}'; {before}curl -X POST {url} {headers}{json} -d \"$B\""))
 }
 
 /// A body the endpoint takes.

@@ -126,13 +126,14 @@ async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value,
 async fn call(facts: &Facts, url: &str, secret: &str, body: String) -> Result<(u16, String), Exit> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let delivery = uuid::Uuid::new_v4().to_string();
-    let admission = facts.admission(secret, &delivery, now, body.as_bytes());
-    let mut request = Request::new(Body::from(body));
+    let call = facts.call(secret, &delivery, now, body).map_err(Exit::usage)?;
+    let mut request = Request::new(Body::from(call.body));
     *request.method_mut() = Method::POST;
+    let url = &call.query.map_or_else(|| url.to_owned(), |query| format!("{url}?{query}"));
     *request.uri_mut() = url.parse().map_err(|_| Exit::usage(format!("{url} is not a valid URL to call")))?;
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in admission {
+    for (name, value) in call.headers {
         let name = header::HeaderName::try_from(name).ok();
         let value = HeaderValue::try_from(value).ok();
         let (Some(name), Some(mut value)) = (name, value) else {

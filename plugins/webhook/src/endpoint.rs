@@ -5,9 +5,8 @@ use std::time::Duration;
 use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
-use crate::extras::{self, Extras};
-use crate::verify::Scheme;
-use crate::{BODY_LIMIT, TEXT_LIMIT};
+use crate::extras::{self, Extras, Format};
+use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents};
 
 /// What a call to an endpoint does.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,11 +55,20 @@ const FIELDS: &[&str] =
 impl Endpoint {
     /// The largest body it takes.
     pub fn body_limit(&self) -> usize {
-        let sender = self.extras.verify.map_or(BODY_LIMIT, Scheme::body_limit);
+        let sender = self.extras.verify.as_ref().map_or(BODY_LIMIT, |verify| verify.sender.body_limit);
+        let format = match self.extras.format {
+            Some(Format::CloudEvents) => cloudevents::BODY_LIMIT,
+            None => BODY_LIMIT,
+        };
         match self.target {
-            Target::Automation => sender,
-            Target::Bot(_) => sender.min(TEXT_LIMIT),
+            Target::Automation => sender.min(format),
+            Target::Bot(_) => sender.min(format).min(TEXT_LIMIT),
         }
+    }
+
+    /// Why its sender cannot have such a secret.
+    pub fn unusable(&self, secret: &str) -> Option<&'static str> {
+        self.extras.verify.as_ref().and_then(|verify| verify.scheme.unusable(secret))
     }
 
     /// Checks a record; answers the endpoint and what is odd about it.

@@ -6,15 +6,17 @@ use ostler_contract::duration::{A_DURATION, read_duration};
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
-use crate::verify::Scheme;
+use crate::verify::{Delivery, Verify};
 
 /// What a record asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Extras {
     /// The sender's signature stands in for the bearer.
-    pub verify: Option<Scheme>,
-    /// The header whose value is the same when a delivery is sent again.
-    pub dedupe: Option<HeaderName>,
+    pub verify: Option<Verify>,
+    /// What a body is.
+    pub format: Option<Format>,
+    /// What is the same when a delivery is sent again.
+    pub dedupe: Option<Dedupe>,
     /// How many calls are taken.
     pub limit: Option<Limit>,
     /// How often a callback that failed is tried again.
@@ -22,7 +24,24 @@ pub(crate) struct Extras {
 }
 
 /// The fields, as they are written.
-pub(crate) const FIELDS: &[&str] = &["verify", "dedupe", "limit", "retry"];
+pub(crate) const FIELDS: &[&str] = &["verify", "format", "dedupe", "limit", "retry"];
+
+/// What a body is, where it is not what the endpoint's target says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    CloudEvents,
+}
+
+/// The id of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Dedupe {
+    /// The value of this header.
+    Header(HeaderName),
+    /// The sender's own, which is in the body.
+    Body,
+    /// The source and the id of a CloudEvent.
+    Event,
+}
 
 /// So many calls in so long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,27 +88,42 @@ impl Extras {
     /// What makes the record no endpoint.
     pub fn read(record: &JsonObject) -> Result<Self, String> {
         let field = |name: &str| record.get(name).filter(|value| !value.is_null());
-        let verify = field("verify")
-            .map(|value| {
-                value
-                    .as_str()
-                    .and_then(Scheme::parse)
-                    .ok_or("verify must be github, stripe, slack or standard")
-            })
-            .transpose()?;
-        let dedupe = field("dedupe")
-            .map(|value| {
-                let name = value.as_str().and_then(|name| HeaderName::try_from(name).ok());
-                name.ok_or("dedupe must be the name of a header")
-            })
-            .transpose()?;
+        let verify = field("verify").map(Verify::read).transpose()?;
+        let format = match field("format").map(Value::as_str) {
+            None => None,
+            Some(Some("cloudevents")) => Some(Format::CloudEvents),
+            Some(_) => return Err("format must be cloudevents".to_owned()),
+        };
+        let dedupe = match field("dedupe") {
+            Some(value) => dedupe(value, verify.as_ref(), format)?,
+            None => None,
+        };
         Ok(Self {
             verify,
+            format,
             dedupe,
             limit: field("limit").map(limit).transpose()?,
             retry: field("retry").and_then(|value| retry(value).transpose()).transpose()?,
         })
     }
+}
+
+fn dedupe(value: &Value, verify: Option<&Verify>, format: Option<Format>) -> Result<Option<Dedupe>, String> {
+    let header = |name: &str| HeaderName::try_from(name).ok().map(Dedupe::Header);
+    let of_sender = || match verify?.sender.delivery {
+        Delivery::Header(name) => header(name),
+        Delivery::Body(_) => Some(Dedupe::Body),
+        Delivery::Unknown => None,
+    };
+    let (found, wrong) = match value {
+        Value::Bool(false) => return Ok(None),
+        Value::Bool(true) if format == Some(Format::CloudEvents) => (Some(Dedupe::Event), ""),
+        Value::Bool(true) => {
+            (of_sender(), "dedupe must be the name of a header: no verify says where the sender's id is")
+        }
+        value => (value.as_str().and_then(header), "dedupe must be the name of a header, or true"),
+    };
+    found.map(Some).ok_or_else(|| wrong.to_owned())
 }
 
 fn limit(value: &Value) -> Result<Limit, String> {
@@ -156,17 +190,27 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(asked.limit, Some(Limit { calls: 3, per: Duration::from_secs(60) }));
-        assert_eq!(asked.dedupe.unwrap(), "x-github-delivery");
+        let by_header = Some(Dedupe::Header(HeaderName::from_static("x-github-delivery")));
+        assert_eq!(asked.dedupe, by_header);
+        let of_sender = |verify: &str| read(json!({ "verify": verify, "dedupe": true })).unwrap().dedupe;
+        assert_eq!(of_sender("github"), by_header, "the sender's own");
+        assert_eq!(of_sender("stripe"), Some(Dedupe::Body));
+        assert_eq!(read(json!({ "dedupe": false })).unwrap().dedupe, None);
+        let events = read(json!({ "format": "cloudevents", "dedupe": true, "verify": "github" })).unwrap();
+        assert_eq!((events.format, events.dedupe), (Some(Format::CloudEvents), Some(Dedupe::Event)));
         assert_eq!(asked.retry, Some(Retry { times: 8, first: Duration::from_secs(5) }));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
         for (field, value) in [
-            ("verify", json!("gitlab")),
+            ("verify", json!("nobody")),
             ("verify", json!(true)),
+            ("format", json!("xml")),
+            ("format", json!(true)),
             ("dedupe", json!("not a header")),
             ("dedupe", json!(1)),
+            ("dedupe", json!(true)),
             ("limit", json!(5)),
             ("limit", json!({ "calls": 0, "per": "1m" })),
             ("limit", json!({ "calls": 1.5, "per": "1m" })),

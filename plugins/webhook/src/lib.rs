@@ -8,6 +8,7 @@ mod automation;
 mod bot;
 mod callback;
 mod callbacks;
+mod cloudevents;
 mod deliveries;
 mod endpoint;
 mod extras;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler_contract::http::{self, HeaderValue, Response, StatusCode, header};
+use ostler_contract::http::{self, Body, HeaderValue, Response, StatusCode, header};
 use ostler_contract::{Value, json};
 
 /// A whole answer: what a caller is told, and what a repeated delivery is told again.
@@ -23,6 +23,9 @@ impl Answer {
     /// As it is sent.
     pub fn response(&self) -> Response {
         let mut response = http::json(self.status, &self.body);
+        if self.status == StatusCode::NO_CONTENT {
+            *response.body_mut() = Body::Empty;
+        }
         if let Some((name, value)) = &self.header {
             response.headers_mut().insert(name, value.clone());
         }
@@ -43,6 +46,8 @@ pub(crate) enum Refusal {
     NotSigned(&'static str),
     /// What was sent is not what the endpoint takes.
     Bad(String),
+    /// What was sent is of a kind the endpoint does not read.
+    NotUnderstood(String),
     /// The bot cannot be talked to.
     NoBot(String),
     /// More calls than the endpoint takes; when the next one may come.
@@ -58,6 +63,7 @@ impl Refusal {
             Self::NotPost => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAdmitted | Self::NotSigned(_) => StatusCode::UNAUTHORIZED,
             Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
@@ -71,7 +77,7 @@ impl Refusal {
             Self::NotPost => "The method must be POST".to_owned(),
             Self::NotAdmitted => "The endpoint's secret is required as bearer token".to_owned(),
             Self::NotSigned(why) => (*why).to_owned(),
-            Self::Bad(why) | Self::NoBot(why) => why.clone(),
+            Self::Bad(why) | Self::NotUnderstood(why) | Self::NoBot(why) => why.clone(),
             Self::NoMemory => "The host has no memory for this body now; retry later".to_owned(),
             Self::TooMany(wait) => {
                 format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))

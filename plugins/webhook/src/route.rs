@@ -7,14 +7,14 @@ use bytes::Bytes;
 use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
-use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::callbacks::Callbacks;
+use crate::cloudevents::{self, Event};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
+use crate::extras::{Dedupe, Format};
 use crate::limits::Limits;
 use crate::repeats::{Delivered, Repeats};
 use crate::reply::{Answer, Refusal};
@@ -22,7 +22,7 @@ use crate::talk::Talk;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
 use crate::told::Told;
-use crate::verify::Scheme;
+use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Verify};
 use crate::{automation, bot};
 
 /// What the route needs.
@@ -56,17 +56,11 @@ pub(crate) struct Admitted {
     pub body: Bytes,
 }
 
-/// What Slack asks a new endpoint. Nothing else of a body is read for it.
-#[derive(Deserialize)]
-struct Greeting {
-    r#type: String,
-    challenge: Option<String>,
-}
-
 /// A body: signatures are over it, so a signed one is read before its sender is let in.
 enum Unread {
     Not(Body),
     Read(Bytes),
+    Event(Event),
 }
 
 impl Webhook {
@@ -76,7 +70,10 @@ impl Webhook {
         let Some(id) = endpoint_id(request.uri().path()) else { return Ok(refused(Refusal::NoEndpoint)) };
         let Some(endpoint) = self.endpoint(&id).await? else { return Ok(refused(Refusal::NoEndpoint)) };
         if request.method() != Method::POST {
-            return Ok(refused(Refusal::NotPost));
+            let asks =
+                request.method() == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
+            let permission = asks.then(|| cloudevents::permission(&endpoint, request.headers())).flatten();
+            return Ok(permission.unwrap_or_else(|| refused(Refusal::NotPost)));
         }
         let bodies = request.extensions().get::<Bodies>().cloned().unwrap_or_default();
         let mut seen = Delivery { at: crate::now(), ..Delivery::default() };
@@ -115,7 +112,7 @@ impl Webhook {
     ) -> Result<(Head, Unread), Refusal> {
         let (parts, body) = request.into_parts();
         let head = Head { uri: parts.uri, headers: parts.headers };
-        match endpoint.extras.verify {
+        match &endpoint.extras.verify {
             None => {
                 let token = bearer(&head.headers).ok_or(Refusal::NotAdmitted)?;
                 let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
@@ -124,9 +121,12 @@ impl Webhook {
                     false => Err(Refusal::NotAdmitted),
                 }
             }
-            Some(scheme) => {
-                let claim = scheme.claim(&head.headers, now()).map_err(Refusal::NotSigned)?;
+            Some(Verify { scheme, .. }) => {
+                let claim = scheme.claim(&head).ok_or(Refusal::NotSigned(MISSING))?;
                 let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+                if scheme.admit(&claim, &secret, now()).map_err(Refusal::NotSigned)? == Proof::Sender {
+                    return Ok((head, Unread::Not(body)));
+                }
                 let limit = endpoint.body_limit();
                 let body = match too_large(&head, limit) {
                     true => Err(BodyError::TooLarge(limit)),
@@ -134,10 +134,10 @@ impl Webhook {
                 };
                 let body = body.map_err(|error| unread(&error))?;
                 let checked = if body.len() > LONG {
-                    let signed = body.clone();
-                    off_shared_threads(move || claim.check(&secret, &signed)).await?
+                    let (scheme, signed) = (scheme.clone(), body.clone());
+                    off_shared_threads(move || scheme.check(&claim, &secret, &signed, now())).await?
                 } else {
-                    claim.check(&secret, &body)
+                    scheme.check(&claim, &secret, &body, now())
                 };
                 checked.map_err(Refusal::NotSigned)?;
                 Ok((head, Unread::Read(body)))
@@ -147,8 +147,11 @@ impl Webhook {
 
     async fn secret(&self, endpoint: &Endpoint) -> Option<String> {
         let why = match self.host.secret(endpoint.secret.clone(), None).await {
-            Ok(secret) if !secret.is_empty() => return Some(secret),
-            Ok(_) => format!("{} is empty", endpoint.secret),
+            Ok(secret) if secret.is_empty() => format!("{} is empty", endpoint.secret),
+            Ok(secret) => match endpoint.unusable(&secret) {
+                Some(why) => format!("{} {why}", endpoint.secret),
+                None => return Some(secret),
+            },
             Err(why) => why.message,
         };
         if let Some(left_out) = self.told.again(&endpoint.id) {
@@ -162,12 +165,26 @@ impl Webhook {
     async fn answer(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        head: Head,
-        body: Unread,
+        mut head: Head,
+        mut body: Unread,
         bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
-        let first = match self.delivery(endpoint, &head).await? {
+        // The memory of an event's JSON form is that of the body, which stays charged as long.
+        let bytes;
+        if endpoint.extras.format == Some(Format::CloudEvents) {
+            bytes = match read(endpoint, &head, body, bodies).await {
+                Ok(bytes) => bytes,
+                Err(refusal) => return Ok(refusal.into()),
+            };
+            seen.bytes = Some(bytes.len());
+            body = match Event::read(&head.headers, &bytes) {
+                Ok(event) => Unread::Event(event),
+                Err(refusal) => return Ok(refusal.into()),
+            };
+            head.headers.insert(header::CONTENT_TYPE, cloudevents::JSON);
+        }
+        let first = match self.delivery(endpoint, &head, &body).await? {
             Some(Delivered::Again(answer)) => {
                 seen.again = true;
                 return Ok(answer);
@@ -180,23 +197,13 @@ impl Webhook {
         {
             return Ok(Refusal::TooMany(wait).into());
         }
-        let body = match body {
-            Unread::Read(body) => body,
-            Unread::Not(body) => {
-                let limit = endpoint.body_limit();
-                let read = match too_large(&head, limit) {
-                    true => Err(BodyError::TooLarge(limit)),
-                    false => bodies.read(body, limit).await,
-                };
-                match read {
-                    Ok(body) => body,
-                    Err(error) => return Ok(unread(&error).into()),
-                }
-            }
+        let body = match read(endpoint, &head, body, bodies).await {
+            Ok(body) => body,
+            Err(refusal) => return Ok(refusal.into()),
         };
-        seen.bytes = Some(body.len());
+        seen.bytes.get_or_insert(body.len());
         let admitted = Admitted { head, body };
-        let answer = match (self.greeting(endpoint, &admitted), &endpoint.target) {
+        let answer = match (greeting(endpoint, &admitted), &endpoint.target) {
             (Some(answer), _) => answer,
             (None, Target::Automation) => automation::call(&self.host, endpoint, &admitted, seen).await?,
             (None, Target::Bot(target)) => bot::call(self, endpoint, target, &admitted, seen).await?,
@@ -210,28 +217,56 @@ impl Webhook {
         Ok(answer)
     }
 
-    /// Whether a delivery was sent before. One without the header is a call like any other.
-    async fn delivery(&self, endpoint: &Endpoint, head: &Head) -> Result<Option<Delivered>, Thrown> {
-        let key = endpoint.extras.dedupe.as_ref().and_then(|name| head.headers.get(name));
-        match key.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned()) {
+    /// Whether a delivery was sent before. One without an id is a call like any other.
+    async fn delivery(
+        &self,
+        endpoint: &Endpoint,
+        head: &Head,
+        body: &Unread,
+    ) -> Result<Option<Delivered>, Thrown> {
+        match delivery_id(endpoint, head, body) {
             Some(key) if !key.is_empty() => self.repeats.enter(&endpoint.id, &key).await.map(Some),
             _ => Ok(None),
         }
     }
+}
 
-    /// The answer to a sender that only asks whether somebody is there; nothing comes of such a call.
-    fn greeting(&self, endpoint: &Endpoint, admitted: &Admitted) -> Option<Answer> {
-        match endpoint.extras.verify? {
-            Scheme::Github if admitted.head.headers.get("x-github-event")? == "ping" => {
-                Some(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
-            }
-            Scheme::Slack => {
-                let body: Greeting = read_json(&admitted.body).ok()?;
-                let challenge = body.challenge.filter(|_| body.r#type == "url_verification")?;
-                Some(Answer::new(StatusCode::OK, json!({ "challenge": challenge })))
-            }
-            _ => None,
+/// The body of a call whose sender was let in.
+async fn read(endpoint: &Endpoint, head: &Head, body: Unread, bodies: &Bodies) -> Result<Bytes, Refusal> {
+    let body = match body {
+        Unread::Not(body) => body,
+        Unread::Read(body) | Unread::Event(Event { json: body, .. }) => return Ok(body),
+    };
+    let limit = endpoint.body_limit();
+    let read = match too_large(head, limit) {
+        true => Err(BodyError::TooLarge(limit)),
+        false => bodies.read(body, limit).await,
+    };
+    read.map_err(|error| unread(&error))
+}
+
+/// The answer to a sender that only asks whether the endpoint is there; nothing comes of such a call.
+fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Answer> {
+    let verify = endpoint.extras.verify.as_ref()?;
+    Some(match verify.scheme.greeting(&admitted.head, &admitted.body)? {
+        Greeting::Accepted => Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })),
+        Greeting::Json(body) => Answer::new(StatusCode::OK, body),
+        Greeting::Empty => Answer::new(StatusCode::NO_CONTENT, Value::Null),
+    })
+}
+
+/// The id of a delivery, where the endpoint asks for one.
+fn delivery_id(endpoint: &Endpoint, head: &Head, body: &Unread) -> Option<String> {
+    match (endpoint.extras.dedupe.as_ref()?, &endpoint.extras.verify, body) {
+        (Dedupe::Header(name), ..) => {
+            head.headers.get(name).map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned())
         }
+        (Dedupe::Body, Some(Verify { sender, .. }), Unread::Read(body)) => match sender.delivery {
+            DeliveryId::Body(id) => id(body),
+            DeliveryId::Header(_) | DeliveryId::Unknown => None,
+        },
+        (Dedupe::Event, _, Unread::Event(event)) => Some(json!(event.id).to_string()),
+        (Dedupe::Body | Dedupe::Event, ..) => None,
     }
 }
 

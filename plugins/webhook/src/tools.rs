@@ -2,11 +2,35 @@
 
 use ostler_contract::JsonObject;
 
+use crate::cloudevents::test_headers;
 use crate::endpoint::{Endpoint, ReplyMode, Target};
+use crate::extras::Format;
+pub use crate::verify::{Outgoing, Shell};
+use crate::verify::{SENDERS, Signing};
 
 /// The sentence about a record that is no endpoint.
 pub fn no_endpoint(why: &str) -> String {
     format!("{why}; a call to it answers 404")
+}
+
+/// A sender that a record can name in `verify`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderFacts {
+    /// Its name.
+    pub name: &'static str,
+    /// What a record has in `verify`, as YAML: the name, or an object with the fields it needs.
+    pub example: &'static str,
+    /// The headers that a call needs.
+    pub headers: &'static [&'static str],
+}
+
+/// The senders that a record can name in `verify`.
+pub fn senders() -> impl Iterator<Item = SenderFacts> {
+    SENDERS.iter().map(|sender| SenderFacts {
+        name: sender.name,
+        example: sender.example,
+        headers: sender.headers,
+    })
 }
 
 /// An endpoint, as its record says it.
@@ -57,23 +81,46 @@ impl Facts {
         })
     }
 
-    /// Whose way of signing stands in for the bearer: `github`, `stripe`, `slack` or `standard`.
+    /// The sender whose way of signing stands in for the bearer: one of [`senders`].
     pub fn verify(&self) -> Option<&'static str> {
-        self.endpoint.extras.verify.map(|scheme| scheme.name())
+        self.endpoint.extras.verify.as_ref().map(|verify| verify.sender.name)
     }
 
-    /// The headers a caller adds to be let in with this body, `now` being seconds since 1970 and `delivery` the
-    /// call's own name.
-    pub fn admission(
-        &self,
-        secret: &str,
-        delivery: &str,
-        now: u64,
-        body: &[u8],
-    ) -> Vec<(&'static str, String)> {
-        match self.endpoint.extras.verify {
-            Some(scheme) => scheme.headers(secret, delivery, now, body),
-            None => vec![("Authorization", format!("Bearer {secret}"))],
+    /// A call with this body, as its sender makes it, `now` being seconds since 1970 and `delivery` the delivery's id.
+    ///
+    /// # Errors
+    /// Why only the sender can make such a call.
+    pub fn call(&self, secret: &str, delivery: &str, now: u64, body: String) -> Result<Outgoing, String> {
+        let mut call = Outgoing { body, headers: self.event(delivery), ..Outgoing::default() };
+        match &self.endpoint.extras.verify {
+            Some(verify) => verify.sign(&Signing { secret, id: delivery, now }, &mut call)?,
+            None => call.header("Authorization", format!("Bearer {secret}")),
         }
+        Ok(call)
+    }
+
+    /// The headers that make a body an event, with this id, where the endpoint takes events.
+    pub fn event(&self, id: &str) -> Vec<(String, String)> {
+        let headers = match self.endpoint.extras.format {
+            Some(Format::CloudEvents) => test_headers(id).to_vec(),
+            None => Vec::new(),
+        };
+        headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// How a shell makes such a call, where a bearer is not enough and it can.
+    pub fn shell(&self, secret: &str) -> Option<Shell> {
+        self.endpoint.extras.verify.as_ref().and_then(|verify| verify.scheme.shell(secret))
+    }
+
+    /// The endpoint's sender, where nobody else can sign its calls, so that a secret made here is of no use.
+    pub fn signs_alone(&self) -> Option<&'static str> {
+        let verify = self.endpoint.extras.verify.as_ref()?;
+        verify.scheme.shell("").is_none().then_some(verify.sender.name)
+    }
+
+    /// Why the endpoint's sender cannot have such a secret, after the secret's name.
+    pub fn unusable(&self, secret: &str) -> Option<&'static str> {
+        self.endpoint.unusable(secret)
     }
 }

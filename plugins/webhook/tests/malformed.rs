@@ -10,6 +10,7 @@ use std::path::Path;
 
 use ostler_contract::Value;
 use ostler_contract::http::{Body, HeaderValue, Method, Request, header::HeaderName};
+use ostler_plugin_webhook::tools::senders;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{SECRET, World, automation, endpoint, folder, read, until};
@@ -102,7 +103,7 @@ async fn call_all(world: &World, calls: &Calls) {
         refused(world, built("POST", &deeper, &[secret], good), 404, "another segment").await;
     }
     let named = calls.path.split(['?', '#']).next().unwrap();
-    if !["fire", "none", "sync", "back", "github", "stripe", "slack", "standard"].contains(&named) {
+    if !["fire", "none", "sync", "back"].contains(&named) && senders().all(|sender| sender.name != named) {
         refused(world, built("POST", &calls.path, &[secret, kind], good), 404, "no endpoint").await;
     }
     if serde_json::from_slice::<ostler_contract::JsonObject>(&calls.body).is_err() {
@@ -119,16 +120,15 @@ async fn call_all(world: &World, calls: &Calls) {
     refused(world, built("POST", "back", &[secret], callback.as_bytes()), 400, "a callback elsewhere").await;
     refused(world, built("POST", "back?thread=t", &[secret], b"x"), 400, "no callback").await;
     let (signature, time) = (calls.signature.as_bytes(), calls.time.as_bytes());
-    for path in ["github", "stripe", "slack", "standard"] {
-        let headers: [(&str, &[u8]); 7] = [
-            secret,
-            ("x-hub-signature-256", signature),
-            ("stripe-signature", signature),
-            ("x-slack-signature", signature),
-            ("x-slack-request-timestamp", time),
-            ("webhook-timestamp", time),
-            ("webhook-signature", signature),
-        ];
+    for sender in senders() {
+        let path = sender.name;
+        let mut headers = vec![secret, kind];
+        headers.extend(sender.headers.iter().map(
+            |name| match name.to_ascii_lowercase().ends_with("timestamp") {
+                true => (*name, time),
+                false => (*name, signature),
+            },
+        ));
         refused(world, built("POST", path, &headers, &calls.body), 401, "a made-up signature").await;
         refused(world, built("POST", path, &[secret], good), 401, "no signature").await;
     }
@@ -169,8 +169,8 @@ fn a_thousand_of_every_kind_change_nothing() {
     endpoint(dir.path(), "none", "bot: bot://helper\nreply: none");
     endpoint(dir.path(), "sync", "bot: bot://echo\nreply: sync");
     endpoint(dir.path(), "back", "bot: bot://helper\ncallbackPrefix: https://hooks.example/in/\nretry: true");
-    for scheme in ["github", "stripe", "slack", "standard"] {
-        endpoint(dir.path(), scheme, &format!("automation: true\nverify: {scheme}"));
+    for sender in senders() {
+        endpoint(dir.path(), sender.name, &format!("automation: true\nverify: {}", sender.example));
     }
     automation(dir.path(), "fire");
     let world = runtime.block_on(World::start(&dir));

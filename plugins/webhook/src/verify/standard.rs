@@ -1,39 +1,119 @@
 //! Standard Webhooks: `webhook-signature: v1,<base64> …` over `<id>.<time>.<body>`, with `webhook-id` and
 //! `webhook-timestamp`. The secret is `whsec_` and base64.
+//! <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
+
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ostler_contract::http::HeaderMap;
+use ring::hmac::HMAC_SHA256;
 
-use super::{Read, one, seconds};
+use super::hmac::{MOST, made};
+use super::{Claim, Delivery, Outgoing, Scheme, Sender, Shell, Signing, TIME, one, seconds};
+use crate::route::Head;
 
-/// How many signatures are looked at.
-const MOST: usize = 8;
+pub(super) static SENDER: Sender = Sender {
+    name: "standard",
+    example: "standard",
+    headers: &["webhook-id", "webhook-timestamp", "webhook-signature"],
+    body_limit: 1 << 20,
+    delivery: Delivery::Header("webhook-id"),
+    fields: &[],
+    scheme: |_| Ok(Arc::new(Standard)),
+    #[cfg(test)]
+    vectors: VECTORS,
+};
 
-pub(super) fn read(headers: &HeaderMap) -> Option<Read> {
-    let (id, time) = (one(headers, "webhook-id")?, one(headers, "webhook-timestamp")?);
-    let signatures: Vec<Vec<u8>> = one(headers, "webhook-signature")?
-        .split(' ')
-        .filter_map(|signature| signature.strip_prefix("v1,"))
-        .take(MOST)
-        .filter_map(|signature| STANDARD.decode(signature).ok())
-        .collect();
-    if id.is_empty() || signatures.is_empty() {
-        return None;
+/// What a secret begins with.
+pub(super) const PREFIX: &str = "whsec_";
+
+#[derive(Debug)]
+pub(super) struct Standard;
+
+impl Scheme for Standard {
+    fn claim(&self, head: &Head) -> Option<Claim> {
+        let headers = &head.headers;
+        let (id, time) = (one(headers, "webhook-id")?, one(headers, "webhook-timestamp")?);
+        let signatures: Vec<Vec<u8>> = one(headers, "webhook-signature")?
+            .split(' ')
+            .filter_map(|signature| signature.strip_prefix("v1,"))
+            .take(MOST)
+            .filter_map(|signature| STANDARD.decode(signature).ok())
+            .collect();
+        if id.is_empty() || signatures.is_empty() {
+            return None;
+        }
+        Some(Claim {
+            at: Some(seconds(time)?),
+            prefix: format!("{id}.{time}.").into_bytes(),
+            signatures,
+            ..Claim::default()
+        })
     }
-    Some((Some(seconds(time)?), format!("{id}.{time}.").into_bytes(), signatures))
-}
 
-/// The key a secret stands for. One that is no base64 is taken as it is; an empty key would be anybody's.
-pub(super) fn key(secret: &str) -> Vec<u8> {
-    let bare = secret.strip_prefix("whsec_").unwrap_or(secret);
-    match STANDARD.decode(bare) {
-        Ok(key) if !key.is_empty() => key,
-        _ => secret.as_bytes().to_vec(),
+    /// A secret that is not base64 is the key as it is; an empty key would be anybody's.
+    fn key(&self, secret: &str) -> Vec<u8> {
+        let bare = secret.strip_prefix(PREFIX).unwrap_or(secret);
+        match STANDARD.decode(bare) {
+            Ok(key) if !key.is_empty() => key,
+            _ => secret.as_bytes().to_vec(),
+        }
+    }
+
+    fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
+        let prefix = format!("{}.{}.", signing.id, signing.now);
+        let parts = [prefix.as_bytes(), call.body.as_bytes()];
+        let signature = STANDARD.encode(made(HMAC_SHA256, &self.key(signing.secret), &parts));
+        call.header("webhook-timestamp", signing.now.to_string());
+        call.header("webhook-signature", format!("v1,{signature}"));
+        Ok(())
+    }
+
+    fn shell(&self, _: &str) -> Option<Shell> {
+        let key =
+            "K=$(printf %s \"${SECRET#whsec_}\" | base64 -d | od -An -vtx1 | tr -d ' \\n'); ".to_owned();
+        let signature =
+            "printf %s \"test.$T.$B\" | openssl dgst -sha256 -mac HMAC -macopt hexkey:$K -binary | base64";
+        Some(Shell {
+            before: TIME.to_owned() + &key,
+            headers: vec![
+                "webhook-id: test".to_owned(),
+                "webhook-timestamp: $T".to_owned(),
+                format!("webhook-signature: v1,$({signature})"),
+            ],
+            ..Shell::default()
+        })
     }
 }
 
-/// A signature as a sender writes it.
-pub(super) fn written(signature: &[u8]) -> String {
-    format!("v1,{}", STANDARD.encode(signature))
-}
+#[cfg(test)]
+const VECTORS: &[super::Vector] = &[
+    super::Vector {
+        of: "the vector Standard Webhooks publishes",
+        verify: r#""standard""#,
+        headers: &[
+            ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+            ("webhook-timestamp", "1614265330"),
+            ("webhook-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+        ],
+        secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        body: br#"{"test": 2432232314}"#,
+        timed: true,
+        at: 1_614_265_330,
+        ..super::Vector::UNTIMED
+    },
+    super::Vector {
+        of: "the same without the prefix of the secret, and with other signatures beside it",
+        verify: r#""standard""#,
+        headers: &[
+            ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+            ("webhook-timestamp", "1614265330"),
+            ("webhook-signature", "v1a,AAAA v1,AAAA v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+        ],
+        secret: "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        body: br#"{"test": 2432232314}"#,
+        timed: true,
+        at: 1_614_265_330,
+        ..super::Vector::UNTIMED
+    },
+];

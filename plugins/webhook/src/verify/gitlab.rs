@@ -1,0 +1,98 @@
+//! GitLab: the secret itself in `X-Gitlab-Token`, or, where the secret is a signing token (`whsec_…`), Standard
+//! Webhooks. A token says nothing about time.
+//! <https://docs.gitlab.com/user/project/integrations/webhooks/>
+
+use std::sync::Arc;
+
+use super::standard::{self, Standard};
+use super::{
+    Claim, Delivery, MISSING, Outgoing, Proof, Scheme, Sender, Shell, Signing, Unsigned, WRONG, fresh, one,
+};
+use crate::route::Head;
+use crate::token::is_secret;
+
+pub(super) static SENDER: Sender = Sender {
+    name: "gitlab",
+    example: "gitlab",
+    headers: &["X-Gitlab-Token"],
+    body_limit: crate::BODY_LIMIT,
+    delivery: Delivery::Header("Idempotency-Key"),
+    fields: &[],
+    scheme: |_| Ok(Arc::new(Gitlab)),
+    #[cfg(test)]
+    vectors: VECTORS,
+};
+
+#[derive(Debug)]
+struct Gitlab;
+
+/// Whether a secret is a signing token. A call that only shows it as a token does not pass.
+fn signs(secret: &str) -> bool {
+    secret.starts_with(standard::PREFIX)
+}
+
+impl Scheme for Gitlab {
+    fn claim(&self, head: &Head) -> Option<Claim> {
+        let token = one(&head.headers, "x-gitlab-token").map(|token| token.as_bytes().to_vec());
+        match Standard.claim(head) {
+            Some(claim) => Some(Claim { token, ..claim }),
+            None => Some(Claim { token: Some(token?), ..Claim::default() }),
+        }
+    }
+
+    fn admit(&self, claim: &Claim, secret: &str, now: u64) -> Result<Proof, Unsigned> {
+        match (signs(secret), &claim.token) {
+            (true, _) if !claim.signatures.is_empty() => fresh(claim.at, now).map(|()| Proof::Body),
+            (false, Some(token)) if is_secret(token, secret) => Ok(Proof::Sender),
+            (false, Some(_)) => Err(WRONG),
+            _ => Err(MISSING),
+        }
+    }
+
+    fn key(&self, secret: &str) -> Vec<u8> {
+        Standard.key(secret)
+    }
+
+    fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
+        if signs(signing.secret) {
+            call.header("webhook-id", signing.id);
+            return Standard.sign(signing, call);
+        }
+        call.header("X-Gitlab-Token", signing.secret);
+        Ok(())
+    }
+
+    fn shell(&self, secret: &str) -> Option<Shell> {
+        if signs(secret) {
+            return Standard.shell(secret);
+        }
+        Some(Shell { headers: vec!["X-Gitlab-Token: $SECRET".to_owned()], ..Shell::default() })
+    }
+}
+
+#[cfg(test)]
+const VECTORS: &[super::Vector] = &[
+    super::Vector {
+        of: "a secret token",
+        verify: r#""gitlab""#,
+        headers: &[("X-Gitlab-Token", "a secret token")],
+        secret: "a secret token",
+        body: b"{}",
+        proof: Proof::Sender,
+        ..super::Vector::UNTIMED
+    },
+    super::Vector {
+        of: "a signing token, with the vector Standard Webhooks publishes",
+        verify: r#""gitlab""#,
+        headers: &[
+            ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+            ("webhook-timestamp", "1614265330"),
+            ("webhook-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+        ],
+        secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        body: br#"{"test": 2432232314}"#,
+        timed: true,
+        at: 1_614_265_330,
+        ..super::Vector::UNTIMED
+    },
+];

@@ -1,0 +1,77 @@
+//! Linear: `Linear-Signature: <hex>` over the body, which has the time of the call in `webhookTimestamp`.
+//! <https://linear.app/developers/webhooks#securing-webhooks>
+
+use std::sync::Arc;
+
+use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::{JsonObject, Value};
+use ring::hmac::HMAC_SHA256;
+use serde::Deserialize;
+
+use super::hmac::{Hmac, made};
+use super::{Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, fresh};
+use crate::route::Head;
+
+pub(super) static SENDER: Sender = Sender {
+    name: "linear",
+    example: "linear",
+    headers: &["Linear-Signature"],
+    body_limit: 1 << 20,
+    delivery: Delivery::Header("Linear-Delivery"),
+    fields: &[],
+    scheme: |_| Ok(Arc::new(Linear(Hmac::hex("Linear-Signature", "")))),
+    #[cfg(test)]
+    vectors: VECTORS,
+};
+
+#[derive(Debug)]
+struct Linear(Hmac);
+
+/// Nothing else of a body is read for its time.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Timed {
+    /// In milliseconds since 1970.
+    webhook_timestamp: u64,
+}
+
+impl Scheme for Linear {
+    fn claim(&self, head: &Head) -> Option<Claim> {
+        self.0.claim(head)
+    }
+
+    /// The time is trusted only after the signature.
+    fn check(&self, claim: &Claim, secret: &str, body: &[u8], now: u64) -> Result<(), Unsigned> {
+        claim.is_one_of(&[made(HMAC_SHA256, secret.as_bytes(), &[body])])?;
+        let timed: Timed = read_json(body).map_err(|_| MISSING)?;
+        fresh(Some(timed.webhook_timestamp / 1000), now)
+    }
+
+    fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
+        if let Ok(mut fields) = read_json::<JsonObject>(call.body.as_bytes()) {
+            fields.entry("webhookTimestamp").or_insert_with(|| (signing.now * 1000).into());
+            call.body = Value::Object(fields).to_string();
+        }
+        self.0.sign(signing, call)
+    }
+
+    fn shell(&self, secret: &str) -> Option<Shell> {
+        let mut shell = self.0.shell(secret)?;
+        shell.before = r#"B="${B%?},\"webhookTimestamp\":$(date +%s)000}"; "#.to_owned();
+        Some(shell)
+    }
+}
+
+/// Linear publishes no vector: the body is the one of the tests of its SDK.
+/// <https://github.com/linear/linear/blob/master/packages/sdk/src/_tests/LinearWebhooks.test.ts>
+#[cfg(test)]
+const VECTORS: &[super::Vector] = &[super::Vector {
+    of: "the call of Linear's own library, signed by OpenSSL",
+    verify: r#""linear""#,
+    headers: &[("Linear-Signature", "8790fcbbea809950be9198408593c2a13f7591bba6c61adb589f709b5e1b186a")],
+    secret: "SECRET",
+    body: include_bytes!("../../tests/senders/linear-comment.json"),
+    timed: true,
+    at: 1_677_611_643,
+    ..super::Vector::UNTIMED
+}];

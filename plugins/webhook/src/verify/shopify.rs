@@ -1,0 +1,30 @@
+//! Shopify: `X-Shopify-Hmac-Sha256: <base64>` over the body. It signs no time.
+//! <https://shopify.dev/docs/apps/build/webhooks/verify-deliveries>
+
+use std::sync::Arc;
+
+use super::hmac::{Encoding, Hmac};
+use super::{Delivery, Sender};
+
+pub(super) static SENDER: Sender = Sender {
+    name: "shopify",
+    example: "shopify",
+    headers: &["X-Shopify-Hmac-Sha256"],
+    body_limit: crate::BODY_LIMIT,
+    delivery: Delivery::Header("X-Shopify-Webhook-Id"),
+    fields: &[],
+    scheme: |_| Ok(Arc::new(Hmac { encoding: Encoding::Base64, ..Hmac::hex("X-Shopify-Hmac-Sha256", "") })),
+    #[cfg(test)]
+    vectors: VECTORS,
+};
+
+/// Shopify publishes no vector.
+#[cfg(test)]
+const VECTORS: &[super::Vector] = &[super::Vector {
+    of: "a call as Shopify describes it, signed by OpenSSL",
+    verify: r#""shopify""#,
+    headers: &[("X-Shopify-Hmac-Sha256", "Iz7g3/kJMjUM2/Dk2zlrcLoNaLrTQc8ORuGnsMyX038=")],
+    secret: "hush",
+    body: include_bytes!("../../tests/senders/shopify-order.json"),
+    ..super::Vector::UNTIMED
+}];
