@@ -2,13 +2,14 @@
 
 use ostler_contract::Plugin;
 use ostler_contract::points::Agent;
+use ostler_plugin_acp::supervisor::SUPERVISE;
 
 use crate::cli::ENTER;
 
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
     vec![
-        ostler_plugin_acp::plugin(command("mcp-bridge"), ostler_loader::options::misfit),
+        ostler_plugin_acp::plugin(command("mcp-bridge"), supervisor(), ostler_loader::options::misfit),
         ostler_plugin_bot::plugin(),
         ostler_plugin_containers::plugin(command(ENTER)),
         ostler_plugin_echo::plugin(),
@@ -24,6 +25,11 @@ pub fn plugins() -> Vec<Plugin> {
 fn command(name: &str) -> Option<Vec<String>> {
     let program = std::env::current_exe().ok()?;
     Some(vec![program.to_str()?.to_owned(), name.to_owned()])
+}
+
+/// The internal command that supervises an agent: this very program, also where its file was replaced since.
+fn supervisor() -> Option<Vec<String>> {
+    Some(vec!["/proc/self/exe".to_owned(), SUPERVISE.to_owned()])
 }
 
 /// The backends the daemon is built with, beside those of plugins: none. Whoever builds one of their own puts it here.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use ostler_contract::json;
 use ostler_engine::users::Kind;
+use ostler_plugin_acp::supervisor::{self, SUPERVISE};
 use ostler_protocol::names;
 
 use crate::acp::{self, AcpFlags};
@@ -149,6 +150,9 @@ pub fn main() -> ExitCode {
     };
     if arguments.get(1).is_some_and(|first| first == ENTER) {
         return ExitCode::from(ostler_plugin_containers::enter::main());
+    }
+    if arguments.get(1).is_some_and(|first| first == SUPERVISE) {
+        return ExitCode::from(supervisor::main(&arguments[2..]));
     }
     match start(&arguments) {
         Ok(Ending::Code(code)) => ExitCode::from(code),

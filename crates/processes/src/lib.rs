@@ -4,6 +4,8 @@
 
 mod memory;
 mod scope;
+#[cfg_attr(not(target_os = "linux"), path = "unsupervised.rs")]
+pub mod supervisor;
 mod table;
 
 use std::collections::BTreeMap;
@@ -52,6 +54,8 @@ pub struct Program {
     pub cwd: PathBuf,
     /// For whom it runs.
     pub owner: Owner,
+    /// The command that runs [`supervisor::main`], for a program that is supervised where no cgroup contains it.
+    pub supervisor: Option<Vec<String>>,
 }
 
 /// Why a program could not be started.
@@ -256,15 +260,25 @@ fn start(
     if !program.cwd.is_dir() {
         return Err(Unstarted::NoFolder);
     }
-    let prepared = scopes.prepare(choice);
-    let mut command = prepared.command(&file);
+    // A supervisor takes its program as text, and is found where `/proc` is.
+    let supervisor = program.supervisor.as_deref().filter(|command| {
+        file.to_str().is_some() && command.first().is_some_and(|own| Path::new(own).exists())
+    });
+    let prepared = scopes.prepare(choice, supervisor.is_some());
+    let mut command = prepared.command(&file, supervisor);
     command.args(&program.args).current_dir(&program.cwd);
     // The daemon's own variables, as its connection token, are not the program's.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OSTLER_")) {
         command.env_remove(name);
     }
     let (marker, scope) = prepared.marker();
-    command.envs(&program.env).env(marker, scope);
+    command.envs(&program.env);
+    if prepared.is_supervised() {
+        // The next start of the daemon leaves a supervisor to its work.
+        command.env_remove(marker);
+    } else {
+        command.env(marker, scope);
+    }
     let started = spawn(command).and_then(|child| {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         Ok((pid.ok_or_else(|| io::Error::other("the process has no id"))?, child))

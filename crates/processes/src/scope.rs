@@ -3,6 +3,7 @@
 //! ended.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use tokio::process::Command;
 
 use super::memory::{self, Counted};
-use super::table;
+use super::{supervisor, table};
 
 /// Puts itself into the cgroups whose files are named first, as many as it is told, then becomes the program named behind
 /// them.
@@ -57,6 +58,7 @@ pub(crate) struct Prepared {
     number: u64,
     cgroup: Option<PathBuf>,
     memory: Option<PathBuf>,
+    supervised: bool,
 }
 
 /// Whose processes a scope contains.
@@ -93,6 +95,8 @@ pub(crate) struct Scope {
     leader: Pid,
     /// The limit that its processes inherit, where it has no cgroup.
     mark: Option<u64>,
+    /// Whether the leader is a supervisor, which ends with what it supervises.
+    supervised: bool,
     /// Whether dropping it ends the scope: true of the one its `Process` holds.
     owned: bool,
 }
@@ -136,7 +140,8 @@ impl Scope {
         {
             return;
         }
-        for pid in self.members() {
+        let spared = (self.supervised && signal != Signal::KILL).then_some(self.leader);
+        for pid in self.members().into_iter().filter(|pid| Some(*pid) != spared) {
             let _ = kill_process(pid, signal);
         }
     }
@@ -161,21 +166,35 @@ impl Prepared {
         (self.scopes.marker, &self.marker)
     }
 
+    /// Whether the program is supervised.
+    pub fn is_supervised(&self) -> bool {
+        self.supervised
+    }
+
     /// A command that runs the program inside the scope.
-    pub fn command(&self, program: &Path) -> Command {
+    pub fn command(&self, program: &Path, supervisor: Option<&[String]>) -> Command {
         let groups: Vec<PathBuf> =
             [&self.cgroup, &self.memory].into_iter().flatten().map(|dir| dir.join("cgroup.procs")).collect();
-        if groups.is_empty() {
-            return Command::new(program);
+        let mut words: Vec<OsString> = Vec::new();
+        if let (true, Some(supervisor)) = (self.supervised, supervisor) {
+            words.extend(supervisor.iter().map(OsString::from));
+            words.extend(supervisor::arguments(self.marker()).map(OsString::from));
         }
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(ENTER).arg(groups.len().to_string()).args(groups).arg(program);
+        if !groups.is_empty() {
+            words.extend(["/bin/sh", "-c", ENTER].map(OsString::from));
+            words.push(groups.len().to_string().into());
+            words.extend(groups.into_iter().map(PathBuf::into_os_string));
+        }
+        words.push(program.as_os_str().to_owned());
+        let mut words = words.into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         command
     }
 
     /// The scope, once its program runs.
     pub fn around(self, leader: Pid, owner: Owner) -> Scope {
-        let Self { scopes, marker, number, cgroup, memory } = self;
+        let Self { scopes, marker, number, cgroup, memory, supervised } = self;
         let mark = cgroup.is_none().then(|| inherited_mark(leader, number)).flatten();
         let scope = |owned| Scope {
             scopes,
@@ -185,6 +204,7 @@ impl Prepared {
             memory: memory.clone(),
             leader,
             mark,
+            supervised,
             owned,
         };
         scopes.open.lock().insert(marker.clone(), scope(false));
@@ -205,8 +225,8 @@ impl Scopes {
         Self { prefix, marker, open: Mutex::new(BTreeMap::new()) }
     }
 
-    /// A scope for one program.
-    pub(crate) fn prepare(&'static self, choice: ScopeChoice) -> Prepared {
+    /// A scope for one program, which is supervised where it can be and no cgroup contains it.
+    pub(crate) fn prepare(&'static self, choice: ScopeChoice, supervised: bool) -> Prepared {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let marker = format!("{}{number}", self.own_prefix());
@@ -224,7 +244,8 @@ impl Scopes {
             }
             _ => None,
         };
-        Prepared { scopes: self, marker, number, cgroup, memory }
+        let supervised = supervised && cgroup.is_none() && cfg!(target_os = "linux");
+        Prepared { scopes: self, marker, number, cgroup, memory, supervised }
     }
 
     /// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.

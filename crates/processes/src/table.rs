@@ -81,8 +81,22 @@ pub fn members(leader: Pid, (name, marker): (&str, &str), carried: Option<u64>) 
         })
         .map(|row| row.pid.as_raw_nonzero().get())
         .collect();
+    add_descendants(&rows, &mut found);
+    running(&rows, &found)
+}
+
+/// All descendants of a process that run.
+pub fn descendants(of: Pid) -> Vec<Pid> {
+    let (rows, own) = (rows(), of.as_raw_nonzero().get());
+    let mut found = HashSet::from([own]);
+    add_descendants(&rows, &mut found);
+    found.remove(&own);
+    running(&rows, &found)
+}
+
+fn add_descendants(rows: &[Row], found: &mut HashSet<i32>) {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for row in &rows {
+    for row in rows {
         children.entry(row.parent).or_default().push(row.pid.as_raw_nonzero().get());
     }
     let mut open: Vec<i32> = found.iter().copied().collect();
@@ -93,10 +107,12 @@ pub fn members(leader: Pid, (name, marker): (&str, &str), carried: Option<u64>) 
             }
         }
     }
-    rows.iter()
-        .filter(|row| !row.zombie && found.contains(&row.pid.as_raw_nonzero().get()))
-        .map(|row| row.pid)
-        .collect()
+}
+
+/// Those of the processes that have not ended.
+fn running(rows: &[Row], found: &HashSet<i32>) -> Vec<Pid> {
+    let of = rows.iter().filter(|row| !row.zombie && found.contains(&row.pid.as_raw_nonzero().get()));
+    of.map(|row| row.pid).collect()
 }
 
 /// Collects the exit status of processes this one adopted, so that none remains in the table. The leader's status is

@@ -232,10 +232,8 @@ fn text<'a>(row: &'a Value, member: &str) -> &'a str {
 fn listed(row: &Value) -> String {
     let (provider, name) = (text(row, "provider"), one_line(text(row, "name")));
     if let Some(why) = row["unavailable"].as_str() {
-        return format!(
-            "{provider}: {name}, not available: {}; rename agents.{provider}, or remove that plugin",
-            one_line(why)
-        );
+        let (why, remedy) = (one_line(why), one_line(text(row, "remedy")));
+        return format!("{provider}: {name}, not available: {why}; {remedy}");
     }
     let state = match (row["acp"] == true, row["installed"] == true, row["supports"].is_object()) {
         (false, _, _) => return format!("{provider}: {name}"),
@@ -442,6 +440,7 @@ fn checked(report: &Value) -> Vec<String> {
         "ready" => "ready",
         "notInstalled" => "not installed",
         "notSignedIn" => "not signed in",
+        "unavailable" => "not available",
         _ => "failed",
     };
     let mut lines = vec![format!("{provider}: {}, {state}", one_line(text(report, "name")))];

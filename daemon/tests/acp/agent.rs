@@ -243,6 +243,7 @@ impl Agent {
                 }
                 let mut answer = json!({ "sessionId": self.session });
                 overlay(&mut answer, &self.config["new"]);
+                self.session = answer["sessionId"].as_str().unwrap().to_owned();
                 answer
             }
             "session/load" | "session/resume" => {

@@ -171,6 +171,32 @@ async fn older_modes_and_models_are_settings_and_their_ids_opaque() {
 }
 
 #[tokio::test]
+async fn where_an_agent_has_both_its_options_go_before_the_older_fields() {
+    let options = json!([{ "id": "engine", "name": "Model", "category": "model", "type": "select", "currentValue": "small",
+        "options": [{ "value": "small", "name": "Small" }, { "value": "large", "name": "Large" }] }]);
+    let older = json!({ "currentModelId": "old", "availableModels": [{ "modelId": "old", "name": "Old" }] });
+    let modes = json!({ "currentModeId": "a", "availableModes": [{ "id": "a", "name": "A" }, { "id": "b", "name": "B" }] });
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path(),
+        "new": { "configOptions": options, "models": older, "modes": modes } }));
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let params = json!({ "provider": "fake", "config": {} });
+    let resolved = talk.client.request("resolveSessionConfig", params).await.unwrap();
+    assert_eq!(resolved["values"], json!({ "engine": "small", "mode": "a" }), "{resolved}");
+    let mut talk = stage.talk_in("fake:/two", json!({ "engine": "large", "mode": "b" })).await;
+    talk.say("hello").await;
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let sent: Vec<Value> = sent.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sets =
+        |frame: &&Value| frame["method"].as_str().is_some_and(|method| method.starts_with("session/set_"));
+    let mut set: Vec<&str> =
+        sent.iter().filter(sets).map(|frame| frame["method"].as_str().unwrap()).collect();
+    set.sort_unstable();
+    assert_eq!(set, ["session/set_config_option", "session/set_mode"]);
+}
+
+#[tokio::test]
 async fn a_replay_where_the_host_has_the_turns_is_left_out() {
     for capability in [json!({ "sessionCapabilities": { "resume": {} } }), json!({ "loadSession": true })] {
         let stage = Stage::new(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::wait_for;
 use crate::talk::{Stage, Talk, last};
 
 #[tokio::test]
@@ -344,6 +345,106 @@ async fn a_new_session_is_told_the_conversation_until_a_prompt_was_answered() {
         assert!(said.contains("User: remember seven"), "{said}");
         assert_eq!(talk.say("!heard").await, "!heard", "told once");
     }
+}
+
+fn resumes() -> Value {
+    json!({ "agentCapabilities": { "sessionCapabilities": { "resume": {} } } })
+}
+
+/// Has the agent begin to answer, and kills the daemon. Answers the next one, with a client in the session.
+async fn killed_in_a_turn(stage: Stage, mut talk: Talk) -> (Stage, Talk) {
+    talk.begin("!say begun\n!hang").await;
+    talk.until(&["chat/responsePart"]).await;
+    killed(stage, talk).await
+}
+
+/// Kills the daemon. Answers the next one, with a client in the session.
+async fn killed(stage: Stage, mut talk: Talk) -> (Stage, Talk) {
+    // This is acknowledged when it is stored, with what came before it.
+    let title = format!("Daemon {}", stage.daemon.child.id());
+    talk.act_on("fake:/one", json!({ "type": "session/titleChanged", "title": title })).await;
+    talk.until(&["session/titleChanged"]).await;
+    drop(talk);
+    let stage = stage.restarted(true);
+    let talk = Talk::join(stage.daemon.initialized("later").await, "fake:/one").await;
+    (stage, talk)
+}
+
+#[tokio::test]
+async fn a_new_session_that_was_not_told_when_the_host_was_killed_is_told_after_its_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let lost = json!({ "code": -32002, "message": "Resource not found" });
+    // Its session is lost once: it has the new one.
+    let stage = Stage::new(json!({ "initialize": resumes(), "refuse": { "session/resume": lost },
+        "refusesUntil": folder.path().join("refused") }));
+    let mut talk = stage.talk().await;
+    talk.say("remember seven").await;
+    talk.fail("!exit 1").await;
+    let (stage, mut talk) = killed_in_a_turn(stage, talk).await;
+    stage.folder.wait_for_log("session/resume failed: Resource not found");
+    let said = talk.say("!heard").await;
+    assert!(said.contains("User: remember seven"), "{said}");
+    // It answered that prompt: nothing of it is told again.
+    let (_stage, mut talk) = killed(stage, talk).await;
+    assert_eq!(talk.say("!heard").await, "!heard", "told once");
+}
+
+#[tokio::test]
+async fn a_rewound_conversation_is_told_after_a_restart_whenever_the_host_was_killed() {
+    for opens in [true, false] {
+        let (log, flag) = (tempfile::NamedTempFile::new().unwrap(), tempfile::tempdir().unwrap());
+        let flag = flag.path().join("hangs");
+        let sound = json!({ "initialize": resumes(), "log": log.path() });
+        let mut hanging = sound.clone();
+        hanging["hangOn"] = "session/new".into();
+        let stage = Stage::of(crate::agent::changing(sound, &flag, &hanging), json!({}));
+        let mut talk = stage.talk().await;
+        let first = talk.begin("remember seven").await;
+        talk.until(&["chat/turnComplete"]).await;
+        talk.say("forget eight").await;
+        talk.act(json!({ "type": "chat/truncated", "turnId": first })).await;
+        talk.until(&["chat/truncated"]).await;
+        std::fs::write(log.path(), "").unwrap();
+        let (stage, mut talk) = if opens {
+            killed_in_a_turn(stage, talk).await
+        } else {
+            std::fs::write(&flag, "").unwrap();
+            talk.begin("hello").await;
+            let asked = || opened(log.path()).contains(&"session/new".to_owned()).then_some(());
+            assert!(wait_for(asked).is_some(), "the agent is asked for a session");
+            std::fs::remove_file(&flag).unwrap();
+            killed(stage, talk).await
+        };
+        let said = talk.say("!heard").await;
+        assert!(said.contains("User: remember seven") && !said.contains("eight"), "{opens}: {said}");
+        drop((talk, stage));
+        // Its earlier session has the turn that was removed.
+        let asked = if opens { "session/resume" } else { "session/new" };
+        assert_eq!(opened(log.path()), ["initialize", "session/new", "initialize", asked], "{opens}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_replaced_a_lost_one_is_the_one_that_continues() {
+    let (log, flag) = (tempfile::NamedTempFile::new().unwrap(), tempfile::tempdir().unwrap());
+    let lost = json!({ "code": -32002, "message": "Resource not found" });
+    let second = json!({ "initialize": resumes(), "log": log.path(), "new": { "sessionId": "session-2" },
+        "refuse": { "session/resume": lost }, "refusesUntil": flag.path().join("refused") });
+    let changed = flag.path().join("changed");
+    let first = json!({ "initialize": resumes() });
+    let stage = Stage::of(crate::agent::changing(first, &changed, &second), json!({}));
+    let mut talk = stage.talk().await;
+    talk.say("remember seven").await;
+    std::fs::write(&changed, "").unwrap();
+    talk.fail("!exit 1").await;
+    let said = talk.say("!heard").await;
+    assert!(said.contains("User: remember seven"), "{said}");
+    std::fs::write(log.path(), "").unwrap();
+    let (_stage, mut talk) = killed(stage, talk).await;
+    assert_eq!(talk.say("!heard").await, "!heard", "it has the conversation");
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let resumed = sent.lines().find(|line| line.contains("session/resume")).expect("a resumed session");
+    assert!(resumed.contains("\"sessionId\":\"session-2\""), "{resumed}");
 }
 
 fn both() -> Value {

@@ -43,10 +43,16 @@ pub fn check(frame: &Value) -> (String, Vec<String>) {
             "session/list" => problems::<acp::ListSessionsRequest>(params),
             "logout" => problems::<acp::LogoutRequest>(params),
             "$/cancel_request" => problems::<acp::CancelRequestNotification>(params),
-            // Of agents from before configuration options.
-            "session/set_model" => Vec::new(),
-            // Not stable.
-            "session/fork" => Vec::new(),
+            // Of agents from before configuration options; the schema no longer has it.
+            "session/set_model" => {
+                let is_text = |member: &str| params[member].is_string();
+                match is_text("sessionId") && is_text("modelId") {
+                    true => Vec::new(),
+                    false => vec![format!("sessionId and modelId have to be text: {params}")],
+                }
+            }
+            // Not stable: its members are those of `session/load`.
+            "session/fork" => problems::<acp::LoadSessionRequest>(params),
             _ => vec!["there is no schema for it".to_owned()],
         };
         return (method.to_owned(), problems);

@@ -1,6 +1,10 @@
 //! `ostler agent list` and `ostler agent check`, with a running daemon and without one.
 
-use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
 
 use crate::agent;
 use crate::support::Folder;
@@ -207,9 +211,121 @@ export const apply = (host) => host.registerAgent({ provider: 'fake', displayNam
             let shown = "fake: fake, not available: another plugin has an agent or a URI scheme of this name; \
                          rename agents.fake, or remove that plugin\n";
             assert_eq!(text.contains(shown), !wins, "{text}");
+            // The agent itself is sound.
+            let report = json_of(&folder, &["agent", "check", "fake"], i32::from(!wins));
+            let expected = if wins { "ready" } else { "unavailable" };
+            assert_eq!(report["state"], expected, "{report}");
+            if !wins {
+                let problem =
+                    format!("{why}; rename agents.fake, or remove that plugin", why = why.as_str().unwrap());
+                assert_eq!(report["problem"], json!(problem));
+                let text = folder.run(&["agent", "check", "fake"]).out;
+                assert_eq!(text, format!("fake: fake, not available\n  problem    {problem}\n"));
+            }
             if let Some(daemon) = daemon {
                 assert_eq!(daemon.stop(), Some(0));
             }
         }
     }
+}
+
+#[test]
+fn an_agent_that_is_left_out_says_why_wherever_it_is_named() {
+    let own = agent::entry(json!({}));
+    let agents =
+        json!({ "sound": own, "session": own, "Up.Per": own, "bare": {}, "other": { "preset": "nothing" } });
+    let options = json!({ "agents": agents, "presets": ["nowhere"] });
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    for running in [false, true] {
+        let daemon = running.then(|| folder.start());
+        let listed = json_of(&folder, &["agent", "list"], 0);
+        let rows = listed["agents"].as_array().unwrap();
+        for (provider, why, remedy) in [
+            ("session", "reserved", "rename agents.session"),
+            ("Up.Per", "lowercase letters, digits and dashes", "rename agents.Up.Per"),
+            ("bare", "needs a command or a preset", "correct agents.bare"),
+            ("other", "there is no preset \"nothing\"", "correct agents.other"),
+            (
+                "nowhere",
+                "there is no such preset; the presets are claude-acp",
+                "correct nowhere in the option presets",
+            ),
+        ] {
+            let report = json_of(&folder, &["agent", "check", provider], 1);
+            assert_eq!(report["state"], "unavailable", "{report}");
+            let problem = report["problem"].as_str().unwrap();
+            assert!(problem.contains(why) && problem.ends_with(&format!("; {remedy}")), "{problem}");
+            let row = rows.iter().find(|row| row["provider"] == provider).expect(provider);
+            assert!(row["unavailable"].as_str().unwrap().contains(why), "{row}");
+            let ended = folder.run(&["agent", "sessions", provider]);
+            assert_eq!(ended.code, Some(2), "{ended:?}");
+            assert!(ended.err.contains(&format!("{provider} is not available: ")), "{ended:?}");
+        }
+        assert_eq!(json_of(&folder, &["agent", "check", "sound"], 0)["state"], "ready");
+        if let Some(daemon) = daemon {
+            assert_eq!(daemon.stop(), Some(0));
+        }
+    }
+}
+
+/// The command line that an entry of the registry means.
+fn command_line(preset: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (mut words, of, from) = match &preset["distribution"] {
+        of if of["npx"].is_object() => (vec!["npx".to_owned(), "--yes".to_owned()], &of["npx"], "--package"),
+        of => (vec!["uvx".to_owned()], &of["uvx"], "--from"),
+    };
+    if of["cmd"].is_string() {
+        words.push(from.to_owned());
+    }
+    words.push(text(&of["package"]));
+    words.extend(of["cmd"].as_str().map(str::to_owned));
+    words.extend(of["args"].as_array().into_iter().flatten().map(text));
+    words.join(" ")
+}
+
+#[test]
+fn every_preset_is_started_with_npx_or_uvx() {
+    // Both note their command line and become the agent.
+    let folder = tempfile::tempdir().unwrap();
+    let (log, own) = (folder.path().join("log"), agent::entry(json!({})));
+    let script = format!(
+        "#!/bin/sh\necho \"${{0##*/}} $*\" >> {}\n{}\n",
+        log.display(),
+        own["args"][1].as_str().unwrap()
+    );
+    for runner in ["npx", "uvx"] {
+        let file = folder.path().join(runner);
+        fs::write(&file, &script).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let env = json!({ "PATH": path, "FAKE_AGENT": own["env"]["FAKE_AGENT"] });
+    let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/acp/presets");
+    let read = |file: &Path| serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap();
+    let mut presets: Vec<Value> = fs::read_dir(presets)
+        .unwrap()
+        .flatten()
+        .map(|entry| read(&entry.path().join("agent.json")))
+        .collect();
+    // One of a newer registry, without a release.
+    let newer = json!({ "id": "brand-new", "name": "Brand New", "version": "1.0.0",
+        "distribution": { "uvx": { "package": "brand-new==1.0.0", "args": ["acp"], "env": { "HAY": "x" } } } });
+    let registry = folder.path().join("registry.json");
+    fs::write(&registry, json!({ "version": "1.0.0", "agents": [newer] }).to_string()).unwrap();
+    presets.push(newer);
+    let ids = presets.iter().map(|preset| preset["id"].as_str().unwrap().to_owned());
+    let agents: Map<String, Value> = ids.map(|id| (id, json!({ "env": env }))).collect();
+    let options = json!({ "agents": agents, "registry": registry });
+    let configured = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    let mut runners = Vec::new();
+    for preset in &presets {
+        fs::write(&log, "").unwrap();
+        let report = json_of(&configured, &["agent", "check", preset["id"].as_str().unwrap()], 0);
+        assert_eq!((&report["state"], &report["name"]), (&json!("ready"), &preset["name"]), "{report}");
+        let line = command_line(preset);
+        assert_eq!(fs::read_to_string(&log).unwrap(), format!("{line}\n"));
+        runners.extend(line.split_once(' ').map(|(runner, _)| runner.to_owned()));
+    }
+    assert!(runners.contains(&"npx".to_owned()) && runners.contains(&"uvx".to_owned()), "{runners:?}");
 }

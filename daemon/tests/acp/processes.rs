@@ -203,6 +203,7 @@ async fn many_sessions_of_a_stubborn_agent_leave_nothing() {
             (fields.next()? == "Z" && fields.next()? == daemon.to_string()).then_some(())
         });
         assert_eq!(zombies.count(), 0, "{scope}: processes whose end was not collected");
+        assert_eq!(supervisors(daemon), 0, "{scope}");
     }
 }
 
@@ -306,6 +307,54 @@ async fn a_process_without_its_environment_ends_with_its_scope() {
         });
         assert!(ended.await.is_ok(), "{scope}: {line} runs");
     }
+}
+
+/// The processes that supervise agents of a daemon.
+fn supervisors(daemon: u32) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(&format!("\0supervise\0--watch\0{daemon}\0"))).count()
+}
+
+#[tokio::test]
+async fn a_process_without_its_environment_ends_with_a_daemon_that_is_killed() {
+    for (scope, seconds) in [("auto", "30156"), ("group", "30157")] {
+        let stage = Stage::with(stubborn(), json!({ "scope": scope }));
+        let daemon = stage.daemon.child.id();
+        let mut talk = stage.talk().await;
+        let (path, line) = (std::env::var("PATH").unwrap(), format!("sleep {seconds}"));
+        // Its parent ends, and so does that one's.
+        let start =
+            format!("setsid env -i PATH={path} setsid sh -c '{line} & exit 0' </dev/null >/dev/null 2>&1 &");
+        talk.say(&format!("!shell ({start}) ; exit 0")).await;
+        assert!(wait_for(|| (running(&line) == 1).then_some(())).is_some(), "{scope}");
+        stage.daemon.signal(Signal::KILL);
+        let stage = stage.restarted(true);
+        assert!(wait_for(|| (running(&line) == 0).then_some(())).is_some(), "{scope}: {line} runs");
+        none_is_left(daemon).await;
+        assert!(wait_for(|| (supervisors(daemon) == 0).then_some(())).is_some(), "{scope}");
+        drop(stage);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_without_a_cgroup_is_supervised_and_ends_as_it_would_alone() {
+    let stage = Stage::with(json!({}), json!({ "scope": "group" }));
+    let daemon = stage.daemon.child.id();
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    assert_eq!(supervisors(daemon), 1);
+    let error = talk.fail("!exit 9").await;
+    assert!(error["message"].as_str().unwrap().starts_with("fake ended with exit code 9"), "{error}");
+    let error = talk.fail("!abort").await;
+    assert!(error["message"].as_str().unwrap().starts_with("fake ended by signal 9"), "{error}");
+    // A signal to its group, as some agents send it at their end, does not reach the supervisor.
+    let error = talk.fail("!shell kill -TERM 0\n!sleep 1000\n!exit 3").await;
+    assert!(error["message"].as_str().unwrap().starts_with("fake ended by signal 15"), "{error}");
+    talk.say("hello").await;
+    dispose(&mut talk).await;
+    none_is_left(daemon).await;
+    assert!(wait_for(|| (supervisors(daemon) == 0).then_some(())).is_some());
 }
 
 #[tokio::test]

@@ -202,6 +202,42 @@ async fn an_answer_that_does_not_fit_its_form_is_asked_for_again() {
             text("ab"),
             json!("ab"),
         ),
+        (
+            json!({ "type": "string", "format": "email" }),
+            text("ada at example.com"),
+            "an email address",
+            text("ada@example.com"),
+            json!("ada@example.com"),
+        ),
+        (
+            json!({ "type": "string", "format": "uri" }),
+            text("example.com/hay"),
+            "a URI, such as https://example.com/hay",
+            text("https://example.com/hay"),
+            json!("https://example.com/hay"),
+        ),
+        (
+            json!({ "type": "string", "format": "date" }),
+            text("2026-02-30"),
+            "a date, such as 2026-11-23",
+            text("2028-02-29"),
+            json!("2028-02-29"),
+        ),
+        (
+            json!({ "type": "string", "format": "date-time" }),
+            text("2026-11-23 half past five"),
+            "a date and a time with its offset, such as 2026-11-23T17:30:00Z",
+            text("2026-11-23T17:30:00+01:00"),
+            json!("2026-11-23T17:30:00+01:00"),
+        ),
+        // A format that the protocol does not have is a hint.
+        (
+            json!({ "type": "string", "format": "hostname", "minLength": 2 }),
+            text("-"),
+            "text of at least 2 characters",
+            text("--"),
+            json!("--"),
+        ),
         (json!({ "type": "string" }), number(3.0), "text", text("a"), json!("a")),
         (
             json!({ "type": "boolean" }),

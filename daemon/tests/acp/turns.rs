@@ -208,6 +208,13 @@ async fn settings_are_the_agents_own() {
         (&json!(["small", "large"]), &json!(["Small", "Large"]))
     );
     assert_eq!(resolved["values"]["fast"], false);
+    for (typed, expected) in [("LAR", json!(["large"])), ("", json!(["small", "large"])), ("hay", json!([]))]
+    {
+        let params = json!({ "provider": "fake", "property": "model", "query": typed });
+        let items = talk.client.request("sessionConfigCompletions", params).await.unwrap()["items"].clone();
+        let values: Value = items.as_array().unwrap().iter().map(|item| item["value"].clone()).collect();
+        assert_eq!(values, expected, "{items}");
+    }
     let mut talk = stage.talk_in("fake:/two", json!({ "model": "large", "fast": true })).await;
     talk.say("hello").await;
     let sent = std::fs::read_to_string(log.path()).unwrap();

@@ -169,6 +169,7 @@ pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
         args: agent.args.clone(),
         env: env.map(|(name, value)| (name.clone(), value.clone())).collect(),
         cwd: agent.cwd.clone().unwrap_or_else(|| cwd.clone()),
+        supervisor: None,
     }
 }
 
@@ -204,6 +205,9 @@ impl Running {
             Some(computer) => machine::program(agent, at, computer).await?,
             None => program(agent, at),
         };
+        // What runs in a machine ends there what it started, which takes its time.
+        let supervisor = runtime.supervisor.clone().filter(|_| at.computer.is_none());
+        let program = Program { supervisor, ..program };
         let spawned = Process::spawn(&SCOPES, &program, runtime.scope);
         let (process, stdin, stdout) = spawned.map_err(|why| match why {
             Unstarted::NotFound => AgentError::NotInstalled,

@@ -13,6 +13,7 @@ use crate::command_turn::{CommandTurns, Run};
 use crate::options::AgentOptions;
 use crate::prompt::Message;
 use crate::session::{Answers, Command, Conversation, Shared};
+use crate::stored::Stored;
 use crate::updates::Emitter;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
@@ -49,9 +50,14 @@ pub fn agent(shared: Shared, registered: Arc<()>) -> Agent {
         chats: Some(ChatAbilities { fork: true, side_chat: true }),
         multiple_directories: Some(true),
         protected_resources: protected(&options),
-        delete: Some(Call::new(move |(id, _): (String, Option<String>)| {
+        delete: Some(Call::new(move |(name, _): (String, Option<String>)| {
             let shared = deletes.clone();
-            async move { delete(&shared, id).await }
+            async move {
+                match Stored::read(Some(&name)).id {
+                    Some(id) => delete(&shared, id).await,
+                    None => Ok(()),
+                }
+            }
         })),
         machine: Some(Call::now(move |()| Ok(needy.needs.of(&needy.provider)))),
         probe: Some(Call::new(move |()| {
@@ -104,13 +110,18 @@ fn protected(options: &AgentOptions) -> Option<Vec<ProtectedResourceMetadata>> {
 /// The running half of one chat.
 fn session(shared: Shared, start: Start) -> AgentSession {
     // The stable protocol can neither fork nor rewind a session: a new one is told the turns that remain.
-    let other = start.fork_at.is_some() || start.rewind_at.is_some();
-    let id = Arc::new(Mutex::new(start.resume.clone().filter(|_| !other)));
+    let stored = match (&start.fork_at, &start.rewind_at) {
+        (Some(_), _) => Stored::default(),
+        (None, Some(_)) => Stored::to_open(),
+        (None, None) => Stored::read(start.resume.as_deref()),
+    };
+    let stored = Arc::new(Mutex::new(stored));
     let (tell, commands) = mpsc::unbounded_channel();
     let own = tell.downgrade();
     let emitter = Emitter::of(&start);
     let in_terminals = CommandTurns::of(start.seed.as_deref().unwrap_or_default());
-    let conversation = Conversation::new(shared, start, id.clone(), in_terminals.clone(), (own, commands));
+    let conversation =
+        Conversation::new(shared, start, stored.clone(), in_terminals.clone(), (own, commands));
     tokio::spawn(conversation.run());
     let cancels_commands = in_terminals.clone();
     let with = || tell.clone();
@@ -171,7 +182,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
             let _ = forks.send(Command::ForkPoint { turn: turn.clone(), done });
             async move { Ok(Some(wait.await.unwrap_or(turn))) }
         })),
-        agent_id: Some(Call::now(move |()| Ok(id.lock().clone()))),
+        agent_id: Some(Call::now(move |()| Ok(stored.lock().name()))),
         answer: Some(Call::new(move |(id, _, given, response): (String, bool, Answers, String)| {
             let (done, wait) = oneshot::channel();
             let _ = answers.send(Command::Answer { id, answers: given, response, done });

@@ -11,7 +11,7 @@ use crate::SCOPES;
 use crate::account::Account;
 use crate::buffers::Buffers;
 use crate::check;
-use crate::options::{AgentOptions, Runtime};
+use crate::options::{AgentOptions, LeftOut, Runtime};
 use crate::settings::Catalogue;
 use crate::sign_in::SignIns;
 
@@ -28,16 +28,25 @@ pub struct Known {
     pub held: Weak<()>,
 }
 
-type All = Arc<Vec<Known>>;
+/// What is configured.
+pub struct Configuration {
+    /// The agents that were registered.
+    pub agents: Vec<Known>,
+    /// Those that were not.
+    pub left_out: Vec<LeftOut>,
+    /// The ids of all presets.
+    pub presets: Vec<String>,
+}
+
+type All = Arc<Configuration>;
 
 /// Registers the commands.
 pub fn register(
     host: &PluginHost,
-    agents: Vec<Known>,
-    presets: Vec<String>,
+    configuration: Configuration,
     runtime: Arc<Runtime>,
 ) -> Result<(), Thrown> {
-    let listed = Arc::new(agents);
+    let listed = Arc::new(configuration);
     let checked = listed.clone();
     account(host, &listed, &runtime)?;
     host.register_method(
@@ -45,18 +54,22 @@ pub fn register(
         Method {
             grant: "config:settings".into(),
             handle: Call::new(move |(_params, _, _, _): (JsonObject, _, _, _)| {
-                let (agents, presets) = (listed.clone(), presets.clone());
+                let all = listed.clone();
                 async move {
                     let mut rows = Vec::new();
-                    for Known { agent, catalogue, held } in agents.iter() {
-                        catalogue.load().await;
-                        let mut row = row(agent, catalogue);
-                        if held.strong_count() == 0 {
-                            row["unavailable"] = UNAVAILABLE.into();
+                    for known in &all.agents {
+                        known.catalogue.load().await;
+                        let mut row = row(&known.agent, &known.catalogue);
+                        if let Some((why, remedy)) = known.unavailable() {
+                            (row["unavailable"], row["remedy"]) = (why.into(), remedy.into());
                         }
                         rows.push(row);
                     }
-                    Ok(json!({ "agents": rows, "presets": presets }))
+                    rows.extend(all.left_out.iter().map(|left| {
+                        json!({ "provider": left.provider, "name": left.provider, "unavailable": left.why,
+                            "remedy": left.remedy() })
+                    }));
+                    Ok(json!({ "agents": rows, "presets": all.presets }))
                 }
             }),
             describe: described("List agents", "The configured ACP agents and what is known of them."),
@@ -80,11 +93,15 @@ pub fn register(
         Method {
             grant: "session:create".into(),
             handle: Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
-                let (agents, runtime) = (checked.clone(), runtime.clone());
+                let (all, runtime) = (checked.clone(), runtime.clone());
                 async move {
                     let text = |name: &str| params.get(name).and_then(Value::as_str);
                     let provider = text("provider").unwrap_or_default();
-                    let Known { agent, catalogue, .. } = find(provider, &agents)?;
+                    if let Some((why, remedy)) = all.unavailable(provider) {
+                        return Ok(json!({ "provider": provider, "name": provider, "state": "unavailable",
+                            "problem": format!("{why}; {remedy}") }));
+                    }
+                    let Known { agent, catalogue, .. } = all.find(provider)?;
                     Ok(check::check(agent, &runtime, catalogue, text("prompt").map(str::to_owned)).await)
                 }
             }),
@@ -140,7 +157,7 @@ fn account(host: &PluginHost, agents: &All, runtime: &Arc<Runtime>) -> Result<()
             async move {
                 let text = |name: &str| params.get(name).and_then(Value::as_str);
                 let provider = text("provider").unwrap_or_default();
-                let Known { agent, catalogue, .. } = find(provider, &agents)?;
+                let Known { agent, catalogue, .. } = agents.find(provider)?;
                 let account = Account { agent, runtime: &runtime, catalogue };
                 let pending = params.get("signIn").and_then(Value::as_u64);
                 let answer = match of {
@@ -187,12 +204,39 @@ fn described(title: &str, description: &str) -> Option<Call<fn() -> Description>
     Some(Call::now(move |()| Ok(description.clone())))
 }
 
-fn find<'a>(provider: &str, agents: &'a [Known]) -> Result<&'a Known, Thrown> {
-    agents.iter().find(|known| known.agent.provider == provider).ok_or_else(|| {
-        let names: Vec<&str> = agents.iter().map(|known| known.agent.provider.as_str()).collect();
-        let why = format!("unknown ACP agent {provider:?}; the configured ones are: {}", names.join(", "));
-        RpcError::invalid_params(why).into()
-    })
+impl Known {
+    /// Why sessions cannot have it, and what to do; nothing where they can.
+    fn unavailable(&self) -> Option<(String, String)> {
+        let remedy = || format!("rename agents.{}, or remove that plugin", self.agent.provider);
+        (self.held.strong_count() == 0).then(|| (UNAVAILABLE.to_owned(), remedy()))
+    }
+}
+
+impl Configuration {
+    /// The agent of a provider.
+    fn find(&self, provider: &str) -> Result<&Known, Thrown> {
+        self.agents.iter().find(|known| known.agent.provider == provider).ok_or_else(|| {
+            let why = match self.unavailable(provider) {
+                Some((why, remedy)) => format!("{provider} is not available: {why}; {remedy}"),
+                None => {
+                    let names: Vec<&str> =
+                        self.agents.iter().map(|known| known.agent.provider.as_str()).collect();
+                    format!("unknown ACP agent {provider:?}; the configured ones are: {}", names.join(", "))
+                }
+            };
+            RpcError::invalid_params(why).into()
+        })
+    }
+
+    /// Why sessions cannot have the agent of a provider that is configured, and what to do.
+    fn unavailable(&self, provider: &str) -> Option<(String, String)> {
+        let known = self.agents.iter().find(|known| known.agent.provider == provider);
+        let left_out = || self.left_out.iter().find(|left| left.provider == provider);
+        match known {
+            Some(known) => known.unavailable(),
+            None => left_out().map(|left| (left.why.clone(), left.remedy())),
+        }
+    }
 }
 
 fn row(agent: &AgentOptions, catalogue: &Catalogue) -> Value {

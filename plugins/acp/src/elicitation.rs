@@ -282,6 +282,9 @@ fn checked(property: &Value) -> JsonObject {
         copy(limit, Value::is_number);
     }
     copy("pattern", Value::is_string);
+    copy("format", |format| {
+        format.as_str().is_some_and(|format| ["email", "uri", "date", "date-time"].contains(&format))
+    });
     if let Some(values) = choices(property).filter(|values| !values.is_empty()) {
         schema.insert("enum".to_owned(), values.iter().map(|choice| choice["id"].clone()).collect());
     }

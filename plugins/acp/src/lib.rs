@@ -27,6 +27,7 @@ mod session;
 mod settings;
 mod sign_in;
 mod standing;
+mod stored;
 mod terminals;
 mod tool_content;
 mod transcript;
@@ -39,8 +40,8 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 use ostler_processes::Scopes;
 
 use buffers::Buffers;
-use commands::Known;
-use options::{Configured, Runtime};
+use commands::{Configuration, Known};
+use options::{Configured, LeftOut, Runtime};
 use session::Shared;
 use settings::Catalogue;
 use standing::{APPROVALS, Standing};
@@ -53,6 +54,7 @@ const AGENTS: &str = "acp-agents";
 
 pub use elicitation::Misfit;
 pub use mcp::{BRIDGE_TOKEN, BRIDGE_URL};
+pub use ostler_processes::supervisor;
 
 /// The name of the plugin in a configuration.
 pub const NAME: &str = "@ostler/acp";
@@ -64,11 +66,11 @@ pub fn bundled_presets() -> Vec<String> {
 
 /// The plugin. `bridge` is the command that serves a session's tools endpoint, which it is told in the variables
 /// [`BRIDGE_URL`] and [`BRIDGE_TOKEN`], as an MCP server on stdio: for agents that cannot connect to one over HTTP.
-/// `misfit` judges users' answers to what agents ask.
-pub fn plugin(bridge: Option<Vec<String>>, misfit: Misfit) -> Plugin {
+/// `supervisor` is the command that runs [`supervisor::main`]. `misfit` judges users' answers to what agents ask.
+pub fn plugin(bridge: Option<Vec<String>>, supervisor: Option<Vec<String>>, misfit: Misfit) -> Plugin {
     Plugin::new(NAME, move |host, options| {
-        let bridge = bridge.clone();
-        Box::pin(async move { apply(&host, &options, bridge, misfit) })
+        let commands = (bridge.clone(), supervisor.clone());
+        Box::pin(async move { apply(&host, &options, commands, misfit) })
     })
     .title("ACP agents")
     .defaults(json!({}))
@@ -78,12 +80,12 @@ pub fn plugin(bridge: Option<Vec<String>>, misfit: Misfit) -> Plugin {
 fn apply(
     host: &PluginHost,
     options: &Options,
-    bridge: Option<Vec<String>>,
+    (bridge, supervisor): (Option<Vec<String>>, Option<Vec<String>>),
     misfit: Misfit,
 ) -> Result<(), Thrown> {
-    let Configured { agents, problems, presets, runtime } = options::read(options)?;
-    let runtime = Runtime { bridge, ..runtime };
-    for line in problems {
+    let Configured { agents, problems, mut left_out, presets, runtime } = options::read(options)?;
+    let runtime = Runtime { bridge, supervisor, ..runtime };
+    for line in problems.into_iter().chain(left_out.iter().map(LeftOut::line)) {
         host.problem(line)?;
     }
     let stored = host.records(AGENTS.to_owned(), None)?;
@@ -120,9 +122,14 @@ fn apply(
         let backend = backend::agent(shared, registered);
         match host.register_agent(backend) {
             Ok(()) => known.push(Known { agent, catalogue, held }),
-            Err(why) => host.problem(format!("agents.{provider}: {}", why.message))?,
+            Err(why) => {
+                let place = format!("agents.{provider}");
+                let refused = LeftOut { place, provider, why: why.message, misnamed: true };
+                host.problem(refused.line())?;
+                left_out.push(refused);
+            }
         }
     }
     commands::buffers(host, buffers)?;
-    commands::register(host, known, presets, runtime)
+    commands::register(host, Configuration { agents: known, left_out, presets }, runtime)
 }

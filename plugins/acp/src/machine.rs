@@ -97,6 +97,7 @@ pub async fn program(
         args: outside.args,
         env: outside.env,
         cwd: outside.cwd.map_or_else(|| PathBuf::from("/"), PathBuf::from),
+        supervisor: None,
     })
 }
 

@@ -141,6 +141,8 @@ pub struct Runtime {
     pub turn_output: usize,
     /// The command that serves a tools endpoint on stdio, where there is one.
     pub bridge: Option<Vec<String>>,
+    /// The command that supervises an agent which no cgroup contains.
+    pub supervisor: Option<Vec<String>>,
     /// Parts of the protocol that are not stable and are used.
     pub unstable: Vec<Unstable>,
 }
@@ -157,12 +159,46 @@ impl Runtime {
 pub struct Configured {
     /// The agents, presets first.
     pub agents: Vec<AgentOptions>,
-    /// One line for each entry that is dropped.
+    /// What is wrong beside the agents, a line each.
     pub problems: Vec<String>,
+    /// The agents that are left out.
+    pub left_out: Vec<LeftOut>,
     /// The ids of all presets.
     pub presets: Vec<String>,
     /// What all agents share.
     pub runtime: Runtime,
+}
+
+/// An agent that is configured and cannot be used.
+#[derive(Debug, Clone)]
+pub struct LeftOut {
+    /// Its provider.
+    pub provider: String,
+    /// Where it is configured.
+    pub place: String,
+    /// What is wrong.
+    pub why: String,
+    /// Whether it is its name.
+    pub misnamed: bool,
+}
+
+impl LeftOut {
+    /// The line about it.
+    pub fn line(&self) -> String {
+        format!("{}: {}", self.place, self.why)
+    }
+
+    /// What to do.
+    pub fn remedy(&self) -> String {
+        match (self.place.strip_prefix("presets: "), self.misnamed) {
+            (Some(id), true) => {
+                format!("enable it under another name: agents.<name> = {{ \"preset\": {id:?} }}")
+            }
+            (Some(id), false) => format!("correct {id} in the option presets"),
+            (None, true) => format!("rename {}", self.place),
+            (None, false) => format!("correct {}", self.place),
+        }
+    }
 }
 
 /// The schema of the options.
@@ -271,7 +307,7 @@ pub fn schema() -> Value {
 pub fn read(options: &Options) -> Result<Configured, Thrown> {
     let written: Written = serde_json::from_value(Value::Object((**options).clone()))
         .map_err(|why| Thrown::new(format_args!("options: {why}")))?;
-    let mut problems = Vec::new();
+    let (mut problems, mut left_out) = (Vec::new(), Vec::new());
     let presets = Presets::read(written.registry.as_deref(), &mut problems);
     let mut agents = Vec::new();
     for id in &written.presets {
@@ -279,19 +315,18 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         {
             continue;
         }
-        match presets.get(id) {
-            Some(preset) => {
-                take(&mut agents, &mut problems, &format!("presets: {id}"), of_preset(id, preset))
+        let made = match presets.get(id) {
+            Some(preset) => of_preset(id, preset),
+            None => {
+                let ids = presets.ids().collect::<Vec<_>>().join(", ");
+                Err(format!("there is no such preset; the presets are {ids}"))
             }
-            None => problems.push(format!(
-                "presets: there is no preset {id:?}; the presets are {}",
-                presets.ids().collect::<Vec<_>>().join(", ")
-            )),
-        }
+        };
+        take(&mut agents, &mut left_out, id, format!("presets: {id}"), made);
     }
     for (provider, entry) in written.agents {
         let made = entry.into_options(&provider, &presets);
-        take(&mut agents, &mut problems, &format!("agents.{provider}"), made);
+        take(&mut agents, &mut left_out, &provider, format!("agents.{provider}"), made);
     }
     for agent in &mut agents {
         agent.memory_limit = agent.memory_limit.or(written.memory_limit_mb.map(|megabytes| megabytes << 20));
@@ -305,26 +340,29 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         scope: written.scope,
         turn_output: written.turn_output_limit_mb.unwrap_or(64) << 20,
         bridge: None,
+        supervisor: None,
         unstable: written.unstable,
     };
     let presets = presets.ids().map(str::to_owned).collect();
-    Ok(Configured { agents, problems, presets, runtime })
+    Ok(Configured { agents, problems, left_out, presets, runtime })
 }
 
 fn take(
     agents: &mut Vec<AgentOptions>,
-    problems: &mut Vec<String>,
-    place: &str,
+    left_out: &mut Vec<LeftOut>,
+    provider: &str,
+    place: String,
     made: Result<AgentOptions, String>,
 ) {
-    match made {
+    let (why, misnamed) = match made {
         // What is stored of it is a record of this id.
         Ok(agent) if Slug::parse(&agent.provider).is_none() => {
-            problems.push(format!("{place}: the name of a provider has to be {SLUG_RULE}"));
+            (format!("the name of a provider has to be {SLUG_RULE}"), true)
         }
-        Ok(agent) => agents.push(agent),
-        Err(why) => problems.push(format!("{place}: {why}")),
-    }
+        Ok(agent) => return agents.push(agent),
+        Err(why) => (why, false),
+    };
+    left_out.push(LeftOut { provider: provider.to_owned(), place, why, misnamed });
 }
 
 fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
@@ -427,7 +465,7 @@ mod tests {
     #[test]
     fn nothing_is_enabled_unless_it_is_named() {
         let configured = configured(json!({}));
-        assert!(configured.agents.is_empty() && configured.problems.is_empty());
+        assert!(configured.agents.is_empty() && configured.left_out.is_empty());
     }
 
     #[test]
@@ -461,9 +499,11 @@ mod tests {
             "presets": ["nothing", "gemini"], "agents": { "broken": {}, "whole": { "command": "whole" } }
         }));
         assert_eq!(configured.agents.len(), 2);
+        let lines: Vec<String> = configured.left_out.iter().map(LeftOut::line).collect();
         assert!(
-            configured.problems[0].starts_with("presets: there is no preset \"nothing\"; the presets are ")
+            lines[0].starts_with("presets: nothing: there is no such preset; the presets are "),
+            "{lines:?}"
         );
-        assert_eq!(configured.problems[1], "agents.broken: needs a command or a preset");
+        assert_eq!(lines[1], "agents.broken: needs a command or a preset");
     }
 }

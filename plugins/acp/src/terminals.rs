@@ -220,9 +220,11 @@ impl Terminals {
         }
         let terminal = match &self.0.host {
             Some(host) => listed(host, command, args, &cwd, env, limit).await?,
-            None => {
-                own(Program { command, args, env, cwd, owner: self.0.owner.clone() }, self.0.scope, limit)?
-            }
+            None => own(
+                Program { command, args, env, cwd, owner: self.0.owner.clone(), supervisor: None },
+                self.0.scope,
+                limit,
+            )?,
         };
         let id = format!("terminal-{}", self.0.next.fetch_add(1, Ordering::Relaxed) + 1);
         let untaken = {

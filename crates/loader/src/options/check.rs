@@ -15,6 +15,11 @@ pub fn holds(schema: &Value) -> Result<(), String> {
 }
 
 fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
+    validator_of(schema, false)
+}
+
+/// The same, which also judges formats where it is told to.
+fn validator_of(schema: &Value, formats: bool) -> Result<jsonschema::Validator, String> {
     if !schema.is_object() {
         return Err("is not an object".to_owned());
     }
@@ -26,7 +31,9 @@ fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
         }
         fields.entry("type").or_insert_with(|| "object".into());
     }
-    jsonschema::validator_for(&schema).map_err(|error| format!("does not hold: {}", misspelt(&error)))
+    let options = jsonschema::options();
+    let options = if formats { options.should_validate_formats(true) } else { options };
+    options.build(&schema).map_err(|error| format!("does not hold: {}", misspelt(&error)))
 }
 
 /// Where a schema is none: `properties.size.type cannot be "nmber": …`.
@@ -80,12 +87,13 @@ pub fn wrong(schema: &Value, options: &JsonObject, keys: &[&str]) -> Option<Stri
     Some(format!("{path} must {expected}"))
 }
 
-/// What a member must be that does not fit its schema: `be text of at least 2 characters`. Its value is not repeated.
+/// What a member must be that does not fit its schema, formats included: `be text of at least 2 characters`. Its value is
+/// not repeated.
 ///
 /// # Errors
 /// What is wrong with the schema itself.
 pub fn misfit(schema: &Value, member: &JsonObject) -> Result<Option<String>, String> {
-    let validator = validator(schema)?;
+    let validator = validator_of(schema, true)?;
     let value = Value::Object(member.clone());
     let error = validator.iter_errors(&value).next();
     Ok(error.map(|error| said(&error, schema).1))
@@ -147,7 +155,13 @@ fn expected(kind: &ValidationErrorKind, schema: &Value, pointer: &str) -> String
         Kind::MinItems { limit } => format!("be a list of at least {limit} {}", plural(*limit, "entry")),
         Kind::MaxItems { limit } => format!("be a list of at most {limit} {}", plural(*limit, "entry")),
         Kind::Pattern { pattern } => format!("be text that matches {pattern}"),
-        Kind::Format { format } => format!("be text of the form {format}"),
+        Kind::Format { format } => match format.as_str() {
+            "email" => "be an email address".to_owned(),
+            "uri" => "be a URI, such as https://example.com/hay".to_owned(),
+            "date" => "be a date, such as 2026-11-23".to_owned(),
+            "date-time" => "be a date and a time with its offset, such as 2026-11-23T17:30:00Z".to_owned(),
+            other => format!("be text of the form {other}"),
+        },
         Kind::MultipleOf { .. } => format!("be a multiple of {}", number("multipleOf").unwrap_or_default()),
         Kind::UniqueItems => "be a list without repeats".to_owned(),
         Kind::AdditionalProperties { unexpected } => format!("not hold {}", unexpected.join(", ")),

@@ -28,7 +28,7 @@ impl Conversation {
     /// Starts the agent and opens its session, beside everything else.
     pub(super) async fn open(&mut self) {
         let imported = self.imported.clone();
-        let resume = self.id.lock().clone().or_else(|| imported.clone());
+        let resume = self.stored.lock().id.clone().or_else(|| imported.clone());
         self.failed_at.clear();
         self.open_with(resume, imported.is_some()).await;
     }
@@ -200,14 +200,17 @@ impl Conversation {
         let named = |of: &Option<String>| of.clone().unwrap_or_default();
         self.log(format_args!("agent {} {} runs", named(&facts.name), named(&facts.version)));
         notes.iter().for_each(|note| self.log(note));
-        *self.id.lock() = Some(session.clone());
+        {
+            let mut stored = self.stored.lock();
+            stored.id = Some(session.clone());
+            stored.untold |= !continued;
+        }
         if self.imported.take().is_some()
             && let Some(turn) = &mut self.turn
             && let Some(earlier) = replayed.markdown()
         {
             turn.notification(earlier).await;
         }
-        self.forgetful |= !continued;
         self.cost = (!continued).then_some(0.0);
         self.shared.catalogue.learn_facts(&self.shared.agent, facts);
         self.shared.catalogue.learn(&settings);
@@ -241,7 +244,7 @@ impl Conversation {
                 self.log(format_args!("{method} failed, and {next}: {what}"));
                 self.cancel_questions();
                 self.failed_at.push(method);
-                let resume = self.id.lock().clone().filter(|_| other.is_some());
+                let resume = self.stored.lock().id.clone().filter(|_| other.is_some());
                 self.open_with(resume, false).await;
             }
             unopened => self.fail_start(unopened.into()).await,

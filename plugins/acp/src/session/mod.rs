@@ -39,6 +39,7 @@ use crate::permissions::Questions;
 use crate::prompt::Message;
 use crate::settings::{CONTINUES, Catalogue, Setting};
 use crate::standing::Standing;
+use crate::stored::Stored;
 use crate::terminals::Terminals;
 use crate::transcript::Transcript;
 use crate::updates::{Emitter, Turn};
@@ -112,8 +113,8 @@ pub struct Conversation {
     terminals: Terminals,
     files: Files,
     cwd: PathBuf,
-    /// The agent's id of its session, once it has one.
-    id: Arc<Mutex<Option<String>>>,
+    /// The agent's session.
+    stored: Arc<Mutex<Stored>>,
     /// The agent's id of a session that is continued and was never a session of the host.
     imported: Option<String>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -149,8 +150,6 @@ pub struct Conversation {
     transcript: Transcript,
     /// The hidden context of the chat, as long as no prompt with it was answered.
     context: Option<String>,
-    /// Whether the agent's session lacks the conversation so far: no prompt that told it was answered.
-    forgetful: bool,
     /// The commands that users ran in terminals.
     in_terminals: CommandTurns,
     /// The latest of them that the prompt tells.
@@ -197,7 +196,8 @@ const LATEST: &str = "latest:";
 /// The agent's session that a new one is forked from.
 fn forked_from(runtime: &Runtime, start: &Start) -> Option<String> {
     let latest = start.fork_at.as_ref().is_some_and(|point| point.starts_with(LATEST));
-    start.resume.clone().filter(|_| latest && runtime.uses(Unstable::Fork))
+    let source = Stored::read(start.resume.as_deref());
+    source.id.filter(|_| latest && !source.untold && runtime.uses(Unstable::Fork))
 }
 
 /// How many requests with large answers are served at a time.
@@ -294,7 +294,7 @@ impl Conversation {
     pub fn new(
         shared: Shared,
         start: Start,
-        id: Arc<Mutex<Option<String>>>,
+        stored: Arc<Mutex<Stored>>,
         in_terminals: CommandTurns,
         (own, commands): (mpsc::WeakUnboundedSender<Command>, mpsc::UnboundedReceiver<Command>),
     ) -> Self {
@@ -315,7 +315,6 @@ impl Conversation {
             files: Files::within(directories).with(shared.buffers.of(&start.uri, start.read.clone())),
             transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
             context: start.context.clone(),
-            forgetful: false,
             in_terminals,
             told_commands: 0,
             tools: start.tools.clone().unwrap_or_default(),
@@ -325,7 +324,7 @@ impl Conversation {
             latest_turn: start.seed.iter().flatten().last().map(|turn| turn.id.clone()),
             shared,
             cwd,
-            id,
+            stored,
             commands,
             live: None,
             opening: None,

@@ -102,9 +102,9 @@ impl Conversation {
         if let Some(context) = self.context.clone() {
             message.put_before(context);
         }
-        let transcript = self.forgetful.then(|| self.transcript.text()).flatten();
+        let transcript = self.stored.lock().untold.then(|| self.transcript.text()).flatten();
         // A session that begins with the conversation lacks nothing, whatever becomes of this prompt.
-        self.forgetful = transcript.is_some();
+        self.stored.lock().untold = transcript.is_some();
         if let Some(transcript) = transcript {
             message.put_before(transcript);
         }
@@ -136,7 +136,7 @@ impl Conversation {
         self.cancel_by = None;
         if answer.is_ok() {
             self.context = None;
-            self.forgetful = false;
+            self.stored.lock().untold = false;
             self.in_terminals.told(self.told_commands);
         }
         match answer {

@@ -1,0 +1,158 @@
+//! The supervisor of a program that no cgroup contains: a process between the daemon and the program, which is the parent
+//! of every descendant whose own parent has ended. When the program or the daemon ends, it kills all of them, whatever they
+//! did to their group, session and environment.
+//!
+//! It runs in two steps. The first starts the program with its own stdin, stdout and stderr. The second is the same process,
+//! executed again without these, so that the program alone holds them.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    pidfd_open, set_child_subreaper, setrlimit, wait,
+};
+
+use super::table;
+
+/// The first argument of a process that supervises another one.
+pub const SUPERVISE: &str = "supervise";
+/// The first argument of its second step.
+const WATCH: &str = "--watch";
+
+/// The exit codes of a shell for a program that could not be run, and for one that is missing.
+const NOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// How long what the program left behind may take to end, where the daemon waits for it.
+const LIMIT: Duration = Duration::from_secs(2);
+/// How often it is killed.
+const POLL: Duration = Duration::from_millis(5);
+/// How often it is looked whether the daemon runs, where the kernel does not tell.
+const LOOK: Duration = Duration::from_millis(500);
+/// The stack of the thread that waits for the daemon's end.
+const STACK: usize = 64 << 10;
+
+/// The arguments of the first step, before the program's own: the daemon, and the variable that marks the program.
+pub(crate) fn arguments(marker: (&str, &str)) -> [String; 2] {
+    [getpid().as_raw_nonzero().to_string(), format!("{}={}", marker.0, marker.1)]
+}
+
+/// Runs a supervisor with the arguments after [`SUPERVISE`], as long as its program runs. Answers the exit code; where a
+/// signal ended the program, the same one ends this process.
+pub fn main(arguments: &[String]) -> u8 {
+    match arguments {
+        [step, daemon, program] if step == WATCH => match (pid(daemon), pid(program)) {
+            (Some(daemon), Some(program)) => watch(daemon, program),
+            _ => NOT_RUN,
+        },
+        [daemon, marker, program, arguments @ ..] => begin(daemon, marker, program, arguments),
+        _ => NOT_RUN,
+    }
+}
+
+fn pid(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
+}
+
+#[allow(clippy::zombie_processes, reason = "the second step waits for it")]
+fn begin(daemon: &str, marker: &str, program: &str, arguments: &[String]) -> u8 {
+    let fail = |why: std::io::Error| {
+        let _ = writeln!(std::io::stderr(), "cannot run {program}: {why}");
+        if why.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
+    };
+    if let Err(why) = set_child_subreaper(Some(getpid())) {
+        return fail(why.into());
+    }
+    let (name, value) = marker.split_once('=').unwrap_or((marker, ""));
+    // What the program sends to its group is not for the supervisor.
+    let started = Command::new(program).args(arguments).env(name, value).process_group(0).spawn();
+    let child = match started {
+        Ok(child) => child.id(),
+        Err(why) => return fail(why),
+    };
+    let mut second = Command::new("/proc/self/exe");
+    second.arg0("ostler").args([SUPERVISE, WATCH, daemon, &child.to_string()]);
+    second.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let why = second.exec();
+    if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(child, Signal::KILL);
+    }
+    fail(why)
+}
+
+fn watch(daemon: Pid, program: Pid) -> u8 {
+    let ended = thread::Builder::new().stack_size(STACK).spawn(move || {
+        wait_for_end(daemon);
+        loop {
+            kill_descendants();
+            thread::sleep(POLL);
+        }
+    });
+    if ended.is_err() {
+        // Without it nobody would notice the daemon's end.
+        kill_descendants();
+    }
+    let status = loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((ended, status))) if ended == program => break Some(status),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => break None,
+        }
+    };
+    end_all(daemon);
+    status.map_or(NOT_RUN, repeat)
+}
+
+/// Waits until the daemon has ended, which is the parent of this process.
+fn wait_for_end(daemon: Pid) {
+    let file = pidfd_open(daemon, PidfdFlags::empty());
+    while getppid() == Some(daemon) {
+        match &file {
+            Ok(file) => {
+                let _ = poll(&mut [PollFd::new(file, PollFlags::IN)], None);
+            }
+            Err(_) => thread::sleep(LOOK),
+        }
+    }
+}
+
+fn kill_descendants() {
+    for pid in table::descendants(getpid()) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills everything below this process until it has no child: whoever is below it has an ancestor among its children.
+fn end_all(daemon: Pid) {
+    let begun = Instant::now();
+    loop {
+        kill_descendants();
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        if begun.elapsed() >= LIMIT && getppid() == Some(daemon) {
+            // The daemon is told of the program's end, and kills what remains itself.
+            return;
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// Ends as the program has ended.
+fn repeat(status: WaitStatus) -> u8 {
+    if let Some(signal) = status.terminating_signal().and_then(Signal::from_named_raw) {
+        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+        let _ = kill_process(getpid(), signal);
+    }
+    let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
+}

@@ -1,0 +1,55 @@
+//! The name under which the host stores an agent's session: the agent's id, marked as long as that session lacks the
+//! conversation, so that it is told after a restart of the host too.
+
+/// What the name of a session begins with that has not been told the conversation.
+const UNTOLD: &str = "untold:";
+
+/// An agent's session, as the host knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The agent's id, once it has one.
+    pub id: Option<String>,
+    /// Whether the session lacks the conversation so far: no prompt that told it was answered.
+    pub untold: bool,
+}
+
+impl Stored {
+    /// Of the name that the host stored.
+    pub fn read(name: Option<&str>) -> Self {
+        let untold = name.and_then(|name| name.strip_prefix(UNTOLD));
+        let id = untold.or(name).filter(|id| !id.is_empty()).map(str::to_owned);
+        Self { id, untold: untold.is_some() }
+    }
+
+    /// Of a session that is still to be opened, and to be told the conversation.
+    pub fn to_open() -> Self {
+        Self { id: None, untold: true }
+    }
+
+    /// The name for the host; nothing where there is nothing to know.
+    pub fn name(&self) -> Option<String> {
+        match (&self.id, self.untold) {
+            (id, true) => Some(format!("{UNTOLD}{}", id.as_deref().unwrap_or_default())),
+            (id, false) => id.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        let id = |id: &str| Some(id.to_owned());
+        for (stored, name) in [
+            (Stored { id: id("one"), untold: false }, Some("one")),
+            (Stored { id: id("one"), untold: true }, Some("untold:one")),
+            (Stored::to_open(), Some("untold:")),
+            (Stored::default(), None),
+        ] {
+            assert_eq!(stored.name().as_deref(), name);
+            assert_eq!(Stored::read(name), stored);
+        }
+    }
+}
