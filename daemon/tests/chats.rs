@@ -131,3 +131,61 @@ async fn a_message_that_was_echoed_has_its_attachment_after_a_kill() {
     let read = client.request("resourceRead", json!({ "uri": uri })).await.unwrap();
     assert_eq!(read, json!({ "data": data, "encoding": "base64", "contentType": "image/png" }));
 }
+
+/// A backend whose conversation has another id after each turn, and that counts how often it is asked.
+const RENAMED: &str = "
+export const name = 'renamed';
+export function apply(host) {
+  host.registerAgent({
+    provider: 'renamed', displayName: 'Renamed', schema: () => ({ type: 'object', properties: {} }), defaults: () => ({}),
+    create({ emit, resume }) {
+      let id;
+      let asked = 0;
+      return {
+        async begin(turnId) {
+          const content = JSON.stringify({ resume, asked });
+          emit('chat', { type: 'chat/responsePart', turnId, part: { kind: 'markdown', id: turnId, content } });
+          await undefined;
+          id = `after-${turnId}`;
+          emit('chat', { type: 'chat/turnComplete', turnId, duration: 0 });
+        },
+        agentId() { asked += 1; return id; },
+        cancel() {},
+        close() {},
+      };
+    },
+  });
+}
+";
+
+#[tokio::test]
+async fn a_backend_in_javascript_is_continued_by_its_latest_id_and_seldom_asked_for_it() {
+    let chat = ostler_protocol::uri::default_chat("renamed:/1");
+    let folder = Folder::new(json!({ "plugins": [{ "name": "./renamed.mjs" }] }));
+    folder.write("renamed.mjs", RENAMED);
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    client.request("createSession", json!({ "channel": "renamed:/1", "provider": "renamed" })).await.unwrap();
+    client.subscribe(&chat).await;
+    // A backend without an id is not asked all the time.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    for (turn, at_most) in [("t1", 3), ("t2", 8)] {
+        let said: Value = serde_json::from_str(&part(&mut client, &chat, turn).await).unwrap();
+        assert!(said["asked"].as_u64().unwrap() <= at_most, "{turn}: {said}");
+    }
+    daemon.stop();
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    client.subscribe(&chat).await;
+    let said: Value = serde_json::from_str(&part(&mut client, &chat, "t3").await).unwrap();
+    assert_eq!(said["resume"], "after-t2");
+}
+
+/// Runs a turn; answers its only part.
+async fn part(client: &mut Client, chat: &str, turn: &str) -> String {
+    let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "hello" } });
+    client.dispatch(chat, 1, started).await;
+    let seen = client.actions_until("chat/turnComplete").await;
+    let part = seen.iter().find(|seen| seen["action"]["type"] == "chat/responsePart").unwrap();
+    part["action"]["part"]["content"].as_str().unwrap().to_owned()
+}

@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use ostler_contract::points::Emit;
-use ostler_contract::{Value, json};
+use ostler_contract::call::Signature;
+use ostler_contract::points::{Emit, SessionStore};
+use ostler_contract::{Call, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
+use ostler_testkit::cases::at_once;
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage};
 
 const FIRST: &str = "ahp-chat://default/c3RhZ2U6LzE";
@@ -205,4 +209,154 @@ async fn what_cannot_be_moved_stays_as_it_is() {
     let params = json!({ "channel": "ahp-root://", "clientId": "old", "protocolVersions": ["0.9.0"] });
     older.request("initialize", params).await.unwrap();
     assert_eq!(to(&mut older, OATS, session("stage:/2", None)).await.unwrap_err()["code"], -32601);
+}
+
+/// A call of a store that is made only so many times, and never answers after that.
+fn ending<S: Signature>(call: &Call<S>, left: &Arc<AtomicI64>) -> Call<S> {
+    let (call, left) = (call.clone(), left.clone());
+    Call::new(move |arguments| {
+        let (call, left) = (call.clone(), left.clone());
+        async move {
+            if left.fetch_sub(1, Ordering::Relaxed) <= 0 {
+                return std::future::pending().await;
+            }
+            call.unbounded(arguments).await
+        }
+    })
+}
+
+/// The sessions of a database, which takes so many more writes. `reads_on_demand` says whether it is read at the start
+/// only.
+fn killed_after(db: &Arc<StateDb>, left: &Arc<AtomicI64>, reads_on_demand: bool) -> SessionStore {
+    let own = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}"))));
+    let own = at_once(own.into_point());
+    let store = SessionStore {
+        set_config: ending(&own.set_config, left),
+        set_chats: ending(&own.set_chats, left),
+        set_chat_title: ending(&own.set_chat_title, left),
+        set_flags: ending(&own.set_flags, left),
+        forget: ending(&own.forget, left),
+        set_turn: own.set_turn.as_ref().map(|call| ending(call, left)),
+        drop_turns: own.drop_turns.as_ref().map(|call| ending(call, left)),
+        set_attachment: own.set_attachment.as_ref().map(|call| ending(call, left)),
+        ..own
+    };
+    match reads_on_demand {
+        true => store,
+        false => SessionStore { page: None, session_of_chat: None, drafts: None, ..store },
+    }
+}
+
+/// Has something done on a host with these sessions, which then ends whatever it is doing.
+fn on_host<T>(
+    db: &Arc<StateDb>,
+    reads_on_demand: bool,
+    work: impl AsyncFnOnce(MemoryHost, Arc<AtomicI64>) -> T,
+) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let host = MemoryHost::builder()
+            .plugin(ostler_plugin_echo::plugin(), json!({}))
+            .sessions(killed_after(db, &left, reads_on_demand))
+            .start()
+            .await;
+        work(host, left).await
+    })
+}
+
+async fn says(client: &mut RawClient, chat: &str) {
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let started = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hay?" } });
+    client.dispatch(chat, 1, started).await;
+    client.actions_until("chat/turnComplete").await;
+}
+
+/// Moves a chat on a host that ends after so many writes; answers whether it was moved.
+async fn moves(host: MemoryHost, left: Arc<AtomicI64>, writes: i64, destination: &Value) -> bool {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for session in ["echo:/older", "echo:/one", "echo:/younger"] {
+        client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+        says(&mut client, &ostler_protocol::uri::default_chat(session)).await;
+    }
+    client.request("createChat", json!({ "channel": "echo:/one", "chat": HAY })).await.unwrap();
+    says(&mut client, HAY).await;
+    // What is written later is written.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    left.store(writes, Ordering::Relaxed);
+    let moving = to(&mut client, HAY, destination.clone());
+    tokio::time::timeout(Duration::from_secs(5), moving).await.is_ok_and(|moved| moved.is_ok())
+}
+
+/// Every chat is in one session, with what was said in it, and no session is without chats.
+async fn has_all(host: MemoryHost, case: &str) {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let mut all = Vec::new();
+    for row in listed["items"].as_array().unwrap() {
+        let session = row["resource"].as_str().unwrap();
+        let held = chats(&mut client, session).await;
+        assert!(!held.is_empty(), "{case}: {session} has no chats");
+        for chat in &held {
+            let turns = state(&mut client, chat).await["turns"].as_array().unwrap().len();
+            assert_eq!(turns, 1, "{case}: {chat} of {session}");
+        }
+        all.extend(held);
+    }
+    assert_eq!(all.iter().filter(|chat| *chat == HAY).count(), 1, "{case}: {all:?}");
+    assert_eq!(all.len(), 4, "{case}: {all:?}");
+}
+
+/// Each write may be the last one of a host that is killed.
+#[test]
+fn a_host_killed_in_a_move_leaves_each_chat_in_one_session_and_no_session_without_chats() {
+    for reads_on_demand in [true, false] {
+        for destination in
+            [json!({ "kind": "newSession" }), session("echo:/older", None), session("echo:/younger", None)]
+        {
+            let moved = (0..40).position(|writes| {
+                let case = format!("{writes} writes of a move to {destination}, on demand {reads_on_demand}");
+                let db = StateDb::memory().unwrap();
+                let moved = on_host(&db, reads_on_demand, async |host, left| {
+                    moves(host, left, writes, &destination).await
+                });
+                on_host(&db, reads_on_demand, async |host, _| has_all(host, &case).await);
+                moved
+            });
+            // Otherwise nothing was killed in the middle.
+            assert!(moved.is_some_and(|writes| writes > 2), "{moved:?} writes for {destination}");
+        }
+    }
+}
+
+/// The chat is nowhere else before the other session has it.
+#[tokio::test]
+async fn a_session_that_stores_its_chats_keeps_one_that_is_on_its_way_to_another() {
+    // The backend of the chat takes its time to end.
+    let stage = Stage::default().with_plain_chats().never_closing();
+    let sessions = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let store = Arc::new(sessions).into_point();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store.clone()).start().await;
+    let mut client = begun(&host, &stage).await;
+    client.request("subscribe", json!({ "channel": OATS })).await.unwrap();
+    let params = json!({ "channel": HAY, "destination": { "kind": "newSession" } });
+    let moving = json!({ "jsonrpc": "2.0", "id": 1000, "method": "moveChat", "params": params });
+    client.send(&moving.to_string()).await;
+    stage.wait_told("close").await;
+    let draft = json!({ "text": "Oats?", "origin": { "kind": "user" } });
+    client.dispatch(OATS, 2, json!({ "type": "chat/draftChanged", "draft": draft })).await;
+    client.actions_until("chat/draftChanged").await;
+    let mut stored = Vec::new();
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        stored = store.chats.unbounded(("1".into(),)).await.unwrap();
+        if stored.iter().any(|chat| chat.draft.is_some()) {
+            break;
+        }
+    }
+    let uris: Vec<&str> = stored.iter().map(|chat| chat.uri.as_str()).collect();
+    assert_eq!(uris, [FIRST, HAY, OATS], "{stored:?}");
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use ostler_contract::call::Signature;
 use ostler_contract::events::{Event, TurnStatus};
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{
@@ -292,6 +293,27 @@ pub fn empty_sessions() -> SessionStore {
         forget: Call::now(|_| Ok(())),
         ..SessionStore::default()
     }
+}
+
+/// A session store whose calls are answered at once: paused time does not wait for the threads of a database.
+pub fn at_once(store: SessionStore) -> SessionStore {
+    fn now<S: Signature>(call: Call<S>) -> Call<S> {
+        Call::new(move |arguments| {
+            let answer = futures::executor::block_on(call.unbounded(arguments));
+            async move { answer }
+        })
+    }
+    macro_rules! all {
+        ($($must:ident)+; $($may:ident)+) => {
+            SessionStore { $($must: now(store.$must),)+ $($may: store.$may.map(now),)+ }
+        };
+    }
+    all!(
+        flags set_flags config set_config artifacts set_artifacts pull_requests set_pull_requests chat_title
+        set_chat_title chats set_chats sessions forget;
+        all session page session_of_chat drafts count turns set_turn drop_turns annotations set_annotations
+        set_attachment attachment close
+    )
 }
 
 fn empty_vault() -> Vault {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod attacks;
 pub mod cases;
 mod memory_host;
 pub mod mirror;

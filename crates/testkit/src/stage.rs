@@ -29,6 +29,7 @@ pub struct Stage {
 struct Shared {
     starts: Mutex<Vec<Start>>,
     told: Mutex<Vec<Value>>,
+    name: Mutex<Option<String>>,
 }
 
 /// A wire value from JSON.
@@ -134,7 +135,10 @@ impl Stage {
                 let resumed = start.0.resume.clone();
                 self.shared.starts.lock().push(start.0);
                 let name = resumed.unwrap_or_else(|| format!("own-{}", self.started() - 1));
-                let agent_id = self.names_itself.then(|| Call::now(move |()| Ok(Some(name.clone()))));
+                let shared = self.shared.clone();
+                let agent_id = self.names_itself.then(|| {
+                    Call::now(move |()| Ok(shared.name.lock().clone().or_else(|| Some(name.clone()))))
+                });
                 Ok(AgentSession { agent_id, ..self.session() })
             }),
             ..Agent::default()
@@ -224,6 +228,11 @@ impl Stage {
     /// When there is no such session.
     pub fn start(&self, number: usize) -> Start {
         self.shared.starts.lock().get(number).cloned().expect("a session was started")
+    }
+
+    /// Has every conversation it names be under this name from now on.
+    pub fn rename_conversations(&self, name: &str) {
+        *self.shared.name.lock() = Some(name.to_owned());
     }
 
     /// How many sessions were started.

@@ -10,6 +10,7 @@ const PLUGIN: Both = Both { spec: "@conformance/tool", native, javascript: "tool
 both! { PLUGIN:
     a_tool_is_recorded_as_it_says_it_is,
     a_tool_runs_where_it_was_called,
+    a_tool_that_returns_nothing_tells_the_model_nothing,
     what_a_tool_throws_is_what_the_model_is_told,
     an_advanced_tool_waits_for_the_operators_leave,
     a_tool_sees_turns_it_cannot_change,
@@ -43,6 +44,7 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         ..Tool::default()
     })?;
     host.register_tool(tool("plain", Call::now(|_| Ok("plain".into()))))?;
+    host.register_tool(tool("silent", Call::now(|_| Ok(Value::Null))))?;
     host.register_tool(tool("fails", Call::now(|_| Err(Thrown::new("it has no hands")))))?;
     host.register_tool(Tool {
         advanced_permission: Some(true),
@@ -93,7 +95,7 @@ async fn a_tool_is_recorded_as_it_says_it_is(side: Side) {
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.definition.name).collect();
     assert_eq!(
         names,
-        ["where", "plain", "fails", "advanced", "look", "act"],
+        ["where", "plain", "silent", "fails", "advanced", "look", "act"],
         "in the order they were registered"
     );
 }
@@ -109,6 +111,18 @@ async fn a_tool_runs_where_it_was_called(side: Side) {
         format!("ECHO:/TALK {} ECHO T2", chat.to_uppercase())
     );
     assert_eq!(talk.tool("plain", json!({})).await, "plain");
+}
+
+async fn a_tool_that_returns_nothing_tells_the_model_nothing(side: Side) {
+    let host = side.host_with_echo().start().await;
+    let mut talk = Talk::with(&host, "echo").await;
+    talk.begin("/tool silent {}").await;
+    let seen = talk.client.actions_until("chat/toolCallComplete").await;
+    let result = &seen.last().unwrap()["action"]["result"];
+    assert_eq!(result["success"], true);
+    assert_eq!(result["content"], json!([{ "type": "text", "text": "" }]));
+    talk.client.actions_until("chat/turnComplete").await;
+    assert_eq!(talk.tool("silent", json!({})).await, "");
 }
 
 async fn what_a_tool_throws_is_what_the_model_is_told(side: Side) {

@@ -1,6 +1,6 @@
 //! Tool calls: the host's tools run here, those of a client run there, both after approval where that is asked for.
 
-use ostler_contract::points::{BoundTool, Emit, ToolCallPlace};
+use ostler_contract::points::{BoundTool, Emit, ToolCallPlace, tool_text};
 use ostler_contract::wire::commands::ContentEncoding;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::oneshot;
@@ -174,8 +174,7 @@ fn own_name(tool: &BoundTool) -> &str {
 /// What a tool of the host answered, as the result of a call.
 fn result_of(name: &str, outcome: Result<Value, Thrown>) -> Value {
     let text = match outcome {
-        Ok(Value::String(text)) => text,
-        Ok(value) => value.to_string(),
+        Ok(value) => tool_text(&value),
         Err(thrown) => {
             let mut result = failed(&thrown.message);
             result["pastTenseMessage"] = format!("Called {name}").into();

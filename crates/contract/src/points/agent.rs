@@ -350,8 +350,8 @@ pub struct BoundTool {
     /// Name, description and schema.
     pub definition: Arc<ToolDefinition>,
     /// Runs the tool; absent if a client runs it. Resolves to what the tool's `run` returned: any JSON value, usually a
-    /// string. It is not the protocol's `ToolCallResult`, which the backend builds from it, or from the error of a
-    /// failed tool, for `chat/toolCallComplete`.
+    /// string; `null` for nothing, whose text for the model is empty. It is not the protocol's `ToolCallResult`, which the
+    /// backend builds from it, or from the error of a failed tool, for `chat/toolCallComplete`.
     pub run: Option<HostFunction<fn(input: Value, call: Option<ToolCallPlace>) -> Value>>,
     /// The effects that the tool declares.
     pub effects: Option<ToolEffects>,
@@ -470,7 +470,8 @@ pub struct AgentSession {
     pub cancel: Call<fn(turn_id: String)>,
     /// Ends the conversation; with `removing`, its record is deleted too.
     pub close: Call<fn(removing: Option<bool>)>,
-    /// The backend's id; nothing until the agent has one.
+    /// The backend's id of the conversation, which `start.resume` contains when it continues; nothing until the agent has
+    /// one. The host asks at the start, once a turn has begun and when one has ended, and stores the latest.
     pub agent_id: Option<Call<fn() -> Option<String>>>,
     /// Continues the latest turn, which failed; `false` rejects.
     pub resume: Option<Call<fn(turn_id: String) -> bool>>,

@@ -155,7 +155,7 @@ pub struct KeptSession {
     /// `{ team, project }` that is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
-    /// Present while the session is a draft: a client created it, and no turn has started.
+    /// Present while the session is a draft: a client created it, and no turn has started; or `moving`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<KeptDraft>,
     /// Numbers of its annotations.
@@ -183,7 +183,8 @@ impl AnnotationCounts {
     }
 }
 
-/// The state of a session that is not announced or listed before its first turn.
+/// The state of a session that is not announced or listed before its first turn, or that is being made for a chat of another
+/// session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
@@ -191,6 +192,10 @@ pub struct KeptDraft {
     /// The client that created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// Whether its chats are being moved from another session, which may be stored with them too. After a crash the host
+    /// removes them from the other one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moving: bool,
 }
 
 /// A session with its marks.
@@ -269,6 +274,9 @@ pub struct KeptChat {
     /// The client that created it, if it is not the client of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lender: Option<Lender>,
+    /// Time of the last change, ISO 8601. Default: the one of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_at: Option<String>,
 }
 
 /// A client whose tokens the backend of a chat receives.

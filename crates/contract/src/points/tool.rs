@@ -67,6 +67,16 @@ pub struct ToolSpec {
     pub output_schema: Option<JsonObject>,
 }
 
+/// What a tool returned as the text of its result: a string as it is, nothing (`null`) as the empty text, any other value
+/// as JSON.
+pub fn tool_text(returned: &Value) -> String {
+    match returned {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
 impl From<&ToolSpec> for ToolDefinition {
     fn from(spec: &ToolSpec) -> Self {
         Self {

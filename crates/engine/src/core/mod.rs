@@ -11,6 +11,7 @@ pub mod events;
 pub mod fanout;
 pub(crate) mod file_uris;
 pub(crate) mod ids;
+pub(crate) mod lean_channel;
 pub(crate) mod limits;
 pub(crate) mod local_system;
 pub(crate) mod log;

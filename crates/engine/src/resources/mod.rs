@@ -96,7 +96,7 @@ impl Resources {
         let owner = owned.unwrap_or("nobody").to_owned();
         if let Some(client) = self.publisher(uri, owned)? {
             self.access.require_of(&owner, &Grant::on("file", "get"))?;
-            return Ok(self.read_published(&*client, uri, Some(ContentEncoding::Utf8)).await?);
+            return Ok(self.read_published(&client, uri, Some(ContentEncoding::Utf8)).await?);
         }
         let provider = self.provider(uri)?;
         let reader = self.access.reader_for(&owner);

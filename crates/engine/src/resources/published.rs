@@ -1,7 +1,10 @@
 //! Resources that clients publish: `<scheme>://<client id>/…`, read and written by requests to that client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use ostler_contract::points::ResourceContent;
 use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
 use ostler_protocol::{RpcError, Value, uri};
@@ -9,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use super::Resources;
-use crate::users::clients::Client;
+use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
 /// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
@@ -19,18 +22,70 @@ const NO_AUTHORITY: &str = "-";
 /// The most a client may answer a read with, in bytes as they are sent.
 const CONTENT_MAX: usize = 16 * 1024 * 1024;
 
+/// How long a connection of a client may take to answer before the next one of its connections is asked too.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A client that publishes resources, by its open connections: the newest first. It may have several, of which the host
+/// has not noticed yet that some are dead, or that do not answer requests.
+#[derive(Debug)]
+pub(crate) struct Publisher(Vec<Arc<dyn Client>>);
+
+impl Publisher {
+    /// The client that has these connections; nothing where it has none.
+    pub(crate) fn of(mut connections: Vec<Arc<dyn Client>>) -> Option<Self> {
+        connections.sort_by_key(|connection| std::cmp::Reverse(connection.id()));
+        (!connections.is_empty()).then_some(Self(connections))
+    }
+
+    /// Its newest connection.
+    pub(crate) fn newest(&self) -> &Arc<dyn Client> {
+        &self.0[0]
+    }
+
+    /// Has a change made over the newest connection: what two connections are asked is done twice.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub(crate) async fn ask(&self, method: &str, params: &Value) -> Answer {
+        self.newest().ask(method, params).await
+    }
+
+    /// Asks for what changes nothing: the newest connection, and while no answer comes the next one too. The first answer
+    /// is taken.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub(crate) async fn ask_any(&self, method: &str, params: &Value) -> Answer {
+        let (mut left, mut asked) = (self.0.iter(), FuturesUnordered::new());
+        let mut outcome = Err(RpcError::internal("no connection was asked"));
+        loop {
+            if let Some(connection) = left.next() {
+                asked.push(async move { (connection, connection.ask(method, params).await) });
+            }
+            let answered = match left.len() {
+                0 => asked.next().await,
+                _ => match tokio::time::timeout(PATIENCE, asked.next()).await {
+                    Ok(answered) => answered,
+                    Err(_) => continue,
+                },
+            };
+            match answered {
+                Some((connection, Err(gone))) if connection.is_closed() => outcome = Err(gone),
+                Some((_, answer)) => return answer,
+                None => return outcome,
+            }
+        }
+    }
+}
+
 impl Resources {
-    /// The connected client that publishes a URI: its authority is the client's id, and neither the host nor a plugin
+    /// The client that publishes a URI: its authority is the client's id, and neither the host nor a plugin
     /// serves its scheme. `None` where the URI is not a client's.
     ///
     /// # Errors
     /// `-32008` where the client is not connected, as far as the scheme tells that it is one; `-32009` where clients of
     /// different users share the id and none of them is the asker's.
-    pub(crate) fn publisher(
-        &self,
-        uri: &str,
-        asker: Option<&str>,
-    ) -> Result<Option<Arc<dyn Client>>, RpcError> {
+    pub(crate) fn publisher(&self, uri: &str, asker: Option<&str>) -> Result<Option<Publisher>, RpcError> {
         let Some(scheme) = uri::scheme(uri) else { return Ok(None) };
         if scheme == "file" || scheme.starts_with("ahp-") || self.provider(uri).is_ok() {
             return Ok(None);
@@ -58,18 +113,18 @@ impl Resources {
             let why = format!("{client} is the id of clients of different users");
             return Err(RpcError::permission_denied(why));
         }
-        match connections.into_iter().max_by_key(|connection| connection.id()) {
+        match Publisher::of(connections) {
             None if scheme == WRAPPED => {
                 Err(RpcError::not_found(format!("{uri}: client {client} is not connected")))
             }
-            latest => Ok(latest),
+            publisher => Ok(publisher),
         }
     }
 
     /// Reads what a client publishes.
     pub(crate) async fn read_published(
         &self,
-        client: &dyn Client,
+        client: &Publisher,
         uri: &str,
         encoding: Option<ContentEncoding>,
     ) -> Result<ResourceContent, RpcError> {
@@ -77,8 +132,8 @@ impl Resources {
         if let Some(encoding) = &encoding {
             params["encoding"] = serde_json::to_value(encoding).unwrap_or_default();
         }
-        let name = client.client_id().unwrap_or_default();
-        let answer = client.ask("resourceRead", &params).await?;
+        let name = client.newest().client_id().unwrap_or_default();
+        let answer = client.ask_any("resourceRead", &params).await?;
         let read: ResourceReadResult = serde_json::from_value(answer).map_err(|error| {
             RpcError::internal(format!("client {name} answered resourceRead with something else: {error}"))
         })?;

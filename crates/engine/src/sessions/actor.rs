@@ -365,6 +365,10 @@ impl Actor {
                 self.loan_ended(uri, *outcome).await;
                 let _ = done.send(());
             }
+            ToSession::Made { done } => {
+                self.made().await;
+                let _ = done.send(());
+            }
             ToSession::Running { place, answer } => {
                 let turn = self.chat_at(&place).and_then(|at| self.chats[at].running());
                 let _ = answer.send(turn.map(str::to_owned));

@@ -13,18 +13,18 @@ use ostler_contract::points::{
 };
 use ostler_contract::{Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::mailbox::ToSession;
 use super::queue::Mailbox;
+use crate::core::lean_channel::{self, Receiver, Sender, WeakSender};
 use crate::core::plugin_folders::PluginFolder;
 
-/// The sending end of a backend's lane. What it is told is boxed: a channel allocates its slots in blocks, also while
-/// it is empty.
+/// The sending end of a backend's lane. What it is told is boxed: it may be held back before it is started.
 #[derive(Debug)]
 pub(super) struct Backend {
-    lane: mpsc::UnboundedSender<Box<Tell>>,
+    lane: Sender<Box<Tell>>,
 }
 
 /// What a backend is told.
@@ -120,6 +120,8 @@ pub(super) enum Tell {
         /// The backend's name for it, or nothing where it cannot fork there.
         answered: oneshot::Sender<Result<Option<String>, Thrown>>,
     },
+    /// A turn has ended: its id may be another.
+    TurnEnded,
     Close {
         removing: bool,
         done: oneshot::Sender<()>,
@@ -133,7 +135,7 @@ impl Backend {
     }
 
     /// Where a cancellation is sent; it does not keep the backend.
-    pub fn stopper(&self) -> mpsc::WeakUnboundedSender<Box<Tell>> {
+    pub fn stopper(&self) -> WeakSender<Box<Tell>> {
         self.lane.downgrade()
     }
 
@@ -151,7 +153,7 @@ impl Backend {
 
     /// The lane of a session that is there already.
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
-        let (lane, receiver) = mpsc::unbounded_channel();
+        let (lane, receiver) = lean_channel::channel();
         tokio::spawn(serve(Box::new(session), chat, receiver, mailbox));
         Self { lane }
     }
@@ -165,7 +167,7 @@ impl Backend {
         mailbox: Mailbox,
         ending: Option<JoinHandle<()>>,
     ) -> Self {
-        let (lane, mut receiver) = mpsc::unbounded_channel();
+        let (lane, mut receiver) = lean_channel::channel();
         let create = agent.create.clone();
         tokio::spawn(async move {
             // Boxed, so that the task of a backend that runs does not retain what only its start took.
@@ -225,28 +227,26 @@ struct Lane {
     chat: u64,
     mailbox: Mailbox,
     under_way: FuturesUnordered<Told>,
-    /// Whether the host knows its id, or there is none.
-    named: bool,
+    /// Its id, as far as the host knows it.
+    id: Option<String>,
     asks_id: bool,
+    /// Whether it is asked for its id again.
+    asks_again: bool,
     /// What has to be done before the turns in `held`.
     before: Option<Pending<()>>,
     #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
     held: Vec<Box<Tell>>,
 }
 
-async fn serve(
-    session: Box<AgentSession>,
-    chat: u64,
-    mut receiver: mpsc::UnboundedReceiver<Box<Tell>>,
-    mailbox: Mailbox,
-) {
+async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box<Tell>>, mailbox: Mailbox) {
     let mut lane = Lane {
-        named: session.agent_id.is_none(),
+        id: None,
         session,
         chat,
         mailbox,
         under_way: FuturesUnordered::new(),
         asks_id: false,
+        asks_again: false,
         before: None,
         held: Vec::new(),
     };
@@ -256,7 +256,6 @@ async fn serve(
             biased;
             Some(outcome) = lane.under_way.next() => {
                 lane.take(outcome);
-                lane.ask_id();
                 continue;
             }
             // What was told before a turn may begin comes before it.
@@ -314,6 +313,7 @@ impl Lane {
                     self.before = Some(before);
                 }
             }
+            Tell::TurnEnded => self.ask_id(),
             tell => self.start(begin(&self.session, tell)),
         }
     }
@@ -331,22 +331,31 @@ impl Lane {
             Outcome::Told(turn, Err(why)) => {
                 let _ = self.mailbox.send(ToSession::BackendFailed { chat: self.chat, turn, why });
             }
-            Outcome::Told(_, Ok(())) => {}
+            Outcome::Told(turn, Ok(())) => {
+                if turn.is_some() || self.id.is_none() {
+                    self.ask_id();
+                }
+            }
             Outcome::Named(id) => {
                 self.asks_id = false;
-                if let Some(id) = id {
-                    self.named = self.mailbox.send(ToSession::BackendId { chat: self.chat, id }).is_ok();
+                if let Some(id) = id.filter(|id| self.id.as_ref() != Some(id)) {
+                    self.id = Some(id.clone());
+                    let _ = self.mailbox.send(ToSession::BackendId { chat: self.chat, id });
+                }
+                if std::mem::take(&mut self.asks_again) {
+                    self.ask_id();
                 }
             }
         }
     }
 
-    /// Asks for the backend's own id, until there is one.
+    /// Asks for the backend's own id: at its start, once it was told of a turn, and at the end of one.
     fn ask_id(&mut self) {
-        if self.named || self.asks_id {
+        let Some(agent_id) = &self.session.agent_id else { return };
+        if self.asks_id {
+            self.asks_again = true;
             return;
         }
-        let Some(agent_id) = &self.session.agent_id else { return };
         let asked = agent_id.within(limit::BACKEND_FACTS, ());
         self.asks_id = true;
         self.start(Box::pin(async move { Outcome::Named(asked.await.ok().flatten()) }));
@@ -530,6 +539,6 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
             })
         }
         // Handled by the lane.
-        Tell::Before { .. } | Tell::Close { .. } => quiet::<()>(None),
+        Tell::Before { .. } | Tell::TurnEnded | Tell::Close { .. } => quiet::<()>(None),
     }
 }

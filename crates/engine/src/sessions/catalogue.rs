@@ -15,6 +15,7 @@ use ostler_contract::{Thrown, limit};
 use ostler_protocol::uri::{self, Channel};
 
 use super::create::entry_of;
+use super::moving::{finish_moves, is_being_made};
 use super::{Entry, Place, Resting, Sessions};
 
 /// Only the store knows which session a channel is of.
@@ -113,19 +114,23 @@ impl Sessions {
                 self.core.log.line(format_args!("the drafts of the store could not be read: {why}"));
                 Vec::new()
             });
+            finish_moves(&self.core.log, store, &drafts).await;
             for id in drafts {
                 self.session_or_log(&id).await;
             }
             self.drafts_loaded();
             return;
         }
-        let rows = match &store.all {
-            Some(all) => all.within(limit::STORE_SCAN, ()).await,
-            None => one_by_one(store).await,
-        };
+        let mut rows = rows_of(store).await;
+        let being_made = rows.iter().flatten().filter(|stored| is_being_made(&stored.session));
+        let being_made: Vec<_> = being_made.map(|stored| stored.id.clone()).collect();
+        if !being_made.is_empty() {
+            finish_moves(&self.core.log, store, &being_made).await;
+            rows = rows_of(store).await;
+        }
         match rows {
             Ok(rows) => {
-                for mut stored in rows {
+                for mut stored in rows.into_iter().filter(|stored| !is_being_made(&stored.session)) {
                     let chats = self.chats_in(store, &mut stored).await;
                     self.take_in(
                         Arc::new(entry_of(&stored.id, stored.session, stored.flags, Resting::Asleep)),
@@ -330,11 +335,11 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
         Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
         None => one(store, id.clone()).await?,
     };
-    let Some(mut stored) = stored else { return Ok(None) };
+    // One whose making could not be finished at the start has nothing that the other session lacks.
+    let Some(mut stored) = stored.filter(|stored| !is_being_made(&stored.session)) else { return Ok(None) };
     let mut chats = sessions.chats_in(store, &mut stored).await;
-    let entry = Arc::new(entry_of(&id, stored.session, stored.flags, Resting::Asleep));
     // One that was on its way to another session when the host was killed may be stored with both.
-    let first = uri::default_chat(&entry.uri);
+    let first = uri::default_chat(&stored.session.uri);
     let mut others = Vec::new();
     for chat in chats.iter().filter(|chat| !chat.closed && chat.uri != first) {
         if sessions.owner_of_chat(&chat.uri).await.is_some_and(|owner| owner != id) {
@@ -342,7 +347,15 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
         }
     }
     chats.retain(|chat| !others.contains(&chat.uri));
+    let entry = Arc::new(entry_of(&id, stored.session, stored.flags, Resting::Asleep));
     Ok(Some(sessions.take_in(entry, &chats)))
+}
+
+async fn rows_of(store: &SessionStore) -> Result<Vec<StoredSession>, Thrown> {
+    match &store.all {
+        Some(all) => all.within(limit::STORE_SCAN, ()).await,
+        None => one_by_one(store).await,
+    }
 }
 
 async fn one(store: &SessionStore, id: String) -> Result<Option<StoredSession>, Thrown> {

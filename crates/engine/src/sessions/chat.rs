@@ -19,6 +19,7 @@ use super::backend::Backend;
 use super::size::Size;
 use super::storing::Before;
 use super::summary::{flags_in, marks};
+use crate::core::clock::iso;
 use crate::core::fanout::Audience;
 use crate::usage::Taken;
 
@@ -233,6 +234,10 @@ impl Chat {
 
     /// Puts back what the store held.
     pub fn restore(&mut self, kept: &KeptChat, turns: Vec<Turn>) {
+        if let Some(modified) = &kept.modified_at {
+            self.state.modified_at.clone_from(modified);
+            self.changed = (modified.clone(), modified.clone());
+        }
         if let Some(title) = &kept.title {
             self.state.title.clone_from(title);
             self.titled = !kept.derived;
@@ -252,16 +257,13 @@ impl Chat {
         self.rewind = kept.rewind;
         self.lender = kept.lender.clone().map(Box::new);
         if let Some(last) = turns.last() {
-            if let Some(started) = &last.started_at {
-                self.state.modified_at.clone_from(started);
-                // Not later than its session by the clock of the host.
-                let later = |one: &str, other: &str| {
-                    one.parse::<jiff::Timestamp>().ok() > other.parse::<jiff::Timestamp>().ok()
-                };
-                if later(&self.changed.1, started) {
-                    self.changed.1.clone_from(started);
+            if let Some(ended) = end_of(last) {
+                // Not later than its session: an earlier version stored when clients said that turns started.
+                let listed: Option<jiff::Timestamp> = self.changed.1.parse().ok();
+                if listed.is_none_or(|listed| ended <= listed) {
+                    self.state.modified_at = iso(ended);
+                    self.changed.0.clone_from(&self.state.modified_at);
                 }
-                self.changed.0.clone_from(started);
             }
             if last.state == ostler_protocol::wire::state::TurnState::Error {
                 self.state.status = SessionStatus::Error.bits();
@@ -374,6 +376,11 @@ impl Chat {
         &self.changed.1
     }
 
+    /// When listings say that it changed last.
+    pub fn listed_at(&self) -> &str {
+        &self.changed.1
+    }
+
     /// Its own marks.
     fn flags(&self) -> SessionFlags {
         flags_in(self.state.status)
@@ -413,8 +420,15 @@ impl Chat {
             rewind: self.rewind,
             starting: self.starting.as_deref().cloned(),
             lender: self.lender.as_deref().cloned(),
+            modified_at: None,
         }
     }
+}
+
+/// When a turn ended, as the reducers have it.
+fn end_of(turn: &Turn) -> Option<jiff::Timestamp> {
+    let started: jiff::Timestamp = turn.started_at.as_ref()?.parse().ok()?;
+    started.checked_add(jiff::SignedDuration::from_millis(turn.duration.unwrap_or_default().max(0))).ok()
 }
 
 fn summary_of(state: &ChatState) -> ChatSummary {

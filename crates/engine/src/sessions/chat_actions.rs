@@ -34,10 +34,12 @@ impl Actor {
         let origin = Some(origin);
         match action {
             StateAction::ChatTurnStarted(started) => self.start_turn(at, started, origin, dispatch).await,
-            StateAction::ChatTurnCancelled(cancelled) => {
+            StateAction::ChatTurnCancelled(mut cancelled) => {
                 if self.chats[at].running() != Some(cancelled.turn_id.as_str()) {
                     return refuse("no such turn is running in this chat");
                 }
+                // By the clock that says when it started.
+                cancelled.duration = self.duration(at);
                 let turn = cancelled.turn_id.clone();
                 if self.chats[at].is_worker() {
                     self.stop_worker(at);
@@ -418,9 +420,15 @@ impl Actor {
     fn cancelled(&self, at: usize) -> Option<ChatTurnCancelledAction> {
         self.chats[at].state.active_turn.as_ref().map(|active| ChatTurnCancelledAction {
             turn_id: active.id.clone(),
-            duration: millis_between(&active.started_at, self.core.clock.now()),
+            duration: self.duration(at),
             meta: None,
         })
+    }
+
+    /// How long the chat's turn has been running, in milliseconds.
+    pub(super) fn duration(&self, at: usize) -> i64 {
+        let active = self.chats[at].state.active_turn.as_ref();
+        active.map_or(0, |active| millis_between(&active.started_at, self.core.clock.now()))
     }
 
     /// Ends the chat's running turn as cancelled; its backend is told by the caller.

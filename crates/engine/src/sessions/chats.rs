@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_contract::points::{Agent, AgentSession, Lender, PreambleChat, Start};
+use ostler_contract::points::{Agent, AgentSession, KeptChat, Lender, PreambleChat, Start};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::wire::actions::{
@@ -57,6 +57,8 @@ pub(super) struct Opening {
     pub number: u64,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
     pub waiting: Vec<Box<Posted>>,
+    /// As the store has it, where it is on its way to another session.
+    pub kept: Vec<KeptChat>,
 }
 
 /// A chat whose backend is there, or could not be had.
@@ -142,7 +144,7 @@ impl Actor {
             origin: source.origin,
             chats: self.chats.iter().map(Chat::summary).collect(),
         });
-        self.opening.push(Opening { uri: new.uri, number, waiting: Vec::new() });
+        self.opening.push(Opening { uri: new.uri, number, waiting: Vec::new(), kept: Vec::new() });
         let (sessions, mailbox, provider) =
             (self.sessions.clone(), self.mailbox.clone(), self.entry.provider.clone());
         let (mut message, sender, beside) = (new.message, new.sender, source.context);

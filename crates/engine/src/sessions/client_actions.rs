@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use ostler_protocol::JsonObject;
 use ostler_protocol::actions::{self, Class, Scope};
 use ostler_protocol::wire::actions::{
-    ChatWorkingDirectoryRemovedAction, SessionActiveClientSetAction, SessionConfigChangedAction, StateAction,
+    ChatTurnStartedAction, ChatWorkingDirectoryRemovedAction, SessionActiveClientSetAction,
+    SessionConfigChangedAction, StateAction,
 };
 use ostler_protocol::{Value, json};
 use tokio::sync::oneshot;
@@ -323,8 +324,8 @@ impl Actor {
     }
 }
 
-/// Types a dispatched action, filling in what clients are known to leave out: when a turn started and that a
-/// message is a person's.
+/// Types a dispatched action, filling in what clients are known to leave out, such as that a message is a person's. When a
+/// turn started is the host's to say: clients' clocks differ.
 fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction, String> {
     let wanted = match dispatch.place {
         Place::Session => Scope::Session,
@@ -344,12 +345,11 @@ fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction
         message.entry("origin").or_insert_with(|| json!({ "kind": "user" }));
         message.entry("text").or_insert_with(|| "".into());
     }
-    let readable = |started: &Value| started.as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok());
     if dispatch.row.name == "chat/turnStarted"
-        && !action.get("startedAt").is_some_and(readable)
+        && !action.get("startedAt").is_some_and(Value::is_string)
         && let Some(fields) = action.to_mut().as_object_mut()
     {
-        fields.insert("startedAt".to_owned(), now().into());
+        fields.insert("startedAt".to_owned(), "".into());
     }
     if dispatch.row.class == Class::Cancel
         && action.get("duration").is_none()
@@ -360,6 +360,9 @@ fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction
     match actions::read(&*action) {
         Ok(StateAction::Unknown(action)) => Err(lacks_field(dispatch.row.name, &action)),
         Err(_) => Err(lacks_field(dispatch.row.name, &dispatch.action)),
+        Ok(StateAction::ChatTurnStarted(started)) => {
+            Ok(StateAction::ChatTurnStarted(ChatTurnStartedAction { started_at: now(), ..started }))
+        }
         Ok(action) => Ok(action),
     }
 }

@@ -26,9 +26,8 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::ToSession;
 use crate::core::plugin_folders::{PluginFolder, PluginFolders};
-use crate::resources::published::unwrapped;
+use crate::resources::published::{Publisher, unwrapped};
 use crate::sessions::Sessions;
-use crate::users::clients::Client;
 
 /// What the copies of all sessions may take on the disk, in bytes.
 pub(super) const ALL_MAX: usize = 512 * 1024 * 1024;
@@ -347,14 +346,14 @@ struct Source {
 }
 
 impl Source {
-    /// The latest connection of the client, of the same user.
-    fn connection(&self) -> Result<Arc<dyn Client>, String> {
+    /// The client, of the same user.
+    fn publisher(&self) -> Result<Publisher, String> {
         let open = self.sessions.access.clients.open().into_iter().filter(|connection| {
             !connection.is_closed()
                 && connection.client_id().as_deref() == Some(&*self.client)
                 && connection.owner() == self.owner
         });
-        open.max_by_key(|connection| connection.id()).ok_or_else(|| "the client is not connected".to_owned())
+        Publisher::of(open.collect()).ok_or_else(|| "the client is not connected".to_owned())
     }
 
     /// Copies a directory of the client.
@@ -402,18 +401,19 @@ impl Source {
 
     async fn list(&self, directory: &str) -> Result<ResourceListResult, String> {
         let params = unwrapped(json!({ "channel": uri::ROOT, "uri": directory }));
-        let listed = self.connection()?.ask("resourceList", &params).await;
+        let listed = self.publisher()?.ask_any("resourceList", &params).await;
         let listed = listed.map_err(|refused| format!("{directory}: {}", refused.message))?;
         serde_json::from_value(listed)
             .map_err(|error| format!("{directory}: resourceList was answered with something else: {error}"))
     }
 
     async fn read(&self, uri: &str, folder: &mut PluginFolder, bytes: &mut usize) -> Result<Vec<u8>, String> {
-        let client = self.connection()?;
-        let read = self.sessions.resources.read_published(&*client, uri, Some(ContentEncoding::Base64)).await;
+        let client = self.publisher()?;
+        let read = self.sessions.resources.read_published(&client, uri, Some(ContentEncoding::Base64)).await;
         let content = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
         // The text that came, and what it is decoded to.
         let _memory = client
+            .newest()
             .outbox()
             .budget()
             .take(content.data.len().saturating_mul(2))

@@ -227,16 +227,18 @@ impl Sessions {
         let setting = merged.contributed.iter().find(|setting| *setting.key == *params.property);
         let answered = setting.and_then(|setting| Some((setting, setting.completions.as_ref()?)));
         let Some((setting, answerer)) = answered else {
-            let (typed, directory) = (params.query.as_deref(), params.working_directory.as_deref());
-            if !merged.config.schema.properties.contains_key(&params.property)
-                && let Some(items) = self
-                    .workspace
-                    .complete_branch(&params.property, directory, typed.unwrap_or_default())
-                    .await
-            {
-                return Ok(c::SessionConfigCompletionsResult { items });
-            }
-            return Ok(c::SessionConfigCompletionsResult { items: Vec::new() });
+            let typed = params.query.as_deref().unwrap_or_default();
+            let items = match merged.config.schema.properties.get(&params.property) {
+                // A plugin that wants its setting completed registers an answerer; a backend cannot.
+                Some(_) if setting.is_some() => Vec::new(),
+                Some(property) => listed(property, typed),
+                None => {
+                    let directory = params.working_directory.as_deref();
+                    let branches = self.workspace.complete_branch(&params.property, directory, typed);
+                    branches.await.unwrap_or_default()
+                }
+            };
+            return Ok(c::SessionConfigCompletionsResult { items });
         };
         let asked = SettingQuery {
             query: params.query.unwrap_or_default(),
@@ -291,6 +293,22 @@ pub(crate) fn refuses(setting: &SessionSetting, value: &Value) -> Option<String>
         schema.shift_remove("enum");
     }
     unfit(&setting.key, &Value::Object(schema), value)
+}
+
+/// The values that a setting lists whose value or label contains what was typed, in any case.
+fn listed(property: &SessionConfigPropertySchema, typed: &str) -> Vec<c::SessionConfigValueItem> {
+    let typed = typed.to_lowercase();
+    let of = |texts: &Option<Vec<String>>, at: usize| {
+        texts.as_ref().and_then(|texts| texts.get(at)).filter(|text| !text.is_empty()).cloned()
+    };
+    let item = |(at, value): (usize, &Value)| {
+        let value = value.as_str()?.to_owned();
+        let label = of(&property.enum_labels, at).unwrap_or_else(|| value.clone());
+        let fits = [&value, &label].iter().any(|text| text.to_lowercase().contains(&typed));
+        let description = of(&property.enum_descriptions, at);
+        fits.then_some(c::SessionConfigValueItem { value, label, description })
+    };
+    property.r#enum.iter().flatten().enumerate().filter_map(item).collect()
 }
 
 /// Why a value is none of a backend's own property, where it is none.

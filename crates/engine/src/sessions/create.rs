@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use super::actor::Actor;
 use super::backend::{Backend, take_settings};
 use super::chat::Chat;
+use super::keep::kept;
 use super::mailbox::ToSession;
 use super::moving::Lent;
 use super::queue::{Inbox, Mailbox};
@@ -134,7 +135,7 @@ impl Sessions {
             backend_id: None,
             worktree: None,
             scope: None,
-            draft: new.draft.then(|| KeptDraft { client: new.client.clone() }),
+            draft: new.draft.then(|| KeptDraft { client: new.client.clone(), moving: false }),
             annotations: AnnotationCounts::default(),
             toggled: JsonObject::new(),
         };
@@ -362,7 +363,9 @@ impl Claimed {
             first.state.movable = Some(false);
             self.revise(|view| {
                 view.default_chat.clone_from(&first.uri);
-                Arc::make_mut(&mut view.record).backend_id.clone_from(&first.backend_id);
+                let record = Arc::make_mut(&mut view.record);
+                record.backend_id.clone_from(&first.backend_id);
+                record.draft = Some(KeptDraft { client: None, moving: true });
             });
         }
         let Self { entry, agent, mailbox, inbox, .. } = self;
@@ -372,10 +375,16 @@ impl Claimed {
         let mut actor = Actor::new(sessions.clone(), entry.clone(), Some(agent), state, chats, mailbox);
         if !(actor.adopt_attachments(&actor.chats).await
             && actor.keep_turns(0).await
-            && keep_new(sessions, &actor).await.is_ok())
+            && actor.keep_chats().await
+            && actor.keep_session().await)
         {
             entry.end();
             sessions.remove(&entry);
+            // What was stored of it would be taken for a move that the next start has to finish.
+            if let Some(store) = sessions.core.session_store() {
+                let forgotten = store.forget.within(limit::STORE, (entry.id.clone(),));
+                kept(&sessions.core.log, &entry.uri, forgotten).await;
+            }
             let refused = RpcError::internal(NOT_MOVED);
             return Err((refused, Lent { chats: actor.chats }));
         }
@@ -458,9 +467,9 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
         project: summary.project.clone(),
         working_directories: summary.working_directories.clone(),
         annotations: summary.annotations.clone(),
-        lifecycle: match record.draft {
-            Some(_) => SessionLifecycle::Creating,
-            None => SessionLifecycle::Ready,
+        lifecycle: match &record.draft {
+            Some(draft) if !draft.moving => SessionLifecycle::Creating,
+            _ => SessionLifecycle::Ready,
         },
         creation_error: None,
         server_tools: None,

@@ -181,9 +181,9 @@ impl Actor {
 
     /// Takes the mark of a draft off the session's record, for the caller to store and then to announce the session.
     pub(super) fn begin_draft(&mut self) -> Option<KeptDraft> {
-        match self.entry.view().record.draft {
-            Some(_) => self.revise(|record| record.draft.take()),
-            None => None,
+        match &self.entry.view().record.draft {
+            Some(draft) if !draft.moving => self.revise(|record| record.draft.take()),
+            _ => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Writing to the session store: a store that fails costs a log line, never the session.
 
-use ostler_contract::points::{KeptTurn, SessionFlags, SessionStore};
+use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
 
@@ -90,7 +90,18 @@ impl Actor {
             let own = self.chats.iter().filter(|chat| !chat.is_worker());
             let bytes = self.chats.iter().flat_map(|chat| chat.waiting.values()).sum();
             beside(bytes, || {
-                let chats = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
+                let own = own.map(|chat| (chat.kept(Some(&*chat.uri) == default), chat.listed_at()));
+                let mut chats: Vec<_> = own.map(|(kept, at)| at_time(kept, at)).collect();
+                if self.opening.iter().any(|opening| !opening.kept.is_empty()) {
+                    // Until another session has them, they are stored where they were.
+                    chats.extend(self.opening.iter().flat_map(|opening| &opening.kept).cloned());
+                    let place = |uri: &str| self.state.chats.iter().position(|chat| chat.resource == uri);
+                    chats.sort_by_key(|chat| place(&chat.uri).unwrap_or(usize::MAX));
+                }
+                if let [only] = &mut chats[..] {
+                    // It changed when its session did.
+                    only.modified_at = None;
+                }
                 store.set_chats.within(limit::STORE, (self.entry.id.clone(), chats))
             })
         });
@@ -138,7 +149,7 @@ impl Actor {
 
     /// Keeps a chat that is new to the session: its turns first, so that a chat that is there is whole.
     pub(super) async fn keep_added(&mut self, at: usize) -> bool {
-        self.stored(self.drop_turns(at, 0)).await;
+        self.stored(self.forget_turns(&self.chats[at].uri)).await;
         self.stored(self.keep_turns(at)).await && self.stored(self.keep_chats()).await
     }
 
@@ -192,6 +203,11 @@ impl Actor {
         });
         self.keeping(uri, write)
     }
+}
+
+/// A stored chat with when it changed last.
+pub(super) fn at_time(kept: KeptChat, at: &str) -> KeptChat {
+    KeptChat { modified_at: Some(at.to_owned()), ..kept }
 }
 
 /// The length of what a turn says.

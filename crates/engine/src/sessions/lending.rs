@@ -104,7 +104,10 @@ impl Sessions {
     /// What a client lends a chat now: what it left, and over it what its open connections have.
     fn lent_by(&self, entry: &Entry, lender: &Lender) -> Tokens {
         let mut tokens = entry.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
-        for open in self.access.clients.open() {
+        let mut open = self.access.clients.open();
+        // The newest knows best.
+        open.sort_by_key(|open| open.id());
+        for open in open {
             if open.client_id().as_ref() == Some(&lender.client) && open.owner() == lender.owner {
                 tokens.extend(open.credentials());
             }

@@ -385,6 +385,11 @@ pub enum ToSession {
         /// Answered when that is put down.
         done: oneshot::Sender<()>,
     },
+    /// The session that a chat came from, for which this one was made, has let go of it.
+    Made {
+        /// Answered when that is put down.
+        done: oneshot::Sender<()>,
+    },
     /// The turn that runs in a chat.
     Running {
         /// Which chat.

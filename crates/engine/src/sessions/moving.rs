@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use ostler_contract::points::{KeptSession, SessionStore};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::actions::{
     ChatMovableChangedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction,
@@ -14,8 +16,10 @@ use super::actor::Actor;
 use super::chat::Chat;
 use super::chats::Opening;
 use super::create::NewSession;
+use super::keep::at_time;
 use super::mailbox::ToSession;
 use super::{Entry, Place};
+use crate::core::log::Log;
 use crate::core::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 use crate::sessions::Sessions;
 
@@ -118,7 +122,9 @@ impl Actor {
             std::mem::take(&mut self.chats).into_iter().partition(goes);
         self.chats = left;
         chats.sort_by_key(|chat| chat.number != number);
-        self.opening.push(Opening { uri, number, waiting: Vec::new() });
+        let kept = chats.iter().filter(|chat| !chat.is_worker());
+        let kept = kept.map(|chat| at_time(chat.kept(false), chat.listed_at())).collect();
+        self.opening.push(Opening { uri, number, waiting: Vec::new(), kept });
         Ok(Lent { chats })
     }
 
@@ -165,6 +171,12 @@ impl Actor {
         Ok(())
     }
 
+    /// Stores that nothing else has the chats the session was made for.
+    pub(super) async fn made(&mut self) {
+        self.revise(|record| record.draft = None);
+        self.stored_session(self.keep_session()).await;
+    }
+
     /// Ends a loan: the chat is another session's now, or comes back.
     pub(super) async fn loan_ended(&mut self, uri: String, outcome: Result<(Arc<Entry>, Vec<String>), Lent>) {
         let mut waiting = match self.opening.iter().position(|opening| opening.uri == uri) {
@@ -196,6 +208,59 @@ impl Actor {
             }
         }
         self.settle();
+    }
+}
+
+/// Whether a stored session was being made for chats of another one.
+pub(super) fn is_being_made(stored: &KeptSession) -> bool {
+    stored.draft.as_ref().is_some_and(|draft| draft.moving)
+}
+
+/// Finishes the moves that the end of the host interrupted, of those of the sessions that were being made: each is stored
+/// whole, so the session that its chats came from lets go of them.
+pub(super) async fn finish_moves(log: &Log, store: &SessionStore, ids: &[String]) {
+    for id in ids {
+        if let Err(why) = finish_move(store, id).await {
+            log.line(format_args!("{id}: the move of a chat could not be finished in the store: {why}"));
+        }
+    }
+}
+
+async fn finish_move(store: &SessionStore, id: &str) -> Result<(), Thrown> {
+    let kept = store.config.within(limit::STORE, (id.to_owned(),)).await?;
+    let Some(mut kept) = kept.filter(is_being_made) else { return Ok(()) };
+    for chat in store.chats.within(limit::STORE, (id.to_owned(),)).await? {
+        let Some(other) = other_with(store, id, &chat.uri).await? else { continue };
+        let mut left = store.chats.within(limit::STORE, (other.clone(),)).await?;
+        left.retain(|held| held.uri != chat.uri);
+        store.set_chats.within(limit::STORE, (other.clone(), left)).await?;
+        if let Some(drop_turns) = &store.drop_turns {
+            drop_turns.within(limit::STORE, (other, chat.uri, 0)).await?;
+        }
+    }
+    kept.draft = None;
+    store.set_config.within(limit::STORE, (id.to_owned(), kept)).await
+}
+
+/// Another session that is stored with a chat.
+async fn other_with(store: &SessionStore, id: &str, chat: &str) -> Result<Option<String>, Thrown> {
+    if let Some(session_of_chat) = &store.session_of_chat {
+        let first = session_of_chat.within(limit::STORE, (chat.to_owned(),)).await?;
+        return Ok(first.filter(|first| first != id));
+    }
+    for other in store.sessions.within(limit::STORE_SCAN, ()).await? {
+        let chats = store.chats.within(limit::STORE, (other.clone(),)).await?;
+        if other != id && chats.iter().any(|held| !held.closed && held.uri == chat) {
+            return Ok(Some(other));
+        }
+    }
+    Ok(None)
+}
+
+impl Entry {
+    /// Whether the session is being made for chats of another one.
+    fn is_being_made(&self) -> bool {
+        self.view().record.draft.as_ref().is_some_and(|draft| draft.moving)
     }
 }
 
@@ -256,9 +321,15 @@ impl Sessions {
             }
             Err((refused, lent)) => (Err(refused), Err(lent)),
         };
+        let made = ended.as_ref().ok().map(|(taker, _)| taker.clone()).filter(|taker| taker.is_being_made());
         let (done, wait) = oneshot::channel();
         self.tell(&from, ToSession::LoanEnded { uri, outcome: Box::new(ended), done });
         let _ = wait.await;
+        if let Some(made) = made {
+            let (done, wait) = oneshot::channel();
+            self.tell(&made, ToSession::Made { done });
+            let _ = wait.await;
+        }
         answer
     }
 

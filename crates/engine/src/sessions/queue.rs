@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ostler_protocol::actions::Class;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
 
 use super::ToSession;
 use super::actor::Actor;
 use super::ahead::Taken;
 use crate::core::ids::ConnectionId;
+use crate::core::lean_channel::{self, Receiver, Sender};
 
 /// How many messages are taken out of the channel at once.
 pub(super) const BATCH: usize = 256;
 
-/// A message on its way, boxed: a channel allocates its slots in blocks, also while it is empty.
+/// A message on its way, boxed: it moves from one queue to the next.
 #[derive(Debug)]
 pub struct Posted {
     /// Its number among the messages of the session that no backend emitted, from 1; 0 for an emitted one.
@@ -46,7 +46,7 @@ struct Lane {
 /// The sending end of a session's mailbox.
 #[derive(Debug, Clone)]
 pub struct Mailbox {
-    sender: mpsc::UnboundedSender<Box<Posted>>,
+    sender: Sender<Box<Posted>>,
     lane: Arc<Lane>,
 }
 
@@ -57,7 +57,7 @@ pub struct NotTaken;
 impl Mailbox {
     /// Opens a mailbox.
     pub fn open() -> (Self, Inbox) {
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = lean_channel::channel();
         let lane = Arc::<Lane>::default();
         let inbox = Inbox {
             receiver,
@@ -109,7 +109,7 @@ fn has_priority(message: &ToSession) -> bool {
 /// The receiving end of a session's mailbox.
 #[derive(Debug)]
 pub struct Inbox {
-    receiver: mpsc::UnboundedReceiver<Box<Posted>>,
+    receiver: Receiver<Box<Posted>>,
     lane: Arc<Lane>,
     #[expect(clippy::vec_box, reason = "the channel fills it with what it holds")]
     taken: Vec<Box<Posted>>,
@@ -234,7 +234,7 @@ impl Inbox {
     /// Takes everything out of the channel that is in it now.
     fn pull(&mut self) {
         for _ in 0..self.receiver.len() {
-            let Ok(posted) = self.receiver.try_recv() else { return };
+            let Some(posted) = self.receiver.try_recv() else { return };
             self.arrived(posted);
         }
     }
@@ -251,7 +251,7 @@ impl Inbox {
 
     /// Takes any message that waits, in no particular order of lanes.
     pub fn try_next(&mut self) -> Option<Box<Posted>> {
-        self.next_priority().or_else(|| self.next()).or_else(|| self.receiver.try_recv().ok())
+        self.next_priority().or_else(|| self.next()).or_else(|| self.receiver.try_recv())
     }
 
     /// Gives back the memory of a session that pauses.

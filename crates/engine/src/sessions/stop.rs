@@ -4,12 +4,12 @@
 use ostler_protocol::Value;
 use ostler_protocol::actions::Class;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::Dispatch;
 use super::{Entry, Place};
+use crate::core::lean_channel::WeakSender;
 
 /// The running turns of a session.
 #[derive(Debug, Default)]
@@ -20,14 +20,14 @@ struct Stop {
     /// The chat's URI.
     chat: String,
     turn: String,
-    backend: WeakUnboundedSender<Box<Tell>>,
+    backend: WeakSender<Box<Tell>>,
     /// Whether the backend was told to stop it.
     told: bool,
 }
 
 impl Stops {
     /// Lists a turn whose backend was told to run it.
-    pub fn add(&self, chat: &str, turn: &str, backend: WeakUnboundedSender<Box<Tell>>) {
+    pub fn add(&self, chat: &str, turn: &str, backend: WeakSender<Box<Tell>>) {
         let mut stops = self.0.lock();
         stops.retain(|stop| stop.chat != chat);
         stops.push(Stop { chat: chat.to_owned(), turn: turn.to_owned(), backend, told: false });

@@ -25,7 +25,6 @@ use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::storing::Before;
-use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
 use crate::core::refusals::NO_SUCH_CHAT;
 use crate::core::titles::tidy_title;
@@ -319,6 +318,9 @@ impl Actor {
     async fn after_turn(&mut self, at: usize) {
         let Some(turn) = self.chats[at].state.turns.last() else { return };
         let (turn, status) = (turn.id.clone(), status_of(turn.state));
+        if let Some(backend) = &self.chats[at].backend {
+            backend.tell(Tell::TurnEnded);
+        }
         self.close_turn(at, turn, status).await;
         self.after_quiet(at).await;
     }
@@ -357,6 +359,10 @@ impl Actor {
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.sessions.look_around(&self.entry, true);
         self.deferred.add(Part::Session);
+        if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
+            // When each of several changed is in their list.
+            self.deferred.add(Part::Chats);
+        }
     }
 
     /// Tells whoever waits for the session that nothing follows a turn in its chat.
@@ -450,7 +456,7 @@ impl Actor {
         let Some(active) = &self.chats[at].state.active_turn else { return };
         let action = ChatErrorAction {
             turn_id: active.id.clone(),
-            duration: millis_between(&active.started_at, self.core.clock.now()),
+            duration: self.duration(at),
             part: ErrorResponsePart {
                 error: ErrorInfo { error_type: error_type.to_owned(), message, stack: None, meta: None },
                 resumable: None,

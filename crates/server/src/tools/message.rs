@@ -2,7 +2,7 @@
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
 use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode};
-use ostler_contract::points::BoundTool;
+use ostler_contract::points::{BoundTool, tool_text};
 use ostler_contract::tools_endpoint::{NO_NAME, REVISION, no_method, no_tool};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 use ostler_protocol::error::code;
@@ -159,12 +159,7 @@ pub(super) struct Called {
 pub(super) fn outcome(outcome: Result<Value, Thrown>, has_schema: bool) -> Called {
     match outcome {
         Ok(answer) => {
-            let text = match &answer {
-                Value::String(text) => text.clone(),
-                // It answered nothing, which `undefined` is on this side.
-                Value::Null => String::new(),
-                other => other.to_string(),
-            };
+            let text = tool_text(&answer);
             let structured = (has_schema && answer.is_object()).then(|| answer.clone());
             Called { content: json!([{ "type": "text", "text": text }]), structured, failed: false, answer }
         }

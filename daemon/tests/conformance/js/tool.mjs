@@ -19,6 +19,10 @@ export function apply(host) {
     run: () => 'plain',
   });
   host.registerTool({
+    definition: { name: 'silent' },
+    run: () => {},
+  });
+  host.registerTool({
     definition: { name: 'fails' },
     run: () => {
       throw new TypeError('it has no hands');

@@ -1,7 +1,5 @@
 //! `resource…` commands: on what providers serve, what clients publish, and stored attachments.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::budget::SMALL;
@@ -21,10 +19,9 @@ use crate::core::beside::beside;
 use crate::core::refusals::no_memory;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
-use crate::resources::published::{to_value, unwrapped};
+use crate::resources::published::{Publisher, to_value, unwrapped};
 use crate::resources::{member, scheme_of};
 use crate::sessions::content_of;
-use crate::users::clients::Client;
 use crate::users::principal::Principal;
 
 /// What a resource is taken for where its provider does not tell its size.
@@ -83,7 +80,7 @@ impl Requester {
             Ok(None) => {}
             Ok(Some(client)) => {
                 let resources = &self.front().resources;
-                let read = resources.read_published(&*client, &params.uri, params.encoding).await;
+                let read = resources.read_published(&client, &params.uri, params.encoding).await;
                 return self.settle_read(read.map(result_of), responder).await;
             }
             Err(refused) => return responder.fail(refused),
@@ -114,7 +111,7 @@ impl Requester {
         let listed = match self.publisher("list", &params.uri, None) {
             Ok(None) => self.list(params).await,
             Ok(Some(client)) => {
-                return responder.settle(client.ask("resourceList", &unwrapped(to_value(&params))).await);
+                return responder.settle(client.ask_any("resourceList", &unwrapped(to_value(&params))).await);
             }
             Err(refused) => Err(refused),
         };
@@ -159,7 +156,7 @@ impl Requester {
             );
         }
         if let Some(client) = self.publisher("resolve", &params.uri, None)? {
-            return client.ask("resourceResolve", &unwrapped(to_value(&params))).await;
+            return client.ask_any("resourceResolve", &unwrapped(to_value(&params))).await;
         }
         let provider = front.resources.readable(&params.uri, "resolve", &self.principal).await?;
         let resolve = member(&provider.scheme, "resolve", &provider.provider.resolve)?;
@@ -374,13 +371,13 @@ impl Requester {
         operation: &'static str,
         uri: &str,
         other: Option<&String>,
-    ) -> Result<Option<Arc<dyn Client>>, RpcError> {
+    ) -> Result<Option<Publisher>, RpcError> {
         let (front, owner) = (self.front(), self.connection.owner());
         let Some(client) = front.resources.publisher(uri, owner.as_deref())? else { return Ok(None) };
         front.access.gate.require(&self.principal, &Grant::on("file", operation))?;
         if let Some(other) = other {
             let taker = front.resources.publisher(other, owner.as_deref()).ok().flatten();
-            if taker.is_none_or(|taker| taker.id() != client.id()) {
+            if taker.is_none_or(|taker| taker.newest().id() != client.newest().id()) {
                 let why = format!("{uri} and {other} are served by different providers");
                 return Err(RpcError::invalid_params(why));
             }
