@@ -440,8 +440,8 @@ export interface BoundTool {
     definition: ToolDefinition;
     /**
      * Runs the tool; absent if a client runs it. Resolves to what the tool's `run` returned: any JSON value, usually a
-     * string. It is not the protocol's `ToolCallResult`, which the backend builds from it, or from the error of a
-     * failed tool, for `chat/toolCallComplete`.
+     * string; `null` for nothing, whose text for the model is empty. It is not the protocol's `ToolCallResult`, which the
+     * backend builds from it, or from the error of a failed tool, for `chat/toolCallComplete`.
      */
     run?(input: unknown, call?: ToolCallPlace): Promise<unknown>;
     /** The effects that the tool declares. */
@@ -644,7 +644,10 @@ export interface AgentSession {
     cancel(turnId: string): void;
     /** Ends the conversation; with `removing`, its record is deleted too. */
     close(removing?: boolean): void;
-    /** The backend's id; nothing until the agent has one. */
+    /**
+     * The backend's id of the conversation, which `start.resume` contains when it continues; nothing until the agent has
+     * one. The host asks at the start, once a turn has begun and when one has ended, and stores the latest.
+     */
     agentId?(): Awaitable<string | null | undefined>;
     /** Continues the latest turn, which failed; `false` rejects. */
     resume?(turnId: string): Awaitable<boolean>;
@@ -1791,7 +1794,7 @@ export interface KeptSession {
     worktree?: Worktree;
     /** `{ team, project }` that is charged. */
     scope?: unknown;
-    /** Present while the session is a draft: a client created it, and no turn has started. */
+    /** Present while the session is a draft: a client created it, and no turn has started; or `moving`. */
     draft?: KeptDraft;
     /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
@@ -1799,10 +1802,18 @@ export interface KeptSession {
     toggled?: JsonObject;
 }
 
-/** The state of a session that is not announced or listed before its first turn. */
+/**
+ * The state of a session that is not announced or listed before its first turn, or that is being made for a chat of another
+ * session.
+ */
 export interface KeptDraft {
     /** The client that created it. */
     client?: string;
+    /**
+     * Whether its chats are being moved from another session, which may be stored with them too. After a crash the host
+     * removes them from the other one.
+     */
+    moving?: boolean;
 }
 
 /** Numbers of annotations of a session. */
@@ -1845,6 +1856,8 @@ export interface KeptChat {
     starting?: StartingTurn;
     /** The client that created it, if it is not the client of the session. */
     lender?: Lender;
+    /** Time of the last change, ISO 8601. Default: the one of the session. */
+    modifiedAt?: string;
 }
 
 /** A turn that uses a queued message. */

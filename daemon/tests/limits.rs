@@ -11,12 +11,24 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::join_all;
+use ostler_testkit::attacks::{
+    self, ASKERS, ASKS, COLLECT, COLLECTS, Kind, LARGE, LONG, LONGEST, READS, asking, long_uri, prompt,
+};
 use serde_json::{Value, json};
-use support::attack::{Attack, LASTS, MIB, attack, block_on, frame, greedy, write_on};
+use support::attack::{Attack, LASTS, MIB, attack, block_on, greedy, write_on};
 use support::{Client, Daemon, Folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+/// Each is made here, by a test that names it.
+#[test]
+fn every_attack_of_the_benchmark_is_made() {
+    let made = include_str!("limits.rs");
+    for kind in Kind::ALL {
+        assert!(made.contains(&format!("Kind::{kind:?},")), "no test makes {kind:?}");
+    }
+}
 
 /// What a daemon may map while peers announce long frames.
 const MAPPED: u64 = 2048 * MIB;
@@ -25,45 +37,39 @@ const MAPPED: u64 = 2048 * MIB;
 fn reads_pipelined_by_a_peer_that_reads_nothing() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let large = folder.path().join("served/large");
-    folder.write("served/large", &"0123456789abcde\n".repeat(30 * 65536));
+    folder.write("served/large", &"0123456789abcde\n".repeat(LARGE / 16));
     let served = folder.path().join("served").display().to_string();
     let uri = format!("file://{}", large.display());
-    let mut requests = frame(
-        0x81,
-        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize",
-            "params": { "channel": "ahp-root://", "clientId": "greedy", "protocolVersions": ["1.0.0"] } })
-        .to_string()
-        .as_bytes(),
-    );
-    for id in 1..=3000 {
-        let params = json!({ "channel": "ahp-root://", "uri": uri });
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "resourceRead", "params": params });
-        requests.extend(frame(0x81, request.to_string().as_bytes()));
-    }
-    let daemon =
-        attack(Attack { arguments: &["--path", &served], ..Attack::PLAIN }, &folder, async |daemon| {
+    let file = json!({ "channel": "ahp-root://", "uri": uri });
+    let daemon = attack(
+        Kind::Reads,
+        Attack { arguments: &["--path", &served], ..Attack::PLAIN },
+        &folder,
+        async |daemon| {
             let mut streams = Vec::new();
-            for _ in 0..4 {
+            for at in 0..4 {
+                let requests = asking(at, None, "resourceRead", &file, READS);
                 let mut stream = greedy(daemon).await;
                 let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&requests)).await;
                 streams.push(stream);
             }
             tokio::time::sleep(LASTS).await;
-        });
+        },
+    );
     block_on(async {
         // One that reads has what it asks for.
         let mut client = daemon.initialized("reader").await;
         let read =
             client.request("resourceRead", json!({ "channel": "ahp-root://", "uri": uri })).await.unwrap();
-        assert_eq!(read["data"].as_str().unwrap().len() as u64, 30 * MIB);
+        assert_eq!(read["data"].as_str().unwrap().len(), LARGE);
     });
 }
 
 #[test]
 fn pings_of_a_peer_that_reads_nothing() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    let pings = frame(0x89, &[7; 125]).repeat(8000);
-    attack(Attack::PLAIN, &folder, async |daemon| {
+    let pings = attacks::pings();
+    attack(Kind::Pings, Attack::PLAIN, &folder, async |daemon| {
         let mut stream = greedy(daemon).await;
         write_on(&mut stream, &pings, 6000).await;
     });
@@ -72,18 +78,9 @@ fn pings_of_a_peer_that_reads_nothing() {
 #[test]
 fn messages_of_many_values_and_messages_never_ended() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    let values = "{},".repeat(8_000_000);
-    let bomb = format!(
-        r#"{{"jsonrpc":"2.0","method":"dispatchAction","params":{{"channel":"echo:/a","clientSeq":1,"action":{{"x":[{values}1]}}}}}}"#
-    );
-    let bomb = frame(0x81, bomb.as_bytes());
-    let begun = {
-        let mut whole = frame(0x81, &vec![b' '; 30 << 20]);
-        whole.pop();
-        whole
-    };
-    let daemon = attack(Attack { mapped: MAPPED, ..Attack::PLAIN }, &folder, async |daemon| {
-        let attacks = (0..20).map(|at| {
+    let (bomb, begun) = (attacks::many_values(), attacks::never_ended());
+    let daemon = attack(Kind::Values, Attack { mapped: MAPPED, ..Attack::PLAIN }, &folder, async |daemon| {
+        let attacks = (0..12).map(|at| {
             let bytes = if at % 2 == 0 { &bomb } else { &begun };
             async move {
                 let mut stream = greedy(daemon).await;
@@ -92,7 +89,7 @@ fn messages_of_many_values_and_messages_never_ended() {
         });
         join_all(attacks).await;
     });
-    let text = format!("[{values}1]");
+    let text = format!("[{}1]", "{},".repeat(attacks::VALUES));
     let why = block_on(async {
         // What the attackers sent may be read on for a moment; a client that finds no memory then is to come again.
         let end = Instant::now() + support::LIMIT;
@@ -119,11 +116,7 @@ fn endpoints() -> Folder {
 
 /// Sends many bodies of 24 MiB, all but the last of each.
 async fn never_ended(daemon: &Daemon, count: usize, request: &str, headers: &str) {
-    let head = format!(
-        "{request} HTTP/1.1\r\nHost: {}\r\n{headers}Content-Length: {}\r\n\r\n",
-        daemon.address(),
-        24 << 20
-    );
+    let head = attacks::head(request, daemon.address(), headers);
     let chunk = vec![b' '; 1 << 20];
     let bodies = (0..count).map(|_| async {
         let mut stream = TcpStream::connect(daemon.address()).await.unwrap();
@@ -136,8 +129,8 @@ async fn never_ended(daemon: &Daemon, count: usize, request: &str, headers: &str
 #[test]
 fn slow_bodies_of_unverified_senders() {
     let folder = endpoints();
-    let claim = format!("X-Hub-Signature-256: sha256={}\r\n", "0".repeat(64));
-    attack(Attack::STORING, &folder, async |daemon| {
+    let claim = attacks::wrong_signature();
+    attack(Kind::Unverified, Attack::STORING, &folder, async |daemon| {
         never_ended(daemon, 1200, "POST /plugins/webhook/signed", &claim).await;
         // A sender that signs is heard while they are there.
         let body = r#"{"note":"hello"}"#;
@@ -160,7 +153,7 @@ async fn begun(daemon: &Daemon, count: usize, answered: bool) -> Vec<TcpStream> 
                 assert!(stream.read_buf(&mut answer).await.unwrap() > 0);
             }
         }
-        stream.write_all(b"GET / HTTP/1.1\r\nX-Long: ").await.unwrap();
+        stream.write_all(attacks::UNENDED_HEAD.as_bytes()).await.unwrap();
         begun.push(stream);
     }
     begun
@@ -184,36 +177,27 @@ async fn connections_whose_request_does_not_come_make_room_for_others() {
     }
 }
 
+#[test]
+fn requests_whose_heads_never_end() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    attack(Kind::Heads, Attack::PLAIN, &folder, async |daemon| {
+        let begun = [attacks::UNENDED_HEAD.as_bytes(), &[b'x'; 8 << 10]].concat();
+        let mut streams = Vec::new();
+        for _ in 0..2000 {
+            let mut stream = TcpStream::connect(daemon.address()).await.unwrap();
+            let _ = stream.write_all(&begun).await;
+            streams.push(stream);
+        }
+        tokio::time::sleep(LASTS).await;
+    });
+}
+
 /// The signature GitHub makes of a body with the secret `right`.
 fn signature(body: &str) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"right");
     let tag = ring::hmac::sign(&key, body.as_bytes());
     tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
-
-/// A plugin whose route answers how long a body is, read as `?way` says, and where the tools of its backend's last
-/// session are.
-const COLLECT: &str = "
-export const name = 'collect';
-export function apply(host) {
-  let server;
-  host.registerRoute(async (request) => {
-    if (request.method === 'GET') return Response.json([server.url, server.token]);
-    if (new URL(request.url).search !== '?pieces') return Response.json((await request.text()).length);
-    const pieces = [];
-    for await (const piece of request.body) pieces.push(piece);
-    return Response.json(Buffer.concat(pieces).length);
-  });
-  host.registerAgent({
-    provider: 'agent', displayName: 'Agent',
-    schema: () => ({ type: 'object', properties: {} }), defaults: () => ({}),
-    async create(start) {
-      server = await start.toolsServer();
-      return { begin() {}, cancel() {}, close() {} };
-    },
-  });
-}
-";
 
 fn with_route() -> Folder {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./collect.mjs" }] }));
@@ -224,8 +208,8 @@ fn with_route() -> Folder {
 #[test]
 fn slow_bodies_for_a_route_in_javascript() {
     let folder = with_route();
-    attack(Attack::PLAIN, &folder, async |daemon| {
-        let (whole, pieces) = ("POST /plugins/collect/", "POST /plugins/collect/?pieces");
+    attack(Kind::Route, Attack::PLAIN, &folder, async |daemon| {
+        let [whole, pieces] = COLLECTS;
         tokio::join!(never_ended(daemon, 600, whole, ""), never_ended(daemon, 600, pieces, ""));
         let (status, said) = daemon.ask(whole, "", &"x".repeat(100_000)).await;
         assert_eq!((status, said), (200, json!(100_000)), "a short body is heard while they are there");
@@ -234,13 +218,15 @@ fn slow_bodies_for_a_route_in_javascript() {
 
 #[test]
 fn long_json_of_authenticated_callers() {
+    /// Their bodies alone are most of the memory a daemon may have, and their values more than that.
+    const CALLERS: usize = 16;
     let folder = endpoints();
-    let body = format!(r#"{{"x":[{}1],"note":"hello"}}"#, "{},".repeat(8_000_000));
+    let body = attacks::long_json();
     let (accepted, later) = (AtomicU64::new(0), AtomicU64::new(0));
-    let daemon = attack(Attack::STORING, &folder, async |daemon| {
+    let daemon = attack(Kind::Calls, Attack::STORING, &folder, async |daemon| {
         folder.wait_for_status(daemon, "/plugins/webhook/in", 202).await;
-        futures::stream::iter(0..40)
-            .for_each_concurrent(40, |_| async {
+        futures::stream::iter(0..CALLERS)
+            .for_each_concurrent(CALLERS, |_| async {
                 // A daemon that has no memory answers before it has read everything, which a sender may not see.
                 let answer =
                     support::post(daemon.address(), "/plugins/webhook/in", Some("right"), &body).await;
@@ -270,17 +256,18 @@ fn long_json_of_authenticated_callers() {
 
 #[test]
 fn many_sessions() {
+    /// `limits.awakeSessions`: no more may be awake.
+    const AWAKE: usize = 2000;
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let (next, made) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    attack(Attack::STORING, &folder, async |daemon| {
-        let end = Instant::now() + 3 * LASTS;
+    attack(Kind::Sessions, Attack::STORING, &folder, async |daemon| {
         let makers = (0..8).map(|maker| {
             let (next, made) = (&next, &made);
             async move {
                 let mut client = daemon.initialized(&format!("maker {maker}")).await;
-                while Instant::now() < end {
+                loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= 120_000 {
+                    if at >= AWAKE + AWAKE / 4 {
                         return;
                     }
                     let session = json!({ "channel": format!("echo:/s{at}"), "provider": "echo" });
@@ -291,27 +278,26 @@ fn many_sessions() {
         });
         join_all(makers).await;
     });
-    let made = made.into_inner();
-    println!("{made} sessions");
-    assert!(made > 2000, "{made}: no more than may be awake");
+    assert_eq!(made.into_inner(), AWAKE + AWAKE / 4);
 }
 
 #[test]
 fn long_prompts_of_clients_that_read_nothing() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let (longest, too_long) = ("wörd".repeat(LONGEST / 5), "wörd ".repeat((16 << 20) / 6));
-    let daemon = attack(Attack { mapped: MAPPED, ..Attack::STORING }, &folder, async |daemon| {
-        let attacks = (0..20).map(|at| {
-            let text = if at % 2 == 0 { &longest } else { &too_long };
-            async move {
-                let mut client = daemon.initialized(&format!("greedy {at}")).await;
-                let chat = chat(&mut client, at).await;
-                client.try_dispatch(&chat, 1, prompt(text)).await;
-                tokio::time::sleep(LASTS).await;
-            }
+    let daemon =
+        attack(Kind::Prompts, Attack { mapped: MAPPED, ..Attack::STORING }, &folder, async |daemon| {
+            let attacks = (0..20).map(|at| {
+                let text = if at % 2 == 0 { &longest } else { &too_long };
+                async move {
+                    let mut client = daemon.initialized(&format!("greedy {at}")).await;
+                    let chat = chat(&mut client, at).await;
+                    client.try_dispatch(&chat, 1, prompt(text)).await;
+                    tokio::time::sleep(LASTS).await;
+                }
+            });
+            join_all(attacks).await;
         });
-        join_all(attacks).await;
-    });
     block_on(async {
         let mut client = daemon.initialized("reader").await;
         let chat = chat(&mut client, 100).await;
@@ -326,21 +312,6 @@ fn long_prompts_of_clients_that_read_nothing() {
         assert_eq!(refused["rejectionReason"], why);
         assert_eq!(refused["action"]["message"]["text"], "", "the text is not sent back");
     });
-}
-
-/// The frames of a client that comes in, may subscribe, and asks the same thing again and again.
-fn asking(client: usize, watching: Option<&Value>, method: &str, params: &Value, times: usize) -> Vec<u8> {
-    let client = format!("greedy {client}");
-    let initialize = json!({ "channel": "ahp-root://", "clientId": client, "protocolVersions": ["1.0.0"] });
-    let first = [("initialize", &initialize)].into_iter();
-    let first = first.chain(watching.map(|watching| ("subscribe", watching)));
-    let asks = first.chain(std::iter::repeat_n((method, params), times));
-    asks.enumerate()
-        .flat_map(|(id, (method, params))| {
-            let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-            frame(0x81, request.to_string().as_bytes())
-        })
-        .collect()
 }
 
 /// A folder in whose store a session has a chat of 20 MB in five turns.
@@ -365,16 +336,18 @@ fn with_long_chat() -> (Folder, String) {
 
 #[test]
 fn snapshots_and_pages_pipelined_by_peers_that_read_nothing() {
-    for (method, watches) in [("subscribe", false), ("fetchTurns", true), ("fetchTurns", false)] {
-        let (folder, chat) = with_long_chat();
-        let daemon = attack(Attack::PLAIN, &folder, async |daemon| {
+    let (folder, chat) = with_long_chat();
+    for (kind, method, watches) in [
+        (Kind::Snapshots, "subscribe", false),
+        (Kind::Pages, "fetchTurns", true),
+        (Kind::Pages, "fetchTurns", false),
+    ] {
+        let daemon = attack(kind, Attack::PLAIN, &folder, async |daemon| {
             let mut streams = Vec::new();
-            // None of its turns are in the snapshot; the page before the first turn would be empty.
-            let watching = watches.then(|| json!({ "channel": chat, "view": { "turns": 0 } }));
-            let params = json!({ "channel": chat, "cursor": "turn-5" });
-            for client in 0..30 {
+            let (watching, params) = (watches.then(|| attacks::watching(&chat)), attacks::page(&chat));
+            for client in 0..ASKERS {
                 let mut stream = greedy(daemon).await;
-                let asks = asking(client, watching.as_ref(), method, &params, 300);
+                let asks = asking(client, watching.as_ref(), method, &params, ASKS);
                 let _ = tokio::time::timeout(Duration::from_millis(100), stream.write_all(&asks)).await;
                 streams.push(stream);
             }
@@ -405,15 +378,18 @@ fn lists_and_completions_pipelined_by_peers_that_read_nothing() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let large = folder.path().join("served");
     std::fs::create_dir(&large).unwrap();
-    for at in 0..20_000 {
-        std::fs::write(large.join(format!("{at:-<180}")), "").unwrap();
+    for name in attacks::long_names() {
+        std::fs::write(large.join(name), "").unwrap();
     }
     let (served, uri) = (large.display().to_string(), format!("file://{}", large.display()));
-    let daemon =
-        attack(Attack { arguments: &["--path", &served], ..Attack::STORING }, &folder, async |daemon| {
+    let daemon = attack(
+        Kind::Lists,
+        Attack { arguments: &["--path", &served], ..Attack::STORING },
+        &folder,
+        async |daemon| {
             let mut client = daemon.initialized("maker").await;
             for at in 0..200 {
-                let uri = format!("echo:/{at}{}", "s".repeat(2000));
+                let uri = long_uri(at);
                 client.request("createSession", json!({ "channel": uri, "provider": "echo" })).await.unwrap();
                 let chat = ostler_protocol::uri::default_chat(&uri);
                 client.dispatch(&chat, at + 1, prompt("listed")).await;
@@ -421,24 +397,17 @@ fn lists_and_completions_pipelined_by_peers_that_read_nothing() {
             let session = json!({ "channel": "echo:/typed", "provider": "echo",
                 "workingDirectories": [uri] });
             client.request("createSession", session).await.unwrap();
-            let root = "ahp-root://";
-            let asks = [
-                ("resourceList", json!({ "channel": root, "uri": uri })),
-                ("listSessions", json!({ "channel": root })),
-                (
-                    "completions",
-                    json!({ "channel": "echo:/typed", "kind": "userMessage", "text": "@zz", "offset": 3 }),
-                ),
-            ];
+            let asks = attacks::lists(&uri);
             let mut streams = Vec::new();
             for (at, (method, params)) in asks.iter().enumerate() {
                 let mut stream = greedy(daemon).await;
-                let asks = asking(at, None, method, params, 300);
+                let asks = asking(at, None, method, params, ASKS);
                 let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&asks)).await;
                 streams.push(stream);
             }
             tokio::time::sleep(LASTS).await;
-        });
+        },
+    );
     block_on(async {
         // One that reads has what it asks for.
         let mut client = daemon.initialized("reader").await;
@@ -449,34 +418,37 @@ fn lists_and_completions_pipelined_by_peers_that_read_nothing() {
 
 #[test]
 fn what_clients_bring_to_sessions() {
-    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    let tool = |at: usize| json!({ "name": format!("t{at}"), "description": "t".repeat(390_000), "inputSchema": { "type": "object" } });
-    let tools: Vec<Value> = (0..10).map(tool).collect();
+    let folder = with_small_states();
     let full = "take as much memory as limits.sessionMemoryMb allows";
-    attack(Attack { stays: 2 * STATES, ..Attack::STORING }, &folder, async |daemon| {
-        let mut client = daemon.initialized("greedy").await;
-        let active = json!({ "clientId": "greedy", "tools": tools });
-        let (mut made, mut refused) = (0, 0);
-        for at in 0..60 {
-            let uri = format!("echo:/{at}");
-            let mut session = json!({ "channel": uri, "provider": "echo" });
-            if at % 2 == 0 {
-                session["activeClient"] = active.clone();
+    attack(
+        Kind::Tools,
+        Attack { stays: Attack::STORING.stays + STATES, ..Attack::STORING },
+        &folder,
+        async |daemon| {
+            let mut client = daemon.initialized("greedy").await;
+            let active = attacks::with_tools("greedy");
+            let (mut made, mut refused) = (0, 0);
+            for at in 0..30 {
+                let uri = format!("echo:/{at}");
+                let mut session = json!({ "channel": uri, "provider": "echo" });
+                if at % 2 == 0 {
+                    session["activeClient"] = active.clone();
+                }
+                if let Err(error) = client.request("createSession", session).await {
+                    assert!(error.to_string().contains(full), "{error}");
+                    refused += 1;
+                    continue;
+                }
+                made += 1;
+                if at % 2 == 1 {
+                    let set = json!({ "type": "session/activeClientSet", "activeClient": active });
+                    client.dispatch(&uri, at + 1, set).await;
+                }
             }
-            if let Err(error) = client.request("createSession", session).await {
-                assert!(error.to_string().contains(full), "{error}");
-                refused += 1;
-                continue;
-            }
-            made += 1;
-            if at % 2 == 1 {
-                let set = json!({ "type": "session/activeClientSet", "activeClient": active });
-                client.dispatch(&uri, at + 1, set).await;
-            }
-        }
-        println!("{made} sessions made, {refused} refused");
-        assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
-    });
+            println!("{made} sessions made, {refused} refused");
+            assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
+        },
+    );
 }
 
 #[tokio::test]
@@ -547,19 +519,18 @@ fn worked(daemon: &Daemon) -> Duration {
 #[test]
 fn queued_messages_of_clients() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    let text = "x".repeat(3900 * 1024);
+    let text = "x".repeat(LONG);
     let most =
         "the queued messages and drafts of a chat may take 8 MiB together; remove one, or wait for a turn";
-    attack(Attack::STORING, &folder, async |daemon| {
+    attack(Kind::Queued, Attack::STORING, &folder, async |daemon| {
         let attacks = (0..4).map(|at| {
             let text = &text;
             async move {
                 let mut client = daemon.initialized(&format!("greedy {at}")).await;
                 let chat = chat(&mut client, at).await;
                 client.dispatch(&chat, 1, prompt("/hang")).await;
-                for nth in 0..20 {
-                    let set = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": format!("q{nth}"),
-                        "message": { "text": text, "origin": { "kind": "user" } } });
+                for nth in 0..5 {
+                    let set = attacks::queued(nth, text);
                     client.dispatch(&chat, nth + 2, set).await;
                     let seen = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();
                     match nth {
@@ -569,8 +540,7 @@ fn queued_messages_of_clients() {
                 }
                 // Short ones are counted.
                 for nth in 100..170 {
-                    let set = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": format!("q{nth}"),
-                        "message": { "text": "x", "origin": { "kind": "user" } } });
+                    let set = attacks::queued(nth, "x");
                     client.dispatch(&chat, nth, set).await;
                     let seen = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();
                     match nth {
@@ -589,27 +559,33 @@ fn queued_messages_of_clients() {
 
 #[test]
 fn long_drafts_of_many_sessions() {
-    const EACH: i64 = 12;
-    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-    attack(Attack { stays: 2 * STATES, ..Attack::STORING }, &folder, async |daemon| {
-        let attacks = (0..4).map(|maker| async move {
-            let mut client = daemon.initialized(&format!("maker {maker}")).await;
-            let chat = |at| ostler_protocol::uri::default_chat(&format!("echo:/m{maker}-{at}"));
-            for at in 0..EACH {
-                let made = json!({ "channel": format!("echo:/m{maker}-{at}"), "provider": "echo" });
-                client.request("createSession", made).await.unwrap();
-                let draft = json!({ "type": "chat/draftChanged", "draft": draft_of(maker, at) });
-                client.dispatch(&chat(at), at, draft).await;
-            }
-            // Those that sleep by now have theirs too.
-            for at in [0, 1, EACH / 2, EACH - 1] {
-                let state = client.subscribe(&chat(at)).await;
-                assert_eq!(state["draft"], draft_of(maker, at), "{}", chat(at));
-                unsubscribe(&mut client, &chat(at)).await;
-            }
-        });
-        join_all(attacks).await;
-    });
+    // Together more than the memory for states.
+    const EACH: i64 = 5;
+    let folder = with_small_states();
+    attack(
+        Kind::Drafts,
+        Attack { stays: Attack::STORING.stays + STATES, ..Attack::STORING },
+        &folder,
+        async |daemon| {
+            let attacks = (0..4).map(|maker| async move {
+                let mut client = daemon.initialized(&format!("maker {maker}")).await;
+                let chat = |at| ostler_protocol::uri::default_chat(&format!("echo:/m{maker}-{at}"));
+                for at in 0..EACH {
+                    let made = json!({ "channel": format!("echo:/m{maker}-{at}"), "provider": "echo" });
+                    client.request("createSession", made).await.unwrap();
+                    let draft = attacks::draft(&draft_text(maker, at));
+                    client.dispatch(&chat(at), at, draft).await;
+                }
+                // Those that sleep by now have theirs too.
+                for at in [0, 1, EACH / 2, EACH - 1] {
+                    let state = client.subscribe(&chat(at)).await;
+                    assert_eq!(state["draft"]["text"], draft_text(maker, at), "{}", chat(at));
+                    unsubscribe(&mut client, &chat(at)).await;
+                }
+            });
+            join_all(attacks).await;
+        },
+    );
 }
 
 async fn unsubscribe(client: &mut Client, channel: &str) {
@@ -617,12 +593,16 @@ async fn unsubscribe(client: &mut Client, channel: &str) {
     client.send(&json!({ "jsonrpc": "2.0", "method": "unsubscribe", "params": params }).to_string()).await;
 }
 
-/// The memory for the states of sessions.
-const STATES: u64 = 128 * MIB;
+/// The memory for the states of sessions: little of it is in use sooner.
+const STATES: u64 = 48 * MIB;
 
-fn draft_of(maker: i64, at: i64) -> Value {
-    let text = format!("{maker} {at} {}", "x".repeat(3900 * 1024));
-    json!({ "text": text, "origin": { "kind": "user" } })
+fn with_small_states() -> Folder {
+    let limits = json!({ "sessionMemoryMb": STATES / MIB });
+    Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }], "limits": limits }))
+}
+
+fn draft_text(maker: i64, at: i64) -> String {
+    format!("{maker} {at} {}", "x".repeat(LONG))
 }
 
 #[test]
@@ -635,7 +615,7 @@ fn what_enlarges_watched_sessions_is_rejected_when_their_memory_is_in_use() {
         let mut rejected = Vec::new();
         for at in 0..6 {
             let chat = chat(&mut client, usize::try_from(at).unwrap()).await;
-            let draft = json!({ "type": "chat/draftChanged", "draft": draft_of(0, at) });
+            let draft = attacks::draft(&draft_text(0, at));
             client.dispatch(&chat, at, draft).await;
             let seen = client.actions_until("chat/draftChanged").await.pop().unwrap();
             rejected.extend(seen.get("rejectionReason").cloned());
@@ -656,14 +636,11 @@ fn what_enlarges_watched_sessions_is_rejected_when_their_memory_is_in_use() {
         client.actions_until("chat/turnComplete").await;
         let first = ostler_protocol::uri::default_chat(first);
         unsubscribe(&mut client, &first).await;
-        client.dispatch(&last, 11, json!({ "type": "chat/draftChanged", "draft": draft_of(0, 5) })).await;
+        client.dispatch(&last, 11, attacks::draft(&draft_text(0, 5))).await;
         let seen = client.actions_until("chat/draftChanged").await.pop().unwrap();
         assert_eq!(seen.get("rejectionReason"), None, "{}", seen["rejectionReason"]);
     });
 }
-
-/// The longest text of a message.
-const LONGEST: usize = 4 << 20;
 
 /// The watched chat of a new session.
 async fn chat(client: &mut Client, at: usize) -> String {
@@ -694,10 +671,6 @@ fn a_long_prompt_takes_no_longer_for_each_word_than_a_short_one() {
     assert!(long < 12 * short, "{short:?}, {long:?}");
 }
 
-fn prompt(text: &str) -> Value {
-    json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": text, "origin": { "kind": "user" } } })
-}
-
 async fn say(client: &mut Client, chat: &str, text: &str) {
     client.dispatch(chat, 1, prompt(text)).await;
     let said = client.actions_until("chat/turnComplete").await;
@@ -707,7 +680,7 @@ async fn say(client: &mut Client, chat: &str, text: &str) {
 }
 
 /// A kind of request with a body.
-struct Kind {
+struct BodyKind {
     address: String,
     head: String,
     headers: String,
@@ -718,7 +691,7 @@ struct Kind {
     status: u16,
 }
 
-impl Kind {
+impl BodyKind {
     fn body(&self, length: usize) -> Vec<u8> {
         let (begin, end) = self.body;
         [begin.as_bytes(), &vec![b' '; length - begin.len() - end.len()], end.as_bytes()].concat()
@@ -776,7 +749,7 @@ async fn a_body_over_the_budget_is_asked_for_again_later() {
     let (_, server) = daemon.ask("GET /plugins/collect/", "", "").await;
     let (url, token) = (server[0].as_str().unwrap(), server[1].as_str().unwrap());
     let json = "Content-Type: application/json\r\n";
-    let kind = |head: &str, headers: &str, body, length, status| Kind {
+    let kind = |head: &str, headers: &str, body, length, status| BodyKind {
         address: daemon.address().to_owned(),
         head: head.to_owned(),
         headers: headers.to_owned(),
@@ -817,7 +790,7 @@ async fn a_body_over_the_budget_is_asked_for_again_later() {
 }
 
 /// Has a body refused while another one is in memory; answers what was said where something else came of it.
-async fn refused_beside(daemon: &Daemon, kind: &Kind) -> Result<(), String> {
+async fn refused_beside(daemon: &Daemon, kind: &BodyKind) -> Result<(), String> {
     let expect = |answer: String, begin: &str| match answer.starts_with(begin) {
         true => Ok(answer),
         false => Err(answer),
@@ -868,25 +841,22 @@ async fn an_awake_idle_session_takes_little_memory() {
     const SESSIONS: (u64, u64) = (200, 800);
     /// The limit is 16 kB for a release; the heap's fragments and a build in debug mode take their part here.
     const MOST_EACH: u64 = 24 * 1024;
-    for subscribes in [false, true] {
-        let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
-        let daemon = folder.start();
-        let mut client = daemon.initialized("many").await;
-        let mut before = 0;
-        for at in 0..SESSIONS.0 + SESSIONS.1 {
-            if at == SESSIONS.0 {
-                before = settled_bytes(&daemon).await;
-            }
-            let session = format!("echo:/{at:032x}");
-            client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
-            if subscribes {
-                let state = client.subscribe(&session).await;
-                let chat = state["defaultChat"].as_str().unwrap().to_owned();
-                client.subscribe(&chat).await;
-            }
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = folder.start();
+    let mut client = daemon.initialized("many").await;
+    let mut before = 0;
+    for at in 0..SESSIONS.0 + SESSIONS.1 {
+        if at == SESSIONS.0 {
+            before = settled_bytes(&daemon).await;
         }
-        let each = settled_bytes(&daemon).await.saturating_sub(before) / SESSIONS.1;
-        println!("an awake idle session, subscribed {subscribes}: {each} bytes");
-        assert!(each > 0 && each <= MOST_EACH, "subscribed {subscribes}: {each} bytes");
+        let session = format!("echo:/{at:032x}");
+        client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
+        // A session that nobody watches takes less.
+        let state = client.subscribe(&session).await;
+        let chat = state["defaultChat"].as_str().unwrap().to_owned();
+        client.subscribe(&chat).await;
     }
+    let each = settled_bytes(&daemon).await.saturating_sub(before) / SESSIONS.1;
+    println!("an awake idle session: {each} bytes");
+    assert!(each > 0 && each <= MOST_EACH, "{each} bytes");
 }

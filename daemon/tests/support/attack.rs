@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ostler_testkit::attacks::Kind;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -20,7 +21,7 @@ pub const MIB: u64 = 1024 * 1024;
 /// The memory a daemon under attack may have.
 const MEMORY: u64 = 512 * MIB;
 /// How long an attack lasts at most.
-pub const LASTS: Duration = Duration::from_secs(4);
+pub const LASTS: Duration = Duration::from_secs(2);
 /// How long the client is served before the attack.
 const BEFORE: Duration = Duration::from_secs(1);
 /// What the slowest but one in a hundred answers may take; more where the program is not optimized. `cargo xtask bench
@@ -86,7 +87,12 @@ impl Attack<'_> {
 /// Starts a daemon under a memory limit on one core, and attacks it from another one. A client on the daemon's core
 /// asks one thing after the other. The daemon survives, stays within its limit, serves the client in time, gives the
 /// memory back, and what was stored does not change.
-pub fn attack(how: Attack<'_>, folder: &Folder, attack: impl AsyncFnOnce(&Daemon) + Send) -> Daemon {
+pub fn attack(
+    kind: Kind,
+    how: Attack<'_>,
+    folder: &Folder,
+    attack: impl AsyncFnOnce(&Daemon) + Send,
+) -> Daemon {
     // One attack at a time, in whichever process.
     let alone = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/attack.lock")).unwrap();
     alone.lock().unwrap();
@@ -121,7 +127,7 @@ pub fn attack(how: Attack<'_>, folder: &Folder, attack: impl AsyncFnOnce(&Daemon
         attacked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         probe.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    println!("p99 without the attack {quiet:?}, with it {attacked:?}");
+    println!("{kind:?}: p99 without the attack {quiet:?}, with it {attacked:?}");
     let most = SERVED + SLOWER * quiet;
     assert!(attacked <= most, "the other client waits for {attacked:?}, and {quiet:?} without the attack");
     peak.check();
@@ -264,21 +270,6 @@ impl Drop for Peak {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
-}
-
-/// A client's frame; the mask is of zeros.
-pub fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![kind];
-    match payload.len() {
-        short @ 0..126 => frame.push(0x80 | u8::try_from(short).unwrap()),
-        long => {
-            frame.push(0xff);
-            frame.extend_from_slice(&(long as u64).to_be_bytes());
-        }
-    }
-    frame.extend_from_slice(&[0; 4]);
-    frame.extend_from_slice(payload);
-    frame
 }
 
 /// A connection that sends what it likes and reads nothing.

@@ -1,6 +1,7 @@
 //! The benchmarks, one file each.
 
 mod agents;
+mod attacks;
 mod automations;
 mod busy;
 mod cancel;
@@ -8,6 +9,9 @@ mod connections;
 mod create_session;
 mod debian;
 mod git;
+// The tests of limits make the same attacks.
+#[path = "../../../../crates/testkit/src/attacks.rs"]
+mod kinds;
 mod latency;
 mod modules;
 mod peaks;

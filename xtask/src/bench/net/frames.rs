@@ -6,8 +6,6 @@ use super::super::failure::{Failure, Result};
 pub const TEXT: u8 = 1;
 /// The opcode of a closing frame.
 pub const CLOSE: u8 = 8;
-/// The opcode of a ping.
-const PING: u8 = 9;
 
 /// A whole frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +42,6 @@ pub fn take(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
     let length = usize::try_from(length).map_err(|_| Failure::new("a frame is larger than this machine"))?;
     let Some(payload) = bytes.get(head..).and_then(|rest| rest.get(..length)) else { return Ok(None) };
     Ok(Some((Frame { opcode: first & 0x0f, payload }, head + length)))
-}
-
-/// A ping of a client, as large as one may be.
-pub fn ping(payload: &[u8; 125]) -> Vec<u8> {
-    let mut frame = vec![0x80 | PING, 0x80 | 125, 0, 0, 0, 0];
-    frame.extend_from_slice(payload);
-    frame
 }
 
 /// A text frame of a client. The mask is all zeros, which costs neither side anything.

@@ -1,0 +1,357 @@
+//! The attacks of `peaks`: each on a daemon of its own, for a few seconds.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::super::context::Context;
+use super::super::failure::{During, Failure, Result};
+use super::super::net::ws::Ws;
+use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
+use super::super::process::pin_thread;
+use super::super::rounds::Side;
+use super::kinds::{self, ASKERS, ASKS, Kind, LARGE, LONG, LONGEST, READS};
+use super::peaks::{WASTERS, wasted};
+
+/// How long a peer sends.
+const LASTS: Duration = Duration::from_secs(2);
+/// How long a write may wait before the peer looks whether its time is up.
+const STALL: Duration = Duration::from_millis(100);
+/// The same where there are many peers.
+const SHORT_STALL: Duration = Duration::from_millis(2);
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Peers that send a body each and never end it.
+const SLOW: usize = 1200;
+/// Callers that post long JSON.
+const CALLERS: usize = 40;
+/// Peers that do not end the head of a request.
+const HEADS: usize = 2000;
+/// How long sessions are made.
+const MAKING: Duration = Duration::from_secs(10);
+/// The endpoint whose bodies are signed.
+const SIGNED: &str = "signed";
+
+/// The most memory of a daemon under an attack, in MB, and how long another client waits, in ms.
+///
+/// # Errors
+/// Where the daemon does not start or ends.
+pub fn attacked(context: &Context, kind: Kind) -> Result<[f64; 2]> {
+    match kind {
+        Kind::Reads => reads(context),
+        Kind::Pings => greedy(context, |_| kinds::pings(), 1, usize::MAX),
+        Kind::Values => {
+            let (values, unended) = (kinds::many_values(), kinds::never_ended());
+            greedy(context, |at| if at % 2 == 0 { values.clone() } else { unended.clone() }, 20, 1)
+        }
+        Kind::Unverified => unverified(context),
+        Kind::Route => route(context),
+        Kind::Calls => calls(context),
+        Kind::Sessions => sessions(context),
+        Kind::Prompts => prompts(context),
+        Kind::Snapshots => long_chat(context, "subscribe", false),
+        Kind::Pages => long_chat(context, "fetchTurns", true),
+        Kind::Lists => lists(context),
+        Kind::Tools => tools(context),
+        Kind::Queued => queued(context),
+        Kind::Drafts => drafts(context),
+        Kind::Heads => heads(context),
+    }
+}
+
+/// Has several peers at once do something, each on a thread of its own on the core of attackers.
+fn together(count: usize, peer: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let peers: Vec<_> = (0..count)
+            .map(|at| {
+                let peer = &peer;
+                scope.spawn(move || {
+                    pin_thread(WASTERS);
+                    peer(at)
+                })
+            })
+            .collect();
+        peers.into_iter().try_for_each(|peer| peer.join().map_err(|_| Failure::new("a thread panicked"))?)
+    })
+}
+
+/// Peers that write bytes over a connection of WebSocket and read nothing.
+fn greedy(
+    context: &Context,
+    bytes: impl Fn(usize) -> Vec<u8>,
+    peers: usize,
+    times: usize,
+) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let address = server.address;
+    let bytes: Vec<Vec<u8>> = (0..peers.min(2)).map(bytes).collect();
+    wasted(&server.process, address, || {
+        together(peers, |at| {
+            let mut stream = Ws::connect(address)?.into_parts().0;
+            send_for_a_while(&mut stream, &bytes[at % bytes.len()], times)
+        })
+    })
+}
+
+/// Peers that come in, ask and read nothing.
+fn ask_and_read_nothing(
+    address: SocketAddr,
+    peers: usize,
+    asks: impl Fn(usize) -> Vec<u8> + Sync,
+) -> Result<()> {
+    together(peers, |at| {
+        let mut stream = Ws::connect(address)?.into_parts().0;
+        send_for_a_while(&mut stream, &asks(at), 1)
+    })
+}
+
+fn reads(context: &Context) -> Result<[f64; 2]> {
+    let folder = Folder::usual(&context.root)?;
+    folder.write("served/large", &"0123456789abcde\n".repeat(LARGE / 16))?;
+    let served = folder.path().join("served");
+    let (process, address) = context.ostler.start_serving(&folder, &served)?;
+    let file = json!({ "channel": "ahp-root://", "uri": uri_of(&served.join("large")) });
+    wasted(&process, address, || {
+        ask_and_read_nothing(address, 4, |at| kinds::asking(at, None, "resourceRead", &file, READS / 4))
+    })
+}
+
+fn uri_of(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// Has many senders begin a body each.
+fn bodies(address: SocketAddr, heads: &[String]) -> Result<()> {
+    let parts: Vec<Vec<u8>> =
+        heads.iter().map(|head| [head.as_bytes(), &vec![b' '; 2 << 20]].concat()).collect();
+    let mut streams = Vec::new();
+    for at in 0..SLOW {
+        let mut stream = TcpStream::connect(address).during(address)?;
+        stream.set_write_timeout(Some(SHORT_STALL))?;
+        // Where it is refused, that is what is measured.
+        let _ = stream.write_all(&parts[at % parts.len()]);
+        streams.push(stream);
+    }
+    std::thread::sleep(LASTS);
+    Ok(())
+}
+
+fn unverified(context: &Context) -> Result<[f64; 2]> {
+    let folder = Folder::usual(&context.root)?;
+    folder.endpoint(SIGNED, "automation: true\nverify: github")?;
+    let (process, address) = context.ostler.start(&folder)?;
+    let headers = format!("Content-Type: application/json\r\n{}", kinds::wrong_signature());
+    let head = kinds::head(&format!("POST /plugins/webhook/{SIGNED}"), &address.to_string(), &headers);
+    wasted(&process, address, || bodies(address, &[head]))
+}
+
+fn route(context: &Context) -> Result<[f64; 2]> {
+    let plugins = [json!({ "name": "@ostler/echo" }), json!({ "name": "./collect.mjs" })];
+    let folder = Folder::new(&context.root, &plugins)?;
+    folder.write("collect.mjs", kinds::COLLECT)?;
+    let (process, address) = context.ostler.start(&folder)?;
+    let heads = kinds::COLLECTS.map(|request| kinds::head(request, &address.to_string(), ""));
+    wasted(&process, address, || bodies(address, &heads))
+}
+
+fn calls(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let address = server.address;
+    let request = call(address, ENDPOINT, SECRET, &kinds::long_json());
+    wasted(&server.process, address, || {
+        together(CALLERS, |_| {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            // A daemon that has no memory answers before it has read everything.
+            let _ = stream.write_all(request.as_bytes());
+            let _ = stream.read(&mut [0; 512]);
+            Ok(())
+        })
+    })
+}
+
+fn sessions(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    wasted(&server.process, server.address, || {
+        let mut client = Ws::introduced(server.address, "maker")?;
+        let begun = Instant::now();
+        let mut made = 0;
+        while begun.elapsed() < MAKING {
+            made += 1;
+            let session = json!({ "channel": format!("echo:/{made:032x}"), "provider": "echo" });
+            client.ask("createSession", session)?;
+        }
+        Ok(())
+    })
+}
+
+/// A session of the echo backend; answers its default chat.
+pub fn made(client: &mut Ws, session: &str) -> Result<Value> {
+    client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
+    let subscribed = client.ask("subscribe", json!({ "channel": session }))?;
+    Ok(subscribed["snapshot"]["state"]["defaultChat"].clone())
+}
+
+/// An action that a client dispatches, as a frame.
+pub fn dispatch(chat: &Value, seq: usize, action: &Value) -> Vec<u8> {
+    let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
+    kinds::message(&json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": params }))
+}
+
+fn prompts(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let texts = ["word".repeat(LONGEST / 4), "word ".repeat((16 << 20) / 5)];
+    wasted(&server.process, server.address, || {
+        together(20, |at| {
+            let mut client = Ws::introduced(server.address, &format!("greedy {at}"))?;
+            let chat = made(&mut client, &format!("echo:/p{at}"))?;
+            client.ask("subscribe", json!({ "channel": chat }))?;
+            let said = dispatch(&chat, 1, &kinds::prompt(&texts[at % 2]));
+            send_for_a_while(&mut client.into_parts().0, &said, 1)
+        })
+    })
+}
+
+/// Peers that ask for a chat of 20 MB, which a daemon before this one has stored.
+fn long_chat(context: &Context, method: &str, watches: bool) -> Result<[f64; 2]> {
+    let folder = Folder::usual(&context.root)?;
+    let chat = {
+        let (_process, address) = context.ostler.start(&folder)?;
+        let mut client = Ws::introduced(address, "writer")?;
+        let chat = made(&mut client, "echo:/long")?;
+        client.ask("subscribe", json!({ "channel": chat }))?;
+        for turn in 0..5 {
+            let mut said = kinds::prompt(&"x".repeat(2_000_000));
+            said["turnId"] = format!("t{turn}").into();
+            client.write(&dispatch(&chat, turn + 1, &said))?;
+            client.until(b"\"chat/turnComplete\"")?;
+        }
+        chat
+    };
+    let (process, address) = context.ostler.start(&folder)?;
+    let chat = chat.as_str().unwrap_or_default();
+    let (watching, page) = (watches.then(|| kinds::watching(chat)), kinds::page(chat));
+    wasted(&process, address, || {
+        ask_and_read_nothing(address, ASKERS, |at| kinds::asking(at, watching.as_ref(), method, &page, ASKS))
+    })
+}
+
+fn lists(context: &Context) -> Result<[f64; 2]> {
+    let folder = Folder::usual(&context.root)?;
+    let served = folder.path().join("served");
+    for name in kinds::long_names() {
+        folder.write(&format!("served/{name}"), "")?;
+    }
+    let (process, address) = context.ostler.start_serving(&folder, &served)?;
+    let uri = uri_of(&served);
+    let mut client = Ws::introduced(address, "maker")?;
+    for at in 0..200 {
+        let chat = made(&mut client, &kinds::long_uri(at))?;
+        // Sessions in which nothing was said are not listed.
+        client.ask("subscribe", json!({ "channel": chat }))?;
+        client.write(&dispatch(&chat, 1, &kinds::prompt("listed")))?;
+        client.until(b"\"chat/turnComplete\"")?;
+    }
+    let typed = json!({ "channel": "echo:/typed", "provider": "echo", "workingDirectories": [uri] });
+    client.ask("createSession", typed)?;
+    let asks = kinds::lists(&uri);
+    wasted(&process, address, || {
+        ask_and_read_nothing(address, asks.len(), |at| {
+            let (method, params) = &asks[at];
+            kinds::asking(at, None, method, params, ASKS)
+        })
+    })
+}
+
+fn tools(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    wasted(&server.process, server.address, || {
+        let mut client = Ws::introduced(server.address, "greedy")?;
+        let active = kinds::with_tools("greedy");
+        for at in 0..60 {
+            let session =
+                json!({ "channel": format!("echo:/t{at}"), "provider": "echo", "activeClient": active });
+            // Where it is refused, that is what is measured.
+            let _ = client.ask("createSession", session);
+        }
+        Ok(())
+    })
+}
+
+fn queued(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let text = "x".repeat(LONG);
+    wasted(&server.process, server.address, || {
+        together(4, |at| {
+            let mut client = Ws::introduced(server.address, &format!("greedy {at}"))?;
+            let chat = made(&mut client, &format!("echo:/q{at}"))?;
+            client.ask("subscribe", json!({ "channel": chat }))?;
+            client.write(&dispatch(&chat, 1, &kinds::prompt("/hang")))?;
+            for nth in 0..20 {
+                client.write(&dispatch(&chat, nth + 2, &kinds::queued(nth as i64, &text)))?;
+                client.until(b"\"chat/pendingMessageSet\"")?;
+            }
+            Ok(())
+        })
+    })
+}
+
+fn drafts(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let draft = kinds::draft(&"x".repeat(LONG));
+    wasted(&server.process, server.address, || {
+        together(4, |maker| {
+            let mut client = Ws::introduced(server.address, &format!("maker {maker}"))?;
+            for at in 0..12 {
+                let chat = made(&mut client, &format!("echo:/d{maker}-{at}"))?;
+                client.write(&dispatch(&chat, at + 1, &draft))?;
+            }
+            // Everything sent was read once this is answered.
+            client.ask("listSessions", json!({ "channel": "ahp-root://" })).map(drop)
+        })
+    })
+}
+
+fn heads(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    wasted(&server.process, server.address, || {
+        let mut streams = Vec::new();
+        for _ in 0..HEADS {
+            let mut stream = TcpStream::connect(server.address).during(server.address)?;
+            let begun = [kinds::UNENDED_HEAD.as_bytes(), &[b'x'; 8 << 10]].concat();
+            let _ = stream.write_all(&begun);
+            streams.push(stream);
+        }
+        std::thread::sleep(LASTS);
+        Ok(())
+    })
+}
+
+/// Writes so often, or until the time is up; that the daemon does not read on or hangs up is what it should do.
+fn send_for_a_while(stream: &mut TcpStream, bytes: &[u8], times: usize) -> Result<()> {
+    stream.set_write_timeout(Some(STALL))?;
+    let begun = Instant::now();
+    for _ in 0..times {
+        let mut left = bytes;
+        while !left.is_empty() {
+            if begun.elapsed() > LASTS {
+                return Ok(());
+            }
+            match stream.write(left) {
+                Ok(0) => return Ok(()),
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+    match begun.elapsed() < LASTS {
+        true => std::thread::sleep(LASTS - begun.elapsed()),
+        false => return Err(Failure::new("the clock went on")),
+    }
+    Ok(())
+}
