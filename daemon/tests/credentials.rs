@@ -787,7 +787,7 @@ proptest! {
             let mut daemon = daemon;
             daemon.signal(support::Signal::TERM);
             std::io::Read::read_to_string(&mut daemon.out, &mut rest).unwrap();
-            seen.push(daemon.block.join("\n") + &rest);
+            seen.push(daemon.block.join("\n") + rest.as_str());
             seen.push(folder.read("log"));
             for text in seen {
                 assert!(!text.contains("SECRET-"), "{text}");

@@ -106,7 +106,7 @@ async fn people_sign_in_and_edits_of_the_file_bind() {
     assert_eq!(folder.run(&["user", "rm", "ada", "--yes"]).code, Some(0));
     list_until(&mut client, Err(NOBODY)).await;
 
-    let said = folder.read("log") + &daemon.block.join("\n") + &folder.read("users.json");
+    let said = folder.read("log") + &*daemon.block.join("\n") + &*folder.read("users.json");
     for secret in [&token, &second] {
         assert!(!said.contains(secret.as_str()), "a token is shown");
     }
@@ -352,7 +352,7 @@ async fn the_api_knows_people_by_their_tokens() {
     assert_eq!(api(&daemon, &cleo, "POST user/rm", json!({ "id": "cleo" })).await.0, 200);
     assert_eq!(api(&daemon, &cleo, "GET status", Value::Null).await.0, 401, "cleo is gone");
     assert_eq!(api(&daemon, &ada, "POST team/rm", json!({ "id": "side" })).await.0, 200);
-    let left = folder.read("log") + &folder.read("users.json") + &daemon.block.join("\n");
+    let left = folder.read("log") + &*folder.read("users.json") + &*daemon.block.join("\n");
     assert!(!left.contains(&cleo), "a token is kept or said");
 }
 

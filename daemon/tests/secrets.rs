@@ -100,7 +100,7 @@ fn options_that_name_what_cannot_be_read_cost_the_plugin_and_one_line() {
             "{line}"
         );
         assert!(line.contains(says), "{says:?} is not in {line:?}");
-        assert!(!(line + &folder.read("log")).contains("SECRET-"));
+        assert!(!(line + &*folder.read("log")).contains("SECRET-"));
         assert_eq!(daemon.stop(), Some(0));
     }
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ostler::webhook::{AddFlags, Endpoints, TestFlags, Told, WebhookVerb};
+use ostler::webhook::{AddFlags, Endpoints, ReplayFlags, RmFlags, TestFlags, Told, WebhookVerb};
 use ostler_plugin_webhook::tools::senders;
 use serde_json::{Value, json};
 use support::Folder;
@@ -216,4 +216,66 @@ fn the_command_line_does_the_same() {
     }
     let log = folder.run(&["webhook", "log", "nobody"]);
     assert_eq!(log.err, "unknown endpoint nobody; list endpoints with: ostler webhook list\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_whose_body_is_stored_is_replayed() {
+    let folder = folder();
+    let daemon = folder.start();
+    let mut endpoints = Endpoints::of(folder.path(), &format!("http://{}", daemon.address())).unwrap();
+    endpoints.daemon = Some(daemon.url.clone());
+    let flags = AddFlags {
+        id: "fire".to_owned(),
+        automation: true,
+        when: Some("event.a == 1".to_owned()),
+        keep_bodies: Some("7d".to_owned()),
+        ..AddFlags::default()
+    };
+    let told = add(&endpoints, flags.clone()).await;
+    assert_eq!(told.lines[2], "key of stored bodies created in the vault as host:webhook-bodies");
+    let again = AddFlags { id: "second".to_owned(), ..flags.clone() };
+    assert!(!add(&endpoints, again).await.lines[2].contains("key of"), "there is one key");
+    let wrong = AddFlags { id: "wrong".to_owned(), when: Some("event.".to_owned()), ..flags };
+    let exit = endpoints.run(WebhookVerb::Add(wrong)).await.unwrap_err();
+    assert!(exit.code() == 2 && exit.to_string().starts_with("when is invalid: "), "{exit}");
+
+    for body in [r#"{"a":1}"#, r#"{"a":2}"#] {
+        let flags = TestFlags { id: "fire".to_owned(), body: Some(body.to_owned()), ..TestFlags::default() };
+        assert!(endpoints.run(WebhookVerb::Test(flags)).await.unwrap().good);
+    }
+    let logged = async || {
+        endpoints.run(WebhookVerb::Log { id: "fire".to_owned() }).await.unwrap().json["calls"].clone()
+    };
+    let calls = loop {
+        let calls = logged().await;
+        if calls.as_array().unwrap().len() == 2 {
+            break calls;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert_eq!((calls[0].get("leftOut"), &calls[1]["leftOut"]), (None, &json!(true)));
+    let replay = async |delivery: &str, follow: bool| {
+        let flags = ReplayFlags { delivery: delivery.to_owned(), follow };
+        endpoints.run(WebhookVerb::Replay(flags)).await
+    };
+    let id = calls[0]["id"].as_str().unwrap();
+    let told = replay(id, true).await.unwrap();
+    assert!(told.good, "{told:?}");
+    assert_eq!(
+        (&told.json["call"]["replays"], &told.json["runs"][0]["status"]),
+        (&json!(id), &json!("completed"))
+    );
+    let left_out = calls[1]["id"].as_str().unwrap();
+    let told = replay(left_out, false).await.unwrap();
+    assert_eq!(told.lines, [format!("replayed {left_out} on fire: 202, left out by when")]);
+    let exit = replay("nothing", false).await.unwrap_err();
+    assert!(exit.code() == 2 && exit.to_string().contains("no body of delivery nothing is stored"), "{exit}");
+    let lines = endpoints.run(WebhookVerb::Log { id: "fire".to_owned() }).await.unwrap().lines;
+    assert!(lines.iter().any(|line| line.contains(&format!("delivery {id}"))), "{lines:?}");
+
+    let rm = RmFlags { id: "fire".to_owned(), yes: true, ..RmFlags::default() };
+    endpoints.run(WebhookVerb::Rm(rm)).await.unwrap();
+    let left =
+        std::fs::read_dir(folder.path().join("webhook-bodies")).map(Iterator::count).unwrap_or_default();
+    assert_eq!(left, 0, "its bodies are gone");
 }

@@ -49,6 +49,12 @@ pub struct AddFlags {
     /// Rate limit, such as 60/1m
     #[arg(long, value_name = "CALLS/TIME")]
     pub limit: Option<String>,
+    /// Fire only for calls for which this expression is true, such as 'event.action == "opened"'
+    #[arg(long, value_name = "EXPRESSION", requires = "automation")]
+    pub when: Option<String>,
+    /// Store bodies encrypted for so long, such as 7d, so that deliveries can be replayed
+    #[arg(long, value_name = "TIME")]
+    pub keep_bodies: Option<String>,
     /// Retry failed callbacks
     #[arg(long, requires = "bot")]
     pub retry: bool,
@@ -100,12 +106,20 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
             .await
             .map_err(machine)?;
     }
+    let key_made = match facts.bodies_key() {
+        Some(name) if endpoints.secret(name).await?.is_none() => {
+            endpoints.vault.set.within(limit::STORE, (name.to_owned(), fresh())).await.map_err(machine)?;
+            Some(name)
+        }
+        _ => None,
+    };
     collection.put.within(limit::STORE, (record,)).await.map_err(machine)?;
     let url = endpoints.url(id);
     // Shown once, and only where it was made here: whoever gave it has it.
     let shown = made.as_ref().is_some_and(|(_, fresh)| *fresh);
     let curl = curl::line(&facts, &url, value_of, shown);
     let mut lines = vec![format!("{id}: {url}"), format!("secret stored in the vault as {}", facts.secret)];
+    lines.extend(key_made.map(|name| format!("key of stored bodies created in the vault as {name}")));
     lines.extend(facts.warnings.iter().cloned());
     lines.extend(curl.clone());
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
@@ -163,6 +177,8 @@ fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
         }),
     );
     set("limit", flags.limit.as_deref().map(limit).transpose()?);
+    set("when", flags.when.clone().map(Value::from));
+    set("keepBodies", flags.keep_bodies.clone().map(Value::from));
     set("retry", flags.retry.then_some(Value::Bool(true)));
     Ok(record)
 }

@@ -125,6 +125,15 @@ fn line(row: &Value) -> String {
     if row["again"] == true {
         line.push_str(", repeated delivery");
     }
+    if row["leftOut"] == true {
+        line.push_str(", left out by when");
+    }
+    if let Some(replayed) = text("replays") {
+        line.push_str(&format!(", replay of {}", shown(replayed)));
+    }
+    if let (Some(id), Some(_)) = (text("id"), text("keptUntil")) {
+        line.push_str(&format!(", delivery {}", shown(id)));
+    }
     for (field, word) in [("thread", "thread"), ("turn", "turn"), ("chat", "in")] {
         if let Some(value) = text(field) {
             line.push_str(&format!(", {word} {}", shown(value)));

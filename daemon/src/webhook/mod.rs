@@ -4,8 +4,10 @@
 mod add;
 mod automation;
 mod curl;
+mod follow;
 mod list;
 mod log;
+mod replay;
 mod rm;
 mod test;
 
@@ -22,6 +24,7 @@ use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
 pub use add::AddFlags;
+pub use replay::ReplayFlags;
 pub use rm::RmFlags;
 pub use test::TestFlags;
 
@@ -48,6 +51,8 @@ pub enum WebhookVerb {
         /// Endpoint id
         id: String,
     },
+    /// Deliver a call again whose body is stored (keepBodies)
+    Replay(ReplayFlags),
     /// Remove an endpoint, its secret and its log
     Rm(RmFlags),
 }
@@ -109,6 +114,7 @@ impl Endpoints {
             WebhookVerb::List => list::list(self).await,
             WebhookVerb::Test(flags) => test::test(self, flags).await,
             WebhookVerb::Log { id } => log::log(self, &id).await,
+            WebhookVerb::Replay(flags) => replay::replay(self, &flags).await,
             WebhookVerb::Rm(flags) => rm::rm(self, &flags).await,
         }
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ostler_contract::{Value, json, limit};
-use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
+use ostler_plugin_webhook::{BODIES, DELIVERIES, ENDPOINTS, KEPT};
 
 use super::{Endpoints, Told, machine};
 use crate::exit::Exit;
@@ -33,6 +33,7 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
         .within(limit::STORE, (id.clone(),))
         .await
         .map_err(machine)?;
+    forget_bodies(endpoints, id).await?;
     let mut lines = vec![format!("Removed {id}; calls to it return 404.")];
     let mut removed = false;
     if let Some(name) = &secret {
@@ -54,4 +55,15 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
     let listeners: Vec<Value> = listeners.iter().map(super::automation::Listener::json).collect();
     let json = json!({ "id": id, "removed": true, "secretRemoved": removed, "automations": listeners });
     Ok(Told { lines, json, names: vec![id.clone()], good: true })
+}
+
+/// Removes the stored bodies of an endpoint, then the list of them.
+async fn forget_bodies(endpoints: &Endpoints, id: &str) -> Result<(), Exit> {
+    let (kept, bodies) = (endpoints.collection(KEPT).await?, endpoints.collection(BODIES).await?);
+    let record = kept.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
+    for body in rows.into_iter().flatten().filter_map(|row| row["id"].as_str()) {
+        bodies.remove.within(limit::STORE, (body.to_owned(),)).await.map_err(machine)?;
+    }
+    kept.remove.within(limit::STORE, (id.to_owned(),)).await.map(drop).map_err(machine)
 }

@@ -9,7 +9,7 @@ use ostler_contract::{Value, json};
 use ostler_net::Client;
 use ostler_plugin_webhook::tools::Facts;
 
-use super::{Endpoints, Told, automation, curl, log};
+use super::{Endpoints, Told, automation, curl, follow, log};
 use crate::exit::Exit;
 
 /// How long the daemon may take beyond what a sync call may.
@@ -73,35 +73,18 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
     let mut screen = endpoints.screen;
     said.iter().for_each(|line| screen.line(line));
     let call = logged(endpoints, id, before).await?;
-    let mut lines = Vec::new();
-    let mut ends = Vec::new();
-    for run in call["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        screen.line(format_args!("run {run}"));
-        let end = daemon.follow_run(run, &mut |seen| screen.see(seen)).await?;
-        screen.line(end.line());
-        good &= end.completed();
-        ends.push(end.json());
-    }
-    if let (Some(chat), Some(turn)) = (call["chat"].as_str(), call["turn"].as_str()) {
-        screen.line(format_args!("turn {turn} in {chat}"));
-        let end = daemon.follow_turn(chat, turn, &mut |seen| screen.see(seen)).await?;
-        lines.push(match &end.error {
-            Some(why) => format!("turn failed: {why}"),
-            None => format!("turn {}", end.status),
-        });
-        good &= end.status == "complete";
-        json["turn"] = end.json();
-    } else if ends.is_empty() && facts.bot.is_none() {
+    let mut followed = follow::follow(&daemon, screen, &call, &mut json).await?;
+    if !followed.any && facts.bot.is_none() {
         good = false;
-        lines.push("the call started no run".to_owned());
+        followed.lines.push("the call started no run".to_owned());
         let listeners = endpoints.listeners(id).await;
-        lines.extend(automation::lines(id, &listeners));
+        followed.lines.extend(automation::lines(id, &listeners));
         if listeners.iter().any(|listener| listener.enabled) {
-            lines.push("a run may be active already, or the hourly cap reached; see ostler logs".to_owned());
+            let why = "a run may be active already, or the hourly cap reached; see ostler logs";
+            followed.lines.push(why.to_owned());
         }
     }
-    json["runs"] = ends.into();
-    Ok(Told { lines, json, names: vec![id.clone()], good })
+    Ok(Told { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })
 }
 
 /// The log row of the call that was just made; the plugin keeps it within half a second.

@@ -4,27 +4,45 @@ use bytes::Bytes;
 use ostler_contract::bodies::LONG;
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::{JsonObject, PluginHost, Thrown, Value, json};
+use ostler_contract::{JsonObject, Thrown, Value, json};
 
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{Answer, Refusal};
-use crate::route::Admitted;
+use crate::route::{Admitted, Webhook};
+use crate::when::{self, Unanswered};
 use crate::{CALL, TRIGGER};
 
 /// The most fields of a form.
 const MOST_FIELDS: usize = 10_000;
 
-/// Fires the `webhook` trigger with the body's fields. Answered once every run it starts is kept.
+/// Fires the `webhook` trigger with the body's fields, unless the endpoint's `when` leaves the call out. Answered once
+/// every run it starts is kept.
 pub(crate) async fn call(
-    host: &PluginHost,
+    webhook: &Webhook,
     endpoint: &Endpoint,
     admitted: &Admitted,
     seen: &mut Delivery,
 ) -> Result<Answer, Thrown> {
+    let host = &webhook.host;
     let bad = |what: &str| Ok(Refusal::Bad(format!("The body is {what}")).into());
     let over = JsonObject::from_iter([("endpoint".to_owned(), Value::from(&*endpoint.id))]);
-    seen.runs = match fields(endpoint, admitted) {
+    let data = fields(endpoint, admitted);
+    if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
+        match when.holds(when::Call { event: data.clone(), head: admitted.head.clone() }).await {
+            Ok(true) => {}
+            Ok(false) => {
+                seen.left_out = true;
+                return Ok(accepted(endpoint));
+            }
+            Err(Unanswered::Call(what)) => return bad(&what),
+            Err(Unanswered::Expression(why)) => {
+                webhook.say_once_a_minute(&endpoint.id, "when", &format!("cannot evaluate when: {why}"));
+                return Ok(Refusal::NoFilter.into());
+            }
+        }
+    }
+    seen.runs = match data {
         Ok(Data::Fields(mut data)) => {
             data.extend(over);
             host.fire_trigger(TRIGGER.to_owned(), CALL.to_owned(), data)?.kept.call(()).await?
@@ -36,11 +54,16 @@ pub(crate) async fn call(
         },
         Err(what) => return bad(&what),
     };
-    Ok(Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })))
+    Ok(accepted(endpoint))
+}
+
+fn accepted(endpoint: &Endpoint) -> Answer {
+    Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id }))
 }
 
 /// What a body says.
-enum Data {
+#[derive(Debug, Clone)]
+pub(crate) enum Data {
     Fields(JsonObject),
     /// Long JSON text, not read yet.
     Text(Bytes),

@@ -5,10 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ostler_contract::http::StatusCode;
 use ostler_contract::points::Collection;
 use ostler_contract::{JsonObject, PluginHost, Thrown, Value};
 use serde::Serialize;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::reply::Answer;
 
 /// How many calls that passed are remembered, per endpoint.
 const ADMITTED: usize = 50;
@@ -21,6 +25,8 @@ const GATHER: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Delivery {
+    /// What it is called, to replay it.
+    pub id: String,
     /// When it came, ISO 8601.
     pub at: String,
     /// How long the answer took, in ms.
@@ -48,9 +54,36 @@ pub(crate) struct Delivery {
     /// Whether it was a delivery sent again, answered as the first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
+    /// Whether `when` left it out, so that it fired nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
+    /// Until when its body is kept, ISO 8601.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<String>,
+    /// The delivery it replays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replays: Option<String>,
     /// What its callback was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<String>,
+}
+
+impl Delivery {
+    /// One that comes now.
+    pub fn begun() -> Self {
+        Self { id: crate::id::fresh('d'), at: crate::now(), ..Self::default() }
+    }
+
+    /// Puts down what it was answered.
+    pub fn answered(&mut self, outcome: &Result<Answer, Thrown>, started: Instant) {
+        let (status, why) = match outcome {
+            Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; see its log")),
+        };
+        self.status = status.as_u16();
+        self.why = why.map(str::to_owned);
+        self.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
 }
 
 /// One endpoint's.

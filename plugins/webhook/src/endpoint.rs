@@ -6,7 +6,7 @@ use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
 use crate::extras::{self, Extras, Format};
-use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents};
+use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, when};
 
 /// What a call to an endpoint does.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +61,7 @@ impl Endpoint {
             None => BODY_LIMIT,
         };
         match self.target {
+            Target::Automation if self.extras.when.is_some() => sender.min(format).min(when::BODY_LIMIT),
             Target::Automation => sender.min(format),
             Target::Bot(_) => sender.min(format).min(TEXT_LIMIT),
         }
@@ -101,6 +102,9 @@ impl Endpoint {
             (None, _) => return Err("set bot, or automation: true".to_owned()),
         };
         let extras = Extras::read(record)?;
+        if extras.when.is_some() && target != Target::Automation {
+            return Err("when needs automation: true; what a bot is told is not filtered".to_owned());
+        }
         let warnings = record
             .keys()
             .filter(|key| !FIELDS.contains(&key.as_str()) && !extras::FIELDS.contains(&key.as_str()))

@@ -6,7 +6,9 @@ use ostler_contract::duration::{A_DURATION, read_duration};
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
+use crate::kept::Keep;
 use crate::verify::{Delivery, Verify};
+use crate::when::When;
 
 /// What a record asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,10 +23,14 @@ pub(crate) struct Extras {
     pub limit: Option<Limit>,
     /// How often a callback that failed is tried again.
     pub retry: Option<Retry>,
+    /// Which calls fire automations.
+    pub when: Option<When>,
+    /// How long bodies are kept, so that a delivery can be replayed.
+    pub keep: Option<Keep>,
 }
 
 /// The fields, as they are written.
-pub(crate) const FIELDS: &[&str] = &["verify", "format", "dedupe", "limit", "retry"];
+pub(crate) const FIELDS: &[&str] = &["verify", "format", "dedupe", "limit", "retry", "when", "keepBodies"];
 
 /// What a body is, where it is not what the endpoint's target says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +110,8 @@ impl Extras {
             dedupe,
             limit: field("limit").map(limit).transpose()?,
             retry: field("retry").and_then(|value| retry(value).transpose()).transpose()?,
+            when: field("when").map(When::read).transpose()?,
+            keep: field("keepBodies").map(Keep::read).transpose()?,
         })
     }
 }
@@ -160,7 +168,7 @@ fn retry(value: &Value) -> Result<Option<Retry>, String> {
 }
 
 /// `30s`, `5m`, `2h`, `1d`; or `second`, `minute`, `hour`, `day`.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let duration = match text {
         "second" => Duration::from_secs(1),
         "minute" => Duration::from_secs(60),

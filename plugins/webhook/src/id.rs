@@ -2,6 +2,11 @@
 
 use sha2::{Digest, Sha256};
 
+/// A slug that no other record has.
+pub(crate) fn fresh(kind: char) -> String {
+    format!("{kind}{}", uuid::Uuid::new_v4().simple())
+}
+
 /// A slug of its own for these texts.
 pub(crate) fn of(kind: char, texts: &[&str]) -> String {
     let mut digest = Sha256::new();

@@ -13,8 +13,10 @@ mod deliveries;
 mod endpoint;
 mod extras;
 mod id;
+mod kept;
 mod limits;
 mod repeats;
+mod replay;
 mod reply;
 mod route;
 mod said;
@@ -25,6 +27,7 @@ mod told;
 pub mod tools;
 mod turn;
 mod verify;
+mod when;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +39,7 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, Value, json};
 use callbacks::Callbacks;
 use deliveries::Deliveries;
 use endpoint::Endpoint;
+use kept::KeptBodies;
 use limits::Limits;
 use repeats::Repeats;
 use route::Webhook;
@@ -50,6 +54,12 @@ pub const DELIVERIES: &str = "webhook-deliveries";
 const THREADS: &str = "webhook-threads";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
+/// The collections of bodies that can be replayed: which each endpoint has, and the bodies, encrypted.
+pub const KEPT: &str = "webhook-kept";
+/// See [`KEPT`].
+pub const BODIES: &str = "webhook-bodies";
+/// The command that replays a delivery: `{ delivery }`, answered with its row of the log, `{ id, endpoint, at, status, … }`.
+pub const REPLAY: &str = "x-webhook/replay";
 /// The trigger type a call fires, and its one event.
 pub const TRIGGER: &str = "webhook";
 /// The event of a call.
@@ -110,6 +120,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
+        kept: KeptBodies::new(collection(KEPT)?, collection(BODIES)?),
         told: Default::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
@@ -119,11 +130,13 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         let kept = kept.clone();
         async move { kept.flush().await }
     }))?;
+    replay::register(host, &webhook)?;
     let resumed = webhook.clone();
     host.on(
         EventName::Listening,
         Call::new(move |_| {
             tokio::spawn(resume(resumed.clone()));
+            tokio::spawn(resumed.clone().forget_expired_bodies());
             async { Ok(()) }
         }),
     )?;

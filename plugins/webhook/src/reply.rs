@@ -54,6 +54,8 @@ pub(crate) enum Refusal {
     TooMany(Duration),
     /// The memory for bodies is in use.
     NoMemory,
+    /// The endpoint's `when` cannot be evaluated.
+    NoFilter,
 }
 
 impl Refusal {
@@ -67,6 +69,7 @@ impl Refusal {
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -79,6 +82,7 @@ impl Refusal {
             Self::NotSigned(why) => (*why).to_owned(),
             Self::Bad(why) | Self::NotUnderstood(why) | Self::NoBot(why) => why.clone(),
             Self::NoMemory => "The host has no memory for this body now; retry later".to_owned(),
+            Self::NoFilter => "The endpoint's filter failed; see the host's log".to_owned(),
             Self::TooMany(wait) => {
                 format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))
             }

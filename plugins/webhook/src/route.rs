@@ -15,6 +15,7 @@ use crate::cloudevents::{self, Event};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
 use crate::extras::{Dedupe, Format};
+use crate::kept::KeptBodies;
 use crate::limits::Limits;
 use crate::repeats::{Delivered, Repeats};
 use crate::reply::{Answer, Refusal};
@@ -36,6 +37,7 @@ pub(crate) struct Webhook {
     pub deliveries: Arc<Deliveries>,
     pub repeats: Arc<Repeats>,
     pub limits: Limits,
+    pub kept: KeptBodies,
     /// Of endpoints that cannot be called.
     pub told: Told,
     /// How long a `sync` call waits where its endpoint does not say.
@@ -43,14 +45,30 @@ pub(crate) struct Webhook {
 }
 
 /// What a request says before its body.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub uri: Uri,
     pub headers: HeaderMap,
 }
 
+/// Parts of the names of headers that let a caller in.
+const CREDENTIALS: [&str; 6] = ["auth", "cookie", "key", "secret", "signature", "token"];
+
+impl Head {
+    /// The headers that say something of the call, by their names in lower case: all but those that let a caller in.
+    pub fn facts(&self) -> impl Iterator<Item = (String, String)> {
+        let shown = self
+            .headers
+            .iter()
+            .filter(|(name, _)| !CREDENTIALS.iter().any(|credential| name.as_str().contains(credential)));
+        shown.map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
+    }
+}
+
 /// A call whose sender was let in, read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Admitted {
     pub head: Head,
     pub body: Bytes,
@@ -76,18 +94,12 @@ impl Webhook {
             return Ok(permission.unwrap_or_else(|| refused(Refusal::NotPost)));
         }
         let bodies = request.extensions().get::<Bodies>().cloned().unwrap_or_default();
-        let mut seen = Delivery { at: crate::now(), ..Delivery::default() };
+        let mut seen = Delivery::begun();
         let (admitted, outcome) = match self.admit(&endpoint, request, &bodies).await {
             Ok((head, body)) => (true, self.answer(&endpoint, head, body, &bodies, &mut seen).await),
             Err(refusal) => (false, Ok(refusal.into())),
         };
-        let (status, why) = match &outcome {
-            Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
-            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; see its log")),
-        };
-        seen.status = status.as_u16();
-        seen.why = why.map(str::to_owned);
-        seen.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        seen.answered(&outcome, started);
         self.deliveries.add(&id, &seen, admitted);
         outcome.map(|answer| answer.response())
     }
@@ -145,6 +157,14 @@ impl Webhook {
         }
     }
 
+    /// Says in the log what is wrong with an endpoint, once a minute for each kind of problem.
+    pub fn say_once_a_minute(&self, endpoint: &str, kind: &str, what: &str) {
+        if let Some(left_out) = self.told.again(&format!("{endpoint} {kind}")) {
+            let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
+            let _ = self.host.log(format!("{} {what}{more}", crate::named(endpoint)));
+        }
+    }
+
     async fn secret(&self, endpoint: &Endpoint) -> Option<String> {
         let why = match self.host.secret(endpoint.secret.clone(), None).await {
             Ok(secret) if secret.is_empty() => format!("{} is empty", endpoint.secret),
@@ -154,11 +174,7 @@ impl Webhook {
             },
             Err(why) => why.message,
         };
-        if let Some(left_out) = self.told.again(&endpoint.id) {
-            let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
-            let endpoint = crate::named(&endpoint.id);
-            let _ = self.host.log(format!("{endpoint} is unavailable: {why}{more}"));
-        }
+        self.say_once_a_minute(&endpoint.id, "secret", &format!("is unavailable: {why}"));
         None
     }
 
@@ -203,10 +219,12 @@ impl Webhook {
         };
         seen.bytes.get_or_insert(body.len());
         let admitted = Admitted { head, body };
-        let answer = match (greeting(endpoint, &admitted), &endpoint.target) {
-            (Some(answer), _) => answer,
-            (None, Target::Automation) => automation::call(&self.host, endpoint, &admitted, seen).await?,
-            (None, Target::Bot(target)) => bot::call(self, endpoint, target, &admitted, seen).await?,
+        let answer = match greeting(endpoint, &admitted) {
+            Some(answer) => answer,
+            None => {
+                self.keep(endpoint, &admitted, seen).await;
+                self.deliver(endpoint, &admitted, seen).await?
+            }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
             // What was fired was fired: a failure here must not have the sender deliver it again.
@@ -215,6 +233,35 @@ impl Webhook {
             }
         }
         Ok(answer)
+    }
+
+    /// Does what the endpoint is for.
+    pub async fn deliver(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        admitted: &Admitted,
+        seen: &mut Delivery,
+    ) -> Result<Answer, Thrown> {
+        match &endpoint.target {
+            Target::Automation => automation::call(self, endpoint, admitted, seen).await,
+            Target::Bot(target) => bot::call(self, endpoint, target, admitted, seen).await,
+        }
+    }
+
+    /// Keeps what was sent, where the endpoint asks for that, before anything comes of it. A call goes on without.
+    async fn keep(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
+        let Some(keep) = &endpoint.extras.keep else { return };
+        let kept = match self.host.secret(keep.key.clone(), None).await {
+            Ok(key) => self.kept.keep(&endpoint.id, &seen.id, keep, key, admitted).await,
+            Err(why) => Err(why),
+        };
+        match kept {
+            Ok(until) => seen.kept_until = Some(format!("{until:.3}")),
+            Err(why) => {
+                let what = format!("cannot keep the body of a call with {}: {}", keep.key, why.message);
+                self.say_once_a_minute(&endpoint.id, "keepBodies", &what);
+            }
+        }
     }
 
     /// Whether a delivery was sent before. One without an id is a call like any other.

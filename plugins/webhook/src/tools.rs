@@ -86,6 +86,11 @@ impl Facts {
         self.endpoint.extras.verify.as_ref().map(|verify| verify.sender.name)
     }
 
+    /// The vault name of the key that bodies are stored with, where they are.
+    pub fn bodies_key(&self) -> Option<&str> {
+        self.endpoint.extras.keep.as_ref().map(|keep| &*keep.key)
+    }
+
     /// A call with this body, as its sender makes it, `now` being seconds since 1970 and `delivery` the delivery's id.
     ///
     /// # Errors

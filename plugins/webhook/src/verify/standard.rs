@@ -75,7 +75,7 @@ impl Scheme for Standard {
         let signature =
             "printf %s \"test.$T.$B\" | openssl dgst -sha256 -mac HMAC -macopt hexkey:$K -binary | base64";
         Some(Shell {
-            before: TIME.to_owned() + &key,
+            before: TIME.to_owned() + key.as_str(),
             headers: vec![
                 "webhook-id: test".to_owned(),
                 "webhook-timestamp: $T".to_owned(),

@@ -1,0 +1,50 @@
+//! What came of a call, printed until it ends.
+
+use ostler_contract::Value;
+
+use crate::client::Connection;
+use crate::client::screen::Screen;
+use crate::exit::Exit;
+
+/// How what came of a call ended.
+#[derive(Debug, Default)]
+pub(super) struct Followed {
+    /// What is left to print.
+    pub lines: Vec<String>,
+    /// Whether there was a run or a turn.
+    pub any: bool,
+    /// Whether all of it ended well.
+    pub good: bool,
+}
+
+/// Prints the runs and the turn of a row of the log until they end, and puts under `runs` and `turn` how they did.
+pub(super) async fn follow(
+    daemon: &Connection,
+    mut screen: Screen,
+    call: &Value,
+    json: &mut Value,
+) -> Result<Followed, Exit> {
+    let mut followed = Followed { good: true, ..Followed::default() };
+    let mut ends = Vec::new();
+    for run in call["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        screen.line(format_args!("run {run}"));
+        let end = daemon.follow_run(run, &mut |seen| screen.see(seen)).await?;
+        screen.line(end.line());
+        followed.good &= end.completed();
+        ends.push(end.json());
+    }
+    followed.any = !ends.is_empty();
+    if let (Some(chat), Some(turn)) = (call["chat"].as_str(), call["turn"].as_str()) {
+        screen.line(format_args!("turn {turn} in {chat}"));
+        let end = daemon.follow_turn(chat, turn, &mut |seen| screen.see(seen)).await?;
+        followed.lines.push(match &end.error {
+            Some(why) => format!("turn failed: {why}"),
+            None => format!("turn {}", end.status),
+        });
+        followed.any = true;
+        followed.good &= end.status == "complete";
+        json["turn"] = end.json();
+    }
+    json["runs"] = ends.into();
+    Ok(followed)
+}

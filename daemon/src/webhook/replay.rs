@@ -1,0 +1,46 @@
+//! `ostler webhook replay`: a delivery whose body is stored, delivered again by the running daemon.
+
+use clap::Args;
+use ostler_contract::json;
+use ostler_plugin_webhook::REPLAY;
+
+use super::{Endpoints, Told, follow};
+use crate::exit::Exit;
+
+/// The flags of `ostler webhook replay`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ReplayFlags {
+    /// Delivery id, as shown by `ostler webhook log`
+    pub delivery: String,
+    /// Print the resulting runs or turn until they end
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result<Told, Exit> {
+    let daemon = endpoints.connect().await?;
+    let daemon = daemon.ok_or_else(|| Exit::machine("no daemon is running; start it with: ostler start"))?;
+    let row = daemon.request(REPLAY, json!({ "delivery": flags.delivery })).await?;
+    let endpoint = row["endpoint"].as_str().unwrap_or_default();
+    let good = row["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
+    let mut said = format!("replayed {} on {endpoint}: {}", flags.delivery, row["status"]);
+    if let Some(why) = row["why"].as_str() {
+        said.push_str(&format!(", {why}"));
+    }
+    if row["leftOut"] == true {
+        said.push_str(", left out by when");
+    }
+    let names = vec![endpoint.to_owned()];
+    let mut json = json!({ "id": endpoint, "delivery": flags.delivery, "call": row });
+    if flags.follow && good {
+        let mut screen = endpoints.screen;
+        screen.line(&said);
+        let followed = follow::follow(&daemon, screen, &row, &mut json).await?;
+        return Ok(Told { lines: followed.lines, json, names, good: followed.good });
+    }
+    let mut lines = vec![said];
+    if good && row["runs"].is_array() {
+        lines.push(format!("see the outcome with: ostler webhook log {endpoint}, or use --follow"));
+    }
+    Ok(Told { lines, json, names, good })
+}

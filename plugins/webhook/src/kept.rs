@@ -1,0 +1,280 @@
+//! Bodies of deliveries, kept so that a delivery can be replayed: encrypted with a key of the vault, so long and so many
+//! per endpoint.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use jiff::Timestamp;
+use ostler_contract::duration::A_DURATION;
+use ostler_contract::http::{HeaderMap, HeaderValue, Uri, header};
+use ostler_contract::points::Collection;
+use ostler_contract::{JsonObject, Thrown, Value, VaultName, json};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+use crate::extras::duration;
+use crate::route::{Admitted, Head};
+
+/// The vault name of the key, where the record has none.
+pub(crate) const KEY: &str = "host:webhook-bodies";
+/// The shortest key, in bytes: it is a random text, not a password.
+pub(crate) const SHORTEST_KEY: usize = 16;
+/// The most bodies of an endpoint, and the most of their bytes.
+const MOST: usize = 50;
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// The largest body that is kept.
+const LARGEST: usize = 1024 * 1024;
+/// How long bodies may be kept.
+const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// What a record says of bodies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// For how long.
+    pub lasts: Duration,
+    /// The vault name of the key.
+    pub key: String,
+}
+
+impl Keep {
+    /// Reads `7d`, or `{ for: 7d, key: host:<name> }`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(value: &Value) -> Result<Self, String> {
+        let wrong = || format!("keepBodies must be {A_DURATION} of at most 90d, or {{ for, key }}");
+        let (lasts, key) = match value {
+            Value::String(lasts) => (lasts.as_str(), KEY),
+            Value::Object(fields) if fields.keys().all(|field| field == "for" || field == "key") => {
+                let lasts = fields.get("for").and_then(Value::as_str).ok_or_else(wrong)?;
+                (lasts, fields.get("key").map_or(Some(KEY), Value::as_str).ok_or_else(wrong)?)
+            }
+            _ => return Err(wrong()),
+        };
+        let lasts = duration(lasts).filter(|lasts| *lasts <= LONGEST).ok_or_else(wrong)?;
+        match VaultName::parse(key) {
+            Ok(VaultName::Host(_)) => Ok(Self { lasts, key: key.to_owned() }),
+            // What stands there may be the key itself, so it is not repeated.
+            _ => Err("keepBodies.key must be a host: name of the vault".to_owned()),
+        }
+    }
+}
+
+/// Every endpoint's.
+#[derive(Debug)]
+pub(crate) struct KeptBodies {
+    /// By endpoint: which bodies it has. Written before a body is, so that none is forgotten.
+    index: Collection,
+    bodies: Collection,
+    /// One writer for each endpoint's index.
+    writing: tokio::sync::Mutex<Known>,
+}
+
+/// Indexes that were read or written.
+type Known = HashMap<String, Vec<Row>>;
+
+/// A body of the index, oldest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Row {
+    id: String,
+    bytes: usize,
+    /// Seconds since 1970.
+    expires: i64,
+}
+
+/// What was sent, without what let the sender in.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    uri: String,
+    #[serde(skip_serializing_if = "HashMap::is_empty", default)]
+    headers: HashMap<String, String>,
+}
+
+/// A delivery to be replayed.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub endpoint: String,
+    pub expires: Timestamp,
+    sealed: String,
+}
+
+impl KeptBodies {
+    pub fn new(index: Collection, bodies: Collection) -> Self {
+        Self { index, bodies, writing: tokio::sync::Mutex::default() }
+    }
+
+    /// Stores what was sent, encrypted; answers until when it is kept, or why it is not.
+    pub async fn keep(
+        &self,
+        endpoint: &str,
+        delivery: &str,
+        keep: &Keep,
+        key: String,
+        admitted: &Admitted,
+    ) -> Result<Timestamp, Thrown> {
+        if admitted.body.len() > LARGEST {
+            return Err(Thrown::new(format_args!("the body is larger than {LARGEST} bytes")));
+        }
+        let now = Timestamp::now();
+        let expires = now.checked_add(keep.lasts).map_err(Thrown::new)?;
+        let sealed = {
+            let (aad, admitted) = (delivery.to_owned(), admitted.clone());
+            off_shared_threads(move || seal(&key, &aad, &admitted)).await?
+        };
+        let row = Row { id: delivery.to_owned(), bytes: admitted.body.len(), expires: expires.as_second() };
+        let mut writing = self.writing.lock().await;
+        let mut rows = self.rows(&mut writing, endpoint).await?;
+        rows.push(row);
+        let mut bytes: usize = rows.iter().map(|row| row.bytes).sum();
+        let (mut gone, mut left) = (Vec::new(), rows.len());
+        rows.retain(|row| {
+            let goes = row.expires <= now.as_second() || left > MOST || bytes > MOST_BYTES;
+            if goes {
+                bytes -= row.bytes;
+                left -= 1;
+                gone.push(row.id.clone());
+            }
+            !goes
+        });
+        self.write(&mut writing, endpoint, rows).await?;
+        let record = json!({
+            "id": delivery, "endpoint": endpoint, "expires": expires.to_string(), "sealed": sealed,
+        });
+        if let Value::Object(record) = record {
+            self.bodies.put.call((record,)).await?;
+        }
+        drop(writing);
+        for id in gone {
+            self.bodies.remove.call((id,)).await?;
+        }
+        Ok(expires)
+    }
+
+    /// What is stored of a delivery, unless it is too old.
+    pub async fn find(&self, delivery: &str) -> Result<Option<Stored>, Thrown> {
+        let Some(record) = self.bodies.get.call((delivery.to_owned(),)).await? else { return Ok(None) };
+        let text = |field: &str| record.get(field).and_then(Value::as_str).map(str::to_owned);
+        let read = || {
+            let (endpoint, sealed) = (text("endpoint")?, text("sealed")?);
+            Some(Stored { endpoint, expires: text("expires")?.parse().ok()?, sealed })
+        };
+        Ok(read().filter(|stored| stored.expires > Timestamp::now()))
+    }
+
+    /// Deletes what is too old.
+    pub async fn forget_expired(&self) -> Result<(), Thrown> {
+        let now = Timestamp::now();
+        let all = self.index.list.call(()).await?;
+        for record in all {
+            let Some(endpoint) = record.get("id").and_then(Value::as_str) else { continue };
+            let mut writing = self.writing.lock().await;
+            let rows = self.rows(&mut writing, endpoint).await?;
+            let (gone, left): (Vec<Row>, Vec<Row>) =
+                rows.into_iter().partition(|row| row.expires <= now.as_second());
+            if gone.is_empty() {
+                continue;
+            }
+            // The index last: what it names is found again by the next start.
+            for row in gone {
+                self.bodies.remove.call((row.id,)).await?;
+            }
+            self.write(&mut writing, endpoint, left).await?;
+        }
+        Ok(())
+    }
+
+    async fn rows(&self, writing: &mut Known, endpoint: &str) -> Result<Vec<Row>, Thrown> {
+        if let Some(rows) = writing.get(endpoint) {
+            return Ok(rows.clone());
+        }
+        let record = self.index.get.call((endpoint.to_owned(),)).await?;
+        let rows = record.and_then(|mut record| record.shift_remove("bodies"));
+        Ok(rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default())
+    }
+
+    async fn write(&self, writing: &mut Known, endpoint: &str, rows: Vec<Row>) -> Result<(), Thrown> {
+        let bodies = serde_json::to_value(&rows).map_err(Thrown::new)?;
+        let record =
+            JsonObject::from_iter([("id".to_owned(), endpoint.into()), ("bodies".to_owned(), bodies)]);
+        writing.remove(endpoint);
+        self.index.put.call((record,)).await?;
+        writing.insert(endpoint.to_owned(), rows);
+        Ok(())
+    }
+}
+
+impl Stored {
+    /// What was sent.
+    ///
+    /// # Errors
+    /// The key is another one.
+    pub async fn open(self, delivery: &str, key: String) -> Result<Admitted, Thrown> {
+        let aad = delivery.to_owned();
+        off_shared_threads(move || open(&key, &aad, &self.sealed)).await
+    }
+}
+
+/// The key of a text in the vault.
+fn key(secret: &str) -> Result<LessSafeKey, Thrown> {
+    if secret.len() < SHORTEST_KEY {
+        return Err(Thrown::new(format_args!("the key must have at least {SHORTEST_KEY} bytes")));
+    }
+    let failed = |_| Thrown::new("no key can be derived");
+    let extracted = Salt::new(HKDF_SHA256, &[]).extract(secret.as_bytes());
+    let derived = extracted.expand(&[b"ostler webhook bodies"], &AES_256_GCM).map_err(failed)?;
+    Ok(LessSafeKey::new(UnboundKey::from(derived)))
+}
+
+/// A nonce, then the sealed text: the length of the head, the head as JSON, the body.
+fn seal(secret: &str, delivery: &str, admitted: &Admitted) -> Result<String, Thrown> {
+    let sent = Sent { uri: admitted.head.uri.to_string(), headers: admitted.head.facts().collect() };
+    let head = serde_json::to_vec(&sent).map_err(Thrown::new)?;
+    let length = u32::try_from(head.len()).map_err(Thrown::new)?;
+    let mut nonce = [0; NONCE_LEN];
+    SystemRandom::new().fill(&mut nonce).map_err(|_| Thrown::new("no randomness"))?;
+    let mut text = Vec::with_capacity(4 + head.len() + admitted.body.len() + AES_256_GCM.tag_len());
+    text.extend_from_slice(&length.to_be_bytes());
+    text.extend_from_slice(&head);
+    text.extend_from_slice(&admitted.body);
+    let aad = Aad::from(delivery.as_bytes());
+    let sealed = key(secret)?.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut text);
+    sealed.map_err(|_| Thrown::new("the body cannot be encrypted"))?;
+    Ok(STANDARD.encode([&nonce[..], &text].concat()))
+}
+
+fn open(secret: &str, delivery: &str, sealed: &str) -> Result<Admitted, Thrown> {
+    let damaged = || Thrown::new("the stored body is damaged");
+    let mut sealed = STANDARD.decode(sealed).map_err(|_| damaged())?;
+    if sealed.len() < NONCE_LEN {
+        return Err(damaged());
+    }
+    let mut text = sealed.split_off(NONCE_LEN);
+    let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| damaged())?;
+    let opened = key(secret)?.open_in_place(nonce, Aad::from(delivery.as_bytes()), &mut text);
+    let opened = opened.map_err(|_| {
+        Thrown::new("the stored body cannot be decrypted: its key is another one, or it is damaged")
+    })?;
+    let (length, rest) = opened.split_first_chunk::<4>().ok_or_else(damaged)?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).map_err(Thrown::new)?;
+    let (head, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
+    let sent: Sent = serde_json::from_slice(head).map_err(|_| damaged())?;
+    let uri: Uri = sent.uri.parse().map_err(|_| damaged())?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in sent.headers {
+        let name = header::HeaderName::try_from(name).map_err(|_| damaged())?;
+        headers.insert(name, HeaderValue::try_from(value).map_err(|_| damaged())?);
+    }
+    Ok(Admitted { head: Head { uri, headers }, body: Bytes::copy_from_slice(body) })
+}
+
+async fn off_shared_threads<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Thrown> + Send + 'static,
+) -> Result<T, Thrown> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Thrown::new(error)))
+}

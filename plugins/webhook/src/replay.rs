@@ -1,0 +1,98 @@
+//! Deliveries replayed: what was sent is delivered again, as a delivery of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{Description, Method};
+use ostler_contract::protocol::RpcError;
+use ostler_contract::{Call, JsonObject, PluginHost, Slug, Thrown, Value};
+use tokio::time::Instant;
+
+use crate::REPLAY;
+use crate::deliveries::Delivery;
+use crate::route::Webhook;
+
+/// The grant of the command.
+const GRANT: &str = "webhook:replay";
+/// How often bodies that are too old are looked for.
+const SWEEP: Duration = Duration::from_secs(600);
+
+/// Registers the command that replays a delivery.
+pub(crate) fn register(host: &PluginHost, webhook: &Arc<Webhook>) -> Result<(), Thrown> {
+    let webhook = Arc::downgrade(webhook);
+    host.register_method(
+        REPLAY.into(),
+        Method {
+            grant: GRANT.into(),
+            handle: Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
+                let webhook = webhook.upgrade();
+                async move {
+                    let webhook = webhook.ok_or_else(|| Thrown::new("the plugin is closed"))?;
+                    let delivery = params.get("delivery").and_then(Value::as_str);
+                    let delivery = delivery.and_then(Slug::parse);
+                    let delivery = delivery.ok_or_else(|| wrong("delivery must be the id of a delivery"))?;
+                    webhook.replay(&delivery).await
+                }
+            }),
+            describe: Some(Call::now(|()| {
+                let description = "Delivers a call of a webhook endpoint again whose body is stored.";
+                Ok(Description {
+                    title: Some("Replay a delivery".to_owned()),
+                    description: Some(description.to_owned()),
+                })
+            })),
+            ..Method::default()
+        },
+    )
+}
+
+fn wrong(why: impl Into<String>) -> Thrown {
+    Thrown::from(RpcError::invalid_params(why.into()))
+}
+
+impl Webhook {
+    /// Delivers again what was sent, though it was sent before and however many calls the endpoint takes; answers the
+    /// row of the new delivery.
+    async fn replay(self: &Arc<Self>, delivery: &str) -> Result<Value, Thrown> {
+        let started = Instant::now();
+        let stored = self.kept.find(delivery).await?.ok_or_else(|| {
+            wrong(format!(
+                "no body of delivery {delivery} is stored; bodies are stored by endpoints with keepBodies, for as long as it says"
+            ))
+        })?;
+        let of = stored.endpoint.clone();
+        let endpoint = match Slug::parse(&of) {
+            Some(id) => self.endpoint(&id).await?,
+            None => None,
+        };
+        let endpoint = endpoint
+            .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} is no endpoint any more")))?;
+        let keep = endpoint.extras.keep.as_ref();
+        let keep = keep
+            .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer has keepBodies")))?;
+        let admitted = stored.open(delivery, self.host.secret(keep.key.clone(), None).await?).await?;
+        let mut seen = Delivery::begun();
+        seen.replays = Some(delivery.to_owned());
+        seen.bytes = Some(admitted.body.len());
+        let outcome = self.deliver(&endpoint, &admitted, &mut seen).await;
+        seen.answered(&outcome, started);
+        self.deliveries.add(&of, &seen, true);
+        outcome?;
+        let mut row = serde_json::to_value(&seen).map_err(Thrown::new)?;
+        row["endpoint"] = of.into();
+        Ok(row)
+    }
+
+    /// Deletes bodies that are too old, now and again and again.
+    pub async fn forget_expired_bodies(self: Arc<Self>) {
+        let webhook = Arc::downgrade(&self);
+        drop(self);
+        while let Some(webhook) = webhook.upgrade() {
+            if let Err(why) = webhook.kept.forget_expired().await {
+                let _ = webhook.host.log(format!("cannot delete expired bodies of calls: {}", why.message));
+            }
+            drop(webhook);
+            tokio::time::sleep(SWEEP).await;
+        }
+    }
+}

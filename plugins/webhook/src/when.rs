@@ -1,0 +1,246 @@
+//! `when`: an expression that decides whether a call fires automations.
+
+use std::sync::{Arc, LazyLock};
+
+use ostler_contract::http::Uri;
+use ostler_contract::protocol::message::count_values;
+use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::{JsonObject, Value};
+use rhai::packages::{Package, StandardPackage};
+use rhai::serde::to_dynamic;
+use rhai::{AST, Array, Dynamic, Engine, Map, Scope};
+
+use crate::automation::Data;
+use crate::route::Head;
+
+/// The longest expression, in bytes.
+const LONGEST: usize = 4096;
+/// The largest body of a call that an expression is asked about: its fields are all in memory for that.
+pub(crate) const BODY_LIMIT: usize = 1024 * 1024;
+/// The most values in such a body.
+const MOST_VALUES: usize = 100_000;
+/// The most operations of one evaluation. There are neither loops nor functions, so an expression has few.
+const MOST_OPERATIONS: u64 = 10_000;
+/// The deepest nesting of an expression.
+const DEEPEST: usize = 32;
+
+/// What an expression can name: the fields of the call, its headers and the parameters of its URL.
+const NAMES: [&str; 3] = ["event", "headers", "query"];
+
+/// The engine that every expression is compiled and evaluated with.
+static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
+
+/// An expression, compiled.
+#[derive(Debug, Clone)]
+pub(crate) struct When {
+    text: String,
+    compiled: Arc<AST>,
+}
+
+impl PartialEq for When {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// What a call says, for an expression.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Its fields.
+    pub event: Data,
+    pub head: Head,
+}
+
+/// Why an expression has no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// What the body of the call is, so that it cannot be asked about.
+    Call(String),
+    /// The expression failed.
+    Expression(String),
+}
+
+impl When {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(value: &Value) -> Result<Self, String> {
+        let text = value.as_str().map(str::trim).filter(|text| !text.is_empty());
+        let text = text.ok_or("when must be an expression, such as event.action == \"opened\"")?;
+        if text.len() > LONGEST {
+            return Err(format!("when must have at most {LONGEST} bytes"));
+        }
+        let mut names = Scope::new();
+        for name in NAMES {
+            names.push(name, ());
+        }
+        let compiled = ENGINE.compile_expression_with_scope(&names, text);
+        let compiled = compiled.map_err(|error| format!("when is invalid: {error}"))?;
+        Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled) })
+    }
+
+    /// Whether a call fires automations; evaluated off the shared threads.
+    pub async fn holds(&self, call: Call) -> Result<bool, Unanswered> {
+        let compiled = self.compiled.clone();
+        let evaluated = tokio::task::spawn_blocking(move || holds(&compiled, call));
+        evaluated.await.unwrap_or_else(|_| Err(Unanswered::Expression("the evaluation panicked".to_owned())))
+    }
+}
+
+fn holds(compiled: &AST, call: Call) -> Result<bool, Unanswered> {
+    let fields = match call.event {
+        Data::Fields(fields) => fields,
+        Data::Text(text) => {
+            if count_values(&text) > MOST_VALUES {
+                return Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")));
+            }
+            let fields = read_json::<JsonObject>(&text);
+            fields.map_err(|error| {
+                let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
+                Unanswered::Call(what.to_owned())
+            })?
+        }
+    };
+    let failed = |error: String| Unanswered::Expression(error);
+    let mut scope = Scope::new();
+    let fields = to_dynamic(fields).map_err(|error| failed(error.to_string()))?;
+    let headers: Map = call.head.facts().map(|(name, value)| (name.into(), value.into())).collect();
+    let values = [fields, headers.into(), query(&call.head.uri).into()];
+    for (name, value) in NAMES.into_iter().zip(values) {
+        scope.push_constant_dynamic(name, value);
+    }
+    let answer = ENGINE.eval_ast_with_scope::<Dynamic>(&mut scope, compiled);
+    let answer = answer.map_err(|error| failed(error.to_string()))?;
+    answer.as_bool().map_err(|kind| failed(format!("it is {kind}, not true or false")))
+}
+
+fn query(uri: &Uri) -> Map {
+    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    pairs.map(|(name, value)| (name.as_ref().into(), value.into_owned().into())).collect()
+}
+
+/// Expressions only: without statements, loops, functions and anything that reaches out, within bounds.
+fn engine() -> Engine {
+    let mut engine = Engine::new_raw();
+    StandardPackage::new().register_into_engine(&mut engine);
+    engine
+        .set_max_operations(MOST_OPERATIONS)
+        .set_max_expr_depths(DEEPEST, DEEPEST)
+        .set_max_call_levels(8)
+        .set_max_string_size(2 * BODY_LIMIT)
+        .set_max_array_size(2 * MOST_VALUES)
+        .set_max_map_size(2 * MOST_VALUES)
+        .set_allow_anonymous_fn(false)
+        .set_allow_looping(false)
+        .set_allow_statement_expression(false)
+        .set_strict_variables(true);
+    for symbol in ["eval", "Fn", "call", "curry", "print", "debug", "sleep"] {
+        engine.disable_symbol(symbol);
+    }
+    // A field of what is not there is not there either.
+    engine.register_indexer_get(|_: &mut (), _: &str| Dynamic::UNIT);
+    engine.register_fn("pluck", pluck);
+    engine
+}
+
+/// The field of this name of every object in a list: `"bug" in event.labels.pluck("name")`.
+fn pluck(list: &mut Array, field: &str) -> Array {
+    let of = |item: &Dynamic| item.as_map_ref().ok()?.get(field).cloned();
+    list.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    fn call(event: Value) -> Call {
+        let mut headers = ostler_contract::http::HeaderMap::new();
+        for (name, value) in [("x-github-event", "issues"), ("authorization", "Bearer s"), ("cookie", "c=1")]
+        {
+            headers.insert(name, value.parse().unwrap());
+        }
+        let event = Data::Text(event.to_string().into());
+        Call { event, head: Head { headers, uri: "/plugins/webhook/a?from=b%20c".parse().unwrap() } }
+    }
+
+    fn ask(text: &str) -> Result<bool, Unanswered> {
+        let event = json!({
+            "action": "opened", "n": 3, "half": 0.5, "gone": null, "draft": false, "list": ["a", "b"],
+            "issue": { "labels": [{ "name": "bug" }, { "name": "p1" }, "odd"] },
+        });
+        let when = When::read(&text.into()).map_err(Unanswered::Expression)?;
+        holds(&when.compiled, call(event))
+    }
+
+    #[test]
+    fn an_expression_decides() {
+        for holds in [
+            r#"event.action == "opened""#,
+            r#"event.action in ["opened", "reopened"] && event.n >= 3"#,
+            r#"headers["x-github-event"] == "issues" && query.from == "b c""#,
+            r#""bug" in event.issue.labels.pluck("name")"#,
+            r#""b" in event.list && event.list[0] == "a""#,
+            r#"event.action.starts_with("op") && event.action.contains("ene")"#,
+            "!event.draft && event.half < 1",
+            "event.gone == ()",
+            "event.missing == ()",
+            r#"event.missing.of.that != "x""#,
+            r#"if event.n > 2 { true } else { false }"#,
+            r#"headers.authorization == () && headers.cookie == ()"#,
+            r#"(event.missing ?? "none") == "none""#,
+        ] {
+            assert_eq!(ask(holds), Ok(true), "{holds}");
+        }
+        for not in
+            [r#"event.action == "closed""#, r#"event.missing.of == "x""#, "event.n > 3", "event.missing > 3"]
+        {
+            assert_eq!(ask(not), Ok(false), "{not}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_is_said() {
+        for wrong in [
+            "",
+            "event.",
+            "let a = 1; a == 1",
+            "while true {}",
+            "loop {}",
+            "other == 1",
+            "|a| a",
+            "eval(\"1\")",
+            "Fn(\"x\")",
+            "import \"a\"",
+            "event.n = 4",
+            "{ let a = 1; true }",
+        ] {
+            let read = When::read(&wrong.into());
+            assert!(read.is_err(), "{wrong}: {read:?}");
+        }
+        assert_eq!(
+            When::read(&json!(5)).unwrap_err(),
+            "when must be an expression, such as event.action == \"opened\""
+        );
+        assert_eq!(When::read(&"x".repeat(4097).into()).unwrap_err(), "when must have at most 4096 bytes");
+        assert!(When::read(&format!("{}1{}", "(".repeat(500), ")".repeat(500)).into()).is_err());
+        assert_eq!(ask("event.n"), Err(Unanswered::Expression("it is i64, not true or false".to_owned())));
+        assert!(matches!(ask("event.action.nothing()"), Err(Unanswered::Expression(_))));
+    }
+
+    #[test]
+    fn an_evaluation_is_bounded() {
+        let of = |text: &str, event: Value| holds(&When::read(&text.into()).unwrap().compiled, call(event));
+        let long = json!({ "a": "x".repeat(BODY_LIMIT - 20) });
+        assert_eq!(of("event.a.len > 5", long.clone()), Ok(true));
+        assert!(of("(event.a + event.a + event.a + event.a).len > 5", long.clone()).is_err());
+        assert!(of("event.a.pad(1000000000, 'x') == ()", long).is_err());
+        let many = json!({ "a": vec![0; MOST_VALUES] });
+        assert_eq!(
+            of("true", many),
+            Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")))
+        );
+    }
+}
