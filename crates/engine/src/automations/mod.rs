@@ -18,6 +18,7 @@ mod run;
 mod schedule;
 mod settings;
 mod shown;
+mod starting;
 mod triggers;
 mod watching;
 

@@ -4,33 +4,27 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
-use ostler_contract::events::{Event, TurnStatus};
+use ostler_contract::events::TurnStatus;
 use ostler_contract::{JsonObject, Thrown, limit};
-use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
-    AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction,
-    AutomationRunSessionRemovedAction, AutomationRunSessionSetAction, StateAction,
+    AutomationRunLifecycleChangedAction, AutomationRunSessionRemovedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
     AutomationManualRunOrigin, AutomationPendingRunLifecycle, AutomationRunLifecycle, AutomationRunOrigin,
-    AutomationRunState, MessageKind,
+    AutomationRunState,
 };
 use ostler_protocol::{RpcError, Version, json, names, uri};
 use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use super::Automations;
-use super::catalogue::{Entry, none};
+use super::catalogue::none;
 use super::fire::Keep;
 use super::lanes::{Cause, Lane, Next};
-use super::message::{RunPlace, opening};
 use super::noted::Noted;
 use super::settings::Settings;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
-use crate::core::message::message;
 use crate::core::traces;
-use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
-use crate::users::policies::Use;
 use crate::users::principal::Principal;
 
 /// Hand-made requests remembered, so that one sent twice starts one run.
@@ -54,11 +48,11 @@ const CHAT_BUSY: &str = "The chat this automation runs in is already running a t
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     pub open: HashMap<String, AutomationRunState>,
-    by_session: HashMap<String, String>,
+    pub(super) by_session: HashMap<String, String>,
     /// Ended, and not yet kept as that.
     ended: HashMap<String, AutomationRunState>,
     /// The spans of those that have started.
-    spans: HashMap<String, Span>,
+    pub(super) spans: HashMap<String, Span>,
     /// Wakes counted into a run and not kept yet.
     pub noted: HashMap<String, Noted>,
     pub lanes: HashMap<String, Lane>,
@@ -305,120 +299,6 @@ impl Automations {
         }
     }
 
-    async fn begin_run(self: &Arc<Self>, resource: &str) {
-        let Some(run) = self.runs.lock().open.get(resource).cloned() else { return };
-        self.core
-            .events
-            .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
-        let span = traces::run(&run.resource, &run.automation);
-        self.runs.lock().spans.insert(run.resource.clone(), span.clone());
-        if let Err(why) = self.start_run(&run).instrument(span).await {
-            self.core.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
-            self.settle_run(resource, "failed", Some(why)).await;
-        }
-    }
-
-    async fn start_run(self: &Arc<Self>, run: &AutomationRunState) -> Result<(), String> {
-        let id = uri::automation_id(&run.automation).unwrap_or_default();
-        let entry = self.entry(id).ok_or_else(|| none(&run.automation))?;
-        self.may_start(entry.owner.as_deref())?;
-        let definition = &entry.wire.definition;
-        let settings = &entry.settings;
-        let pinned = match settings.pinned {
-            true => {
-                let _held = self.load_pinned(settings).await;
-                self.own_pinned(settings, entry.owner.as_deref())?
-            }
-            false => None,
-        };
-        let model = definition.session.model.clone().or(definition.message.model.clone());
-        let provider = match (&pinned, &definition.session.provider) {
-            (Some(session), _) => Some(session.provider.clone()),
-            (None, Some(provider)) => Some(provider.clone()),
-            (None, None) => self.core.first_agent().map(|agent| agent.provider.to_string()),
-        };
-        let sender = settings.editor.clone().or_else(|| entry.owner.clone());
-        // Asked once, of the session and the turn with its model, before the session is made.
-        let allowed = provider.is_some();
-        if let Some(agent) = &provider {
-            let model = model.as_ref().map(|model| model.id.as_str());
-            let turn = Use { agent, model, computer: None };
-            let computer = pinned.is_none().then_some(definition.session.config.as_ref()).flatten();
-            let wanted = Use { computer: computer.and_then(computer_in), ..turn };
-            let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
-            self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
-        }
-        let session = match pinned {
-            Some(session) => session,
-            None => {
-                let session = self.new_run_session(&entry, run, allowed).await?;
-                if settings.pinned {
-                    self.pin(id, &session.uri).await;
-                }
-                session
-            }
-        };
-        let place = RunPlace { run: Some(&run.resource), session: &session.uri };
-        let text = opening(definition, run, place);
-        self.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
-        let running = self.lifecycle(&run.resource, "running", None);
-        let linked = [
-            StateAction::AutomationRunSessionSet(AutomationRunSessionSetAction {
-                session: session.uri.clone(),
-            }),
-            StateAction::AutomationRunPrimarySessionChanged(AutomationRunPrimarySessionChangedAction {
-                primary_session: Some(session.uri.clone()),
-            }),
-        ];
-        let linked = self.change_run(&run.resource, running.into_iter().chain(linked).collect());
-        let mut first = message(text, MessageKind::Automation);
-        first.attachments.clone_from(&definition.message.attachments);
-        first.agent.clone_from(&definition.session.agent);
-        let request = TurnRequest {
-            place: Place::DefaultChat,
-            message: first,
-            model,
-            sender,
-            allowed,
-            // Somebody may have begun to talk in a pinned chat just now.
-            queue: settings.pinned,
-        };
-        // The run's state comes before the turn in the store, and both share a commit.
-        futures::join!(linked, self.sessions.start_turn(&session, request)).1.map(|_| ())
-    }
-
-    async fn new_run_session(
-        self: &Arc<Self>,
-        entry: &Entry,
-        run: &AutomationRunState,
-        allowed: bool,
-    ) -> Result<Arc<Session>, String> {
-        let definition = &entry.wire.definition;
-        let new = NewSession {
-            id: self.core.new_id(),
-            provider: definition.session.provider.clone(),
-            owner: entry.owner.clone(),
-            working_directories: definition.session.working_directories.clone().unwrap_or_default(),
-            config: definition.session.config.clone().unwrap_or_default(),
-            title: Some(definition.title.clone()),
-            allowed,
-            origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
-            ..NewSession::default()
-        };
-        let claimed = self.sessions.claim_session(new).map_err(|error| error.message)?;
-        claimed.start(&self.sessions).await.map_err(|error| error.message)
-    }
-
-    /// Why work of an owner may not start.
-    fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
-        let Some(owner) = owner else { return Ok(()) };
-        if !self.access.has_been_here(owner) {
-            let id = owner.strip_prefix("user:").unwrap_or(owner);
-            return Err(format!("{id} has to sign in once before an automation of theirs may run"));
-        }
-        self.access.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
-    }
-
     /// A session fell quiet: the run that waits for it is over.
     pub(crate) fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool) {
         if busy {
@@ -448,7 +328,7 @@ impl Automations {
         });
     }
 
-    async fn settle_run(self: &Arc<Self>, run: &str, how: &str, why: Option<String>) {
+    pub(super) async fn settle_run(self: &Arc<Self>, run: &str, how: &str, why: Option<String>) {
         if let Some(action) = self.lifecycle(run, how, why) {
             self.change_run(run, vec![action]).await;
         }
@@ -456,7 +336,7 @@ impl Automations {
 
     /// Changes a run. The store is told before this returns, so that what is stored next comes after it; the future it
     /// returns waits until the change is stored, and begins what waited for the run where it is over.
-    fn change_run(
+    pub(super) fn change_run(
         self: &Arc<Self>,
         run: &str,
         actions: Vec<StateAction>,
@@ -520,7 +400,7 @@ impl Automations {
     }
 
     /// The action that brings a run into a state; none where it has ended.
-    fn lifecycle(&self, run: &str, status: &str, why: Option<String>) -> Option<StateAction> {
+    pub(super) fn lifecycle(&self, run: &str, status: &str, why: Option<String>) -> Option<StateAction> {
         let held = self.runs.lock().open.get(run)?.lifecycle.clone();
         let held = serde_json::to_value(held).ok()?;
         let now = self.core.clock.iso();

@@ -1,0 +1,137 @@
+//! The start of a run: what its owner may do is asked, and its message is said in a session.
+
+use std::sync::Arc;
+
+use ostler_contract::events::Event;
+use ostler_protocol::grants::Grant;
+use ostler_protocol::wire::actions::{
+    AutomationRunPrimarySessionChangedAction, AutomationRunSessionSetAction, StateAction,
+};
+use ostler_protocol::wire::state::{AutomationRunState, MessageKind};
+use ostler_protocol::{json, uri};
+use tracing::Instrument;
+
+use super::Automations;
+use super::catalogue::{Entry, none};
+use super::message::{RunPlace, opening};
+use crate::core::message::message;
+use crate::core::traces;
+use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
+use crate::users::policies::Use;
+
+impl Automations {
+    /// Begins a run; one that cannot start has failed.
+    pub(super) async fn begin_run(self: &Arc<Self>, resource: &str) {
+        let Some(run) = self.runs.lock().open.get(resource).cloned() else { return };
+        self.core
+            .events
+            .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
+        let span = traces::run(&run.resource, &run.automation);
+        self.runs.lock().spans.insert(run.resource.clone(), span.clone());
+        if let Err(why) = self.start_run(&run).instrument(span).await {
+            self.core.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
+            self.settle_run(resource, "failed", Some(why)).await;
+        }
+    }
+
+    async fn start_run(self: &Arc<Self>, run: &AutomationRunState) -> Result<(), String> {
+        let id = uri::automation_id(&run.automation).unwrap_or_default();
+        let entry = self.entry(id).ok_or_else(|| none(&run.automation))?;
+        self.may_start(entry.owner.as_deref())?;
+        let definition = &entry.wire.definition;
+        let settings = &entry.settings;
+        let pinned = match settings.pinned {
+            true => {
+                let _held = self.load_pinned(settings).await;
+                self.own_pinned(settings, entry.owner.as_deref())?
+            }
+            false => None,
+        };
+        let model = definition.session.model.clone().or(definition.message.model.clone());
+        let provider = match (&pinned, &definition.session.provider) {
+            (Some(session), _) => Some(session.provider.clone()),
+            (None, Some(provider)) => Some(provider.clone()),
+            (None, None) => self.core.first_agent().map(|agent| agent.provider.to_string()),
+        };
+        let sender = settings.editor.clone().or_else(|| entry.owner.clone());
+        // Asked once, of the session and the turn with its model, before the session is made.
+        let allowed = provider.is_some();
+        if let Some(agent) = &provider {
+            let model = model.as_ref().map(|model| model.id.as_str());
+            let turn = Use { agent, model, computer: None };
+            let computer = pinned.is_none().then_some(definition.session.config.as_ref()).flatten();
+            let wanted = Use { computer: computer.and_then(computer_in), ..turn };
+            let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
+            self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
+        }
+        let session = match pinned {
+            Some(session) => session,
+            None => {
+                let session = self.new_run_session(&entry, run, allowed).await?;
+                if settings.pinned {
+                    self.pin(id, &session.uri).await;
+                }
+                session
+            }
+        };
+        let place = RunPlace { run: Some(&run.resource), session: &session.uri };
+        let text = opening(definition, run, place);
+        self.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
+        let running = self.lifecycle(&run.resource, "running", None);
+        let linked = [
+            StateAction::AutomationRunSessionSet(AutomationRunSessionSetAction {
+                session: session.uri.clone(),
+            }),
+            StateAction::AutomationRunPrimarySessionChanged(AutomationRunPrimarySessionChangedAction {
+                primary_session: Some(session.uri.clone()),
+            }),
+        ];
+        let linked = self.change_run(&run.resource, running.into_iter().chain(linked).collect());
+        let mut first = message(text, MessageKind::Automation);
+        first.attachments.clone_from(&definition.message.attachments);
+        first.agent.clone_from(&definition.session.agent);
+        let request = TurnRequest {
+            place: Place::DefaultChat,
+            message: first,
+            model,
+            sender,
+            allowed,
+            // Somebody may have begun to talk in a pinned chat just now.
+            queue: settings.pinned,
+        };
+        // The run's state comes before the turn in the store, and both share a commit.
+        futures::join!(linked, self.sessions.start_turn(&session, request)).1.map(|_| ())
+    }
+
+    async fn new_run_session(
+        self: &Arc<Self>,
+        entry: &Entry,
+        run: &AutomationRunState,
+        allowed: bool,
+    ) -> Result<Arc<Session>, String> {
+        let definition = &entry.wire.definition;
+        let new = NewSession {
+            id: self.core.new_id(),
+            provider: definition.session.provider.clone(),
+            owner: entry.owner.clone(),
+            working_directories: definition.session.working_directories.clone().unwrap_or_default(),
+            config: definition.session.config.clone().unwrap_or_default(),
+            title: Some(definition.title.clone()),
+            allowed,
+            origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
+            ..NewSession::default()
+        };
+        let claimed = self.sessions.claim_session(new).map_err(|error| error.message)?;
+        claimed.start(&self.sessions).await.map_err(|error| error.message)
+    }
+
+    /// Why work of an owner may not start.
+    pub(super) fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
+        let Some(owner) = owner else { return Ok(()) };
+        if !self.access.has_been_here(owner) {
+            let id = owner.strip_prefix("user:").unwrap_or(owner);
+            return Err(format!("{id} has to sign in once before an automation of theirs may run"));
+        }
+        self.access.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
+    }
+}
