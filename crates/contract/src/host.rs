@@ -118,6 +118,40 @@ pub struct Fired {
     pub kept: HostFunction<fn() -> Vec<String>>,
 }
 
+/// The data of an event.
+#[derive(Debug, Clone)]
+pub enum EventData {
+    /// Its fields.
+    Fields(JsonObject),
+    /// Long text of a JSON object: only the parts that automations read are parsed.
+    Text {
+        /// The text.
+        text: Bytes,
+        /// Fields that override those of the text.
+        over: JsonObject,
+    },
+}
+
+/// The order and the sessions of an event's runs, for each automation it starts. An event without the field, or with one that
+/// is neither text, a number nor a boolean, has no order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Routing {
+    /// Field of the event's data, as in `{{event.<field>}}`. Each event starts a run of its own; runs with the same value
+    /// run one after the other, in the order of their events.
+    pub by: String,
+    /// Whether runs with the same value are turns of one session.
+    pub session: bool,
+}
+
+/// The outcome of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Firing {
+    /// The URIs of the started runs, each of them durable.
+    Started(Vec<String>),
+    /// Too many ordered runs wait; nothing is stored, and the event can be sent again later.
+    Full,
+}
+
 /// The calls of a plugin to its host. Spec: *Plugin host calls*.
 #[host_calls]
 pub trait HostCalls: Send + Sync {
@@ -171,24 +205,29 @@ pub trait HostCalls: Send + Sync {
         data: JsonObject,
     ) -> Result<Fired, Thrown>;
 
-    /// Like `fireTrigger`, for data that is long JSON text: only the parts that automations read are parsed. `over`
-    /// overrides its fields. Returns the URIs of the runs when each is durable; text that is not a JSON object is
-    /// rejected with an `RpcError`.
+    /// Like `fireTrigger`, with data that may be long JSON text, and with runs that may be ordered or share sessions.
+    /// Returns when each run is durable. Text that is not a JSON object is rejected with an `RpcError`. A host that does not
+    /// implement this call neither orders runs nor shares sessions.
     #[inner]
-    fn fire_text(
+    fn fire_event(
         &self,
         caller: &Caller,
         r#type: String,
         event: String,
-        text: Bytes,
-        over: JsonObject,
-    ) -> Pending<Vec<String>> {
-        let data = serde_json::from_slice::<JsonObject>(&text).map_err(Thrown::new);
-        let fired = data.and_then(|mut data| {
-            data.extend(over);
-            self.fire_trigger(caller, r#type, event, data)
-        });
-        Box::pin(async move { fired?.kept.call(()).await })
+        data: EventData,
+        _routing: Option<Routing>,
+    ) -> Pending<Firing> {
+        let data = match data {
+            EventData::Fields(data) => Ok(data),
+            EventData::Text { text, over } => {
+                serde_json::from_slice::<JsonObject>(&text).map_err(Thrown::new).map(|mut data| {
+                    data.extend(over);
+                    data
+                })
+            }
+        };
+        let fired = data.and_then(|data| self.fire_trigger(caller, r#type, event, data));
+        Box::pin(async move { fired?.kept.call(()).await.map(Firing::Started) })
     }
 
     /// Sends an HTTP request through the host's client and returns the response after its head. Redirects are returned,

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use ostler_contract::bodies::LONG;
+use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{JsonObject, Thrown, Value, json};
@@ -42,17 +43,19 @@ pub(crate) async fn call(
             }
         }
     }
-    seen.runs = match data {
+    let data = match data {
         Ok(Data::Fields(mut data)) => {
             data.extend(over);
-            host.fire_trigger(TRIGGER.to_owned(), CALL.to_owned(), data)?.kept.call(()).await?
+            EventData::Fields(data)
         }
-        Ok(Data::Text(text)) => match host.fire_text(TRIGGER.to_owned(), CALL.to_owned(), text, over).await {
-            Ok(runs) => runs,
-            Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
-            Err(why) => return Err(why),
-        },
+        Ok(Data::Text(text)) => EventData::Text { text, over },
         Err(what) => return bad(&what),
+    };
+    seen.runs = match host.fire_event(TRIGGER.to_owned(), CALL.to_owned(), data, None).await {
+        Ok(Firing::Started(runs)) => runs,
+        Ok(Firing::Full) => return Ok(Refusal::NoRoom.into()),
+        Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
+        Err(why) => return Err(why),
     };
     Ok(accepted(endpoint))
 }

@@ -56,6 +56,8 @@ pub(crate) enum Refusal {
     NoMemory,
     /// The endpoint's `when` cannot be evaluated.
     NoFilter,
+    /// As many runs wait for others as may.
+    NoRoom,
 }
 
 impl Refusal {
@@ -68,7 +70,7 @@ impl Refusal {
             Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory | Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -83,6 +85,7 @@ impl Refusal {
             Self::Bad(why) | Self::NotUnderstood(why) | Self::NoBot(why) => why.clone(),
             Self::NoMemory => "The host has no memory for this body now; retry later".to_owned(),
             Self::NoFilter => "The endpoint's filter failed; see the host's log".to_owned(),
+            Self::NoRoom => "Too many calls wait for earlier ones; retry later".to_owned(),
             Self::TooMany(wait) => {
                 format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))
             }
@@ -93,7 +96,9 @@ impl Refusal {
         match self {
             Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
             Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Self::NoMemory => Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER))),
+            Self::NoMemory | Self::NoRoom => {
+                Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER)))
+            }
             Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
             _ => None,
         }

@@ -286,6 +286,9 @@ impl Automations {
                 self.runs.lock().forget(&id);
                 if store.remove.within(limit::STORE, (id.clone(),)).await.map_err(|why| why.message)? {
                     self.remove(&self.core.fanout, &id, Some(origin));
+                    if let Some(automations) = self.me() {
+                        automations.forget_sessions_of_values(&id);
+                    }
                 }
                 Ok(())
             }

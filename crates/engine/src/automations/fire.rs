@@ -1,9 +1,9 @@
 //! What plugins fire, and what a wake comes to: a run that begins, one that waits, or a word in the one that runs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use ostler_contract::host::Fired;
+use ostler_contract::host::{EventData, Fired, Firing, Routing};
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Caller, HostFunction, JsonObject, Thrown};
@@ -16,10 +16,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::catalogue::Entry;
-use super::lanes::{Admission, Cause};
+use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
 use super::message::{RunPlace, fields_in, opening};
 use super::noted::Note;
+use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
 use super::triggers::Waiting;
@@ -40,6 +41,17 @@ pub(super) struct WakeEvent<'a> {
     pub by: Option<&'a str>,
     /// The owner of the session it happened in, where it did in one.
     pub of_session: Option<Option<&'a str>>,
+    /// The order its runs are to have.
+    pub order: Option<&'a Order>,
+}
+
+/// Why nothing comes of an event that has an order.
+#[derive(Debug)]
+enum Unheard {
+    /// Its text has no fields.
+    Unreadable(Unreadable),
+    /// As many runs of an automation wait as may.
+    Full,
 }
 
 /// Answers the run a wake came to, once it is kept, or that it came to none; ends without an answer where it
@@ -62,7 +74,7 @@ impl Automations {
         self.check_fire(caller, r#type, event)?;
         let (answer, wait) = oneshot::channel();
         if *self.loaded.borrow() {
-            let _ = answer.send(Ok(self.wake_all(caller, r#type, event, &data)));
+            let _ = answer.send(Ok(self.wake_all(&by_plugin(caller), r#type, event, &data)));
         } else {
             let (automations, mut loaded) = (Arc::downgrade(self), self.loaded.subscribe());
             let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
@@ -74,7 +86,8 @@ impl Automations {
                 if let Err(why) = &woken {
                     automations.core.log.line(why);
                 }
-                let _ = answer.send(woken.map(|()| automations.wake_all(&caller, &r#type, &event, &data)));
+                let by = by_plugin(&caller);
+                let _ = answer.send(woken.map(|()| automations.wake_all(&by, &r#type, &event, &data)));
             });
         }
         let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
@@ -93,42 +106,45 @@ impl Automations {
     }
 
     /// Starts the runs of the automations an event matches.
-    fn wake_all(
-        self: &Arc<Self>,
-        caller: &Caller,
-        r#type: &str,
-        event: &str,
-        data: &JsonObject,
-    ) -> Vec<Kept> {
+    fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: &JsonObject) -> Vec<Kept> {
         let (matching, _) = self.index.read().matching(r#type, event, data);
-        let by = format!("plugin:{}", caller.plugin);
-        matching.iter().filter_map(|waiting| self.wake_by_plugin(&by, waiting, event, data)).collect()
+        matching.iter().filter_map(|waiting| self.wake_by_plugin(by, waiting, event, data, None)).collect()
     }
 
-    /// The same for data that is long JSON text: read off the shared threads, one text at a time, and only as far as
-    /// the automations it wakes read it.
-    pub(crate) async fn fire_text(
+    /// Starts the runs of an event of a native plugin, which may have an order. Data that is long JSON text is read off the
+    /// shared threads, one text at a time, and only as far as the automations it wakes read it.
+    pub(crate) async fn fire_event(
         self: Arc<Self>,
         caller: &Caller,
         r#type: &str,
         event: &str,
-        text: Bytes,
-        over: JsonObject,
-    ) -> Result<Vec<String>, Thrown> {
+        data: EventData,
+        routing: Option<Routing>,
+    ) -> Result<Firing, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");
         let mut loaded = self.loaded.subscribe();
         loaded.wait_for(|loaded| *loaded).await.map_err(|_| ended())?;
         self.check_fire(caller, r#type, event)?;
-        let _alone = self.reading_text.lock().await;
-        let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
-        let by = format!("plugin:{}", caller.plugin);
-        let woken = tokio::task::spawn_blocking(move || {
-            automations.wake_all_text(&by, &r#type, &event, &text, &over)
-        });
-        let waits = woken.await.map_err(|_| ended())?;
-        let waits = waits.map_err(|why| Thrown::from(RpcError::invalid_params(why.text())))?;
-        drop(_alone);
-        runs_of(waits).await
+        let by = by_plugin(caller);
+        let woken = match data {
+            EventData::Fields(data) => {
+                let (matching, _) = self.index.read().matching(r#type, event, &data);
+                self.wake_in_order(&by, &matching, event, &data, routing.as_ref())
+            }
+            EventData::Text { text, over } => {
+                let _alone = self.reading_text.lock().await;
+                let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
+                let woken = tokio::task::spawn_blocking(move || {
+                    automations.wake_all_text(&by, &r#type, &event, &text, &over, routing.as_ref())
+                });
+                woken.await.map_err(|_| ended())?
+            }
+        };
+        match woken {
+            Ok(waits) => runs_of(waits).await.map(Firing::Started),
+            Err(Unheard::Full) => Ok(Firing::Full),
+            Err(Unheard::Unreadable(why)) => Err(Thrown::from(RpcError::invalid_params(why.text()))),
+        }
     }
 
     fn wake_all_text(
@@ -138,19 +154,21 @@ impl Automations {
         event: &str,
         text: &[u8],
         over: &JsonObject,
-    ) -> Result<Vec<Kept>, Unreadable> {
+        routing: Option<&Routing>,
+    ) -> Result<Vec<Kept>, Unheard> {
         let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
         let keys = self.index.read().keys(r#type, event);
         let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let mut decides = select(text, &names)?.fields;
+        let mut decides = select(text, &names).map_err(Unheard::Unreadable)?.fields;
         decides.extend(over());
         let (matching, _) = self.index.read().matching(r#type, event, &decides);
         let woken: Vec<_> = matching.iter().filter_map(|waiting| self.entry(&waiting.automation)).collect();
         names.extend(woken.iter().flat_map(|entry| fields_in(&entry.wire.definition.message.text)));
+        names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
             return Ok(Vec::new());
         }
-        let mut read = select(text, &names)?;
+        let mut read = select(text, &names).map_err(Unheard::Unreadable)?;
         read.fields.extend(over());
         read.too_long.sort_unstable();
         read.too_long.dedup();
@@ -159,10 +177,46 @@ impl Automations {
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
-        Ok(matching
-            .iter()
-            .filter_map(|waiting| self.wake_by_plugin(by, waiting, event, &read.fields))
-            .collect())
+        self.wake_in_order(by, &matching, event, &read.fields, routing)
+    }
+
+    /// Wakes the automations an event matched: all of them, or none where one has no room for a run that would wait.
+    fn wake_in_order(
+        self: &Arc<Self>,
+        by: &str,
+        matching: &[Arc<Waiting>],
+        event: &str,
+        data: &JsonObject,
+        routing: Option<&Routing>,
+    ) -> Result<Vec<Kept>, Unheard> {
+        let order = routing.and_then(|routing| Order::of(routing, data));
+        // Room that was found stays: only here runs come to wait in an order. Whatever comes first is accepted first.
+        let _in_order = order.is_some().then(|| self.ordering.lock());
+        if let Some(order) = &order {
+            self.find_room(matching, order)?;
+        }
+        let wake = |waiting: &Arc<Waiting>| self.wake_by_plugin(by, waiting, event, data, order.as_ref());
+        Ok(matching.iter().filter_map(wake).collect())
+    }
+
+    fn find_room(&self, matching: &[Arc<Waiting>], order: &Order) -> Result<(), Unheard> {
+        let mut wakes: HashMap<&str, usize> = HashMap::new();
+        for waiting in matching {
+            *wakes.entry(&waiting.automation).or_default() += 1;
+        }
+        for (id, wakes) in wakes {
+            let Some(entry) = self.entry(id) else { continue };
+            if self.may_be_woken(entry.owner.as_deref(), None).is_err() {
+                continue;
+            }
+            let chat_busy = self.pinned_chat_is_busy(&entry.settings);
+            let runs = self.runs.lock();
+            let room = |lane: &Lane| lane.has_room(order, wakes, &entry.settings, chat_busy);
+            if !runs.lanes.get(id).is_none_or(room) {
+                return Err(Unheard::Full);
+            }
+        }
+        Ok(())
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
@@ -181,13 +235,14 @@ impl Automations {
         waiting: &Waiting,
         event: &str,
         data: &JsonObject,
+        order: Option<&Order>,
     ) -> Option<Kept> {
         let mut facts = data.clone();
         // A field of that name is the data's.
         let own_field = facts.contains_key("event");
         facts.entry("event").or_insert_with(|| event.into());
-        let happened =
-            WakeEvent { trigger: &waiting.trigger, event, own_field, by: Some(by), of_session: None };
+        let by = Some(by);
+        let happened = WakeEvent { trigger: &waiting.trigger, event, own_field, by, of_session: None, order };
         self.wake_by_event(&waiting.automation, &happened, facts, 1)
     }
 
@@ -200,7 +255,7 @@ impl Automations {
         count: u64,
     ) -> Option<Kept> {
         let entry = self.entry(automation)?;
-        if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened) {
+        if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
             self.core.log.line(format_args!(
                 "{}: its trigger {trigger} is not woken by the event {event}: {why}",
@@ -218,11 +273,12 @@ impl Automations {
         if happened.own_field {
             run.meta.get_or_insert_default().insert(names::meta_key(EVENT), happened.event.into());
         }
-        self.wake(&entry, run, Cause::Event).1
+        let cause = happened.order.map_or(Cause::Event, Cause::Ordered);
+        self.wake(&entry, run, cause).1
     }
 
     /// Why an event may not wake what an owner has: it hears of sessions, which not everybody may.
-    fn may_be_woken(&self, owner: Option<&str>, happened: &WakeEvent<'_>) -> Result<(), String> {
+    fn may_be_woken(&self, owner: Option<&str>, of_session: Option<Option<&str>>) -> Result<(), String> {
         let Some(owner) = owner else {
             return match self.core.options.unowned_automations {
                 true => Ok(()),
@@ -231,7 +287,7 @@ impl Automations {
         };
         // What a subscription to a session asks, which `session:read` covers.
         self.access.require_of(owner, &Grant::of("session", "state")).map_err(|refused| refused.message)?;
-        match happened.of_session {
+        match of_session {
             Some(session) if !self.access.sees_of(owner, session) => Err(format!(
                 "{owner} may only see its own sessions, and this one belongs to {}",
                 session.unwrap_or("nobody")
@@ -244,8 +300,8 @@ impl Automations {
     pub(super) fn wake(
         self: &Arc<Self>,
         entry: &Entry,
-        run: AutomationRunState,
-        cause: Cause,
+        mut run: AutomationRunState,
+        cause: Cause<'_>,
     ) -> (bool, Option<Kept>) {
         let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
         let settings = &entry.settings;
@@ -258,6 +314,9 @@ impl Automations {
             let admission = lane.admit(&resource, cause, settings, chat_busy, Instant::now());
             match &admission {
                 Admission::Start | Admission::Wait => {
+                    if let Cause::Ordered(order) = cause {
+                        order.mark(&mut run, lane.place());
+                    }
                     runs.open.insert(resource, run.clone());
                 }
                 // Counted before the run can end.
@@ -376,6 +435,11 @@ impl Automations {
         let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
         entry.view().is_running()
     }
+}
+
+/// A plugin, as the runs of its events name it.
+fn by_plugin(caller: &Caller) -> String {
+    format!("plugin:{}", caller.plugin)
 }
 
 /// The runs that wakes came to, once each is kept.

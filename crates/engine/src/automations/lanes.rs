@@ -1,10 +1,12 @@
-//! Whether a wake becomes a run now, later, or not at all: the overlap setting and the hourly cap.
+//! Whether a wake becomes a run now, later, or not at all: the overlap setting, the order of its event, and the hourly
+//! cap.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::order::{Order, Ordered};
 use super::settings::{Overlap, Settings};
 
 /// What the hourly cap counts within.
@@ -16,10 +18,12 @@ const BURST_WINDOW: Duration = Duration::from_millis(10);
 const PUT_OFF: Duration = Duration::from_millis(100);
 
 /// What asks for a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Cause<'a> {
     /// A trigger heard an event.
     Event,
+    /// A trigger heard an event whose runs are ordered.
+    Ordered(&'a Order),
     /// The same, counted against the cap already, which the running turn did not take.
     Counted,
     /// A schedule is due.
@@ -28,19 +32,31 @@ pub(super) enum Cause {
     Press,
 }
 
-/// The runs of one automation that have not ended.
+/// The runs of one automation that have not ended. Those that are ordered and the others do not wait for each other,
+/// except for the one chat of an automation that is pinned.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Those that were begun, oldest first.
-    pub going: Vec<String>,
+    /// Those that were begun and are not ordered, oldest first.
+    going: Vec<String>,
     /// Those that wait for them.
-    pub waiting: VecDeque<String>,
+    waiting: VecDeque<Waiting>,
+    /// Those that are ordered.
+    ordered: Ordered,
+    /// The place of the run that was accepted last.
+    place: u64,
     /// When events started runs.
     woken: VecDeque<Instant>,
     /// The wakes counted into the run that waits.
     counted: Rate,
     /// Since when that run is put off though it may begin.
     put_off: Option<Instant>,
+}
+
+/// A run that waits and is not ordered.
+#[derive(Debug)]
+struct Waiting {
+    run: String,
+    place: u64,
 }
 
 /// What may begin of the runs that wait.
@@ -105,20 +121,27 @@ impl Lane {
     pub fn admit(
         &mut self,
         run: &str,
-        cause: Cause,
+        cause: Cause<'_>,
         settings: &Settings,
         chat_busy: bool,
         now: Instant,
     ) -> Admission {
+        if let Cause::Ordered(order) = cause {
+            return self.admit_ordered(run, order, settings, chat_busy, now);
+        }
         let overlap = match cause {
             Cause::Counted => Overlap::Queue,
             _ => settings.overlap_in_effect(),
         };
-        let busy = chat_busy || !self.going.is_empty() || !self.waiting.is_empty();
+        let busy = chat_busy
+            || !self.going.is_empty()
+            || !self.waiting.is_empty()
+            || settings.pinned && !self.ordered.is_empty();
         let how = match (busy, cause, overlap) {
             (false, ..) | (_, Cause::Press, _) | (_, _, Overlap::Parallel) => Admission::Start,
             (true, _, Overlap::Skip) => {
-                return Admission::Drop(self.going.last().or(self.waiting.back()).cloned());
+                let waiting = self.waiting.back().map(|held| &held.run);
+                return Admission::Drop(self.going.last().or(waiting).cloned());
             }
             (true, Cause::Event, Overlap::Steer) if self.waiting.is_empty() => {
                 Admission::Steer(self.going.last().cloned())
@@ -126,32 +149,121 @@ impl Lane {
             (true, ..) => match self.waiting.back() {
                 Some(held) => {
                     self.counted.count(now);
-                    return Admission::Fold(held.clone());
+                    return Admission::Fold(held.run.clone());
                 }
                 None => Admission::Wait,
             },
         };
-        if cause == Cause::Event {
-            while self.woken.front().is_some_and(|at| now.duration_since(*at) >= CAP_WINDOW) {
-                self.woken.pop_front();
-            }
-            if self.woken.len() >= settings.cap() {
-                return Admission::Capped(self.woken.len());
-            }
-            self.woken.push_back(now);
+        if cause == Cause::Event
+            && let Err(times) = self.count(settings, now)
+        {
+            return Admission::Capped(times);
         }
         match how {
             Admission::Start => self.going.push(run.to_owned()),
-            Admission::Wait => self.waiting.push_back(run.to_owned()),
+            Admission::Wait => {
+                self.place += 1;
+                self.waiting.push_back(Waiting { run: run.to_owned(), place: self.place });
+            }
             _ => {}
         }
         how
     }
 
+    /// Puts the run of an event that is ordered in its place.
+    fn admit_ordered(
+        &mut self,
+        run: &str,
+        order: &Order,
+        settings: &Settings,
+        chat_busy: bool,
+        now: Instant,
+    ) -> Admission {
+        if let Err(times) = self.count(settings, now) {
+            return Admission::Capped(times);
+        }
+        self.place += 1;
+        if self.waits(order, settings, chat_busy) {
+            self.ordered.wait(run, order, self.place);
+            return Admission::Wait;
+        }
+        self.ordered.begin(run, order);
+        Admission::Start
+    }
+
+    /// Whether a run with this order has to wait.
+    fn waits(&self, order: &Order, settings: &Settings, chat_busy: bool) -> bool {
+        match settings.pinned {
+            true => {
+                chat_busy || !self.going.is_empty() || !self.waiting.is_empty() || !self.ordered.is_empty()
+            }
+            false => self.ordered.is_taken(order.key),
+        }
+    }
+
+    /// Whether so many runs with this order can be accepted: those that would wait find room.
+    pub fn has_room(&self, order: &Order, runs: usize, settings: &Settings, chat_busy: bool) -> bool {
+        let begin = usize::from(!self.waits(order, settings, chat_busy));
+        self.ordered.has_room(order, runs.saturating_sub(begin))
+    }
+
+    /// The place of the run that was accepted last.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// Counts a wake against the hourly cap; how many there were where they reach it.
+    fn count(&mut self, settings: &Settings, now: Instant) -> Result<(), usize> {
+        while self.woken.front().is_some_and(|at| now.duration_since(*at) >= CAP_WINDOW) {
+            self.woken.pop_front();
+        }
+        if self.woken.len() >= settings.cap() {
+            return Err(self.woken.len());
+        }
+        self.woken.push_back(now);
+        Ok(())
+    }
+
+    /// Takes up a run that waited when the host stopped, after those accepted before it.
+    pub fn resume(&mut self, run: &str, order: Option<&Order>, place: u64) {
+        self.place = self.place.max(place);
+        match order {
+            Some(order) => self.ordered.wait(run, order, place),
+            None => self.waiting.push_back(Waiting { run: run.to_owned(), place }),
+        }
+    }
+
+    /// Every run.
+    pub fn runs(&self) -> impl Iterator<Item = &String> {
+        let waiting = self.waiting.iter().map(|held| &held.run);
+        self.going.iter().chain(waiting).chain(self.ordered.runs())
+    }
+
+    /// How many runs wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len() + self.ordered.waiting()
+    }
+
     /// Takes the run that may begin now to those that are going. During a burst of wakes counted into it, it is put off:
     /// accepting them comes first, for at most [`PUT_OFF`].
-    pub fn next(&mut self, overlap: Overlap, chat_busy: bool, now: Instant) -> Next {
-        let free = !chat_busy && self.going.is_empty() || overlap == Overlap::Parallel;
+    pub fn next(&mut self, settings: &Settings, chat_busy: bool, now: Instant) -> Next {
+        let mut free = !chat_busy && self.going.is_empty();
+        if settings.pinned {
+            free &= !self.ordered.is_going();
+            // The chat is for whichever was accepted first.
+            let earlier = |ordered| self.waiting.front().is_none_or(|held| ordered < held.place);
+            if free
+                && self.ordered.first().is_some_and(earlier)
+                && let Some(run) = self.ordered.next()
+            {
+                return Next::Begin(run);
+            }
+        } else {
+            free |= settings.overlap_in_effect() == Overlap::Parallel;
+            if let Some(run) = self.ordered.next() {
+                return Next::Begin(run);
+            }
+        }
         if !free || self.waiting.is_empty() {
             return Next::Nothing;
         }
@@ -167,7 +279,7 @@ impl Lane {
         self.put_off = None;
         self.counted = Rate::default();
         match self.waiting.pop_front() {
-            Some(run) => {
+            Some(Waiting { run, .. }) => {
                 self.going.push(run.clone());
                 Next::Begin(run)
             }
@@ -178,18 +290,23 @@ impl Lane {
     /// Takes a run out.
     pub fn leave(&mut self, run: &str) {
         self.going.retain(|held| held != run);
-        self.waiting.retain(|held| held != run);
+        self.waiting.retain(|held| held.run != run);
+        self.ordered.leave(run);
     }
 
     /// Whether there is nothing to remember.
     pub fn is_idle(&self, now: Instant) -> bool {
         let old = self.woken.back().is_none_or(|at| now.duration_since(*at) >= CAP_WINDOW);
-        self.going.is_empty() && self.waiting.is_empty() && old
+        self.going.is_empty() && self.waiting.is_empty() && self.ordered.is_empty() && old
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ostler_contract::{Value, json};
+
+    use super::super::order::MOST_WAITING;
+    use super::super::order::tests::by;
     use super::*;
 
     const CAP: usize = 20;
@@ -198,12 +315,12 @@ mod tests {
         Settings { overlap, ..Settings::default() }
     }
 
-    fn admit(lane: &mut Lane, run: &str, cause: Cause, overlap: Overlap) -> Admission {
+    fn admit(lane: &mut Lane, run: &str, cause: Cause<'_>, overlap: Overlap) -> Admission {
         lane.admit(run, cause, &set(overlap), false, Instant::now())
     }
 
     fn next(lane: &mut Lane, chat_busy: bool) -> Next {
-        lane.next(Overlap::Queue, chat_busy, Instant::now())
+        lane.next(&set(Overlap::Queue), chat_busy, Instant::now())
     }
 
     #[tokio::test(start_paused = true)]
@@ -307,5 +424,132 @@ mod tests {
             Admission::Wait,
             "it has its own cap"
         );
+    }
+
+    fn ordered(lane: &mut Lane, run: &str, value: Value, settings: &Settings) -> Admission {
+        lane.admit(run, Cause::Ordered(&by(value)), settings, false, Instant::now())
+    }
+
+    fn all_next(lane: &mut Lane, settings: &Settings) -> Vec<String> {
+        let begin = || match lane.next(settings, false, Instant::now()) {
+            Next::Begin(run) => Some(run),
+            _ => None,
+        };
+        std::iter::from_fn(begin).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ordered_runs_wait_for_those_of_their_value_alone_and_are_not_counted_together() {
+        for overlap in [Overlap::Queue, Overlap::Skip, Overlap::Parallel, Overlap::Steer] {
+            let (mut lane, settings) = (Lane::default(), set(overlap));
+            assert_eq!(admit(&mut lane, "u1", Cause::Event, overlap), Admission::Start);
+            assert_eq!(ordered(&mut lane, "a1", json!("a"), &settings), Admission::Start);
+            assert_eq!(ordered(&mut lane, "a2", json!("a"), &settings), Admission::Wait);
+            assert_eq!(ordered(&mut lane, "b1", json!("b"), &settings), Admission::Start);
+            assert_eq!(ordered(&mut lane, "a3", json!("a"), &settings), Admission::Wait);
+            assert_eq!(ordered(&mut lane, "b2", json!("b"), &settings), Admission::Wait);
+            assert_eq!(lane.waiting(), 3);
+            let unordered = admit(&mut lane, "u2", Cause::Event, overlap);
+            assert_eq!(
+                unordered,
+                match overlap {
+                    Overlap::Queue => Admission::Wait,
+                    Overlap::Skip => Admission::Drop(Some("u1".into())),
+                    Overlap::Parallel => Admission::Start,
+                    Overlap::Steer => Admission::Steer(Some("u1".into())),
+                }
+            );
+            assert_eq!(all_next(&mut lane, &settings), [""; 0], "{overlap:?}");
+            lane.leave("b1");
+            lane.leave("a1");
+            assert_eq!(all_next(&mut lane, &settings), ["a2", "b2"], "{overlap:?}");
+            lane.leave("a2");
+            assert_eq!(all_next(&mut lane, &settings), ["a3"]);
+            for run in ["a3", "b2", "u1", "u2"] {
+                lane.leave(run);
+            }
+            assert!(!lane.is_idle(Instant::now()), "the cap is remembered");
+            tokio::time::advance(CAP_WINDOW).await;
+            assert!(lane.is_idle(Instant::now()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_that_puts_off_another_run_puts_off_no_ordered_one() {
+        let (mut lane, settings) = (Lane::default(), set(Overlap::Queue));
+        admit(&mut lane, "1", Cause::Event, Overlap::Queue);
+        admit(&mut lane, "2", Cause::Event, Overlap::Queue);
+        for _ in 0..BURST {
+            admit(&mut lane, "x", Cause::Event, Overlap::Queue);
+        }
+        for run in ["a1", "a2"] {
+            ordered(&mut lane, run, json!("a"), &settings);
+        }
+        lane.leave("1");
+        lane.leave("a1");
+        assert_eq!(next(&mut lane, false), Next::Begin("a2".into()));
+        assert_eq!(next(&mut lane, false), Next::Later(BURST_WINDOW));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_chat_of_a_pinned_automation_is_for_whoever_came_first() {
+        let settings = Settings { pinned: true, ..set(Overlap::Queue) };
+        let mut lane = Lane::default();
+        assert_eq!(ordered(&mut lane, "a1", json!("a"), &settings), Admission::Start);
+        assert_eq!(ordered(&mut lane, "b1", json!("b"), &settings), Admission::Wait, "another value too");
+        let unordered =
+            |lane: &mut Lane, run| lane.admit(run, Cause::Event, &settings, false, Instant::now());
+        assert_eq!(unordered(&mut lane, "u1"), Admission::Wait);
+        assert_eq!(ordered(&mut lane, "a2", json!("a"), &settings), Admission::Wait);
+        assert_eq!(unordered(&mut lane, "u2"), Admission::Fold("u1".into()));
+        let mut order = Vec::new();
+        for ended in ["a1", "b1", "u1", "a2"] {
+            assert_eq!(all_next(&mut lane, &settings), [""; 0]);
+            lane.leave(ended);
+            assert_eq!(lane.next(&settings, true, Instant::now()), Next::Nothing, "somebody talks in it");
+            order.extend(all_next(&mut lane, &settings));
+        }
+        assert_eq!(order, ["b1", "u1", "a2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cap_counts_ordered_runs_of_every_value() {
+        let mut lane = Lane::default();
+        let settings = Settings { hourly_cap: Some(3), ..Settings::default() };
+        assert_eq!(ordered(&mut lane, "a1", json!("a"), &settings), Admission::Start);
+        assert_eq!(ordered(&mut lane, "a2", json!("a"), &settings), Admission::Wait);
+        assert_eq!(ordered(&mut lane, "b1", json!("b"), &settings), Admission::Start);
+        assert_eq!(ordered(&mut lane, "c1", json!("c"), &settings), Admission::Capped(3));
+        tokio::time::advance(CAP_WINDOW).await;
+        assert_eq!(ordered(&mut lane, "c2", json!("c"), &settings), Admission::Start);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_has_room_for_what_need_not_wait() {
+        let mut lane = Lane::default();
+        let settings = Settings { hourly_cap: Some(usize::MAX), ..Settings::default() };
+        for run in 0..=MOST_WAITING {
+            assert!(lane.has_room(&by(json!("a")), 1, &settings, false));
+            ordered(&mut lane, &run.to_string(), json!("a"), &settings);
+        }
+        assert!(!lane.has_room(&by(json!("a")), 1, &settings, false));
+        assert!(lane.has_room(&by(json!("b")), 1, &settings, false), "it begins immediately");
+        assert!(!lane.has_room(&by(json!("b")), 2, &settings, false), "the second one waits");
+        lane.leave("0");
+        all_next(&mut lane, &settings);
+        assert!(lane.has_room(&by(json!("a")), 1, &settings, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waited_when_the_host_stopped_comes_before_what_is_accepted_later() {
+        let (mut lane, settings) = (Lane::default(), set(Overlap::Queue));
+        lane.resume("a1", Some(&by(json!("a"))), 7);
+        lane.resume("a2", Some(&by(json!("a"))), 8);
+        assert_eq!(ordered(&mut lane, "a3", json!("a"), &settings), Admission::Wait);
+        assert_eq!(lane.place(), 9);
+        for run in ["a1", "a2", "a3"] {
+            assert_eq!(all_next(&mut lane, &settings), [run]);
+            lane.leave(run);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Automations: what they are, which events wake them, and the runs that come of it.
 
+pub(crate) mod by_value;
 mod catalogue;
 mod check;
 mod clockwork;
@@ -10,6 +11,7 @@ mod listing;
 mod message;
 mod noted;
 mod observer;
+mod order;
 mod pace;
 mod pinned;
 mod plan;
@@ -25,8 +27,9 @@ mod watching;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use ostler_contract::points::StoredCollection;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OnceCell, watch};
 
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
@@ -52,10 +55,16 @@ pub struct Automations {
     /// Told when there may be something to do sooner.
     planned: Arc<Notify>,
     watching: Watching,
+    /// Held while an event that has an order is given its place.
+    ordering: Mutex<()>,
     /// Held while a long text is read.
     reading_text: tokio::sync::Mutex<()>,
     /// Held while the store is told, so that it is told in order.
     keeping: Mutex<()>,
+    /// Which session each value has.
+    values: OnceCell<StoredCollection>,
+    /// Held while those are changed.
+    rewriting: tokio::sync::Mutex<()>,
     /// Whether the automations of the store were read.
     pub(crate) loaded: watch::Sender<bool>,
     /// The run a hand-made request already started, by automation and request id.
@@ -76,8 +85,11 @@ impl Automations {
             plans: Mutex::default(),
             planned: Arc::default(),
             watching: Watching::default(),
+            ordering: Mutex::default(),
             reading_text: tokio::sync::Mutex::default(),
             keeping: Mutex::default(),
+            values: OnceCell::new(),
+            rewriting: tokio::sync::Mutex::default(),
             loaded: watch::Sender::default(),
             requests: Mutex::default(),
         });

@@ -1,6 +1,6 @@
 //! Runs: kept before anything comes of them, a session each, settled when it falls quiet.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
@@ -22,6 +22,7 @@ use super::catalogue::none;
 use super::fire::Keep;
 use super::lanes::{Cause, Lane, Next};
 use super::noted::Noted;
+use super::order::{Order, place_of};
 use super::settings::Settings;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::traces;
@@ -67,7 +68,7 @@ impl Automations {
     /// How many runs have not ended, and how many of them wait for earlier ones.
     pub(crate) fn run_counts(&self) -> (usize, usize) {
         let runs = self.runs.lock();
-        (runs.open.len(), runs.lanes.values().map(|lane| lane.waiting.len()).sum())
+        (runs.open.len(), runs.lanes.values().map(Lane::waiting).sum())
     }
 
     /// Subscribes to a run that has not ended; answers its state as JSON text and the number it was taken at.
@@ -129,7 +130,7 @@ impl Runs {
     /// Forgets every run of an automation: what still goes on in their sessions is nobody's run any more.
     pub fn forget(&mut self, id: &str) {
         let Some(lane) = self.lanes.remove(id) else { return };
-        for run in lane.going.iter().chain(&lane.waiting) {
+        for run in lane.runs() {
             self.open.remove(run);
             self.noted.remove(run);
             self.spans.remove(run);
@@ -269,10 +270,9 @@ impl Automations {
             let default = Settings::default();
             let settings = entry.as_ref().map_or(&default, |entry| &entry.settings);
             let chat_busy = self.pinned_chat_is_busy(settings);
-            let overlap = settings.overlap_in_effect();
             let next = {
                 let mut runs = self.runs.lock();
-                runs.lanes.get_mut(id).map(|lane| lane.next(overlap, chat_busy, Instant::now()))
+                runs.lanes.get_mut(id).map(|lane| lane.next(settings, chat_busy, Instant::now()))
             };
             let run = match next {
                 Some(Next::Begin(run)) => run,
@@ -427,25 +427,35 @@ impl Automations {
         let Some(unfinished) = self.core.automation_store().and_then(|store| store.unfinished.clone()) else {
             return;
         };
-        let open = match unfinished.within(limit::STORE_SCAN, ()).await {
+        let mut open = match unfinished.within(limit::STORE_SCAN, ()).await {
             Ok(open) => open,
             Err(why) => return self.core.log.line(format_args!("unfinished runs could not be read: {why}")),
         };
+        // A store need not answer them in the order in which they were accepted.
+        open.sort_by_key(place_of);
+        let mut begun = Vec::new();
+        let mut ids = BTreeSet::new();
         for run in open {
             let resource = run.resource.clone();
             let pending = matches!(run.lifecycle, AutomationRunLifecycle::Pending(_));
             let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
-            {
-                let mut runs = self.runs.lock();
-                runs.open.insert(resource.clone(), run.clone());
-                if pending {
-                    runs.lanes.entry(id.clone()).or_default().waiting.push_back(resource.clone());
+            let mut runs = self.runs.lock();
+            match pending {
+                true => {
+                    let lane = runs.lanes.entry(id.clone()).or_default();
+                    lane.resume(&resource, Order::of_run(&run).as_ref(), place_of(&run));
                 }
+                false => begun.push(resource.clone()),
             }
-            if !pending {
-                let why = "the host stopped while this run was going".to_owned();
-                self.settle_run(&resource, "failed", Some(why)).await;
-            }
+            runs.open.insert(resource, run);
+            ids.insert(id);
+        }
+        // What waits in the same order begins after its end.
+        for run in begun {
+            let why = "the host stopped while this run was going".to_owned();
+            self.settle_run(&run, "failed", Some(why)).await;
+        }
+        for id in ids {
             self.begin_waiting(&id);
         }
     }

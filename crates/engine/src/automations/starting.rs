@@ -5,19 +5,37 @@ use std::sync::Arc;
 use ostler_contract::events::Event;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
-    AutomationRunPrimarySessionChangedAction, AutomationRunSessionSetAction, StateAction,
+    AutomationRunPrimarySessionChangedAction, AutomationRunSessionRemovedAction,
+    AutomationRunSessionSetAction, StateAction,
 };
-use ostler_protocol::wire::state::{AutomationRunState, MessageKind};
+use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, MessageKind, ModelSelection};
 use ostler_protocol::{json, uri};
 use tracing::Instrument;
 
-use super::Automations;
 use super::catalogue::{Entry, none};
 use super::message::{RunPlace, opening};
+use super::order::Order;
+use super::{Automations, by_value};
 use crate::core::message::message;
+use crate::core::refusals::{NO_SUCH_CHAT, SESSION_ENDED};
 use crate::core::traces;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
 use crate::users::policies::Use;
+
+/// What a run says, and as whom.
+struct RunTurn<'a> {
+    entry: &'a Entry,
+    run: &'a AutomationRunState,
+    model: Option<ModelSelection>,
+    sender: Option<String>,
+    /// Whether a chat that is busy queues it.
+    queue: bool,
+}
+
+/// Whether a turn could not begin because the session, or the chat it is for, is no longer there.
+fn has_no_chat(session: &Session, why: &str) -> bool {
+    session.is_gone() || why == SESSION_ENDED || why == NO_SUCH_CHAT
+}
 
 impl Automations {
     /// Begins a run; one that cannot start has failed.
@@ -40,15 +58,17 @@ impl Automations {
         self.may_start(entry.owner.as_deref())?;
         let definition = &entry.wire.definition;
         let settings = &entry.settings;
-        let pinned = match settings.pinned {
-            true => {
+        let order = Order::of_run(run).filter(|order| order.session && !settings.pinned);
+        let continued = match &order {
+            Some(order) => self.session_of_value(id, &entry, order).await?,
+            None if settings.pinned => {
                 let _held = self.load_pinned(settings).await;
                 self.own_pinned(settings, entry.owner.as_deref())?
             }
-            false => None,
+            None => None,
         };
         let model = definition.session.model.clone().or(definition.message.model.clone());
-        let provider = match (&pinned, &definition.session.provider) {
+        let provider = match (&continued, &definition.session.provider) {
             (Some(session), _) => Some(session.provider.clone()),
             (None, Some(provider)) => Some(provider.clone()),
             (None, None) => self.core.first_agent().map(|agent| agent.provider.to_string()),
@@ -59,21 +79,45 @@ impl Automations {
         if let Some(agent) = &provider {
             let model = model.as_ref().map(|model| model.id.as_str());
             let turn = Use { agent, model, computer: None };
-            let computer = pinned.is_none().then_some(definition.session.config.as_ref()).flatten();
+            let computer = continued.is_none().then_some(definition.session.config.as_ref()).flatten();
             let wanted = Use { computer: computer.and_then(computer_in), ..turn };
             let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
             self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
         }
-        let session = match pinned {
-            Some(session) => session,
-            None => {
-                let session = self.new_run_session(&entry, run, allowed).await?;
-                if settings.pinned {
-                    self.pin(id, &session.uri).await;
+        // Somebody may have begun to talk in the chat just now.
+        let queue = settings.pinned || order.is_some();
+        let turn = RunTurn { entry: &entry, run, model, sender, queue };
+        if let Some(session) = continued {
+            match self.say(&turn, &session, allowed).await {
+                Err(why) if order.is_some() && has_no_chat(&session, &why) => {
+                    self.unlink(run, &session.uri).await;
+                    if !self.has_run(&run.resource) {
+                        return Ok(());
+                    }
                 }
-                session
+                said => return said,
             }
-        };
+        }
+        // Policies were asked about the session that was to be continued; this may be another backend.
+        let allowed = allowed && !self.is_running(&run.resource);
+        let session = self.new_run_session(&entry, run, order.as_ref(), allowed).await?;
+        match &order {
+            Some(order) => self.keep_session_of_value(id, order, &session.uri).await,
+            None if settings.pinned => self.pin(id, &session.uri).await,
+            None => {}
+        }
+        self.say(&turn, &session, allowed).await
+    }
+
+    /// Links a run with its session and begins its turn there.
+    async fn say(
+        self: &Arc<Self>,
+        turn: &RunTurn<'_>,
+        session: &Arc<Session>,
+        allowed: bool,
+    ) -> Result<(), String> {
+        let RunTurn { entry, run, model, sender, queue } = turn;
+        let definition = &entry.wire.definition;
         let place = RunPlace { run: Some(&run.resource), session: &session.uri };
         let text = opening(definition, run, place);
         self.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
@@ -93,30 +137,46 @@ impl Automations {
         let request = TurnRequest {
             place: Place::DefaultChat,
             message: first,
-            model,
-            sender,
+            model: model.clone(),
+            sender: sender.clone(),
             allowed,
-            // Somebody may have begun to talk in a pinned chat just now.
-            queue: settings.pinned,
+            queue: *queue,
         };
         // The run's state comes before the turn in the store, and both share a commit.
-        futures::join!(linked, self.sessions.start_turn(&session, request)).1.map(|_| ())
+        futures::join!(linked, self.sessions.start_turn(session, request)).1.map(|_| ())
+    }
+
+    /// Takes a session from a run that cannot be said there.
+    async fn unlink(self: &Arc<Self>, run: &AutomationRunState, session: &str) {
+        self.runs.lock().by_session.remove(session);
+        let removed = AutomationRunSessionRemovedAction { session: session.to_owned() };
+        self.change_run(&run.resource, vec![StateAction::AutomationRunSessionRemoved(removed)]).await;
+    }
+
+    fn is_running(&self, run: &str) -> bool {
+        let runs = self.runs.lock();
+        runs.open.get(run).is_some_and(|run| matches!(run.lifecycle, AutomationRunLifecycle::Running(_)))
     }
 
     async fn new_run_session(
         self: &Arc<Self>,
         entry: &Entry,
         run: &AutomationRunState,
+        order: Option<&Order>,
         allowed: bool,
     ) -> Result<Arc<Session>, String> {
         let definition = &entry.wire.definition;
+        let title = match order {
+            Some(order) => by_value::title(&definition.title, order),
+            None => definition.title.clone(),
+        };
         let new = NewSession {
             id: self.core.new_id(),
             provider: definition.session.provider.clone(),
             owner: entry.owner.clone(),
             working_directories: definition.session.working_directories.clone().unwrap_or_default(),
             config: definition.session.config.clone().unwrap_or_default(),
-            title: Some(definition.title.clone()),
+            title: Some(title),
             allowed,
             origin: Some(json!({ "kind": "automation", "automation": run.automation, "run": run.resource })),
             ..NewSession::default()

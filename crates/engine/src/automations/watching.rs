@@ -190,6 +190,9 @@ impl Automations {
     /// Holds what happened in a session against the rules.
     pub(crate) fn happened(self: &Arc<Self>, happening: Happening) {
         let (what, session) = (happening.what.clone(), happening.session.clone());
+        if matches!(what, Happened::Gone) {
+            self.forget_session_of_value(&session);
+        }
         if self.watches() {
             self.look_at(happening);
         }
@@ -276,6 +279,7 @@ impl Automations {
             own_field: false,
             by: None,
             of_session: Some(owner.as_deref()),
+            order: None,
         };
         // Nobody waits for it: who is told of a run that could not be kept is the log.
         drop(self.wake_by_event(&watched.automation, &happened, facts, count));

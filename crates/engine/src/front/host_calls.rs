@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
-use ostler_contract::host::{Fired, Peer, SecretScope, SessionRequest};
+use ostler_contract::host::{EventData, Fired, Firing, Peer, Routing, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
 use ostler_contract::owner::Owner;
@@ -19,6 +18,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
 use tokio::sync::{OnceCell, watch};
 
+use crate::automations;
 use crate::core::file_uris::file_uri;
 use crate::core::refusals::STOPPING;
 use crate::core::stage::Stage;
@@ -192,6 +192,9 @@ impl HostCalls for HostDoor {
         if Slug::parse(&name).is_none() {
             return Err(needs(caller, &format!("records needs name to be a slug, not {name}")));
         }
+        if name == automations::by_value::COLLECTION {
+            return Err(needs(caller, &format!("records {name} are the host's")));
+        }
         let mut taken = front.collections.lock();
         match taken.get(&name) {
             Some(holder) if *holder != caller.plugin => {
@@ -215,18 +218,19 @@ impl HostCalls for HostDoor {
         self.front()?.automations.fire(caller, &r#type, &event, data)
     }
 
-    fn fire_text(
+    fn fire_event(
         &self,
         caller: &Caller,
         r#type: String,
         event: String,
-        text: Bytes,
-        over: JsonObject,
-    ) -> Pending<Vec<String>> {
+        data: EventData,
+        routing: Option<Routing>,
+    ) -> Pending<Firing> {
         let (front, caller) = (self.front(), caller.clone());
-        Box::pin(
-            async move { front?.automations.clone().fire_text(&caller, &r#type, &event, text, over).await },
-        )
+        Box::pin(async move {
+            let automations = front?.automations.clone();
+            automations.fire_event(&caller, &r#type, &event, data, routing).await
+        })
     }
 
     fn send(&self, caller: &Caller, request: Request) -> Pending<Response> {

@@ -61,6 +61,16 @@ impl Sessions {
         wait.await.map_err(|_| SESSION_ENDED.to_owned())?
     }
 
+    /// Whether a session's backend is there and can take a further turn.
+    pub(crate) async fn can_continue(&self, entry: &Entry) -> bool {
+        let Some(agent) = self.core.agent(&entry.provider) else { return false };
+        match self.session_settings(&agent, &entry.view().record.values).await {
+            Ok(config) => self.workspace.stranded(&agent, &config).is_none(),
+            // What its settings are now is not known; the turn will tell.
+            Err(_) => true,
+        }
+    }
+
     /// Ends a session and forgets it.
     ///
     /// # Errors

@@ -1,0 +1,138 @@
+//! The sessions of automations whose runs share one for each value of a field of their events: which session a value has
+//! is a record in the host's collection.
+
+use std::sync::Arc;
+
+use ostler_contract::points::StoredCollection;
+use ostler_contract::{JsonObject, Thrown, Value, json, limit};
+use ostler_protocol::uri;
+use ring::digest::{Context, SHA256};
+
+use super::Automations;
+use super::catalogue::Entry;
+use super::order::Order;
+use crate::core::titles::tidy_title;
+use crate::sessions::Entry as Session;
+
+/// The collection, which is the host's.
+pub(crate) const COLLECTION: &str = "automation-sessions";
+/// The longest value that a record and the title of its session show, in bytes.
+const LONGEST_SHOWN: usize = 120;
+/// Characters of a record's id behind its first: what a slug has room for.
+const ID_LENGTH: usize = 39;
+
+impl Automations {
+    async fn values(&self) -> Result<Option<&StoredCollection>, Thrown> {
+        let Some(store) = self.core.record_store() else { return Ok(None) };
+        let open = || store.collection.within(limit::STORE, (COLLECTION.to_owned(), Default::default()));
+        self.values.get_or_try_init(open).await.map(Some)
+    }
+
+    /// The session of a value that can take a further turn; none where there was none, it ended, it cannot continue, or it
+    /// belongs to somebody else.
+    pub(super) async fn session_of_value(
+        &self,
+        id: &str,
+        entry: &Entry,
+        order: &Order,
+    ) -> Result<Option<Arc<Session>>, String> {
+        let failed =
+            |why: Thrown| format!("the session of this {} could not be read: {}", order.by, why.message);
+        let Some(values) = self.values().await.map_err(failed)? else { return Ok(None) };
+        let record = values.get.within(limit::STORE, (record_id(id, order),)).await.map_err(failed)?;
+        let session = record.as_ref().and_then(|record| uri::session_id(record.get("session")?.as_str()?));
+        let Some(session) = session else { return Ok(None) };
+        let session = self.sessions.session(session).await.map_err(failed)?;
+        let Some(session) = session.filter(|session| !session.is_gone() && session.owner == entry.owner)
+        else {
+            return Ok(None);
+        };
+        Ok(self.sessions.can_continue(&session).await.then_some(session))
+    }
+
+    /// Stores which session a value has from now on.
+    pub(super) async fn keep_session_of_value(&self, id: &str, order: &Order, session: &str) {
+        let record = json!({
+            "id": record_id(id, order), "automation": id, "field": order.by, "value": shown(&order.value),
+            "session": session, "since": self.core.clock.iso(),
+        });
+        let kept = async {
+            let values = self.values().await?.ok_or_else(|| Thrown::new("there is no record store"))?;
+            let _alone = self.rewriting.lock().await;
+            match record {
+                Value::Object(record) => values.put.within(limit::STORE, (record,)).await,
+                _ => Ok(()),
+            }
+        };
+        if let Err(why) = kept.await {
+            self.core.log.line(format_args!(
+                "automation {id}: the next run of this {} will not continue {session}, which could not be stored: {why}",
+                order.by
+            ));
+        }
+    }
+
+    /// Forgets a session that was disposed.
+    pub(super) fn forget_session_of_value(self: &Arc<Self>, session: &Session) {
+        let of_automation = session.origin.as_ref().and_then(|origin| origin.get("automation")).is_some();
+        if of_automation {
+            self.forget_values("session", session.uri.clone());
+        }
+    }
+
+    /// Forgets the sessions of an automation that was removed.
+    pub(super) fn forget_sessions_of_values(self: &Arc<Self>, id: &str) {
+        self.forget_values("automation", id.to_owned());
+    }
+
+    /// Removes the records with this field.
+    fn forget_values(self: &Arc<Self>, field: &'static str, value: String) {
+        let automations = self.clone();
+        tokio::spawn(async move {
+            let forgotten = async {
+                let Some(values) = automations.values().await? else { return Ok(()) };
+                // A value that gets another session meanwhile keeps that.
+                let _alone = automations.rewriting.lock().await;
+                let with = JsonObject::from_iter([(field.to_owned(), value.as_str().into())]);
+                for record in values.find.within(limit::STORE, (with,)).await? {
+                    if let Some(id) = record.get("id").and_then(Value::as_str) {
+                        values.remove.within(limit::STORE, (id.to_owned(),)).await?;
+                    }
+                }
+                Ok::<(), Thrown>(())
+            };
+            if let Err(why) = forgotten.await {
+                automations.core.log.line(format_args!(
+                    "the records in {COLLECTION} whose {field} is {value} could not be removed: {why}"
+                ));
+            }
+        });
+    }
+}
+
+/// The title of the session of a value.
+pub(super) fn title(title: &str, order: &Order) -> String {
+    let value = match shown(&order.value) {
+        Value::Null => return title.to_owned(),
+        Value::String(text) => text,
+        value => value.to_string(),
+    };
+    tidy_title(&format!("{title}: {value}")).unwrap_or_else(|| title.to_owned())
+}
+
+/// A value where people read it, unless it is long.
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > LONGEST_SHOWN => Value::Null,
+        value => value.clone(),
+    }
+}
+
+fn record_id(automation: &str, order: &Order) -> String {
+    let mut hash = Context::new(&SHA256);
+    for part in [automation.as_bytes(), b"\0", order.key.bytes()] {
+        hash.update(part);
+    }
+    let hex = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("s{}", &hex[..ID_LENGTH])
+}

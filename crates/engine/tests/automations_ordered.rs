@@ -1,0 +1,284 @@
+//! Runs that are ordered by a field of their events, and those that share a session for each value of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod automation_support;
+
+use automation_support::{Kept, Yard, on_build, settle, statuses};
+use ostler_contract::host::{EventData, Firing, Routing};
+use ostler_contract::points::RecordStore;
+use ostler_contract::{JsonObject, Value, json};
+use ostler_ports::memory_records;
+use ostler_testkit::{Builder, Stage};
+
+fn fields(data: Value) -> JsonObject {
+    data.as_object().cloned().unwrap()
+}
+
+fn routing(session: bool) -> Option<Routing> {
+    Some(Routing { by: "repo.name".to_owned(), session })
+}
+
+/// Fires the build of a repository; answers what came of it.
+async fn fire(yard: &Yard, repo: &str, n: u64, session: bool) -> Firing {
+    let data = EventData::Fields(fields(json!({ "repo": { "name": repo }, "n": n })));
+    fire_data(yard, data, session).await
+}
+
+async fn fire_data(yard: &Yard, data: EventData, session: bool) -> Firing {
+    let builds = yard.host.plugin("builds");
+    let firing = builds.fire_event("build".into(), "done".into(), data, routing(session)).await.unwrap();
+    settle().await;
+    firing
+}
+
+/// What backends were told, without what the host adds.
+fn said(yard: &Yard) -> Vec<String> {
+    let begun = yard.begun().into_iter();
+    begun.map(|(_, text)| text.split(',').next().unwrap().trim_start_matches("Build ").to_owned()).collect()
+}
+
+fn with_records(records: &RecordStore) -> impl FnOnce(Builder) -> Builder {
+    let records = records.clone();
+    |builder| builder.records(records)
+}
+
+async fn values(records: &RecordStore) -> Vec<JsonObject> {
+    let name = "automation-sessions".to_owned();
+    let opened = records.collection.unbounded((name, Default::default())).await.unwrap();
+    opened.list.unbounded(()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_a_value_follow_each_other_and_those_of_others_run_beside_them() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "overlap": "skip" })));
+    let yard = Yard::new(&kept).await;
+    for (repo, n) in [("x", 1), ("x", 2), ("y", 3), ("x", 4), ("y", 5)] {
+        let Firing::Started(runs) = fire(&yard, repo, n, false).await else { panic!("it was refused") };
+        assert_eq!(runs.len(), 1, "each event has its run");
+    }
+    assert_eq!(said(&yard), ["1", "3"]);
+    assert_eq!(statuses(&kept.runs_of("a")), ["running", "pending", "running", "pending", "pending"]);
+    assert_eq!(kept.runs_of("a")[0]["_meta"]["ostler.orderBy"], "repo.name");
+    yard.end(0, 0).await;
+    assert_eq!(said(&yard), ["1", "3", "2"]);
+    yard.end(2, 2).await;
+    yard.end(1, 1).await;
+    assert_eq!(said(&yard), ["1", "3", "2", "4", "5"]);
+    assert_eq!(yard.stage.started(), 5, "a session each");
+    assert!(
+        yard.begun().iter().all(|(_, text)| text.contains(", 1 so far.")),
+        "none is counted into another"
+    );
+
+    // One without the field is as if there was no order.
+    for data in [json!({ "n": 6 }), json!({ "n": 7, "repo": { "name": ["x"] } })] {
+        fire_data(&yard, EventData::Fields(fields(data)), false).await;
+    }
+    assert_eq!(said(&yard)[5..], ["6"], "the second one is skipped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_of_a_long_text_orders_too() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    // Short values are read anyway, as far as there is room.
+    let filler: Vec<Value> = (0..3000).map(|at| json!({ "at": at, "text": "x".repeat(50) })).collect();
+    for (n, name) in [(1, "x"), (2, "x"), (3, "y")] {
+        let name = name.repeat(5000);
+        let text = json!({ "filler": filler, "n": n, "repo": { "more": "m".repeat(5000), "name": name } });
+        let data = EventData::Text { text: text.to_string().into(), over: fields(json!({ "over": 1 })) };
+        let started = tokio::spawn({
+            let builds = yard.host.plugin("builds").clone();
+            async move { builds.fire_event("build".into(), "done".into(), data, routing(false)).await }
+        });
+        assert!(matches!(started.await.unwrap(), Ok(Firing::Started(runs)) if runs.len() == 1));
+        settle().await;
+    }
+    assert_eq!(said(&yard), ["1", "3"]);
+    let builds = yard.host.plugin("builds");
+    let data = EventData::Text { text: "[]".into(), over: JsonObject::new() };
+    let refused = builds.fire_event("build".into(), "done".into(), data, routing(false)).await.unwrap_err();
+    assert!(refused.rpc.is_some(), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_survives_a_kill_in_its_order() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    for (repo, n) in [("x", 1), ("x", 2), ("y", 3), ("x", 4), ("y", 5), ("x", 6)] {
+        fire(&yard, repo, n, false).await;
+    }
+    drop(yard);
+    // A store need not answer them in order.
+    kept.runs.lock().unwrap().reverse();
+    let yard = Yard::new(&kept).await;
+    let mut runs = kept.runs_of("a");
+    runs.sort_by_key(|run| run["origin"]["event"]["n"].as_u64());
+    assert_eq!(statuses(&runs), ["failed", "running", "failed", "pending", "running", "pending"]);
+    assert_eq!(said(&yard), ["2", "5"]);
+    fire(&yard, "x", 7, false).await;
+    let mut ended = 0;
+    while yard.begun().len() > ended {
+        yard.end(ended, ended).await;
+        ended += 1;
+    }
+    assert_eq!(said(&yard), ["2", "5", "4", "6", "7"], "and before what is accepted later");
+}
+
+#[tokio::test(start_paused = true)]
+async fn switching_it_off_cancels_what_waits() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::new(&kept).await;
+    for (repo, n) in [("x", 1), ("x", 2), ("x", 3)] {
+        fire(&yard, repo, n, false).await;
+    }
+    assert_eq!(yard.update("a", json!({ "enabled": false })).await, None);
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled", "cancelled"]);
+    assert_eq!(fire(&yard, "x", 4, false).await, Firing::Started(vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_finds_no_room_is_refused_whole() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "hourlyCap": 5000 })));
+    let yard = Yard::new(&kept).await;
+    for n in 0..=1000 {
+        let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": n })));
+        let builds = yard.host.plugin("builds");
+        let firing = builds.fire_event("build".into(), "done".into(), data, routing(false)).await.unwrap();
+        assert!(matches!(firing, Firing::Started(runs) if runs.len() == 1));
+    }
+    kept.put("b", on_build(json!({ "hourlyCap": 5000 })));
+    let definition = kept.definitions.lock().unwrap()["b"].definition.clone();
+    let create = json!({ "type": "automation/createRequested", "resource": "ahp-automation:/b", "definition": definition });
+    yard.client.dispatch("ahp-automations://", 1, create).await;
+    settle().await;
+    assert_eq!(fire(&yard, "x", 1001, false).await, Firing::Full);
+    assert_eq!(kept.runs_of("a").len(), 1001, "nothing is stored for it");
+    assert_eq!(kept.runs_of("b").len(), 0, "nor for an automation that had room");
+    assert!(matches!(fire(&yard, "y", 1002, false).await, Firing::Started(runs) if runs.len() == 2));
+    yard.end(0, 0).await;
+    assert!(matches!(fire(&yard, "x", 1003, false).await, Firing::Started(runs) if runs.len() == 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_automation_takes_ordered_events_one_after_the_other() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "session": "pinned" })));
+    let yard = Yard::new(&kept).await;
+    for (repo, n) in [("x", 1), ("y", 2), ("x", 3)] {
+        fire(&yard, repo, n, true).await;
+    }
+    assert_eq!(said(&yard), ["1"]);
+    yard.end(0, 0).await;
+    yard.end(0, 1).await;
+    assert_eq!((said(&yard), yard.stage.started()), (["1", "2", "3"].map(str::to_owned).to_vec(), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_a_value_are_turns_of_one_session() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put_of("a", Some("root:inn"), on_build(json!({})));
+    let mut yard = Yard::with(&kept, Stage::default(), with_records(&records)).await;
+    for (repo, n) in [("x", 1), ("y", 2), ("x", 3)] {
+        fire(&yard, repo, n, true).await;
+    }
+    assert_eq!(said(&yard), ["1", "2"]);
+    yard.end(0, 0).await;
+    assert_eq!((said(&yard)[2].as_str(), yard.stage.started()), ("3", 2));
+    let runs = kept.runs_of("a");
+    assert_eq!(statuses(&runs), ["completed", "running", "running"]);
+    let session = runs[0]["primarySession"].as_str().unwrap().to_owned();
+    assert_eq!((&runs[2]["primarySession"], &runs[2]["sessions"]), (&json!(session), &json!([session])));
+    assert_ne!(runs[1]["primarySession"], json!(session));
+    assert_eq!(runs[2]["_meta"]["ostler.sessionBy"], "repo.name");
+    let entry = yard.host.host.sessions.by_uri(&session).unwrap();
+    assert_eq!((entry.view().summary.title.as_str(), entry.owner.as_deref()), ("a: x", Some("root:inn")));
+    yard.end(0, 2).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "running", "completed"]);
+    let record = values(&records).await.into_iter().find(|record| record["value"] == "x").unwrap();
+    assert_eq!((&record["automation"], &record["field"]), (&json!("a"), &json!("repo.name")));
+    assert_eq!(record["session"], json!(session));
+
+    // Somebody talks in it: the run's message follows.
+    let chat = ostler_protocol::uri::default_chat(&session);
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "mine", "message": { "text": "Hello" } });
+    yard.client.dispatch(&chat, 9, turn).await;
+    settle().await;
+    fire(&yard, "x", 4, true).await;
+    assert_eq!(yard.begun().len(), 4);
+    yard.end(0, 3).await;
+    assert_eq!(said(&yard)[4], "4");
+    assert_eq!(statuses(&kept.runs_of("a"))[3..], ["running"]);
+    yard.end(0, 4).await;
+    assert_eq!(statuses(&kept.runs_of("a"))[3..], ["completed"]);
+
+    // A session that is gone is made again, and its record goes with it.
+    yard.client.request("disposeSession", json!({ "channel": session })).await.unwrap();
+    settle().await;
+    assert!(values(&records).await.iter().all(|record| record["value"] == "y"));
+    fire(&yard, "x", 5, true).await;
+    let other = kept.runs_of("a")[4]["primarySession"].clone();
+    assert_ne!(other, json!(session));
+    fire(&yard, "x", 6, true).await;
+    yard.client.request("disposeSession", json!({ "channel": other })).await.unwrap();
+    settle().await;
+    let runs = kept.runs_of("a");
+    assert_eq!(statuses(&runs)[4..], ["cancelled", "running"], "what waited runs in a new one");
+    assert!(runs[5]["primarySession"] != other && runs[5]["primarySession"].is_string());
+    assert!(values(&records).await.iter().any(|record| record["session"] == runs[5]["primarySession"]));
+
+    let removed = json!({ "type": "automation/removed", "resource": "ahp-automation:/a" });
+    yard.client.dispatch("ahp-automations://", 10, removed).await;
+    settle().await;
+    assert_eq!(values(&records).await, Vec::<JsonObject>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_somebody_else_is_never_used() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put_of("a", Some("root:inn"), on_build(json!({})));
+    let mut yard = Yard::with(&kept, Stage::default(), with_records(&records)).await;
+    fire(&yard, "x", 1, true).await;
+    yard.end(0, 0).await;
+    let made = json!({ "channel": "stage:/theirs", "provider": "stage" });
+    yard.client.request("createSession", made).await.unwrap();
+    let mut record = values(&records).await.remove(0);
+    record.insert("session".to_owned(), "stage:/theirs".into());
+    let name = "automation-sessions".to_owned();
+    let opened = records.collection.unbounded((name, Default::default())).await.unwrap();
+    opened.put.unbounded((record,)).await.unwrap();
+    assert_ne!(yard.host.host.sessions.by_uri("stage:/theirs").unwrap().owner.as_deref(), Some("root:inn"));
+    fire(&yard, "x", 2, true).await;
+    let session = kept.runs_of("a")[1]["primarySession"].clone();
+    assert!(session.is_string() && session != "stage:/theirs");
+    assert_eq!(values(&records).await[0]["session"], session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_record_store_each_run_has_a_session_of_its_own() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    fire(&yard, "x", 1, true).await;
+    yard.end(0, 0).await;
+    fire(&yard, "x", 2, true).await;
+    assert_eq!(
+        (statuses(&kept.runs_of("a")), yard.stage.started()),
+        (["completed", "running"].map(str::to_owned).to_vec(), 2)
+    );
+    assert!(yard.host.log.has("there is no record store"), "{:#?}", yard.host.log.all());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_collection_of_sessions_is_the_hosts() {
+    let yard = Yard::new(&Kept::default()).await;
+    let refused = yard.host.plugin("builds").records("automation-sessions".into(), None).unwrap_err();
+    assert!(refused.message.contains("records automation-sessions are the host's"), "{refused}");
+}
