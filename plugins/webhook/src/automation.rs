@@ -51,7 +51,8 @@ pub(crate) async fn call(
         Ok(Data::Text(text)) => EventData::Text { text, over },
         Err(what) => return bad(&what),
     };
-    seen.runs = match host.fire_event(TRIGGER.to_owned(), CALL.to_owned(), data, None).await {
+    let routing = endpoint.extras.routing.clone();
+    seen.runs = match host.fire_event(TRIGGER.to_owned(), CALL.to_owned(), data, routing).await {
         Ok(Firing::Started(runs)) => runs,
         Ok(Firing::Full) => return Ok(Refusal::NoRoom.into()),
         Err(refused) if refused.rpc.is_some() => return bad(&refused.message),

@@ -101,6 +101,11 @@ impl Endpoint {
             (Some(bot), _) => Target::Bot(bot_target(bot, answers)?),
             (None, _) => return Err("set bot, or automation: true".to_owned()),
         };
+        if let (Target::Bot(_), Some(field)) = (&target, extras::of_automations(record)) {
+            return Err(format!(
+                "{field} requires automation: true; a bot's calls have one chat and an order already"
+            ));
+        }
         let extras = Extras::read(record)?;
         if extras.when.is_some() && target != Target::Automation {
             return Err("when needs automation: true; what a bot is told is not filtered".to_owned());
@@ -243,6 +248,14 @@ mod tests {
                 "secret must be a host: name; an endpoint belongs to no team or user",
             ),
             (json!({ "automation": true, "id": "Not A Slug" }), "id must be a slug"),
+            (
+                json!({ "bot": "bot://b", "reply": "none", "orderBy": "ref" }),
+                "orderBy requires automation: true; a bot's calls have one chat and an order already",
+            ),
+            (
+                json!({ "bot": "bot://b", "reply": "none", "session": { "by": "ref" } }),
+                "session requires automation: true; a bot's calls have one chat and an order already",
+            ),
         ] {
             assert_eq!(base(more), why);
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ostler_contract::duration::{A_DURATION, read_duration};
+use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
@@ -27,10 +28,19 @@ pub(crate) struct Extras {
     pub when: Option<When>,
     /// How long bodies are kept, so that a delivery can be replayed.
     pub keep: Option<Keep>,
+    /// How the runs of its calls are ordered, and whether they share sessions.
+    pub routing: Option<Routing>,
 }
 
 /// The fields, as they are written.
-pub(crate) const FIELDS: &[&str] = &["verify", "format", "dedupe", "limit", "retry", "when", "keepBodies"];
+pub(crate) const FIELDS: &[&str] = &["verify", "format", "dedupe", "limit", "retry", "when", "keepBodies", ORDER_BY, SESSION];
+
+const ORDER_BY: &str = "orderBy";
+const SESSION: &str = "session";
+/// The fields that only an endpoint that fires automations may have.
+const OF_AUTOMATIONS: &[&str] = &[ORDER_BY, SESSION];
+/// The longest name of a field of a call, in bytes.
+const LONGEST_FIELD: usize = 256;
 
 /// What a body is, where it is not what the endpoint's target says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +122,7 @@ impl Extras {
             retry: field("retry").and_then(|value| retry(value).transpose()).transpose()?,
             when: field("when").map(When::read).transpose()?,
             keep: field("keepBodies").map(Keep::read).transpose()?,
+            routing: routing(field(ORDER_BY), field(SESSION))?,
         })
     }
 }
@@ -132,6 +143,41 @@ fn dedupe(value: &Value, verify: Option<&Verify>, format: Option<Format>) -> Res
         value => (value.as_str().and_then(header), "dedupe must be the name of a header, or true"),
     };
     found.map(Some).ok_or_else(|| wrong.to_owned())
+}
+
+/// A field of a record that only an endpoint that fires automations may have.
+pub(crate) fn of_automations(record: &JsonObject) -> Option<&'static str> {
+    let is_set = |field: &&&str| record.get(**field).is_some_and(|value| !value.is_null());
+    OF_AUTOMATIONS.iter().find(is_set).copied()
+}
+
+fn routing(order_by: Option<&Value>, session: Option<&Value>) -> Result<Option<Routing>, String> {
+    let field = |value: &Value| {
+        let name = value.as_str().filter(|name| {
+            !name.is_empty()
+                && name.len() <= LONGEST_FIELD
+                && name.trim() == *name
+                && !name.contains(['{', '}'])
+                && name.split('.').all(|part| !part.is_empty())
+        });
+        name.map(str::to_owned)
+    };
+    let ordered = order_by.map(|value| {
+        field(value).ok_or("orderBy must be the name of a field of the call, such as repository.full_name")
+    });
+    let shared = session.map(|value| {
+        let fields = value.as_object().filter(|fields| fields.len() == 1);
+        let by = fields.and_then(|fields| field(fields.get("by")?));
+        by.ok_or("session must be { by: <field> }: the name of a field of the call, such as data.thread.id")
+    });
+    match (ordered.transpose()?, shared.transpose()?) {
+        (Some(order), Some(session)) if order != session => Err(format!(
+            "orderBy must be {session} too, or be left out: the calls that share a session run in that order"
+        )),
+        (_, Some(by)) => Ok(Some(Routing { by, session: true })),
+        (Some(by), None) => Ok(Some(Routing { by, session: false })),
+        (None, None) => Ok(None),
+    }
 }
 
 fn limit(value: &Value) -> Result<Limit, String> {
@@ -228,10 +274,33 @@ mod tests {
             ("retry", json!("yes")),
             ("retry", json!({ "times": 21 })),
             ("retry", json!({ "first": "-1s" })),
+            ("orderBy", json!(true)),
+            ("orderBy", json!("")),
+            ("orderBy", json!(" ref")),
+            ("orderBy", json!("a..b")),
+            ("orderBy", json!("{{event.ref}}")),
+            ("orderBy", json!("x".repeat(LONGEST_FIELD + 1))),
+            ("session", json!("ref")),
+            ("session", json!({})),
+            ("session", json!({ "by": 1 })),
+            ("session", json!({ "by": "ref", "title": "x" })),
         ] {
             let why = Extras::read(&JsonObject::from_iter([(field.to_owned(), value.clone())])).unwrap_err();
             assert!(why.starts_with(&format!("{field} must be ")), "{value}: {why}");
         }
+    }
+
+    #[test]
+    fn an_order_and_a_session_are_by_one_field() {
+        let by = |session| Some(Routing { by: "issue.id".to_owned(), session });
+        assert_eq!(read(json!({ "orderBy": "issue.id", "session": null })).unwrap().routing, by(false));
+        assert_eq!(read(json!({ "session": { "by": "issue.id" } })).unwrap().routing, by(true));
+        let both = read(json!({ "orderBy": "issue.id", "session": { "by": "issue.id" } }));
+        assert_eq!(both.unwrap().routing, by(true));
+        assert_eq!(
+            read(json!({ "orderBy": "ref", "session": { "by": "issue.id" } })).unwrap_err(),
+            "orderBy must be issue.id too, or be left out: the calls that share a session run in that order"
+        );
     }
 
     #[test]
