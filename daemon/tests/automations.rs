@@ -97,6 +97,58 @@ async fn a_call_that_was_accepted_is_found_after_a_kill_whether_its_run_went_on_
     assert_eq!(going["runs"][0]["resource"], runs[0]["resource"], "the one that waited goes on");
 }
 
+/// Calls of two values, each with one that goes on and two that wait; then a kill.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_wait_in_an_order_are_run_in_it_and_in_their_session_after_a_kill() {
+    let folder = Folder::with_webhook("{{event.say}} {{event.n}}");
+    let endpoint = "---\nid: in\nautomation: true\nsecret: host:in\nsession: { by: of.repo }\n---\n";
+    folder.write("webhooks/in.md", endpoint);
+    let daemon = folder.start();
+    let post = async |daemon: &support::Daemon, repo: &str, n: u64, say: &str| {
+        let body = json!({ "of": { "repo": repo }, "n": n, "say": say }).to_string();
+        assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), &body).await.0, 202);
+    };
+    let of = |repo: &str, entry: &Value| -> Vec<Value> {
+        let mut runs = entry["runs"].as_array().unwrap().clone();
+        runs.retain(|run| run["origin"]["event"]["of"]["repo"] == repo);
+        runs.sort_by_key(|run| run["origin"]["event"]["n"].as_u64());
+        runs
+    };
+    let mut client = daemon.initialized("finder").await;
+    // The session of a value is there before the kill.
+    post(&daemon, "a", 0, "hello").await;
+    entry(&mut client, "note", |entry| entry["runs"][0]["lifecycle"]["status"] == "completed").await;
+    for (n, say) in [(1, "/hang"), (2, "/slow 20ms"), (3, "/slow 20ms")] {
+        post(&daemon, "a", n, say).await;
+        post(&daemon, "b", n, say).await;
+    }
+    daemon.kill();
+
+    let daemon = folder.start();
+    let mut client = daemon.initialized("finder").await;
+    post(&daemon, "a", 4, "/slow 20ms").await;
+    let ended = |entry: &Value| {
+        let all = ["a", "b"].iter().flat_map(|repo| of(repo, entry)).collect::<Vec<_>>();
+        all.len() == 8 && all.iter().all(|run| run["lifecycle"].get("completedAt").is_some())
+    };
+    let entry = entry(&mut client, "note", ended).await;
+    for (repo, runs, hung) in [("a", of("a", &entry), 1), ("b", of("b", &entry), 0)] {
+        for (at, run) in runs.iter().enumerate() {
+            let status = if at == hung { "failed" } else { "completed" };
+            assert_eq!(run["lifecycle"]["status"], status, "{repo}: {runs:#?}");
+        }
+        for next in runs[hung..].windows(2) {
+            let (ended, began) = (&next[0]["lifecycle"]["completedAt"], &next[1]["lifecycle"]["startedAt"]);
+            assert!(ended.as_str().unwrap() <= began.as_str().unwrap(), "{repo}: {runs:#?}");
+        }
+    }
+    let sessions =
+        |repo| of(repo, &entry).iter().map(|run| run["primarySession"].clone()).collect::<Vec<_>>();
+    let (a, b) = (sessions("a"), sessions("b"));
+    assert!(a.iter().all(|session| *session == a[0]) && a[0].is_string(), "{a:?}");
+    assert!(b[1..].iter().all(|session| *session == b[1]) && b[1] != a[0], "{b:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn automations_nobody_owns_are_called_unless_the_host_is_told_otherwise() {
     let folder = Folder::with_webhook("hello");

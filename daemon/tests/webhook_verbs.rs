@@ -74,6 +74,11 @@ async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     let events = AddFlags { automation: true, format: Some("cloudevents".to_owned()), ..flags("events") };
     add(&endpoints, AddFlags { dedupe: Some("true".to_owned()), ..events }).await;
     assert!(test(&endpoints, "events").await.good);
+    let ordered = AddFlags { automation: true, order_by: Some("issue.id".to_owned()), ..flags("ordered") };
+    add(&endpoints, AddFlags { session_by: Some("issue.id".to_owned()), ..ordered }).await;
+    let record = folder.read("webhooks/ordered.md");
+    assert!(record.contains("orderBy: issue.id") && record.contains("session:\n  by: issue.id"), "{record}");
+    assert!(test(&endpoints, "ordered").await.good);
     let ask = "OPTIONS /plugins/webhook/events";
     let (status, answer) = daemon.ask(ask, "WebHook-Request-Origin: a.example\r\n", "").await;
     assert_eq!((status, &answer["endpoint"]), (200, &json!("events")), "through the guard of the listener");
@@ -82,7 +87,7 @@ async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     let endpoints = Endpoints::of(folder.path(), &base).unwrap();
     let listed = endpoints.run(WebhookVerb::List).await.unwrap();
     let mut names: Vec<&str> = senders().map(|sender| sender.name).collect();
-    names.extend(["ask", "broken", "events", "fire", "token"]);
+    names.extend(["ask", "broken", "events", "fire", "ordered", "token"]);
     names.sort_unstable();
     assert_eq!(listed.names, names);
     assert!(listed.lines[0].starts_with(&format!("ask: bot://echo, sync, {base}/plugins/webhook/ask")));
@@ -120,6 +125,10 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
             "invalid limit many; write it as <calls>/<time>, such as 60/1m",
         ),
         (AddFlags { limit: Some("5/soon".to_owned()), ..fire.clone() }, "limit must be"),
+        (
+            AddFlags { order_by: Some("a..b".to_owned()), ..fire.clone() },
+            "orderBy must be the name of a field",
+        ),
         (AddFlags { verify: Some("nobody".to_owned()), ..fire.clone() }, "verify must be github, gitlab, "),
         (
             AddFlags { verify: Some("{ scheme: hmac }".to_owned()), ..fire.clone() },

@@ -55,6 +55,12 @@ pub struct AddFlags {
     /// Store bodies encrypted for so long, such as 7d, so that deliveries can be replayed
     #[arg(long, value_name = "TIME")]
     pub keep_bodies: Option<String>,
+    /// Field of the call, such as repository.full_name: calls with the same value run one after the other
+    #[arg(long, value_name = "FIELD", conflicts_with = "bot")]
+    pub order_by: Option<String>,
+    /// Field of the call: calls with the same value share a session and run one after the other
+    #[arg(long, value_name = "FIELD", conflicts_with = "bot")]
+    pub session_by: Option<String>,
     /// Retry failed callbacks
     #[arg(long, requires = "bot")]
     pub retry: bool,
@@ -179,6 +185,8 @@ fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
     set("limit", flags.limit.as_deref().map(limit).transpose()?);
     set("when", flags.when.clone().map(Value::from));
     set("keepBodies", flags.keep_bodies.clone().map(Value::from));
+    set("orderBy", flags.order_by.clone().map(Value::from));
+    set("session", flags.session_by.as_ref().map(|by| json!({ "by": by })));
     set("retry", flags.retry.then_some(Value::Bool(true)));
     Ok(record)
 }

@@ -33,7 +33,8 @@ pub(crate) struct Extras {
 }
 
 /// The fields, as they are written.
-pub(crate) const FIELDS: &[&str] = &["verify", "format", "dedupe", "limit", "retry", "when", "keepBodies", ORDER_BY, SESSION];
+pub(crate) const FIELDS: &[&str] =
+    &["verify", "format", "dedupe", "limit", "retry", "when", "keepBodies", ORDER_BY, SESSION];
 
 const ORDER_BY: &str = "orderBy";
 const SESSION: &str = "session";

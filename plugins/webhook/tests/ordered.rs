@@ -5,9 +5,12 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ostler_contract::bodies::LONG;
 use ostler_contract::{Value, json};
+use ostler_ports::{FileAutomations, FileVault, SqliteSessions, StateDb};
+use ostler_testkit::{MemoryHost, Stage};
 use support::{SECRET, World, endpoint, folder, read, request, until, write};
 
 /// An automation that does what a call says.
@@ -195,6 +198,37 @@ async fn calls_of_a_value_are_turns_of_one_session_after_a_restart_too() {
     .await;
     assert!(runs[6]["primarySession"].is_string() && runs[6]["primarySession"] != session);
     assert_eq!(runs[7]["primarySession"], runs[6]["primarySession"]);
+}
+
+#[tokio::test]
+async fn a_session_whose_backend_is_gone_is_replaced() {
+    let dir = folder();
+    endpoint(dir.path(), "fire", "automation: true\nsession: { by: repository.full_name }");
+    automation(dir.path(), "fire", "queue");
+    let file = std::fs::read_to_string(dir.path().join("automations/fire.md")).unwrap();
+    write(dir.path(), "automations/fire.md", &file.replace("session: { provider: echo }\n", ""));
+    let world = World::start(&dir).await;
+    assert_eq!(world.post("fire", call("a/b", 0, "hello")).await.0, 202);
+    let echo = settled(&world, "fire", &["completed"]).await[0]["primarySession"].clone();
+    assert!(echo.as_str().unwrap().starts_with("echo:/"));
+    world.host.host.close().await;
+    drop(world);
+
+    let db = StateDb::open(dir.path()).unwrap();
+    let automations = FileAutomations::open(dir.path(), db.clone(), Arc::new(|_| {})).await.unwrap();
+    let stage = Stage::default();
+    let builder = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .plugin(ostler_plugin_webhook::plugin(), json!({}))
+        .sessions(Arc::new(SqliteSessions::new(db, Arc::new(|_| {}))).into_point())
+        .automations(Arc::new(automations).into_point())
+        .records(support::records(dir.path()))
+        .vault(Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point());
+    let world = World::of(&dir, builder).await;
+    assert_eq!(world.post("fire", call("a/b", 1, "hello")).await.0, 202);
+    let other = settled(&world, "fire", &["completed", "running"]).await[1]["primarySession"].clone();
+    assert!(other.as_str().unwrap().starts_with("stage:/"));
+    assert_eq!(world.kept("automation-sessions").await[0]["session"], other);
 }
 
 #[tokio::test]
