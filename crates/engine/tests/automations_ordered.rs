@@ -4,12 +4,17 @@
 
 mod automation_support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use automation_support::{Kept, Yard, on_build, settle, statuses};
 use ostler_contract::host::{EventData, Firing, Routing};
-use ostler_contract::points::RecordStore;
-use ostler_contract::{JsonObject, Value, json};
+use ostler_contract::points::{Policies, RecordStore};
+use ostler_contract::{Call, JsonObject, Value, json};
+use ostler_engine::users::{People, UsersFile};
 use ostler_ports::memory_records;
 use ostler_testkit::{Builder, Stage};
+use tokio::sync::watch;
 
 fn fields(data: Value) -> JsonObject {
     data.as_object().cloned().unwrap()
@@ -259,6 +264,59 @@ async fn a_session_of_somebody_else_is_never_used() {
     let session = kept.runs_of("a")[1]["primarySession"].clone();
     assert!(session.is_string() && session != "stage:/theirs");
     assert_eq!(values(&records).await[0]["session"], session);
+}
+
+/// The policies are asked between the look at the session and the turn in it.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_just_before_its_turn_is_replaced_and_policies_are_asked_for_each_run() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put_of("a", Some("user:ada"), on_build(json!({})));
+    let ada = json!({ "id": "ada", "roles": ["ada"], "signedIn": "2026-01-01T00:00:00Z" });
+    let users = json!({ "roles": { "ada": ["session:read", "session:create"] }, "users": [ada] });
+    let people = People::new("https://inn.example", "inn");
+    people.set(UsersFile::parse(&users.to_string()).unwrap()).unwrap();
+    let (gate, opened) = watch::channel(true);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = reads.clone();
+    let policies = Policies {
+        list: Call::new(move |()| {
+            let mut opened = opened.clone();
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                let _ = opened.wait_for(|open| *open).await;
+                let rows = json!([{ "id": "yes", "scope": "all", "kind": "agent", "effect": "allow" }]);
+                Ok(rows.as_array().unwrap().iter().map(|row| fields(row.clone())).collect())
+            }
+        }),
+        get: Call::now(|_| Ok(None)),
+        put: Call::now(|_| Ok(())),
+        remove: Call::now(|_| Ok(false)),
+        close: None,
+    };
+    let with = with_records(&records);
+    let mut yard = Yard::with(&kept, Stage::default(), |builder| {
+        with(builder).people(people).policies(policies).options(|options| options.check_policies = true)
+    })
+    .await;
+    fire(&yard, "x", 1, true).await;
+    yard.end(0, 0).await;
+    let first = kept.runs_of("a")[0]["primarySession"].clone();
+    let before = reads.load(Ordering::SeqCst);
+    gate.send_replace(false);
+    fire(&yard, "x", 2, true).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "pending"]);
+    assert!(reads.load(Ordering::SeqCst) > before, "of a turn in a session that is there too");
+    yard.client.request("disposeSession", json!({ "channel": first })).await.unwrap();
+    gate.send_replace(true);
+    settle().await;
+    let run = kept.runs_of("a")[1].clone();
+    assert_eq!(run["lifecycle"]["status"], "running", "{run}");
+    assert!(run["primarySession"].is_string() && run["primarySession"] != first);
+    assert_eq!(run["sessions"], json!([run["primarySession"]]), "the other one is not listed");
+    assert_eq!(said(&yard), ["1", "2"]);
+    assert_eq!(values(&records).await[0]["session"], run["primarySession"]);
+    yard.end(1, 1).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "completed"]);
 }
 
 #[tokio::test(start_paused = true)]
