@@ -141,6 +141,14 @@ fn operation_id(row: &Row) -> String {
         .collect()
 }
 
+/// What a name in a path looks like.
+fn example(name: &str) -> &'static str {
+    match name {
+        "pool" => "user:ada",
+        _ => "host:github",
+    }
+}
+
 fn operation(row: &Row, read: &mut SchemaGenerator, written: &mut SchemaGenerator, error: &Value) -> Value {
     let answer = match row.answer {
         Answer::Json(schema) => json!({ "application/json": { "schema": schema(written) } }),
@@ -171,7 +179,7 @@ fn operation(row: &Row, read: &mut SchemaGenerator, written: &mut SchemaGenerato
     if let Some(name) = row.parts().1 {
         operation["parameters"] = json!([{
             "name": name, "in": "path", "required": true, "description": "Percent-encoded.",
-            "schema": { "type": "string", "minLength": 1 },
+            "schema": { "type": "string", "minLength": 1 }, "example": example(name),
         }]);
     }
     if let Some(body) = row.body {

@@ -183,7 +183,7 @@ impl UnsetOption {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurePlugin {
     /// Plugin id or configured spec.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["@ostler/echo"]))]
     pub name: String,
     /// Options to change: `null` removes an option, `<set>` leaves a credential as it is, others stay.
     #[serde(default)]
@@ -197,7 +197,7 @@ pub struct ConfigurePlugin {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NamedPlugin {
     /// Plugin id or configured spec.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["@ostler/echo"]))]
     pub name: String,
 }
 
@@ -205,10 +205,10 @@ pub struct NamedPlugin {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SetOption {
     /// Plugin id or configured spec.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["@ostler/echo"]))]
     pub name: String,
     /// Option key, with dots for nested keys.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["greeting"]))]
     pub key: String,
     /// The value.
     pub value: Value,
@@ -218,10 +218,10 @@ pub struct SetOption {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RemoveOption {
     /// Plugin id or configured spec.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["@ostler/echo"]))]
     pub name: String,
     /// Option key, with dots for nested keys.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["greeting"]))]
     pub key: String,
 }
 
@@ -233,7 +233,7 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct InstallPlugin {
     /// Package, package version (name@1.2), archive, or path on the daemon's computer.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["@ostler/webhook"]))]
     pub name: String,
     /// Whether to add it to the configuration.
     #[serde(default = "yes")]
@@ -244,7 +244,7 @@ pub struct InstallPlugin {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RemovePlugin {
     /// Plugin id or configured spec.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["@ostler/webhook"]))]
     pub name: String,
     /// Whether to leave its package installed.
     #[serde(default)]
@@ -255,7 +255,7 @@ pub struct RemovePlugin {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct UpdatePlugin {
     /// Plugin id or configured spec; `all` updates every package.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["all"]))]
     pub name: String,
     /// Whether to install the latest version, ignoring the version range.
     #[serde(default)]
@@ -448,7 +448,7 @@ pub struct Group {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AddUser {
     /// The id.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["ada"]))]
     pub id: String,
     /// Roles to assign; `guest` where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -465,7 +465,7 @@ pub struct AddUser {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
     /// The id.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["ada"]))]
     pub id: String,
 }
 
@@ -473,7 +473,7 @@ pub struct Named {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AddGroup {
     /// The id.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("examples" = ["core"]))]
     pub id: String,
     /// The display name; the id where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

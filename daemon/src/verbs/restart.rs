@@ -109,7 +109,7 @@ async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Resu
             Err(exit) => return Err(exit),
         }
     }
-    Err(Exit::machine(format!("{} restarts and did not listen again in time", remote.url())))
+    Err(Exit::machine(format!("{} restarts and did not listen there again in time", remote.url())))
 }
 
 /// Refuses before anything goes down what it could not come up with.
