@@ -61,7 +61,7 @@ enum Command {
     Restart(verbs::RestartFlags),
     /// Show the address and state of the running daemon
     Status,
-    /// Print the configuration files, credentials included
+    /// Print the configuration: the files of this computer with their credentials
     Config,
     /// Manage plugins
     #[command(subcommand)]

@@ -22,9 +22,9 @@ pub struct Manifest {
     pub program: Program,
     /// Commands that have others below them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<Group>,
+    pub groups: Vec<CommandGroup>,
     /// The commands.
-    pub commands: Vec<Listed>,
+    pub commands: Vec<ListedCommand>,
 }
 
 /// The program.
@@ -38,7 +38,7 @@ pub struct Program {
 
 /// A command that has others below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Group {
+pub struct CommandGroup {
     /// Its word, which is the first of the commands' ids.
     pub id: String,
     /// What it is for.
@@ -47,7 +47,7 @@ pub struct Group {
 
 /// A command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Listed {
+pub struct ListedCommand {
     /// Its words, separated by dots.
     pub id: String,
     /// How it is typed: `<name>` is required, `[name]` is not, `...` repeats.
@@ -56,17 +56,17 @@ pub struct Listed {
     pub summary: String,
     /// What is typed after its words, in order, and what is piped into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arguments: Vec<Parameter>,
+    pub arguments: Vec<CommandParameter>,
     /// Its options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<Parameter>,
+    pub options: Vec<CommandParameter>,
     /// The request it sends; one for each value of an argument that repeats and is a single value in the body.
-    pub http: Http,
+    pub http: CommandRequest,
 }
 
 /// An argument or an option.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Parameter {
+pub struct CommandParameter {
     /// Its name, as the request has it.
     pub name: String,
     /// What it is.
@@ -96,7 +96,7 @@ pub struct Parameter {
 
 /// The request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Http {
+pub struct CommandRequest {
     /// `GET` or `POST`
     pub method: String,
     /// The path; `{name}` is the parameter of that name, percent-encoded.
@@ -113,12 +113,13 @@ pub struct Http {
 pub fn manifest() -> Manifest {
     let mut cli = Cli::declared();
     cli.build();
-    let commands: Vec<Listed> = ROWS.iter().filter_map(|row| listed(&cli, row)).collect();
+    let commands: Vec<ListedCommand> = ROWS.iter().filter_map(|row| listed(&cli, row)).collect();
     let groups = cli.get_subcommands().filter(|sub| {
         let below = format!("{}.", sub.get_name());
         sub.has_subcommands() && commands.iter().any(|command| command.id.starts_with(&below))
     });
-    let groups = groups.map(|sub| Group { id: sub.get_name().to_owned(), summary: about(sub) }).collect();
+    let groups =
+        groups.map(|sub| CommandGroup { id: sub.get_name().to_owned(), summary: about(sub) }).collect();
     let program = Program { name: names::HOST.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
     Manifest { cofold: FORMAT, program, groups, commands }
 }
@@ -133,7 +134,7 @@ fn find<'a>(cli: &'a Command, words: &str) -> Option<&'a Command> {
 }
 
 /// The command of a row, where a command sends it.
-fn listed(cli: &Command, row: &Row) -> Option<Listed> {
+fn listed(cli: &Command, row: &Row) -> Option<ListedCommand> {
     let typed = row.command?;
     let command = find(cli, remote::words(typed))?;
     let in_path = row.parts().1;
@@ -153,13 +154,15 @@ fn listed(cli: &Command, row: &Row) -> Option<Listed> {
     };
     let args: Vec<&Arg> = command.get_arguments().filter(of_command).filter(named).collect();
     let (positional, flags): (Vec<&Arg>, Vec<&Arg>) = args.into_iter().partition(|arg| arg.is_positional());
-    let mut arguments: Vec<Parameter> = positional.into_iter().map(|arg| parameter(arg, &sent)).collect();
+    let mut arguments: Vec<CommandParameter> =
+        positional.into_iter().map(|arg| parameter(arg, &sent)).collect();
     if !pattern_names.is_empty() {
         arguments.iter_mut().for_each(|argument| argument.required = true);
     }
-    let options: Vec<Parameter> = flags.into_iter().map(|arg| parameter(arg, &sent)).collect();
+    let options: Vec<CommandParameter> = flags.into_iter().map(|arg| parameter(arg, &sent)).collect();
     let given = |name: &str| arguments.iter().chain(&options).any(|parameter| parameter.name == name);
-    let piped: Vec<Parameter> = sent.iter().filter(|name| !given(name)).map(|name| piped(name)).collect();
+    let piped: Vec<CommandParameter> =
+        sent.iter().filter(|name| !given(name)).map(|name| piped(name)).collect();
     let mut pattern = typed.to_owned();
     if pattern_names.is_empty() {
         for argument in &arguments {
@@ -170,7 +173,7 @@ fn listed(cli: &Command, row: &Row) -> Option<Listed> {
     }
     arguments.extend(piped);
     debug_assert!(in_path.is_none_or(|name| arguments.iter().any(|argument| argument.name == name)));
-    let http = Http {
+    let http = CommandRequest {
         method: row.method.name().to_owned(),
         path: row.path.to_owned(),
         query: Vec::new(),
@@ -178,12 +181,12 @@ fn listed(cli: &Command, row: &Row) -> Option<Listed> {
     };
     let id = row.words().collect::<Vec<_>>().join(".");
     let summary = if pattern_names.is_empty() { about(command) } else { row.summary.to_owned() };
-    Some(Listed { id, pattern, summary, arguments, options, http })
+    Some(ListedCommand { id, pattern, summary, arguments, options, http })
 }
 
 /// A member of the body that the command reads from standard input.
-fn piped(name: &str) -> Parameter {
-    Parameter {
+fn piped(name: &str) -> CommandParameter {
+    CommandParameter {
         name: name.to_owned(),
         summary: format!("The {name}, read from standard input"),
         flag: None,
@@ -196,14 +199,14 @@ fn piped(name: &str) -> Parameter {
     }
 }
 
-fn parameter(arg: &Arg, sent: &[String]) -> Parameter {
+fn parameter(arg: &Arg, sent: &[String]) -> CommandParameter {
     let id = arg.get_id().as_str();
     let takes_value = arg.get_action().takes_values();
     // `--no-enable` is `enable: false` in the request.
     let negated = id.strip_prefix("no_").filter(|name| sent.iter().any(|sent| sent == name));
     let first = || arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let is_many = arg.get_num_args().is_some_and(|count| count.max_values() > 1);
-    Parameter {
+    CommandParameter {
         name: negated.unwrap_or(id).to_owned(),
         summary: arg.get_help().map(ToString::to_string).unwrap_or_default(),
         flag: arg.get_long().map(|long| format!("--{long}")),

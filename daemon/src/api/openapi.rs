@@ -75,6 +75,7 @@ pub fn document() -> Document {
         paths.insert(row.path.to_owned(), json!({ row.method.name().to_lowercase(): operation }));
     }
     let mut schemas = written.take_definitions(true);
+    schemas.values_mut().for_each(without_null);
     schemas.extend(read.take_definitions(true));
     let token =
         |more: &str| format!("The connection token, which has full access, or a personal token{more}.");
@@ -102,6 +103,22 @@ pub fn document() -> Document {
         paths,
         components: object(components),
         security: ["bearer", "query"].map(|scheme| object(json!({ scheme: [] }))).to_vec(),
+    }
+}
+
+/// Members of an answer that are not required are absent, never `null`.
+fn without_null(schema: &mut Value) {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    for (_, node) in properties.filter(|(name, _)| !required.iter().any(|one| one == name.as_str())) {
+        let Some(types) = node.get_mut("type") else { continue };
+        let other = types.as_array().and_then(|types| match types.as_slice() {
+            [one, null] if null == "null" => Some(one.clone()),
+            _ => None,
+        });
+        if let Some(other) = other {
+            *types = other;
+        }
     }
 }
 
@@ -246,6 +263,8 @@ mod tests {
         for (name, schema) in schemas {
             assert!(jsonschema::meta::is_valid(schema), "{name}: {schema}");
             assert!(schema["description"].as_str().is_some(), "{name} is described");
+            let is_numbered = name.ends_with(|last: char| last.is_ascii_digit());
+            assert!(!is_numbered, "two types are named {}", name.trim_end_matches(char::is_numeric));
         }
         let mut named = BTreeSet::new();
         references(&document, &mut named);

@@ -194,9 +194,12 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             .sent_by("config"),
         get("/api/plugin/list", Config("settings"), "The configured plugins", plugins::list)
             .sent_by("plugin list"),
-        post("/api/plugin/config", Deployment, "Return or change a plugin", |ask, body: ConfigurePlugin| {
-            plugins::configure(ask, body)
-        })
+        post(
+            "/api/plugin/config",
+            Deployment,
+            "Return a plugin, and change it first where the body says so",
+            |ask, body: ConfigurePlugin| plugins::configure(ask, body),
+        )
         .sent_by("plugin config <name>"),
         post("/api/plugin/config/set", Deployment, "Set an option of a plugin", |ask, body: SetOption| {
             plugins::set(ask, body)
