@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use support::{Daemon, Ended, Folder, ended, program};
+use support::{Daemon, Ended, Folder, ended, program, wait_for};
 
 const TOKEN: &str = "the-token";
 
@@ -227,6 +227,8 @@ fn a_command_prints_of_another_computer_what_it_prints_there() {
     let (folder, elsewhere) = (folder(), Folder::new(json!({})));
     let daemon = folder.start();
     let url = format!("http://{}", daemon.address());
+    // It records where it listens after it has told.
+    wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("the daemon is found");
     let there = |line: &[&str]| {
         let ended = ended(&mut remote(&elsewhere, TOKEN, &url, line));
         assert_eq!(ended.code, Some(0), "{line:?}: {ended:?}");
