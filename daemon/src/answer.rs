@@ -11,6 +11,8 @@ use crate::shown::without_userinfo;
 
 /// The heading of the global flags.
 const EVERY: &str = "Global options";
+/// The heading of the flags of commands that another computer's daemon can be asked by.
+const REMOTE: &str = "Remote options";
 
 /// The flags that every command accepts.
 #[derive(Debug, Clone, Default, Args)]
@@ -30,6 +32,15 @@ pub struct Common {
     /// Read only this configuration file
     #[arg(long, value_name = "FILE", global = true, help_heading = EVERY)]
     pub config_file: Option<std::path::PathBuf>,
+    /// Ask the daemon at this URL, with the token of OSTLER_TOKEN or --token-file
+    #[arg(long, value_name = "URL", global = true, help_heading = REMOTE)]
+    pub remote: Option<String>,
+    /// File with the token for --remote
+    #[arg(long, value_name = "FILE", global = true, help_heading = REMOTE)]
+    pub token_file: Option<std::path::PathBuf>,
+    /// Allow --remote to send the token to another computer unencrypted
+    #[arg(long, global = true, help_heading = REMOTE)]
+    pub allow_http: bool,
 }
 
 impl Common {
@@ -38,6 +49,13 @@ impl Common {
     pub fn not_served() -> Vec<Arg> {
         let all = Self::augment_args(Command::new("")).get_arguments().cloned().collect::<Vec<_>>();
         let refused = |arg: &Arg| matches!(arg.get_id().as_str(), "json" | "quiet" | "config_file");
+        all.into_iter().filter(refused).map(|arg| arg.hide(true)).collect()
+    }
+
+    /// The flags of `--remote`, hidden: for a command that works at this computer only and refuses them.
+    pub fn not_remote() -> Vec<Arg> {
+        let all = Self::augment_args(Command::new("")).get_arguments().cloned().collect::<Vec<_>>();
+        let refused = |arg: &Arg| matches!(arg.get_id().as_str(), "remote" | "token_file" | "allow_http");
         all.into_iter().filter(refused).map(|arg| arg.hide(true)).collect()
     }
 

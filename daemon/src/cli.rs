@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use ostler_contract::json;
 use ostler_engine::users::Kind;
 use ostler_plugin_acp::supervisor::{self, SUPERVISE};
@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::webhook::WebhookVerb;
-use crate::{demo, doctor, run, verbs};
+use crate::{demo, doctor, remote, run, verbs};
 
 /// What the program is, as its package says it.
 const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
@@ -41,6 +41,9 @@ pub struct Cli {
     version: Option<bool>,
     #[command(subcommand)]
     command: Option<Command>,
+    /// The command as it is typed, without its arguments.
+    #[arg(skip)]
+    words: String,
 }
 
 /// The commands, one file each.
@@ -58,7 +61,7 @@ enum Command {
     Restart(verbs::RestartFlags),
     /// Show the address and state of the running daemon
     Status,
-    /// Print the configuration files, credentials included
+    /// Print the configuration: the files of this computer with their credentials
     Config,
     /// Manage plugins
     #[command(subcommand)]
@@ -94,6 +97,8 @@ enum Command {
     /// Manage projects
     #[command(subcommand)]
     Project(verbs::GroupVerb),
+    /// Show what a pool was charged
+    Usage(verbs::UsageFlags),
     /// Generate a shell completion script
     Completion {
         /// Shell to generate the script for
@@ -213,11 +218,42 @@ impl Cli {
             Some((last, line)) if last == DETACHED => (true, line),
             _ => (false, line),
         };
-        Ok(Self::try_parse_from(line).map(|mut cli| {
+        let parsed = Self::declared().try_get_matches_from(line).and_then(|matches| {
+            let words = words_of(&matches);
+            Self::from_arg_matches(&matches).map(|cli| Self { words, ..cli })
+        });
+        Ok(parsed.map(|mut cli| {
             cli.run.detached = detached;
             cli.run.kept = kept;
             cli
         }))
+    }
+
+    /// The command line, with the flags of `--remote` hidden where they are refused.
+    pub fn declared() -> clap::Command {
+        fn hidden(command: clap::Command, words: &str) -> clap::Command {
+            let below: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+            if below.is_empty() {
+                return if remote::reaches(words) { command } else { command.args(Common::not_remote()) };
+            }
+            below.into_iter().fold(command, |command, name| {
+                let words = format!("{words} {name}").trim_start().to_owned();
+                command.mut_subcommand(name, |sub| hidden(sub, &words))
+            })
+        }
+        hidden(Self::command(), "")
+    }
+
+    /// Rejects `--remote` on commands that work at this computer only.
+    fn check_remote(&self) -> Result<(), Exit> {
+        if self.common.remote.is_none() || remote::reaches(&self.words) {
+            return Ok(());
+        }
+        let command = format!("{} {}", names::HOST, self.words);
+        Err(Exit::usage(format!(
+            "--remote is not supported by {}: it works at this computer only",
+            command.trim_end()
+        )))
     }
 
     /// Rejects output flags on commands without an answer.
@@ -255,6 +291,7 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     };
     cli.common.check()?;
     cli.check_answer()?;
+    cli.check_remote()?;
     if cli.command.is_some() && cli.run != RunFlags::default() {
         return Err(Exit::usage("flags of a run are accepted after `ostler start` or without a command"));
     }
@@ -271,6 +308,14 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     outcome
 }
 
+/// The words of the command that was typed.
+fn words_of(matches: &clap::ArgMatches) -> String {
+    match matches.subcommand() {
+        Some((name, below)) => format!("{name} {}", words_of(below)).trim_end().to_owned(),
+        None => String::new(),
+    }
+}
+
 async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
     let Some(command) = cli.command else { return serve(&cli.common, &cli.run, arguments).await };
     let place = Place::of_process(&cli.common)?;
@@ -281,7 +326,7 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Stop => verbs::stop(&place).await?,
         Command::Restart(flags) => verbs::restart::restart(&place, &flags).await?,
         Command::Status => verbs::status::status(&place).await?,
-        Command::Config => verbs::config(&place)?,
+        Command::Config => verbs::config(&place).await?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
         Command::Agent(verb) => verbs::agent(&place, verb).await?,
         Command::McpBridge => acp::tools_bridge::bridge().await?,
@@ -291,9 +336,10 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Session(verb) => verbs::session(&place, verb).await?,
         Command::Logs(flags) => verbs::logs(&place, &flags).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
-        Command::User(verb) => verbs::people::user(&place, verb)?,
-        Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb)?,
-        Command::Project(verb) => verbs::people::group(&place, Kind::Project, verb)?,
+        Command::User(verb) => verbs::people::user(&place, verb).await?,
+        Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb).await?,
+        Command::Project(verb) => verbs::people::group(&place, Kind::Project, verb).await?,
+        Command::Usage(flags) => verbs::usage(&place, flags).await?,
         Command::Completion { shell } => completion(shell),
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),
     };
@@ -312,7 +358,7 @@ async fn serve(common: &Common, flags: &RunFlags, arguments: &[String]) -> Resul
 
 fn completion(shell: clap_complete::Shell) -> Answer {
     let mut script = Vec::new();
-    let mut command = Cli::command();
+    let mut command = Cli::declared();
     clap_complete::generate(shell, &mut command, names::HOST, &mut script);
     let text = String::from_utf8_lossy(&script).into_owned();
     Answer {
@@ -403,11 +449,10 @@ mod tests {
     }
 
     #[test]
-    fn short_help_and_long_help_and_the_manifest_say_the_same_of_the_program() {
+    fn short_help_and_long_help_say_the_same_of_the_program() {
         let mut cli = Cli::command();
         for help in [cli.render_help().to_string(), cli.render_long_help().to_string()] {
             assert!(help.starts_with(ABOUT), "{help}");
         }
-        assert_eq!(crate::cli_manifest::manifest()["about"], ABOUT);
     }
 }

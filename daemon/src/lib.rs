@@ -31,6 +31,7 @@ pub mod plugins;
 pub mod process;
 mod progress;
 pub mod record;
+pub mod remote;
 mod root_settings;
 pub mod run;
 pub mod settings;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::answer::Common;
 use crate::config::{self, ConfigFiles, Environment, Folders};
 use crate::exit::Exit;
+use crate::remote::Remote;
 
 /// Where a command works.
 #[derive(Debug, Clone)]
@@ -26,6 +27,14 @@ impl Place {
         let working_dir = std::env::current_dir()
             .map_err(|error| Exit::machine(format!("the working directory no longer exists: {error}")))?;
         Ok(Self { common: common.clone(), environment: Environment::of_process(), working_dir })
+    }
+
+    /// The daemon that `--remote` names, where it is given.
+    ///
+    /// # Errors
+    /// As [`Remote::of`].
+    pub fn remote(&self) -> Result<Option<Remote>, Exit> {
+        Remote::of(&self.common)
     }
 
     /// The configuration, as the files say it now.

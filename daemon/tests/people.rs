@@ -297,7 +297,7 @@ async fn the_api_knows_people_by_their_tokens() {
         );
     }
     let (status, manifest) = api(&daemon, &ben, "GET cli-manifest", Value::Null).await;
-    assert_eq!((status, &manifest["name"]), (200, &json!("ostler")));
+    assert_eq!((status, &manifest["program"]["name"]), (200, &json!("ostler")));
 
     // Secrets: the host's ask for its configuration, a team's for being of it, a person's are that person's.
     let value = || json!({ "value": "v" });

@@ -1,21 +1,31 @@
 //! The HTTP API: what the commands do, for programs elsewhere. Everything is JSON; a refusal is
-//! `{ "message": … }`.
+//! `{ "message": … }`. `rows` declares every request; the rest of the folder is derived from it or handles one.
 
+mod body;
+mod host;
+mod openapi;
+#[cfg(test)]
+mod page;
 mod people;
-mod rows;
+mod plugins;
+pub mod rows;
 mod secrets;
+pub mod shapes;
 
 use std::sync::Arc;
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
-use ostler_contract::http::{self, BodyError, Method, Request, Response, StatusCode, header};
+use ostler_contract::http::{self, BodyError, Request, Response, StatusCode, header};
 use ostler_contract::{Charge, JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_protocol::RpcError;
 use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
 
+use self::rows::Ask;
+use crate::config::ConfigFiles;
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::plugins::Row;
 use crate::shown::without_userinfo;
 
 /// The largest body that is read.
@@ -31,6 +41,20 @@ enum Refused {
     Media,
     NoMemory,
     Body(String),
+    TooLarge(String),
+    Slow(String),
+}
+
+/// The configuration as the files say it now. What is wrong in them is no mistake of the caller.
+fn configured(control: &Control) -> Result<(ConfigFiles, Vec<Row>), Refused> {
+    control.configured().map_err(of_the_host)
+}
+
+/// A problem of the host, not of the request.
+fn of_the_host(exit: Exit) -> Refused {
+    match exit {
+        Exit::Usage(why) | Exit::Machine(why) => Refused::Exit(Exit::Machine(why)),
+    }
 }
 
 impl From<Exit> for Refused {
@@ -63,8 +87,8 @@ async fn answer(control: &Arc<Control>, request: Request) -> Response {
     match serve(control, &path, request).await {
         Ok(value) => {
             let value = hide(control, without_userinfo(value));
-            match (rows::find(&path).and_then(|(row, _)| row.text()), value) {
-                (Some(media), Value::String(text)) => {
+            match (rows::find(&path).map(|(row, _)| row.answer), value) {
+                (Some(rows::Answer::Text(media)), Value::String(text)) => {
                     let mut response = Response::new(text.into());
                     response
                         .headers_mut()
@@ -89,31 +113,44 @@ fn hide(control: &Control, value: Value) -> Value {
 }
 
 fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
-    let exited = |status, exit: &Exit| http::message(status, control.hidden.hide(&exit.to_string()));
+    let status = refused.status();
     match refused {
-        Refused::Exit(exit @ Exit::Usage(_)) => exited(StatusCode::BAD_REQUEST, exit),
-        Refused::Exit(exit @ Exit::Machine(_)) => exited(StatusCode::CONFLICT, exit),
-        Refused::Grant(why) => http::message(StatusCode::FORBIDDEN, why),
+        Refused::Exit(exit) => http::message(status, control.hidden.hide(&exit.to_string())),
         Refused::NotThere => refuse(&Reply::NoApi(path.to_owned())),
         Refused::Method(allowed) => {
-            let mut response =
-                http::message(StatusCode::METHOD_NOT_ALLOWED, format_args!("{path} only accepts {allowed}"));
+            let mut response = http::message(status, format_args!("{path} only accepts {allowed}"));
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
             response
         }
-        Refused::Media => {
-            http::message(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content type must be application/json")
-        }
+        Refused::Media => http::message(status, "The content type must be application/json"),
         Refused::NoMemory => refuse(&Reply::NoMemory),
-        Refused::Body(why) => http::message(StatusCode::BAD_REQUEST, why),
+        Refused::Grant(why) | Refused::Body(why) | Refused::TooLarge(why) | Refused::Slow(why) => {
+            http::message(status, why)
+        }
+    }
+}
+
+impl Refused {
+    /// The status of the answer; `openapi::STATUSES` documents it.
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Exit(Exit::Usage(_)) | Self::Body(_) => StatusCode::BAD_REQUEST,
+            Self::Exit(Exit::Machine(_)) => StatusCode::CONFLICT,
+            Self::Grant(_) => StatusCode::FORBIDDEN,
+            Self::NotThere => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Media => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+        }
     }
 }
 
 async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<Value, Refused> {
-    let (row, rest) = rows::find(path).ok_or(Refused::NotThere)?;
-    let method = if row.reads() { Method::GET } else { Method::POST };
-    if *request.method() != method {
-        return Err(Refused::Method(if row.reads() { "GET" } else { "POST" }));
+    let (row, name) = rows::find(path).ok_or(Refused::NotThere)?;
+    if request.method().as_str() != row.method.name() {
+        return Err(Refused::Method(row.method.name()));
     }
     // The guard put it there; without it nobody is let in.
     let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
@@ -121,12 +158,13 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<V
         control.host.access.record_sign_in(person);
     }
     row.admits(control, &caller)?;
-    if row.reads() {
-        return row.run(control, &caller, rest, JsonObject::new()).await;
+    let ask = Ask { control: control.clone(), caller, name };
+    if row.body.is_none() {
+        return row.run(ask, JsonObject::new()).await;
     }
     // Charged until the request is served.
     let (body, _charge) = body(control, request).await?;
-    row.run(control, &caller, rest, body).await
+    row.run(ask, body).await
 }
 
 /// A body's object, with its charge; no body is an empty object.
@@ -139,6 +177,10 @@ async fn body(control: &Control, request: Request) -> Result<(JsonObject, Charge
     match read {
         Ok(JsonBody { value: None, charge }) => Ok((JsonObject::new(), charge)),
         Err(JsonBodyError::Body(BodyError::NoMemory)) => Err(Refused::NoMemory),
+        Err(JsonBodyError::Body(why @ (BodyError::TooLarge(_) | BodyError::TooManyValues { .. }))) => {
+            Err(Refused::TooLarge(why.to_string()))
+        }
+        Err(JsonBodyError::Body(why @ BodyError::Slow(_))) => Err(Refused::Slow(why.to_string())),
         Err(JsonBodyError::Body(why)) => Err(Refused::Body(why.to_string())),
         _ if !is_json => Err(Refused::Media),
         Ok(JsonBody { value: Some(Value::Object(fields)), charge }) => Ok((fields, charge)),

@@ -1,48 +1,76 @@
 //! People over HTTP: the same changes `ostler user`, `team` and `project` make, bounded by what the caller holds.
 
-use ostler_contract::{JsonObject, Value};
-use ostler_engine::Principal;
-use ostler_engine::users::{Caller, Kind};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use ostler_engine::users::{Caller, Kind, People};
+use serde::de::DeserializeOwned;
 
 use super::Refused;
-use super::rows::text;
-use crate::control::Control;
+use super::rows::Ask;
+use super::shapes::{AddGroup, AddUser, AddedGroup, Group, Named, PersonalToken, RemovedRecord, User};
 use crate::exit::Exit;
 use crate::verbs::people::{self, Edit};
 
-/// What to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
-    List,
-    Add,
-    Token,
-    Rm,
+/// Teams or projects.
+pub(super) struct Groups(Kind);
+
+impl Groups {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self(kind)
+    }
+
+    /// The handler that lists them.
+    pub(super) fn list(self) -> impl Fn(Ask) -> BoxFuture<'static, Result<Vec<Group>, Refused>> {
+        move |ask| {
+            let listed = list(&ask, self.0);
+            Box::pin(std::future::ready(listed))
+        }
+    }
 }
 
-pub(super) async fn run(
-    control: &Control,
-    caller: &Principal,
-    kind: Kind,
-    verb: Verb,
-    body: &JsonObject,
-) -> Result<Value, Refused> {
-    let known =
-        control.host.access.gate.people().ok_or_else(|| Exit::usage("this host has no users file"))?;
-    let by = Caller::of(caller.reader().as_ref());
-    let edit: Edit = match verb {
-        Verb::List => return Ok(people::list(&known.file(), kind).json),
-        Verb::Add if kind == Kind::User => {
-            let roles = body.contains_key("roles").then(|| texts(body, "roles")).transpose()?;
-            let memberships = texts(body, "memberships")?;
-            people::add(text(body, "id")?, roles, memberships, optional(body, "primary")?, by)
-        }
-        Verb::Add => people::add_group(kind, text(body, "id")?, optional(body, "title")?, by),
-        Verb::Token => people::token(text(body, "id")?, by),
-        Verb::Rm => people::remove(kind, text(body, "id")?, by),
-    };
-    known.change(edit.change).await.map_err(|why| refused(why.into_rpc()))?;
-    control.host.people_changed();
-    Ok(edit.answer.json)
+pub(super) async fn users(ask: Ask) -> Result<Vec<User>, Refused> {
+    list(&ask, Kind::User)
+}
+
+pub(super) async fn add_user(ask: Ask, body: AddUser) -> Result<PersonalToken, Refused> {
+    let AddUser { id, roles, memberships, primary } = body;
+    edit(&ask, people::add(id, roles, memberships, primary, caller(&ask))).await
+}
+
+pub(super) async fn token(ask: Ask, Named { id }: Named) -> Result<PersonalToken, Refused> {
+    edit(&ask, people::token(id, caller(&ask))).await
+}
+
+pub(super) async fn add_group(ask: Ask, kind: Kind, body: AddGroup) -> Result<AddedGroup, Refused> {
+    edit(&ask, people::add_group(kind, body.id, body.title, caller(&ask))).await
+}
+
+pub(super) async fn remove(ask: Ask, kind: Kind, Named { id }: Named) -> Result<RemovedRecord, Refused> {
+    edit(&ask, people::remove(kind, id, caller(&ask))).await
+}
+
+fn caller(ask: &Ask) -> Caller {
+    Caller::of(ask.caller.reader().as_ref())
+}
+
+fn known(ask: &Ask) -> Result<&Arc<People>, Refused> {
+    let none = || Exit::machine("this host has no users file; set users in the configuration").into();
+    ask.control.host.access.gate.people().ok_or_else(none)
+}
+
+fn list<T: DeserializeOwned>(ask: &Ask, kind: Kind) -> Result<Vec<T>, Refused> {
+    typed(people::list(&known(ask)?.file(), kind).json)
+}
+
+async fn edit<T: DeserializeOwned>(ask: &Ask, edit: Edit) -> Result<T, Refused> {
+    known(ask)?.change(edit.change).await.map_err(|why| refused(why.into_rpc()))?;
+    ask.control.host.people_changed();
+    typed(edit.answer.json)
+}
+
+fn typed<T: DeserializeOwned>(json: ostler_contract::Value) -> Result<T, Refused> {
+    Ok(serde_json::from_value(json).map_err(|error| Exit::machine(format!("the users file: {error}")))?)
 }
 
 /// What the caller may not give away is refused as a missing grant is.
@@ -50,20 +78,5 @@ fn refused(error: ostler_protocol::RpcError) -> Refused {
     match error.code {
         ostler_protocol::error::code::PERMISSION_DENIED => Refused::from(error),
         _ => people::failed(error).into(),
-    }
-}
-
-fn optional(body: &JsonObject, key: &str) -> Result<Option<String>, Exit> {
-    body.contains_key(key).then(|| text(body, key)).transpose()
-}
-
-fn texts(body: &JsonObject, key: &str) -> Result<Vec<String>, Exit> {
-    let wrong = || Exit::usage(format!("{key} must be a list of strings"));
-    match body.get(key) {
-        None => Ok(Vec::new()),
-        Some(Value::Array(words)) => {
-            words.iter().map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-        }
-        Some(_) => Err(wrong()),
     }
 }

@@ -1,28 +1,31 @@
-//! Every request of the API: its path, what it needs, what it does.
+//! Every request of the API: its path, the grant it needs, the shapes of its body and answer, the command that sends it, and
+//! its handler.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use ostler_contract::points::NamedMethod;
-use ostler_contract::{JsonObject, Value, json};
+use futures::future::BoxFuture;
+use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::Kind;
-use ostler_loader::options::place;
 use ostler_protocol::grants::Grant;
-use ostler_protocol::own::UsageTotalsParams;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::people::{self, Verb};
-use super::{Refused, secrets};
+use super::people::{self, Groups};
+use super::shapes::{
+    AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
+    RemovePlugin, Restart, SetOption, StoreSecret, UpdatePlugin,
+};
+use super::{Refused, body, host, openapi, plugins, secrets};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::metrics;
-use crate::plugins::{self, Change, Changed, Row as PluginRow};
-use crate::process::Signal;
-use crate::run::busy;
-use crate::verbs::status::{PROCESSES, PROCESSES_LIMIT, status_json};
 
-/// What a request needs.
+/// The grant that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needs {
+pub enum Needs {
     /// No grant.
     Nothing,
     /// `config:<operation>`
@@ -31,119 +34,327 @@ enum Needs {
     Diagnostics(&'static str),
     /// `<kind>:<operation>`, on a host that knows people.
     People(Kind, &'static str),
-    /// What the name of the secret asks for.
+    /// The name of the secret decides.
     Secret,
-    /// The deployment token itself: it changes what runs in this process.
+    /// The pool decides.
+    Pool,
+    /// The connection token itself: the request changes what runs in this process.
     Deployment,
 }
 
-/// One request.
+/// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
-    path: &'static str,
-    reads: bool,
+pub enum Verb {
+    /// Reads.
+    Get,
+    /// Changes.
+    Post,
+}
+
+impl Verb {
+    /// As HTTP writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+        }
+    }
+}
+
+/// The schema of a type; the types it refers to go into the generator.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What an answer is.
+#[derive(Clone, Copy)]
+pub enum Answer {
+    /// JSON of this schema.
+    Json(SchemaOf),
+    /// Text of this content type.
+    Text(&'static str),
+}
+
+/// One request as its handler gets it.
+pub struct Ask {
+    /// The daemon.
+    pub control: Arc<Control>,
+    /// The caller, which holds the grant of the row.
+    pub caller: Principal,
+    /// The last part of the path, decoded; empty where the row's path has none.
+    pub name: String,
+}
+
+type Handler =
+    Box<dyn Fn(Ask, JsonObject) -> BoxFuture<'static, Result<Value, Refused>> + Send + Sync + 'static>;
+
+/// A member of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Whether a body without it is rejected.
+    pub required: bool,
+}
+
+/// One request of the API.
+pub struct Row {
+    /// The method.
+    pub method: Verb,
+    /// The path; `{…}` at its end is a name, percent-encoded.
+    pub path: &'static str,
+    /// What it does, as a phrase.
+    pub summary: &'static str,
+    /// The command that sends it: its words, or how it is typed where the words have several requests.
+    pub command: Option<&'static str>,
+    /// The body.
+    pub body: Option<SchemaOf>,
+    /// The answer.
+    pub answer: Answer,
     needs: Needs,
-    what: What,
+    serve: Handler,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    Status,
-    Metrics,
-    Config,
-    List,
-    Install,
-    Remove,
-    Update,
-    Plugin,
-    Set,
-    Unset,
-    Enable,
-    Disable,
-    Restart,
-    VaultList,
-    VaultSet,
-    VaultDelete,
-    Manifest,
-    Usage,
-    People(Kind, Verb),
+/// A request without a body.
+fn get<A, F>(
+    path: &'static str,
+    needs: Needs,
+    summary: &'static str,
+    serve: impl Fn(Ask) -> F + Send + Sync + 'static,
+) -> Row
+where
+    A: Serialize + JsonSchema,
+    F: Future<Output = Result<A, Refused>> + Send + 'static,
+{
+    Row {
+        method: Verb::Get,
+        path,
+        summary,
+        command: None,
+        body: None,
+        answer: Answer::Json(|generator| generator.subschema_for::<A>()),
+        needs,
+        serve: Box::new(move |ask, _| {
+            let answer = serve(ask);
+            Box::pin(async move { written(answer.await?) })
+        }),
+    }
 }
 
-const fn get(path: &'static str, needs: Needs, what: What) -> Row {
-    Row { path, reads: true, needs, what }
+/// A request with a body.
+fn post<B, A, F>(
+    path: &'static str,
+    needs: Needs,
+    summary: &'static str,
+    serve: impl Fn(Ask, B) -> F + Send + Sync + 'static,
+) -> Row
+where
+    B: DeserializeOwned + JsonSchema + Send + 'static,
+    A: Serialize + JsonSchema,
+    F: Future<Output = Result<A, Refused>> + Send + 'static,
+{
+    let reader = body::Reader::<B>::new();
+    Row {
+        method: Verb::Post,
+        path,
+        summary,
+        command: None,
+        body: Some(|generator| generator.subschema_for::<B>()),
+        answer: Answer::Json(|generator| generator.subschema_for::<A>()),
+        needs,
+        serve: Box::new(move |ask, fields| match reader.read(fields) {
+            Ok(body) => {
+                let answer = serve(ask, body);
+                Box::pin(async move { written(answer.await?) })
+            }
+            Err(exit) => Box::pin(std::future::ready(Err(exit.into()))),
+        }),
+    }
 }
 
-const fn people_get(path: &'static str, kind: Kind) -> Row {
-    get(path, Needs::People(kind, "list"), What::People(kind, Verb::List))
+fn written(answer: impl Serialize) -> Result<Value, Refused> {
+    Ok(serde_json::to_value(answer).map_err(|error| Exit::machine(error.to_string()))?)
 }
 
-const fn people_post(path: &'static str, kind: Kind, operation: &'static str, verb: Verb) -> Row {
-    post(path, Needs::People(kind, operation), What::People(kind, verb))
-}
-
-const fn post(path: &'static str, needs: Needs, what: What) -> Row {
-    Row { path, reads: false, needs, what }
-}
-
-/// A path that ends in `/` has one more part: a name, percent-encoded.
-const ROWS: &[Row] = &[
-    get("/api/status", Needs::Config("settings"), What::Status),
-    get("/api/metrics", Needs::Diagnostics("metrics"), What::Metrics),
-    get("/api/config", Needs::Config("settings"), What::Config),
-    get("/api/cli-manifest", Needs::Nothing, What::Manifest),
-    get("/api/plugin/list", Needs::Config("settings"), What::List),
-    post("/api/plugin/config", Needs::Deployment, What::Plugin),
-    post("/api/plugin/config/set", Needs::Deployment, What::Set),
-    post("/api/plugin/config/unset", Needs::Deployment, What::Unset),
-    post("/api/plugin/enable", Needs::Deployment, What::Enable),
-    post("/api/plugin/disable", Needs::Deployment, What::Disable),
-    post("/api/plugin/install", Needs::Deployment, What::Install),
-    post("/api/plugin/remove", Needs::Deployment, What::Remove),
-    post("/api/plugin/update", Needs::Deployment, What::Update),
-    post("/api/restart", Needs::Deployment, What::Restart),
-    get("/api/vault/list", Needs::Nothing, What::VaultList),
-    post("/api/vault/set/", Needs::Secret, What::VaultSet),
-    post("/api/vault/delete/", Needs::Secret, What::VaultDelete),
-    get("/api/usage/", Needs::Nothing, What::Usage),
-    people_get("/api/user/list", Kind::User),
-    people_post("/api/user/add", Kind::User, "put", Verb::Add),
-    people_post("/api/user/token", Kind::User, "put", Verb::Token),
-    people_post("/api/user/rm", Kind::User, "delete", Verb::Rm),
-    people_get("/api/team/list", Kind::Team),
-    people_post("/api/team/add", Kind::Team, "put", Verb::Add),
-    people_post("/api/team/rm", Kind::Team, "delete", Verb::Rm),
-    people_get("/api/project/list", Kind::Project),
-    people_post("/api/project/add", Kind::Project, "put", Verb::Add),
-    people_post("/api/project/rm", Kind::Project, "delete", Verb::Rm),
-];
+/// Every request.
+pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    use Kind::{Project, Team, User};
+    use Needs::{Config, Deployment, Diagnostics, People, Pool, Secret};
+    let by = Groups::new;
+    vec![
+        get("/api/openapi.json", Needs::Nothing, "This API as an OpenAPI document", openapi::serve),
+        get("/api/cli-manifest", Needs::Nothing, "Commands that send requests, as JSON", host::manifest),
+        get("/api/status", Config("settings"), "State of the daemon", host::status).sent_by("status"),
+        get(
+            "/api/metrics",
+            Diagnostics("metrics"),
+            "Metrics as OpenMetrics text, which Prometheus reads",
+            host::metrics,
+        )
+        .of_type(metrics::CONTENT_TYPE),
+        get("/api/config", Config("settings"), "The merged configuration", host::configuration)
+            .sent_by("config"),
+        get("/api/plugin/list", Config("settings"), "The configured plugins", plugins::list)
+            .sent_by("plugin list"),
+        post(
+            "/api/plugin/config",
+            Deployment,
+            "Return a plugin, and change it first where the body says so",
+            |ask, body: ConfigurePlugin| plugins::configure(ask, body),
+        )
+        .sent_by("plugin config <name>"),
+        post("/api/plugin/config/set", Deployment, "Set an option of a plugin", |ask, body: SetOption| {
+            plugins::set(ask, body)
+        })
+        .sent_by("plugin config <name> <key> <value>"),
+        post(
+            "/api/plugin/config/unset",
+            Deployment,
+            "Remove an option of a plugin",
+            |ask, body: RemoveOption| plugins::unset(ask, body),
+        )
+        .sent_by("plugin config unset <name> <key>"),
+        post("/api/plugin/enable", Deployment, "Enable a plugin", |ask, body: NamedPlugin| {
+            plugins::enable(ask, body.name, true)
+        })
+        .sent_by("plugin enable"),
+        post("/api/plugin/disable", Deployment, "Disable a plugin", |ask, body: NamedPlugin| {
+            plugins::enable(ask, body.name, false)
+        })
+        .sent_by("plugin disable"),
+        post("/api/plugin/install", Deployment, "Install a plugin", |ask, body: InstallPlugin| {
+            plugins::install(ask, body)
+        })
+        .sent_by("plugin install"),
+        post("/api/plugin/remove", Deployment, "Remove a plugin", |ask, body: RemovePlugin| {
+            plugins::remove(ask, body)
+        })
+        .sent_by("plugin remove"),
+        post("/api/plugin/update", Deployment, "Update a plugin", |ask, body: UpdatePlugin| {
+            plugins::update(ask, body)
+        })
+        .sent_by("plugin update"),
+        post("/api/restart", Deployment, "Restart the daemon", |ask, body: Restart| host::restart(ask, body))
+            .sent_by("restart"),
+        get("/api/vault/list", Needs::Nothing, "The secret names visible to the caller", secrets::list)
+            .sent_by("vault list"),
+        post("/api/vault/set/{name}", Secret, "Store a secret", |ask, body: StoreSecret| {
+            secrets::set(ask, body)
+        })
+        .sent_by("vault set"),
+        post("/api/vault/delete/{name}", Secret, "Delete a secret", |ask, _: Nothing| secrets::delete(ask))
+            .sent_by("vault delete"),
+        get("/api/usage/{pool}", Pool, "The usage of a pool", host::usage).sent_by("usage"),
+        get("/api/user/list", People(User, "list"), "The users", people::users).sent_by("user list"),
+        post(
+            "/api/user/add",
+            People(User, "put"),
+            "Add a user and return the personal token once",
+            |ask, body: AddUser| people::add_user(ask, body),
+        )
+        .sent_by("user add"),
+        post(
+            "/api/user/token",
+            People(User, "put"),
+            "Replace a personal token and return the new one once",
+            |ask, body: Named| people::token(ask, body),
+        )
+        .sent_by("user token"),
+        post("/api/user/rm", People(User, "delete"), "Remove a user", |ask, body: Named| {
+            people::remove(ask, User, body)
+        })
+        .sent_by("user rm"),
+        get("/api/team/list", People(Team, "list"), "The teams", by(Team).list()).sent_by("team list"),
+        post("/api/team/add", People(Team, "put"), "Add a team", |ask, body: AddGroup| {
+            people::add_group(ask, Team, body)
+        })
+        .sent_by("team add"),
+        post("/api/team/rm", People(Team, "delete"), "Remove a team", |ask, body: Named| {
+            people::remove(ask, Team, body)
+        })
+        .sent_by("team rm"),
+        get("/api/project/list", People(Project, "list"), "The projects", by(Project).list())
+            .sent_by("project list"),
+        post("/api/project/add", People(Project, "put"), "Add a project", |ask, body: AddGroup| {
+            people::add_group(ask, Project, body)
+        })
+        .sent_by("project add"),
+        post("/api/project/rm", People(Project, "delete"), "Remove a project", |ask, body: Named| {
+            people::remove(ask, Project, body)
+        })
+        .sent_by("project rm"),
+    ]
+});
 
 /// The request of a path, and the name it ends in.
-pub(super) fn find(path: &str) -> Option<(Row, String)> {
-    if let Some(row) = ROWS.iter().find(|row| row.path == path && !path.ends_with('/')) {
-        return Some((*row, String::new()));
-    }
-    ROWS.iter().filter(|row| row.path.ends_with('/')).find_map(|row| {
-        let rest = path.strip_prefix(row.path).filter(|rest| !rest.is_empty() && !rest.contains('/'))?;
+pub(super) fn find(path: &str) -> Option<(&'static Row, String)> {
+    ROWS.iter().find_map(|row| {
+        let (before, parameter) = row.parts();
+        if parameter.is_none() {
+            return (row.path == path).then(|| (row, String::new()));
+        }
+        let rest = path.strip_prefix(before).filter(|rest| !rest.is_empty() && !rest.contains('/'))?;
         let name = percent_encoding::percent_decode_str(rest).decode_utf8().ok()?;
-        Some((*row, name.into_owned()))
+        Some((row, name.into_owned()))
     })
 }
 
 impl Row {
-    pub(super) fn reads(self) -> bool {
-        self.reads
+    /// Declares the command that sends the request.
+    fn sent_by(self, command: &'static str) -> Self {
+        Self { command: Some(command), ..self }
     }
 
-    /// The content type of an answer that is text. All others are JSON.
-    pub(super) fn text(self) -> Option<&'static str> {
-        (self.what == What::Metrics).then_some(metrics::CONTENT_TYPE)
+    /// Declares that the answer is text.
+    fn of_type(self, media: &'static str) -> Self {
+        Self { answer: Answer::Text(media), ..self }
     }
 
-    /// Whether whoever asks may. The deployment token is the host itself.
-    pub(super) fn admits(self, control: &Control, caller: &Principal) -> Result<(), Refused> {
+    /// The path before the name it ends in, and what that is.
+    pub fn parts(&self) -> (&'static str, Option<&'static str>) {
+        match self.path.split_once('{') {
+            Some((before, parameter)) => (before, Some(parameter.trim_end_matches('}'))),
+            None => (self.path, None),
+        }
+    }
+
+    /// The members of the body.
+    pub fn members(&self) -> Vec<Member> {
+        let Some(body) = self.body else { return Vec::new() };
+        let settings = SchemaSettings::draft2020_12().for_deserialize();
+        let mut generator = settings.with(|with| with.inline_subschemas = true).into_generator();
+        let schema = body(&mut generator).to_value();
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let required = |name: &str| {
+            schema["required"]
+                .as_array()
+                .is_some_and(|names| names.iter().any(|one| one.as_str() == Some(name)))
+        };
+        properties.map(|(name, _)| Member { name: name.clone(), required: required(name) }).collect()
+    }
+
+    /// The words of the path below `/api`, without the name it ends in.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.parts().0.split('/').filter(|word| !word.is_empty() && *word != "api")
+    }
+
+    /// The required grant, as documentation writes it.
+    pub fn grant(&self) -> String {
+        match self.needs {
+            Needs::Nothing => "none".to_owned(),
+            Needs::Config(operation) => format!("config:{operation}"),
+            Needs::Diagnostics(operation) => format!("diagnostics:{operation}"),
+            Needs::People(Kind::User, "list") => "user:list and role:list".to_owned(),
+            Needs::People(kind, operation) => format!("{}:{operation}", kind.name()),
+            Needs::Secret => "depends on the name".to_owned(),
+            Needs::Pool => "none for own pools, usage:get for others".to_owned(),
+            Needs::Deployment => "the connection token".to_owned(),
+        }
+    }
+
+    /// Whether the caller holds the grant. The connection token holds every grant.
+    pub(super) fn admits(&self, control: &Control, caller: &Principal) -> Result<(), Refused> {
         let gate = &control.host.access.gate;
         match self.needs {
-            Needs::Nothing | Needs::Secret => Ok(()),
+            Needs::Nothing | Needs::Secret | Needs::Pool => Ok(()),
             Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
             Needs::Config(operation) => Ok(gate.require(caller, &Grant::of("config", operation))?),
             Needs::People(kind, operation) => {
@@ -165,209 +376,8 @@ impl Row {
         }
     }
 
-    pub(super) async fn run(
-        self,
-        control: &Arc<Control>,
-        caller: &Principal,
-        name: String,
-        body: JsonObject,
-    ) -> Result<Value, Refused> {
-        match self.what {
-            What::Metrics => Ok(control.metrics().into()),
-            What::Status => {
-                let mut status = status_json(control.record()?);
-                if let Some(agents) = processes(control).await {
-                    status["agents"] = agents;
-                }
-                let lost = control.host.core.lost_storage();
-                status["ready"] = lost.is_none().into();
-                if let Some(lost) = lost {
-                    status["problem"] = lost.into();
-                }
-                Ok(status)
-            }
-            What::Config => {
-                let (files, _) = control.configured()?;
-                let files: Vec<_> = files.files.iter().map(|file| file.display().to_string()).collect();
-                let restart = control.restart_needed();
-                Ok(json!({ "files": files, "config": control.shown()?, "restartNeeded": restart }))
-            }
-            What::List => Ok(control.configured()?.1.iter().map(PluginRow::json).collect()),
-            What::Plugin => configure(control, body).await,
-            What::Set => {
-                let value = body.get("value").ok_or_else(|| missing("value"))?.clone();
-                let key = text(&body, "key")?;
-                place::keys(&key).map_err(|why| Exit::usage(why.to_string()))?;
-                change(control, &text(&body, "name")?, Change::Set(key, value)).await
-            }
-            What::Unset => change(control, &text(&body, "name")?, Change::Unset(text(&body, "key")?)).await,
-            What::Enable => enable(control, &text(&body, "name")?, true).await,
-            What::Disable => enable(control, &text(&body, "name")?, false).await,
-            What::Install => install(control, &body).await,
-            What::Remove => {
-                let (files, rows) = control.configured()?;
-                let _writing = control.writing.lock().await;
-                let keep = body.get("keep") == Some(&Value::Bool(true));
-                let removed = plugins::remove(&files, &rows, &text(&body, "name")?, keep).await?;
-                control.needs_restart("plugins");
-                Ok(json!({ "removed": [removed], "restart": true }))
-            }
-            What::Update => {
-                let (files, rows) = control.configured()?;
-                let _writing = control.writing.lock().await;
-                let force = body.get("force") == Some(&Value::Bool(true));
-                let moved = plugins::update(&files, &rows, &[text(&body, "name")?], force).await?;
-                if !moved.is_empty() {
-                    control.needs_restart("plugins");
-                }
-                Ok(json!({ "updated": moved, "restart": !moved.is_empty() }))
-            }
-            What::Restart => restart(control, body.get("force") == Some(&Value::Bool(true))),
-            What::VaultList => secrets::list(control, caller).await,
-            What::VaultSet => secrets::set(control, caller, &name, &text(&body, "value")?).await,
-            What::VaultDelete => secrets::delete(control, caller, &name).await,
-            What::Manifest => Ok(crate::cli_manifest::manifest()),
-            What::Usage => usage(control, caller, name).await,
-            What::People(kind, verb) => people::run(control, caller, kind, verb, &body).await,
-        }
-    }
-}
-
-/// The agents that run and the memory they occupy, where a plugin knows.
-async fn processes(control: &Control) -> Option<Value> {
-    let commands = control.host.core.registry()?.all::<NamedMethod>();
-    let command = commands.iter().find(|command| *command.name == *PROCESSES)?;
-    let params = (JsonObject::new(), None, "ostler-api".to_owned(), None);
-    let answer = command.method.handle.within(PROCESSES_LIMIT, params).await;
-    Some(answer.ok()?["agents"].take())
-}
-
-/// What a pool was charged. Whose it is says who may ask.
-async fn usage(control: &Control, caller: &Principal, pool: String) -> Result<Value, Refused> {
-    let asked = UsageTotalsParams { pools: Some(vec![pool]), ..UsageTotalsParams::default() };
-    let totals = control.host.usage.usage_totals(asked, caller.reader().as_ref()).await;
-    let mut totals = totals.map_err(|why| match why.code {
-        ostler_protocol::error::code::PERMISSION_DENIED => Refused::from(why),
-        _ => Exit::machine(why.message).into(),
-    })?;
-    Ok(totals["totals"][0].take())
-}
-
-pub(super) fn missing(key: &str) -> Exit {
-    Exit::usage(format!("{key} is required in the body"))
-}
-
-pub(super) fn text(body: &JsonObject, key: &str) -> Result<String, Exit> {
-    match body.get(key) {
-        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(_) => Err(Exit::usage(format!("{key} must be text"))),
-        None => Err(missing(key)),
-    }
-}
-
-/// `{ name }` shows a plugin; `{ name, options, enabled }` changes it and shows what it is then.
-async fn configure(control: &Arc<Control>, body: JsonObject) -> Result<Value, Refused> {
-    let name = text(&body, "name")?;
-    let options = match body.get("options") {
-        None => None,
-        Some(Value::Object(options)) => Some(options.clone()),
-        Some(_) => return Err(Exit::usage("options must be an object").into()),
-    };
-    let enabled = match body.get("enabled") {
-        None => None,
-        Some(Value::Bool(enabled)) => Some(*enabled),
-        Some(_) => return Err(Exit::usage("enabled must be true or false").into()),
-    };
-    let changed = match options {
-        Some(options) => Some(change(control, &name, Change::Patch(options)).await?),
-        None => None,
-    };
-    match (enabled, changed) {
-        (Some(enabled), changed) => {
-            let mut told = self::enable(control, &name, enabled).await?;
-            if changed.is_some_and(|changed| changed["restart"] == true) {
-                told["restart"] = true.into();
-            }
-            Ok(told)
-        }
-        (None, Some(changed)) => Ok(changed),
-        (None, None) => {
-            let (_, rows) = control.configured()?;
-            Ok(plugins::named(&rows, &name)?.json())
-        }
-    }
-}
-
-async fn change(control: &Arc<Control>, name: &str, change: Change) -> Result<Value, Refused> {
-    let _writing = control.writing.lock().await;
-    let (files, rows) = control.configured()?;
-    let changed = change.apply(&files, &rows, name)?;
-    told(control, &rows, name, changed)
-}
-
-async fn enable(control: &Arc<Control>, name: &str, enabled: bool) -> Result<Value, Refused> {
-    let _writing = control.writing.lock().await;
-    let (files, rows) = control.configured()?;
-    let changed = plugins::set_enabled(&files, &rows, name, enabled)?;
-    told(control, &rows, name, changed)
-}
-
-/// The plugin as it is configured now, and what to know about the change.
-fn told(control: &Control, rows: &[PluginRow], name: &str, changed: Changed) -> Result<Value, Refused> {
-    let before = plugins::named(rows, name)?.name().to_owned();
-    if changed.file.is_some() {
-        control.needs_restart(&format!("plugins.{before}"));
-    }
-    let (_, rows) = control.configured()?;
-    let mut json = plugins::named(&rows, &before)?.json();
-    json["restart"] = changed.file.is_some().into();
-    if !changed.notes.is_empty() {
-        json["notes"] = changed.notes.into();
-    }
-    Ok(json)
-}
-
-async fn install(control: &Arc<Control>, body: &JsonObject) -> Result<Value, Refused> {
-    let name = text(body, "name")?;
-    let enable = body.get("enable") != Some(&Value::Bool(false));
-    let _writing = control.writing.lock().await;
-    let (files, _) = control.configured()?;
-    let (importer, place) = (plugins::importer(&control.place, &files), &control.place);
-    let installed = plugins::install(&files, &importer, &place.working_dir, &name, enable).await?;
-    control.needs_restart("plugins");
-    let row = json!({ "name": installed.spec, "version": installed.version, "enabled": enable });
-    Ok(json!({ "installed": [row], "restart": true }))
-}
-
-fn restart(control: &Arc<Control>, force: bool) -> Result<Value, Refused> {
-    let record = control.record()?;
-    if !control.detached() {
-        return Err(Exit::machine("the daemon runs in the foreground and cannot restart itself").into());
-    }
-    let busy = busy(&control.host);
-    if !force && !busy.is_empty() {
-        return Err(
-            Exit::machine(format!("a turn is running in {}; set force to end it", busy.join(", "))).into()
-        );
-    }
-    crate::verbs::restart::check(&control.place, record)?;
-    control.teller.tell(if force { Signal::RestartAnyway } else { Signal::Restart });
-    Ok(json!({ "restarting": true, "url": record.url }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_names_every_request_and_no_other() {
-        let page = include_str!("../../../docs/http.md");
-        let method = |row: &Row| if row.reads { "GET" } else { "POST" };
-        for row in ROWS {
-            let name = if row.path.ends_with('/') { "<name>" } else { "" };
-            let named = format!("| `{} {}{name}`", method(row), row.path);
-            assert!(page.contains(&named), "{named}");
-        }
-        assert_eq!(page.matches("| `GET /api/").count() + page.matches("| `POST /api/").count(), ROWS.len());
+    /// Serves it.
+    pub(super) async fn run(&self, ask: Ask, body: JsonObject) -> Result<Value, Refused> {
+        (self.serve)(ask, body).await
     }
 }

@@ -1,11 +1,13 @@
 //! The vault over HTTP. Whose a secret is says who may keep it: a name of the host asks for what its configuration
 //! does, a team's for the team's grants and being of the team, a person's is that person's own.
 
-use ostler_contract::{Value, VaultName};
+use ostler_contract::VaultName;
 use ostler_engine::Principal;
 use ostler_protocol::grants::Grant;
 
-use super::Refused;
+use super::rows::Ask;
+use super::shapes::{DeletedSecret, Secret, StoreSecret, StoredSecret};
+use super::{Refused, configured};
 use crate::control::Control;
 use crate::verbs::vault;
 
@@ -32,33 +34,27 @@ const fn verb(write: bool) -> &'static str {
     if write { "change" } else { "see" }
 }
 
-/// The names whoever asks may see.
-pub(super) async fn list(control: &Control, caller: &Principal) -> Result<Value, Refused> {
-    let listed = vault::list(&control.vault()?, &control.configured()?.0).await?.json;
-    let Value::Array(rows) = listed else { return Ok(listed) };
-    let seen = |row: &Value| {
-        let name = row["name"].as_str().and_then(|name| VaultName::parse(name).ok());
-        match name {
-            Some(name) => admits(control, caller, &name, false).is_ok(),
-            None => *caller == Principal::Root,
-        }
+/// The names that the caller may see.
+pub(super) async fn list(ask: Ask) -> Result<Vec<Secret>, Refused> {
+    let (control, caller) = (&ask.control, &ask.caller);
+    let listed = vault::rows(&control.vault()?, &configured(control)?.0).await?;
+    let seen = |row: &Secret| match VaultName::parse(&row.name) {
+        Ok(name) => admits(control, caller, &name, false).is_ok(),
+        Err(_) => *caller == Principal::Root,
     };
-    Ok(rows.into_iter().filter(seen).collect())
+    Ok(listed.into_iter().filter(seen).collect())
 }
 
-pub(super) async fn set(
-    control: &Control,
-    caller: &Principal,
-    name: &str,
-    value: &str,
-) -> Result<Value, Refused> {
-    let name = vault::parse(name)?;
-    admits(control, caller, &name, true)?;
-    Ok(vault::set(&control.vault()?, &name, value).await?.json)
+pub(super) async fn set(ask: Ask, StoreSecret { value }: StoreSecret) -> Result<StoredSecret, Refused> {
+    let name = vault::parse(&ask.name)?;
+    admits(&ask.control, &ask.caller, &name, true)?;
+    vault::set(&ask.control.vault()?, &name, &value).await?;
+    Ok(StoredSecret { name: name.to_string(), set: true })
 }
 
-pub(super) async fn delete(control: &Control, caller: &Principal, name: &str) -> Result<Value, Refused> {
-    let name = vault::parse(name)?;
-    admits(control, caller, &name, true)?;
-    Ok(vault::delete(&control.vault()?, &name).await?.json)
+pub(super) async fn delete(ask: Ask) -> Result<DeletedSecret, Refused> {
+    let name = vault::parse(&ask.name)?;
+    admits(&ask.control, &ask.caller, &name, true)?;
+    vault::delete(&ask.control.vault()?, &name).await?;
+    Ok(DeletedSecret { name: name.to_string(), deleted: true })
 }

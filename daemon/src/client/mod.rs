@@ -17,11 +17,14 @@ use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AgentInfo, SnapshotState};
 
+use hyper::StatusCode;
 use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::Error;
 
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
+use crate::remote::TOKEN;
 
 /// How long the daemon may take to answer a request.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -40,11 +43,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the daemon of a configuration folder; `None` when none is running.
+    /// Connects to the daemon of a configuration folder, `None` when none is running; to the one `--remote` names.
     ///
     /// # Errors
     /// Exit 1 when the daemon does not accept the connection.
     pub async fn running(place: &Place) -> Result<Option<Self>, Exit> {
+        if let Some(remote) = place.remote()? {
+            return Self::open(&remote.websocket(), "ostler-cli").await.map(Some);
+        }
         match record::running(&place.folders()?) {
             Some(record) => Self::open(&record.connect_url, "ostler-cli").await.map(Some),
             None => Ok(None),
@@ -74,8 +80,14 @@ impl Connection {
     /// # Errors
     /// Exit 1 when it does not accept the connection.
     pub async fn patient(place: &Place) -> Result<Option<Self>, Exit> {
-        let Some(record) = record::running(&place.folders()?) else { return Ok(None) };
-        let opened = Self::opened(&record.connect_url, "ostler-cli", None, None);
+        let url = match place.remote()? {
+            Some(remote) => remote.websocket(),
+            None => match record::running(&place.folders()?) {
+                Some(record) => record.connect_url,
+                None => return Ok(None),
+            },
+        };
+        let opened = Self::opened(&url, "ostler-cli", None, None);
         let opened = tokio::time::timeout(ANSWER_LIMIT, opened).await;
         opened.map_err(|_| exit(ClientError::Cancelled))?.map(Some)
     }
@@ -97,7 +109,16 @@ impl Connection {
         let shown = url.split('?').next().unwrap_or_default();
         let failed =
             |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
-        let transport = websocket::WebSocket::connect(url).await.map_err(|error| failed(&error))?;
+        let transport = websocket::WebSocket::connect(url).await.map_err(|error| match error {
+            Error::Http(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+                Exit::usage(format!("{shown} does not accept the token; set {TOKEN} or pass --token-file"))
+            }
+            Error::Http(answer) => Exit::machine(format!(
+                "{shown} is not a daemon's address for clients: it returned {}",
+                answer.status()
+            )),
+            error => failed(&error),
+        })?;
         let transport = match room {
             Some(room) => transport.paced(room),
             None => transport,

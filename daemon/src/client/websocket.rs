@@ -7,10 +7,13 @@ use ahp::{Transport, TransportError, TransportMessage};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, header};
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
+use url::Url;
 
-/// A connection to a daemon on this machine, without TLS.
+/// A connection to a daemon.
 pub struct WebSocket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     /// Whether there is room for what is read; always where left out.
@@ -18,12 +21,36 @@ pub struct WebSocket {
 }
 
 impl WebSocket {
-    /// Connects to a `ws://` URL.
+    /// Connects to a `ws://` or `wss://` URL. Its token (`?tkn=…`) is sent as a header, which proxies do not log.
     ///
     /// # Errors
     /// An invalid URL, a connection that fails, or a handshake that the server rejects.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        Ok(Self { stream: connect_async(url).await?.0, room: None })
+        let (url, token) = match Url::parse(url) {
+            Ok(mut parsed) => {
+                let token =
+                    parsed.query_pairs().find(|(name, _)| name == "tkn").map(|(_, token)| token.into_owned());
+                parsed.set_query(None);
+                (parsed.to_string(), token)
+            }
+            Err(_) => (url.to_owned(), None),
+        };
+        let mut request = url.into_client_request()?;
+        if let Some(token) = token {
+            let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))?;
+            bearer.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, bearer);
+        }
+        let connector = match request.uri().scheme_str() {
+            Some("wss") => {
+                let tls =
+                    ostler_net::tls().map_err(|why| Error::Io(std::io::Error::other(why.to_string())))?;
+                Connector::Rustls(tls)
+            }
+            _ => Connector::Plain,
+        };
+        let (stream, _) = connect_async_tls_with_config(request, None, false, Some(connector)).await?;
+        Ok(Self { stream, room: None })
     }
 
     /// Reads only while there is room. The daemon disconnects a client that does not read.

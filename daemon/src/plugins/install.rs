@@ -23,6 +23,8 @@ pub struct Installed {
     pub spec: String,
     /// The version, of a package.
     pub version: Option<String>,
+    /// Its id, where it could be imported.
+    pub id: Option<String>,
 }
 
 /// Where a plugin comes from.
@@ -97,16 +99,16 @@ async fn install_from(
     let dir = &files.dir;
     let before = npm::asked_for(dir);
     let installed = match source(spec, working_dir) {
-        Source::Bundled => Installed { spec: spec.to_owned(), version: None },
+        Source::Bundled => Installed { spec: spec.to_owned(), version: None, id: None },
         Source::Here(path) => {
             resolve(&path, working_dir, dir).map_err(|why| Exit::usage(why.to_string()))?;
-            Installed { spec: path, version: None }
+            Installed { spec: path, version: None, id: None }
         }
         Source::Registry { name, wanted } => {
             npm::prepare(dir, made)?;
             let version = admitted(dir, &name, wanted.as_deref()).await?;
             npm::npm(dir, &["install", "--save", &format!("{name}@{version}")]).await?;
-            Installed { version: npm::installed(dir, &name), spec: name }
+            Installed { version: npm::installed(dir, &name), spec: name, id: None }
         }
         Source::Npm => {
             npm::prepare(dir, made)?;
@@ -120,7 +122,7 @@ async fn install_from(
             let name = after.pop().ok_or_else(|| {
                 Exit::usage(format!("{spec} is already installed; update it with: ostler plugin update"))
             })?;
-            Installed { version: npm::installed(dir, &name), spec: name }
+            Installed { version: npm::installed(dir, &name), spec: name, id: None }
         }
     };
     // What else keeps it from loading may be put right: an option, a version. This is no plugin.
@@ -135,7 +137,8 @@ async fn install_from(
     if enable {
         name_it(files, &installed.spec)?;
     }
-    Ok(installed)
+    let id = looked.first().and_then(|looked| looked.id.as_ref()).map(ToString::to_string);
+    Ok(Installed { id, ..installed })
 }
 
 /// The newest version that was asked for and works with this host.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ostler_contract::problem::Problem;
-use ostler_contract::{JsonObject, Value, json};
+use ostler_contract::{JsonObject, Value};
 use ostler_js::JsSource;
 use ostler_loader::options::{self, Known};
 use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
 use ostler_protocol::nearest::did_you_mean;
 
+use crate::api::shapes::{ChangedPlugin, Plugin, UnsetOption};
 use crate::bundled;
 use crate::compose::javascript;
 use crate::config::ConfigFiles;
@@ -84,59 +85,31 @@ impl Row {
         self.id.as_deref().unwrap_or(&self.entry.name)
     }
 
-    /// As JSON, credentials hidden.
-    pub fn json(&self) -> Value {
-        let mut row = json!({
-            "name": self.entry.name, "state": self.state, "enabled": self.entry.enabled,
-            "options": self.options(), "grants": self.entry.grants,
-        });
-        let mut add = |key: &str, value: Option<String>| {
-            if let Some(value) = value {
-                row[key] = value.into();
-            }
-        };
-        add("id", self.id.clone());
-        add("title", self.title.clone());
-        add("path", self.path.as_ref().map(|path| path.display().to_string()));
-        add("problem", self.problem.clone());
-        row
-    }
-
-    /// As lines for a person, credentials hidden.
-    pub fn lines(&self) -> Vec<String> {
-        let path = match (&self.path, self.bundled) {
-            (Some(path), _) => path.display().to_string(),
-            (None, true) => "bundled".to_owned(),
-            (None, false) => "-".to_owned(),
-        };
-        let id = self.id.as_deref().unwrap_or("not resolved");
-        let title = self.title.as_ref().map(|title| format!(", {title}")).unwrap_or_default();
-        let problem = self.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
-        let mut lines = vec![format!("{} {} -> {path} ({id}{title}){problem}", self.state, self.entry.name)];
-        lines.extend(self.options().iter().map(|(key, value)| match value {
-            Value::String(text) => format!("  {key}: {text}"),
-            value => format!("  {key}: {value}"),
-        }));
-        if !self.entry.grants.is_empty() {
-            lines.push(format!("  grants: {}", self.entry.grants.join(", ")));
+    /// As it is shown, credentials hidden.
+    pub fn shown(&self) -> Plugin {
+        Plugin {
+            name: self.entry.name.clone(),
+            state: self.state.to_owned(),
+            enabled: self.entry.enabled,
+            options: self.options(),
+            grants: self.entry.grants.clone(),
+            id: self.id.clone(),
+            title: self.title.clone(),
+            path: self.path.as_ref().map(|path| path.display().to_string()),
+            bundled: self.bundled,
+            problem: self.problem.clone(),
         }
-        lines
     }
-}
 
-impl Row {
-    /// Options its schema offers and nobody set, a line each.
-    pub fn offered(&self) -> Vec<String> {
-        let Some(schema) = self.marks.schema() else { return Vec::new() };
-        let offered = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-        offered
-            .filter(|(key, _)| !self.entry.options.contains_key(*key))
-            .map(|(key, node)| {
-                let described =
-                    node.get("description").and_then(Value::as_str).map(|text| format!(": {text}"));
-                format!("  {key} is not set{}", described.unwrap_or_default())
-            })
-            .collect()
+    /// The same with the options that its schema offers and the configuration does not set.
+    pub fn described(&self) -> ChangedPlugin {
+        let offered = self.marks.schema().and_then(|schema| schema.get("properties")?.as_object());
+        let unset = offered.into_iter().flatten().filter(|(key, _)| !self.entry.options.contains_key(*key));
+        let unset = unset.map(|(key, node)| UnsetOption {
+            key: key.clone(),
+            description: node.get("description").and_then(Value::as_str).map(str::to_owned),
+        });
+        ChangedPlugin { plugin: self.shown(), unset: unset.collect(), restart: None, notes: Vec::new() }
     }
 }
 

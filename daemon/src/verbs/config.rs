@@ -1,8 +1,10 @@
-//! `ostler config`: the configuration files as they are. The one answer that shows a credential.
+//! `ostler config`: the configuration files as they are. The one answer that shows a credential; a daemon at a URL shows
+//! none.
 
 use ostler_contract::json;
 
 use crate::answer::Answer;
+use crate::api::shapes::Configuration;
 use crate::config::{FILE, parse};
 use crate::exit::Exit;
 use crate::place::Place;
@@ -11,7 +13,13 @@ use crate::place::Place;
 ///
 /// # Errors
 /// Exit 2 for a file that does not read.
-pub fn config(place: &Place) -> Result<Answer, Exit> {
+pub async fn config(place: &Place) -> Result<Answer, Exit> {
+    if let Some(remote) = place.remote()? {
+        let shown: Configuration = remote.get("/api/config").await?;
+        let text = serde_json::to_string_pretty(&shown.config).unwrap_or_default();
+        let answer = Answer::new([text], json!(shown)).named(shown.files.clone());
+        return Ok(shown.files.into_iter().fold(answer, Answer::note));
+    }
     let files = place.files()?;
     let mut answer = Answer::default();
     let mut rows = Vec::new();

@@ -14,6 +14,7 @@ mod session;
 mod start;
 pub mod status;
 mod stop;
+mod usage;
 pub mod vault;
 mod webhook;
 
@@ -28,5 +29,6 @@ pub use restart::RestartFlags;
 pub use session::{SessionVerb, session};
 pub use start::start;
 pub use stop::stop;
+pub use usage::{UsageFlags, usage};
 pub use vault::VaultVerb;
 pub use webhook::webhook;

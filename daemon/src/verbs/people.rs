@@ -7,9 +7,11 @@ use ostler_protocol::RpcError;
 
 use super::ask;
 use crate::answer::Answer;
+use crate::api::shapes::{AddGroup, AddUser, AddedGroup, Named, PersonalToken, RemovedRecord};
 use crate::exit::Exit;
 use crate::people::UsersOnDisk;
 use crate::place::Place;
+use crate::remote::Remote;
 use crate::token::fresh;
 
 /// The `ostler user` commands.
@@ -97,7 +99,10 @@ pub fn failed(error: RpcError) -> Exit {
 ///
 /// # Errors
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
-pub fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
+pub async fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
+    if let Some(remote) = at.remote()? {
+        return user_over_http(at, &remote, verb).await;
+    }
     let (users, note) = file(at)?;
     let answer = match verb {
         UserVerb::Add { id, roles, memberships, primary } => {
@@ -121,7 +126,10 @@ pub fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
 ///
 /// # Errors
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
-pub fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Exit> {
+pub async fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Exit> {
+    if let Some(remote) = at.remote()? {
+        return group_over_http(at, &remote, kind, verb).await;
+    }
     let (users, _) = file(at)?;
     match verb {
         GroupVerb::Add { id, title } => add_group(kind, id, title, Caller::root()).here(&users),
@@ -130,6 +138,42 @@ pub fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Exit> {
             remove(kind, id, Caller::root()).here(&users)
         }
         GroupVerb::List => listed(&users, kind),
+    }
+}
+
+/// Asks the daemon at a URL.
+async fn user_over_http(at: &Place, remote: &Remote, verb: UserVerb) -> Result<Answer, Exit> {
+    match verb {
+        UserVerb::Add { id, roles, memberships, primary } => {
+            let roles = (!roles.is_empty()).then_some(roles);
+            let body = AddUser { id, roles, memberships, primary };
+            Ok(token_answer(&remote.post("/api/user/add", &body).await?))
+        }
+        UserVerb::Token { id } => Ok(token_answer(&remote.post("/api/user/token", &Named { id }).await?)),
+        UserVerb::Rm { id, yes } => {
+            ask::sure(at, yes, &format!("Remove user {id}?"))?;
+            let removed: RemovedRecord = remote.post("/api/user/rm", &Named { id }).await?;
+            Ok(removed_answer(Kind::User, &removed.id))
+        }
+        UserVerb::List => {
+            Ok(list_answer(Kind::User, &remote.get::<Vec<JsonObject>>("/api/user/list").await?))
+        }
+    }
+}
+
+async fn group_over_http(at: &Place, remote: &Remote, kind: Kind, verb: GroupVerb) -> Result<Answer, Exit> {
+    let path = |verb: &str| format!("/api/{}/{verb}", kind.name());
+    match verb {
+        GroupVerb::Add { id, title } => {
+            let added: AddedGroup = remote.post(&path("add"), &AddGroup { id, title }).await?;
+            Ok(added_answer(kind, &added.id))
+        }
+        GroupVerb::Rm { id, yes } => {
+            ask::sure(at, yes, &format!("Remove {} {id}?", kind.name()))?;
+            let removed: RemovedRecord = remote.post(&path("rm"), &Named { id }).await?;
+            Ok(removed_answer(kind, &removed.id))
+        }
+        GroupVerb::List => Ok(list_answer(kind, &remote.get::<Vec<JsonObject>>(&path("list")).await?)),
     }
 }
 
@@ -178,30 +222,40 @@ pub fn token(id: String, by: Caller) -> Edit {
     Edit { change: Box::new(move |file| file.set_token(&id, &hash, &by)), answer }
 }
 
-/// A new token: its hash, and the answer that shows it. It is all of stdout, with `--quiet` too, so
-/// that a pipe holds it alone and no token is given out unseen.
+/// A new token: its hash, and the answer that shows it.
 fn mint(id: &str) -> (String, Answer) {
     let token = Secret::new(fresh());
-    let answer = Answer::new([token.reveal().clone()], json!({ "id": id, "token": token.reveal() }))
-        .named([token.reveal().as_str()])
-        .note(format!("Token of user {id}. It is not shown again; only its hash is stored."));
-    (hash_of(token.reveal()), answer)
+    let made = PersonalToken { id: id.to_owned(), token: token.reveal().clone() };
+    (hash_of(token.reveal()), token_answer(&made))
+}
+
+/// The token is all of stdout, with `--quiet` too, so that a pipe holds it alone and no token is given out unseen.
+fn token_answer(made: &PersonalToken) -> Answer {
+    let PersonalToken { id, token } = made;
+    Answer::new([token.clone()], json!(made))
+        .named([token.as_str()])
+        .note(format!("Token of user {id}. It is not shown again; only its hash is stored."))
+}
+
+fn added_answer(kind: Kind, id: &str) -> Answer {
+    Answer::new([format!("Added {} {id}.", kind.name())], json!({ "id": id })).named([id])
+}
+
+fn removed_answer(kind: Kind, id: &str) -> Answer {
+    Answer::new([format!("Removed {} {id}.", kind.name())], json!({ "id": id, "removed": true })).named([id])
 }
 
 /// Adds a team or a project.
 pub fn add_group(kind: Kind, id: String, title: Option<String>, by: Caller) -> Edit {
     let title = title.unwrap_or_else(|| id.clone());
     let body = JsonObject::from_iter([("title".to_owned(), title.into())]);
-    let answer =
-        Answer::new([format!("Added {} {id}.", kind.name())], json!({ "id": id })).named([id.as_str()]);
+    let answer = added_answer(kind, &id);
     Edit { change: Box::new(move |file| file.put(kind, &id, &body, true, &by)), answer }
 }
 
 /// Removes somebody or something nobody names.
 pub fn remove(kind: Kind, id: String, by: Caller) -> Edit {
-    let answer =
-        Answer::new([format!("Removed {} {id}.", kind.name())], json!({ "id": id, "removed": true }))
-            .named([id.as_str()]);
+    let answer = removed_answer(kind, &id);
     Edit { change: Box::new(move |file| file.remove(kind, &id, &by)), answer }
 }
 
@@ -212,11 +266,16 @@ fn listed(users: &UsersOnDisk, kind: Kind) -> Result<Answer, Exit> {
 /// Lists a kind of record, never a token.
 pub fn list(file: &UsersFile, kind: Kind) -> Answer {
     let rows: Vec<JsonObject> = file.ids(kind).iter().map(|id| row(file, kind, id)).collect();
+    list_answer(kind, &rows)
+}
+
+fn list_answer(kind: Kind, rows: &[JsonObject]) -> Answer {
     let mut lines: Vec<String> = rows.iter().map(|row| line(kind, row)).collect();
     if lines.is_empty() {
         lines.push(format!("no {}s", kind.name()));
     }
-    Answer::new(lines, json!(rows)).named(file.ids(kind))
+    let ids = rows.iter().filter_map(|row| row.get("id")?.as_str());
+    Answer::new(lines, json!(rows)).named(ids)
 }
 
 fn row(file: &UsersFile, kind: Kind, id: &str) -> JsonObject {

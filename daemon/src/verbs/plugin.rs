@@ -7,12 +7,17 @@ use ostler_loader::options::place;
 use super::ask;
 use super::author::{self, AuthorVerb};
 use crate::answer::Answer;
+use crate::api::shapes::{
+    ChangedPlugin, ConfigurePlugin, InstallPlugin, Installed, NamedPlugin, Plugin, RemoveOption,
+    RemovePlugin, Removed, SetOption, UnsetOption, UpdatePlugin, Updated,
+};
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Change, Changed, Row};
 use crate::progress::Progress;
 use crate::record;
+use crate::remote::Remote;
 
 /// The `ostler plugin` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -22,8 +27,8 @@ pub enum PluginVerb {
     /// Install plugins and add them to the configuration
     Install {
         /// Package, package version (name@1.2), archive, or path
-        #[arg(required = true)]
-        spec: Vec<String>,
+        #[arg(required = true, value_name = "SPEC")]
+        name: Vec<String>,
         /// Do not change the configuration
         #[arg(long)]
         no_enable: bool,
@@ -31,8 +36,8 @@ pub enum PluginVerb {
     /// Remove plugins from the configuration and uninstall their packages
     Remove {
         /// Plugin id or configured spec
-        #[arg(required = true)]
-        plugin: Vec<String>,
+        #[arg(required = true, value_name = "PLUGIN")]
+        name: Vec<String>,
         /// Do not uninstall the packages
         #[arg(long)]
         keep: bool,
@@ -43,8 +48,8 @@ pub enum PluginVerb {
     /// Update plugin packages
     Update {
         /// Plugin id or configured spec; all updates every package
-        #[arg(required = true)]
-        plugin: Vec<String>,
+        #[arg(required = true, value_name = "PLUGIN")]
+        name: Vec<String>,
         /// Install the latest version, ignoring the version range
         #[arg(long)]
         force: bool,
@@ -52,7 +57,8 @@ pub enum PluginVerb {
     /// Show, set or unset options: config <id>, config <id> <key>[.<key>] <value>, config unset <id> <key>
     Config {
         /// Plugin id or configured spec, or the word unset
-        plugin: String,
+        #[arg(value_name = "PLUGIN")]
+        name: String,
         /// Option key, with dots for nested keys
         key: Option<String>,
         /// Value, as JSON or as text
@@ -64,12 +70,14 @@ pub enum PluginVerb {
     /// Enable a plugin
     Enable {
         /// Plugin id or configured spec
-        plugin: String,
+        #[arg(value_name = "PLUGIN")]
+        name: String,
     },
     /// Disable a plugin without removing it
     Disable {
         /// Plugin id or configured spec
-        plugin: String,
+        #[arg(value_name = "PLUGIN")]
+        name: String,
     },
 }
 
@@ -89,37 +97,45 @@ pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
 }
 
 async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
+    if let Some(remote) = at.remote()? {
+        return over_http(at, &remote, verb).await;
+    }
     // A plugin is written and checked with or without a configuration.
     let configured = || at.files();
     match verb {
-        PluginVerb::List => Ok(list(&rows(at, &configured()?).await)),
-        PluginVerb::Install { spec, no_enable } => install(at, &configured()?, &spec, !no_enable).await,
-        PluginVerb::Remove { plugin, keep, yes } => {
-            ask::sure(at, yes, &format!("Remove {}?", plugin.join(", ")))?;
+        PluginVerb::List => {
+            let rows: Vec<Plugin> = rows(at, &configured()?).await.iter().map(Row::shown).collect();
+            Ok(list(&rows))
+        }
+        PluginVerb::Install { name, no_enable } => install(at, &configured()?, &name, !no_enable).await,
+        PluginVerb::Remove { name: names, keep, yes } => {
+            ask::sure(at, yes, &format!("Remove {}?", names.join(", ")))?;
             let files = configured()?;
             let rows = rows(at, &files).await;
             let _progress = Progress::begin(&at.common, "removing");
             let mut removed = Vec::new();
-            for name in &plugin {
+            for name in &names {
                 removed.push(plugins::remove(&files, &rows, name, keep).await?);
             }
-            let lines = removed.iter().map(|spec| format!("Removed {spec}."));
-            Ok(hint(&files, Answer::new(lines, json!({ "removed": removed })).named(removed.clone())))
+            Ok(hint(&files, self::removed(removed)))
         }
-        PluginVerb::Update { plugin, force } => {
+        PluginVerb::Update { name, force } => {
             let files = configured()?;
             let rows = rows(at, &files).await;
             let _progress = Progress::begin(&at.common, "updating");
-            let moved = plugins::update(&files, &rows, &plugin, force).await?;
-            if moved.is_empty() {
-                return Ok(Answer::new(["Nothing to update."], json!({ "updated": [] })));
+            let moved = plugins::update(&files, &rows, &name, force).await?;
+            match moved.is_empty() {
+                true => Ok(updated(moved)),
+                false => Ok(hint(&files, updated(moved))),
             }
-            Ok(hint(&files, Answer::new(moved.clone(), json!({ "updated": moved })).named(moved)))
         }
         PluginVerb::Author(verb) => author::author(at, verb).await,
-        PluginVerb::Config { plugin, key, value } => configure(at, &configured()?, plugin, key, value).await,
-        PluginVerb::Enable { plugin } => enable(at, &configured()?, &plugin, true).await,
-        PluginVerb::Disable { plugin } => enable(at, &configured()?, &plugin, false).await,
+        PluginVerb::Config { name, key, value } => {
+            let asked = Configure::read(name, key, value)?;
+            configure(at, &configured()?, asked).await
+        }
+        PluginVerb::Enable { name } => enable(at, &configured()?, &name, true).await,
+        PluginVerb::Disable { name } => enable(at, &configured()?, &name, false).await,
     }
 }
 
@@ -128,24 +144,128 @@ async fn rows(at: &Place, files: &ConfigFiles) -> Vec<Row> {
     plugins::fresh(at, files).await
 }
 
-fn list(rows: &[Row]) -> Answer {
+/// Asks the daemon at a URL.
+async fn over_http(at: &Place, remote: &Remote, verb: PluginVerb) -> Result<Answer, Exit> {
+    match verb {
+        PluginVerb::List => Ok(list(&remote.get::<Vec<Plugin>>("/api/plugin/list").await?)),
+        PluginVerb::Install { name: names, no_enable } => {
+            if let Some(path) = names.iter().find(|name| name.starts_with('.')) {
+                return Err(Exit::usage(format!(
+                    "{path} is a relative path; with --remote, use an absolute path on the daemon's computer"
+                )));
+            }
+            let mut installed = Vec::new();
+            for name in names {
+                let _progress = Progress::begin(&at.common, &format!("installing {name}"));
+                let body = InstallPlugin { name, enable: !no_enable };
+                installed.extend(remote.post::<Installed>("/api/plugin/install", &body).await?.installed);
+            }
+            let mut answer = Answer::default();
+            for plugin in &installed {
+                answer.text.push_str(&installed_line(
+                    &plugin.name,
+                    plugin.version.as_ref(),
+                    plugin.id.as_ref(),
+                ));
+            }
+            answer.json = json!({ "installed": installed });
+            let names = installed.into_iter().map(|plugin| plugin.id.unwrap_or(plugin.name));
+            Ok(hinted(answer.named(names)))
+        }
+        PluginVerb::Remove { name: names, keep, yes } => {
+            ask::sure(at, yes, &format!("Remove {}?", names.join(", ")))?;
+            let _progress = Progress::begin(&at.common, "removing");
+            let mut gone = Vec::new();
+            for name in names {
+                let body = RemovePlugin { name, keep };
+                gone.extend(remote.post::<Removed>("/api/plugin/remove", &body).await?.removed);
+            }
+            Ok(hinted(removed(gone)))
+        }
+        PluginVerb::Update { name: names, force } => {
+            let _progress = Progress::begin(&at.common, "updating");
+            let mut moved = Vec::new();
+            for name in names {
+                let body = UpdatePlugin { name, force };
+                moved.extend(remote.post::<Updated>("/api/plugin/update", &body).await?.updated);
+            }
+            match moved.is_empty() {
+                true => Ok(updated(moved)),
+                false => Ok(hinted(updated(moved))),
+            }
+        }
+        PluginVerb::Config { name, key, value } => {
+            let changed: ChangedPlugin = match Configure::read(name, key, value)? {
+                Configure::Show(name) => {
+                    let body = ConfigurePlugin { name, options: None, enabled: None };
+                    remote.post("/api/plugin/config", &body).await?
+                }
+                Configure::Set(name, key, value) => {
+                    remote.post("/api/plugin/config/set", &SetOption { name, key, value }).await?
+                }
+                Configure::Unset(name, key) => {
+                    remote.post("/api/plugin/config/unset", &RemoveOption { name, key }).await?
+                }
+            };
+            Ok(changed_answer(&changed))
+        }
+        PluginVerb::Enable { name } => {
+            Ok(changed_answer(&remote.post("/api/plugin/enable", &NamedPlugin { name }).await?))
+        }
+        PluginVerb::Disable { name } => {
+            Ok(changed_answer(&remote.post("/api/plugin/disable", &NamedPlugin { name }).await?))
+        }
+        PluginVerb::Author(_) => Err(Exit::usage("--remote is not supported by this command")),
+    }
+}
+
+fn changed_answer(changed: &ChangedPlugin) -> Answer {
+    let answer = changed.notes.iter().fold(show(changed), Answer::note);
+    match changed.restart {
+        Some(true) => hinted(answer),
+        _ => answer,
+    }
+}
+
+fn removed(specs: Vec<String>) -> Answer {
+    let lines = specs.iter().map(|spec| format!("Removed {spec}."));
+    Answer::new(lines, json!({ "removed": specs })).named(specs.clone())
+}
+
+fn updated(moved: Vec<String>) -> Answer {
+    if moved.is_empty() {
+        return Answer::new(["Nothing to update."], json!({ "updated": [] }));
+    }
+    Answer::new(moved.clone(), json!({ "updated": moved })).named(moved)
+}
+
+fn installed_line(spec: &str, version: Option<&String>, id: Option<&String>) -> String {
+    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+    let called = id.map(|id| format!(", id {id}")).unwrap_or_default();
+    format!("Installed {spec}{version}{called}.\n")
+}
+
+fn list(rows: &[Plugin]) -> Answer {
     let lines: Vec<String> = match rows.is_empty() {
         true => vec!["no plugins configured".to_owned()],
-        false => rows.iter().flat_map(Row::lines).collect(),
+        false => rows.iter().flat_map(Plugin::lines).collect(),
     };
-    let json = rows.iter().map(Row::json).collect();
-    Answer::new(lines, json).named(rows.iter().map(Row::name))
+    Answer::new(lines, json!(rows)).named(rows.iter().map(Plugin::called))
 }
 
 /// A daemon that runs goes on as it is; says what to do about it.
-fn hint(files: &ConfigFiles, mut answer: Answer) -> Answer {
-    if record::running(&files.folders()).is_some() {
-        if let Value::Object(fields) = &mut answer.json {
-            fields.insert("restart".to_owned(), true.into());
-        }
-        return answer.note("Restart the daemon to apply the change: ostler restart");
+fn hint(files: &ConfigFiles, answer: Answer) -> Answer {
+    match record::running(&files.folders()) {
+        Some(_) => hinted(answer),
+        None => answer,
     }
-    answer
+}
+
+fn hinted(mut answer: Answer) -> Answer {
+    if let Value::Object(fields) = &mut answer.json {
+        fields.insert("restart".to_owned(), true.into());
+    }
+    answer.note("Restart the daemon to apply the change: ostler restart")
 }
 
 async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool) -> Result<Answer, Exit> {
@@ -162,10 +282,8 @@ async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool
     let mut json = Vec::new();
     for plugin in &installed {
         let row = rows.iter().find(|row| row.entry.name == plugin.spec);
-        let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
         let id = row.and_then(|row| row.id.clone());
-        let called = id.as_ref().map(|id| format!(", id {id}")).unwrap_or_default();
-        answer.text.push_str(&format!("Installed {}{version}{called}.\n", plugin.spec));
+        answer.text.push_str(&installed_line(&plugin.spec, plugin.version.as_ref(), id.as_ref()));
         if let Some(problem) = row.and_then(|row| row.problem.as_ref()) {
             answer.notes.push(format!("{}: {problem}", plugin.spec));
         }
@@ -176,26 +294,35 @@ async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool
     Ok(hint(&files, answer.named(named)))
 }
 
-async fn configure(
-    at: &Place,
-    files: &ConfigFiles,
-    plugin: String,
-    key: Option<String>,
-    value: Option<String>,
-) -> Result<Answer, Exit> {
-    let rows = rows(at, files).await;
-    let (name, change) = match (plugin, key, value) {
-        (unset, Some(name), Some(key)) if unset == "unset" => (name, Change::Unset(key)),
-        (name, Some(key), Some(value)) => {
-            let value = place::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
-            (name, Change::Set(key, value))
-        }
-        (name, Some(key), None) => {
-            return Err(Exit::usage(format!(
+/// What `ostler plugin config` is asked for.
+enum Configure {
+    Show(String),
+    Set(String, String, Value),
+    Unset(String, String),
+}
+
+impl Configure {
+    fn read(plugin: String, key: Option<String>, value: Option<String>) -> Result<Self, Exit> {
+        match (plugin, key, value) {
+            (unset, Some(name), Some(key)) if unset == "unset" => Ok(Self::Unset(name, key)),
+            (name, Some(key), Some(value)) => {
+                let value = place::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+                Ok(Self::Set(name, key, value))
+            }
+            (name, Some(key), None) => Err(Exit::usage(format!(
                 "missing value for {key}: ostler plugin config {name} {key} <value>, or ostler plugin config unset {name} {key}"
-            )));
+            ))),
+            (name, None, _) => Ok(Self::Show(name)),
         }
-        (name, None, _) => return Ok(show(plugins::named(&rows, &name)?)),
+    }
+}
+
+async fn configure(at: &Place, files: &ConfigFiles, asked: Configure) -> Result<Answer, Exit> {
+    let rows = rows(at, files).await;
+    let (name, change) = match asked {
+        Configure::Show(name) => return Ok(show(&plugins::named(&rows, &name)?.described())),
+        Configure::Set(name, key, value) => (name, Change::Set(key, value)),
+        Configure::Unset(name, key) => (name, Change::Unset(key)),
     };
     let changed = change.apply(files, &rows, &name)?;
     told(at, &name, changed).await
@@ -206,16 +333,17 @@ async fn enable(at: &Place, files: &ConfigFiles, name: &str, enabled: bool) -> R
     told(at, name, changed).await
 }
 
-fn show(row: &Row) -> Answer {
-    let lines = row.lines().into_iter().chain(row.offered());
-    Answer::new(lines, row.json()).named([row.name()])
+fn show(described: &ChangedPlugin) -> Answer {
+    let ChangedPlugin { plugin, unset, .. } = described;
+    let lines = plugin.lines().into_iter().chain(unset.iter().map(UnsetOption::line));
+    Answer::new(lines, json!(described)).named([plugin.called()])
 }
 
 /// What is configured now.
 async fn told(at: &Place, name: &str, changed: Changed) -> Result<Answer, Exit> {
     let files = at.files()?;
     let rows = rows(at, &files).await;
-    let answer = show(plugins::named(&rows, name)?);
+    let answer = show(&plugins::named(&rows, name)?.described());
     let answer = changed.notes.iter().fold(answer, |answer, note| answer.note(note));
     Ok(match changed.file {
         Some(file) => hint(&files, answer.note(format!("wrote {}", file.display()))),

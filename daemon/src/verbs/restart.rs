@@ -7,6 +7,7 @@ use ostler_protocol::names;
 
 use super::start::{Tail, started};
 use crate::answer::Answer;
+use crate::api::shapes::{self as api, DaemonStatus, Restarting};
 use crate::cli::Cli;
 use crate::exit::Exit;
 use crate::log::message;
@@ -14,11 +15,14 @@ use crate::place::Place;
 use crate::process::{self, Signal, poll};
 use crate::progress::Progress;
 use crate::record::{self, Record};
+use crate::remote::Remote;
 use crate::run::{RESTART_REFUSED, RESTART_STOPPING};
 use crate::settings::Settings;
 
 /// How long it may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// Where it tells when it was started.
+const STATUS: &str = "/api/status";
 /// How long until it listens again: closing, and coming up.
 const UP_WITHIN: Duration = Duration::from_secs(45);
 
@@ -35,6 +39,9 @@ pub struct RestartFlags {
 /// # Errors
 /// Exit 2 for a configuration it could not start with, exit 1 where it does not come up, or a turn runs.
 pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit> {
+    if let Some(remote) = place.remote()? {
+        return over_http(place, &remote, flags).await;
+    }
     let folders = place.files()?.folders();
     let Some(record) = record::running(&folders) else { return Ok(Answer::none_running("restarted")) };
     check(place, &record)?;
@@ -82,6 +89,27 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
             Err(Exit::machine(format!("The daemon stopped and did not listen again in time. See {shown}")))
         }
     }
+}
+
+/// Has the daemon at a URL restart, and waits until it is up again.
+async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Result<Answer, Exit> {
+    let progress = Progress::begin(&place.common, "restarting");
+    let before: DaemonStatus = remote.get(STATUS).await?;
+    let _: Restarting = remote.post("/api/restart", &api::Restart { force: flags.force }).await?;
+    let end = tokio::time::Instant::now() + UP_WITHIN;
+    while tokio::time::Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        match remote.get::<DaemonStatus>(STATUS).await {
+            Ok(now) if now.status.started_at != before.status.started_at => {
+                drop(progress);
+                return Ok(now.status.answer());
+            }
+            // It ends, or comes up.
+            Ok(_) | Err(Exit::Machine(_)) => {}
+            Err(exit) => return Err(exit),
+        }
+    }
+    Err(Exit::machine(format!("{} restarts and did not listen there again in time", remote.url())))
 }
 
 /// Refuses before anything goes down what it could not come up with.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ostler_contract::{Value, json};
+use ostler_contract::json;
 
 use crate::answer::Answer;
+use crate::api::shapes::{AgentProcesses, DaemonStatus, Status};
 use crate::client::Connection;
 use crate::exit::Exit;
 use crate::place::Place;
@@ -21,6 +22,13 @@ pub const PROCESSES_LIMIT: Duration = Duration::from_secs(3);
 /// # Errors
 /// Exit 2 for a configuration file that is named and not there.
 pub async fn status(place: &Place) -> Result<Answer, Exit> {
+    if let Some(remote) = place.remote()? {
+        let DaemonStatus { status, ready, problem } = remote.get("/api/status").await?;
+        let answer = status.answer();
+        let json = json!(DaemonStatus { status, ready, problem: problem.clone() });
+        let answer = Answer { json, ..answer };
+        return Ok(problem.into_iter().fold(answer, Answer::note));
+    }
     let folders = place.folders()?;
     let Some(record) = record::running(&folders) else {
         let mut none = Answer::none_running("running");
@@ -30,40 +38,28 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
         }
         return Ok(none);
     };
-    let Record { pid, url, paths, started_at, state, automations, .. } = &record;
-    let mut lines = vec![
-        format!("ostler on {url} (pid {pid}), started {started_at}"),
-        format!("serving {}", paths.join(", ")),
-    ];
-    lines.extend(automations.clone());
-    lines.extend(state.as_ref().map(|state| format!("state in {}", state.display())));
-    lines.extend(record.said.iter().cloned());
-    let mut json = status_json(&record);
-    if let Some(agents) = agents(&record).await {
-        lines.extend(agent_lines(&agents));
-        json["agents"] = agents;
-    }
-    Ok(Answer::new(lines, json).named([url]))
+    let mut status = Status::of(&record);
+    status.agents = agents(&record).await;
+    Ok(status.answer())
 }
 
 /// The agents that run and the memory they occupy; nothing where the daemon does not tell.
-async fn agents(record: &Record) -> Option<Value> {
+async fn agents(record: &Record) -> Option<Vec<AgentProcesses>> {
     let asked = async {
         let daemon = Connection::open(&record.connect_url, "ostler-status").await.ok()?;
-        Some(daemon.request(PROCESSES, json!({})).await.ok()?["agents"].take())
+        serde_json::from_value(daemon.request(PROCESSES, json!({})).await.ok()?["agents"].take()).ok()
     };
     tokio::time::timeout(PROCESSES_LIMIT, asked).await.ok().flatten()
 }
 
 /// One line for each agent: its sessions, processes and memory.
-fn agent_lines(agents: &Value) -> Vec<String> {
+fn agent_lines(agents: &[AgentProcesses]) -> Vec<String> {
     let mut sums: BTreeMap<&str, (usize, u64, u64)> = BTreeMap::new();
-    for row in agents.as_array().into_iter().flatten() {
-        let (sessions, processes, memory) =
-            sums.entry(row["provider"].as_str().unwrap_or_default()).or_default();
+    for row in agents {
+        let (sessions, processes, memory) = sums.entry(row.provider.as_str()).or_default();
         *sessions += 1;
-        *processes += row["processes"].as_u64().unwrap_or_default();
-        *memory += row["memoryBytes"].as_u64().unwrap_or_default();
+        *processes += row.processes;
+        *memory += row.memory_bytes;
     }
     let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let line = |(provider, (sessions, processes, memory)): (&str, (usize, u64, u64))| {
@@ -74,19 +70,32 @@ fn agent_lines(agents: &Value) -> Vec<String> {
     sums.into_iter().map(line).collect()
 }
 
-/// The same as JSON; the token is not in it.
-pub fn status_json(record: &Record) -> Value {
-    let mut json = json!({
-        "pid": record.pid, "url": record.url, "paths": record.paths, "startedAt": record.started_at,
-    });
-    if let Some(automations) = &record.automations {
-        json["automations"] = automations.clone().into();
+impl Status {
+    /// What a daemon recorded about itself; the token is not in it.
+    pub fn of(record: &Record) -> Self {
+        Self {
+            pid: record.pid,
+            url: record.url.clone(),
+            paths: record.paths.clone(),
+            started_at: record.started_at.clone(),
+            automations: record.automations.clone(),
+            state: record.state.as_ref().map(|state| state.display().to_string()),
+            said: record.said.clone(),
+            agents: None,
+        }
     }
-    if let Some(state) = &record.state {
-        json["state"] = state.display().to_string().into();
+
+    /// As a command prints it.
+    pub fn answer(&self) -> Answer {
+        let Self { pid, url, paths, started_at, automations, state, said, agents } = self;
+        let mut lines = vec![
+            format!("ostler on {url} (pid {pid}), started {started_at}"),
+            format!("serving {}", paths.join(", ")),
+        ];
+        lines.extend(automations.clone());
+        lines.extend(state.as_ref().map(|state| format!("state in {state}")));
+        lines.extend(said.iter().cloned());
+        lines.extend(agent_lines(agents.as_deref().unwrap_or_default()));
+        Answer::new(lines, json!(self)).named([url])
     }
-    if !record.said.is_empty() {
-        json["said"] = json!(record.said);
-    }
-    json
 }

@@ -10,10 +10,12 @@ use ostler_ports::FileVault;
 
 use super::ask;
 use crate::answer::Answer;
+use crate::api::shapes::{DeletedSecret, Nothing, Secret, StoreSecret, StoredSecret};
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
+use crate::remote::Remote;
 
 /// The `ostler vault` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -40,6 +42,9 @@ pub enum VaultVerb {
 /// # Errors
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
 pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
+    if let Some(remote) = at.remote()? {
+        return over_http(at, &remote, verb).await;
+    }
     let files = at.files()?;
     let vault = open(&files)?;
     match verb {
@@ -54,6 +59,33 @@ pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
         }
         VaultVerb::List => list(&vault, &files).await,
     }
+}
+
+/// Asks the daemon at a URL.
+async fn over_http(at: &Place, remote: &Remote, verb: VaultVerb) -> Result<Answer, Exit> {
+    match verb {
+        VaultVerb::Set { name } => {
+            parse(&name)?;
+            let body = StoreSecret { value: ask::piped("value")? };
+            let stored: StoredSecret = remote.post_named("/api/vault/set/", &name, &body).await?;
+            Ok(set_answer(&stored.name))
+        }
+        VaultVerb::Delete { name, yes } => {
+            parse(&name)?;
+            ask::sure(at, yes, &format!("Delete {name}?"))?;
+            let deleted: DeletedSecret = remote.post_named("/api/vault/delete/", &name, &Nothing {}).await?;
+            Ok(deleted_answer(&deleted.name))
+        }
+        VaultVerb::List => Ok(listed(&remote.get::<Vec<Secret>>("/api/vault/list").await?)),
+    }
+}
+
+fn set_answer(name: &str) -> Answer {
+    Answer::new([format!("Set {name}.")], json!({ "name": name, "set": true })).named([name])
+}
+
+fn deleted_answer(name: &str) -> Answer {
+    Answer::new([format!("Deleted {name}.")], json!({ "name": name, "deleted": true })).named([name])
 }
 
 /// A name, in one of its three forms.
@@ -88,7 +120,7 @@ pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer,
         .within(limit::STORE, (name.clone(), value.to_owned()))
         .await
         .map_err(|why| Exit::machine(why.message))?;
-    Ok(Answer::new([format!("Set {name}.")], json!({ "name": name, "set": true })).named([name]))
+    Ok(set_answer(&name))
 }
 
 /// Forgets a secret; exit 1 where there is none.
@@ -100,16 +132,18 @@ pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
         .await
         .map_err(|why| Exit::machine(why.message))?
     {
-        true => {
-            Ok(Answer::new([format!("Deleted {name}.")], json!({ "name": name, "deleted": true }))
-                .named([name]))
-        }
+        true => Ok(deleted_answer(&name)),
         false => Err(Exit::machine(problem::no_secret(&name))),
     }
 }
 
 /// Lists secret names, and names the configuration references that are not set.
 pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
+    Ok(listed(&rows(vault, files).await?))
+}
+
+/// Secret names, and names the configuration references that are not set.
+pub async fn rows(vault: &Vault, files: &ConfigFiles) -> Result<Vec<Secret>, Exit> {
     let held = vault.list.within(limit::STORE, ()).await.map_err(|why| Exit::machine(why.message))?;
     let mut rows: Vec<(String, bool, Vec<String>)> =
         held.into_iter().map(|name| (name, true, Vec::new())).collect();
@@ -132,15 +166,17 @@ pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
         }
     }
     rows.sort();
-    let line = |(name, set, paths): &(String, bool, Vec<String>)| {
-        let named = if paths.is_empty() { String::new() } else { format!(" ({})", paths.join(", ")) };
+    Ok(rows.into_iter().map(|(name, set, named)| Secret { name, set, named }).collect())
+}
+
+fn listed(rows: &[Secret]) -> Answer {
+    let line = |Secret { name, set, named }: &Secret| {
+        let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
         format!("{name} {}{named}", if *set { "set" } else { "not set" })
     };
-    let json =
-        rows.iter().map(|(name, set, paths)| json!({ "name": name, "set": set, "named": paths })).collect();
     let lines: Vec<String> = match rows.is_empty() {
         true => vec!["no secrets".to_owned()],
         false => rows.iter().map(line).collect(),
     };
-    Ok(Answer::new(lines, json).named(rows.iter().map(|(name, _, _)| name.clone())))
+    Answer::new(lines, json!(rows)).named(rows.iter().map(|row| row.name.clone()))
 }

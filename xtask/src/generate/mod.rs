@@ -45,17 +45,20 @@ pub fn write(root: &Path) -> Result<(), String> {
     configuration(root)
 }
 
-/// Writes the table of the configuration keys. Only the daemon's crate knows them, and its test writes the page.
+/// Writes the table of the configuration keys, the page of the HTTP API and its OpenAPI document. Only the daemon's crate
+/// knows them, and its tests write them.
 fn configuration(root: &Path) -> Result<(), String> {
     let ended = cargo()
         .current_dir(root)
-        .args(["test", "--quiet", "--package", "ostler", "--lib", "config::page"])
+        .args(["test", "--quiet", "--package", "ostler", "--lib", "--", "config::page", "api::page"])
         .env("OSTLER_WRITE_CONFIGURATION", "1")
         .status()
         .map_err(|error| format!("cargo test could not be started: {error}"))?;
     match ended.success() {
         true => Ok(()),
-        false => Err("docs/configuration.md could not be written".to_owned()),
+        false => {
+            Err("docs/configuration.md, docs/http.md and docs/openapi.json could not be written".to_owned())
+        }
     }
 }
 

@@ -1,0 +1,78 @@
+//! The daemon over HTTP: its state, its configuration, its metrics, what it charged.
+
+use ostler_contract::JsonObject;
+use ostler_contract::points::NamedMethod;
+use ostler_protocol::own::UsageTotalsParams;
+
+use super::Refused;
+use super::rows::Ask;
+use super::shapes::{AgentProcesses, Configuration, DaemonStatus, PoolUsage, Restart, Restarting, Status};
+use crate::cli_manifest::{self, Manifest};
+use crate::control::Control;
+use crate::exit::Exit;
+use crate::process::Signal;
+use crate::run::busy;
+use crate::verbs::status::{PROCESSES, PROCESSES_LIMIT};
+
+pub(super) async fn status(ask: Ask) -> Result<DaemonStatus, Refused> {
+    let control = &ask.control;
+    let mut status = Status::of(control.record()?);
+    status.agents = processes(control).await;
+    let problem = control.host.core.lost_storage();
+    Ok(DaemonStatus { status, ready: problem.is_none(), problem })
+}
+
+/// The agents that run and the memory they occupy, where a plugin knows.
+async fn processes(control: &Control) -> Option<Vec<AgentProcesses>> {
+    let commands = control.host.core.registry()?.all::<NamedMethod>();
+    let command = commands.iter().find(|command| *command.name == *PROCESSES)?;
+    let params = (JsonObject::new(), None, "ostler-api".to_owned(), None);
+    let answer = command.method.handle.within(PROCESSES_LIMIT, params).await;
+    serde_json::from_value(answer.ok()?["agents"].take()).ok()
+}
+
+pub(super) async fn metrics(ask: Ask) -> Result<String, Refused> {
+    Ok(ask.control.metrics())
+}
+
+pub(super) async fn manifest(_: Ask) -> Result<Manifest, Refused> {
+    Ok(cli_manifest::manifest())
+}
+
+pub(super) async fn configuration(ask: Ask) -> Result<Configuration, Refused> {
+    let (files, rows) = super::configured(&ask.control)?;
+    Ok(Configuration {
+        files: files.files.iter().map(|file| file.display().to_string()).collect(),
+        config: crate::shown::config(&files, &rows),
+        restart_needed: ask.control.restart_needed(),
+    })
+}
+
+/// What a pool was charged. Its owner decides who may ask.
+pub(super) async fn usage(ask: Ask) -> Result<PoolUsage, Refused> {
+    let asked = UsageTotalsParams { pools: Some(vec![ask.name]), ..UsageTotalsParams::default() };
+    let totals = ask.control.host.usage.usage_totals(asked, ask.caller.reader().as_ref()).await;
+    let mut totals = totals.map_err(|why| match why.code {
+        ostler_protocol::error::code::PERMISSION_DENIED => Refused::from(why),
+        _ => Exit::machine(why.message).into(),
+    })?;
+    let total = totals.pointer_mut("/totals/0").map(ostler_contract::Value::take).unwrap_or_default();
+    Ok(serde_json::from_value(total).map_err(|error| Exit::machine(error.to_string()))?)
+}
+
+pub(super) async fn restart(ask: Ask, Restart { force }: Restart) -> Result<Restarting, Refused> {
+    let control = &ask.control;
+    let record = control.record()?;
+    if !control.detached() {
+        return Err(Exit::machine("the daemon runs in the foreground and cannot restart itself").into());
+    }
+    let busy = busy(&control.host);
+    if !force && !busy.is_empty() {
+        return Err(
+            Exit::machine(format!("a turn is running in {}; set force to end it", busy.join(", "))).into()
+        );
+    }
+    crate::verbs::restart::check(&control.place, record).map_err(super::of_the_host)?;
+    control.teller.tell(if force { Signal::RestartAnyway } else { Signal::Restart });
+    Ok(Restarting { restarting: true, url: record.url.clone() })
+}

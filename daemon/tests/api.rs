@@ -1,0 +1,358 @@
+//! The HTTP API as other programs use it: its OpenAPI document against what a daemon answers, and commands with
+//! `--remote`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::{Daemon, Ended, Folder, ended, program, wait_for};
+
+const TOKEN: &str = "the-token";
+
+/// A plugin with a schema, so that options are typed and offered.
+const NOTES: &str = r"
+    export const name = 'notes';
+    export const title = 'Notes';
+    export const optionsSchema = {
+        properties: { key: { type: 'string', writeOnly: true }, level: { type: 'integer', description: 'How much' } },
+    };
+    export function apply() {}
+";
+
+fn folder() -> Folder {
+    let folder = Folder::new(json!({
+        "http": true, "connectionToken": TOKEN, "users": "users.json",
+        "plugins": [{ "name": "@ostler/echo" }, { "name": "./notes.js", "options": { "key": "SECRET" } }],
+    }));
+    folder.write("notes.js", NOTES);
+    folder.write("users.json", "{}");
+    folder
+}
+
+/// An answer: its status, its content type and its body.
+struct Answer {
+    status: u16,
+    media: String,
+    body: String,
+}
+
+async fn ask(daemon: &Daemon, method: &str, path: &str, token: &str, body: Option<&Value>) -> Answer {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let (host, length) = (daemon.address(), body.len());
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    let answer = daemon.exchange(request.as_bytes()).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let media = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("content-type").then(|| value.to_owned())
+    });
+    Answer {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        media: media.unwrap_or_default(),
+        body: body.to_owned(),
+    }
+}
+
+/// A part of a JSON pointer.
+fn part(text: &str) -> String {
+    text.replace('~', "~0").replace('/', "~1")
+}
+
+/// What an answer has that the document does not say.
+fn undocumented(document: &Value, path: &str, method: &str, answer: &Answer) -> Option<String> {
+    let method = method.to_lowercase();
+    let at = format!("/paths/{}/{method}/responses/{}", part(path), answer.status);
+    let Some(response) = document.pointer(&at) else { return Some(format!("no status {}", answer.status)) };
+    let Some(content) = response["content"].get(&answer.media) else {
+        return Some(format!("no content type {}", answer.media));
+    };
+    if content["schema"] == json!({ "type": "string" }) {
+        return None;
+    }
+    let mut schema = content["schema"].clone();
+    schema["components"] = document["components"].clone();
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    jsonschema::validator_for(&schema).unwrap().validate(&body).err().map(|error| format!("{error}: {body}"))
+}
+
+#[tokio::test]
+async fn every_answer_is_as_the_document_says() {
+    let folder = folder();
+    let daemon = folder.start();
+    let answer = ask(&daemon, "GET", "/api/openapi.json", TOKEN, None).await;
+    assert_eq!((answer.status, answer.media.as_str()), (200, "application/json"));
+    let document: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+
+    let notes = || json!({ "name": "notes" });
+    // Path, the name it ends in, body, expected status.
+    let cases: Vec<(&str, &str, &str, Option<Value>, u16)> = vec![
+        ("GET", "/api/openapi.json", "", None, 200),
+        ("GET", "/api/cli-manifest", "", None, 200),
+        ("GET", "/api/status", "", None, 200),
+        ("GET", "/api/metrics", "", None, 200),
+        ("GET", "/api/config", "", None, 200),
+        ("GET", "/api/plugin/list", "", None, 200),
+        ("POST", "/api/plugin/config", "", Some(notes()), 200),
+        ("POST", "/api/plugin/config", "", Some(json!({ "name": "notes", "options": { "level": 2 } })), 200),
+        (
+            "POST",
+            "/api/plugin/config",
+            "",
+            Some(json!({ "name": "notes", "options": { "level": "x" } })),
+            400,
+        ),
+        ("POST", "/api/plugin/config", "", Some(json!({ "name": "notes", "enabled": false })), 200),
+        ("POST", "/api/plugin/config", "", Some(json!({ "name": "nope" })), 400),
+        ("POST", "/api/plugin/config", "", Some(json!([])), 400),
+        ("POST", "/api/plugin/config", "", None, 400),
+        ("POST", "/api/plugin/enable", "", Some(notes()), 200),
+        ("POST", "/api/plugin/disable", "", Some(json!({ "name": "@ostler/echo" })), 200),
+        ("POST", "/api/plugin/enable", "", Some(json!({ "name": "@ostler/echo" })), 200),
+        (
+            "POST",
+            "/api/plugin/config/set",
+            "",
+            Some(json!({ "name": "notes", "key": "level", "value": 3 })),
+            200,
+        ),
+        ("POST", "/api/plugin/config/set", "", Some(json!({ "name": "notes", "key": "level" })), 400),
+        ("POST", "/api/plugin/config/unset", "", Some(json!({ "name": "notes", "key": "level" })), 200),
+        ("POST", "/api/plugin/config/unset", "", Some(json!({ "name": "notes", "key": "level" })), 200),
+        ("POST", "/api/plugin/install", "", Some(json!({ "name": "@ostler/webhook" })), 200),
+        ("POST", "/api/plugin/install", "", Some(json!({ "name": "./nope.js" })), 400),
+        ("POST", "/api/plugin/update", "", Some(json!({ "name": "all" })), 200),
+        ("POST", "/api/plugin/remove", "", Some(json!({ "name": "@ostler/webhook" })), 200),
+        ("POST", "/api/plugin/remove", "", Some(json!({ "name": "@ostler/webhook", "keep": 1 })), 400),
+        ("POST", "/api/restart", "", Some(json!({ "force": true })), 409),
+        ("POST", "/api/vault/set/{name}", "host%3Ak", Some(json!({ "value": "v" })), 200),
+        ("POST", "/api/vault/set/{name}", "k", Some(json!({ "value": "v" })), 400),
+        ("POST", "/api/vault/set/{name}", "a/b", Some(json!({ "value": "v" })), 404),
+        ("GET", "/api/vault/list", "", None, 200),
+        ("POST", "/api/vault/delete/{name}", "host%3Ak", Some(json!({})), 200),
+        ("POST", "/api/vault/delete/{name}", "host%3Ak", None, 409),
+        ("GET", "/api/usage/{pool}", "user%3Aada", None, 200),
+        ("POST", "/api/team/add", "", Some(json!({ "id": "core", "title": "Core" })), 200),
+        ("POST", "/api/team/add", "", Some(json!({ "id": "core" })), 400),
+        ("GET", "/api/team/list", "", None, 200),
+        ("POST", "/api/project/add", "", Some(json!({ "id": "site" })), 200),
+        ("GET", "/api/project/list", "", None, 200),
+        ("POST", "/api/project/rm", "", Some(json!({ "id": "site" })), 200),
+        (
+            "POST",
+            "/api/user/add",
+            "",
+            Some(json!({ "id": "ada", "roles": ["admin"], "memberships": ["core"], "primary": "core" })),
+            200,
+        ),
+        ("POST", "/api/user/add", "", Some(json!({ "id": "ben" })), 200),
+        ("POST", "/api/user/add", "", Some(json!({ "id": "a b" })), 400),
+        ("POST", "/api/user/token", "", Some(json!({ "id": "ada" })), 200),
+        ("POST", "/api/user/token", "", Some(json!({ "id": "nobody" })), 400),
+        ("GET", "/api/user/list", "", None, 200),
+        ("POST", "/api/team/rm", "", Some(json!({ "id": "core" })), 400),
+        ("POST", "/api/user/rm", "", Some(json!({ "id": "ada" })), 200),
+        ("POST", "/api/team/rm", "", Some(json!({ "id": "core" })), 200),
+    ];
+    let mut served = BTreeSet::new();
+    for (method, path, name, body, status) in &cases {
+        let asked = path.split_once('{').map_or((*path).to_owned(), |(before, _)| format!("{before}{name}"));
+        let answer = ask(&daemon, method, &asked, TOKEN, body.as_ref()).await;
+        assert_eq!(answer.status, *status, "{method} {asked} {body:?}: {}", answer.body);
+        assert_eq!(undocumented(&document, path, method, &answer), None, "{method} {asked} {body:?}");
+        served.insert((*path, answer.status == 200));
+        // Whoever is not known is refused as documented too.
+        let answer = ask(&daemon, method, &asked, "wrong", body.as_ref()).await;
+        assert_eq!((answer.status, undocumented(&document, path, method, &answer)), (401, None), "{asked}");
+    }
+    for path in document["paths"].as_object().unwrap().keys() {
+        // A daemon in the foreground does not restart itself.
+        assert!(served.contains(&(path, true)) || path == "/api/restart", "{path} was not served");
+    }
+    assert!(!folder.read("log").contains("panicked"));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_host_is_not_said_of_the_request() {
+    let folder = folder();
+    let daemon = folder.start();
+    let config = folder.read("config.json");
+    folder.write("config.json", "{");
+    for path in ["/api/config", "/api/plugin/list", "/api/vault/list"] {
+        let answer = ask(&daemon, "GET", path, TOKEN, None).await;
+        assert!(answer.status == 409 && answer.body.contains("config.json"), "{path}: {}", answer.body);
+    }
+    folder.write("config.json", &config);
+    let long = json!({ "name": "x".repeat(1024 * 1024) });
+    let answer = ask(&daemon, "POST", "/api/plugin/enable", TOKEN, Some(&long)).await;
+    assert_eq!(answer.status, 413, "{}", answer.body);
+
+    let alone = Folder::new(
+        json!({ "http": true, "connectionToken": TOKEN, "plugins": [{ "name": "@ostler/echo" }] }),
+    );
+    let daemon = alone.start();
+    let answer = ask(&daemon, "GET", "/api/user/list", TOKEN, None).await;
+    assert!(answer.status == 409 && answer.body.contains("no users file"), "{}", answer.body);
+}
+
+/// A command at another computer: on an empty configuration, with a token.
+fn remote(elsewhere: &Folder, token: &str, url: &str, line: &[&str]) -> Command {
+    let mut command = program();
+    command.arg("--config-file").arg(elsewhere.path().join("config.json"));
+    command.args(line).args(["--remote", url]).current_dir(elsewhere.path());
+    command.env("XDG_STATE_HOME", elsewhere.state_home()).env("OSTLER_TOKEN", token);
+    command
+}
+
+fn piped(command: &mut Command, text: &str) -> Ended {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn a_command_prints_of_another_computer_what_it_prints_there() {
+    let (folder, elsewhere) = (folder(), Folder::new(json!({})));
+    let daemon = folder.start();
+    let url = format!("http://{}", daemon.address());
+    // It records where it listens after it has told.
+    wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("the daemon is found");
+    let there = |line: &[&str]| {
+        let ended = ended(&mut remote(&elsewhere, TOKEN, &url, line));
+        assert_eq!(ended.code, Some(0), "{line:?}: {ended:?}");
+        ended
+    };
+    let same = |line: &[&str]| {
+        let (here, there) = (folder.run(line), there(line));
+        assert_eq!((&here.out, here.code), (&there.out, there.code), "{line:?}: {here:?} {there:?}");
+        there.out
+    };
+    assert!(same(&["status"]).starts_with("ostler on ws://"));
+    assert!(same(&["plugin", "list"]).contains("key: <set>"));
+    same(&["plugin", "list", "--json"]);
+    same(&["plugin", "list", "--quiet"]);
+    assert!(same(&["plugin", "config", "notes"]).contains("level is not set: How much"));
+    let set = there(&["plugin", "config", "notes", "level", "3"]);
+    assert!(set.out.contains("level: 3") && set.err.contains("ostler restart"), "{set:?}");
+    assert!(folder.read("config.json").contains(r#""level":3"#), "{}", folder.read("config.json"));
+    there(&["plugin", "config", "unset", "notes", "level"]);
+    assert!(there(&["plugin", "disable", "notes"]).out.starts_with("disabled "));
+    assert!(there(&["plugin", "enable", "notes"]).out.contains("./notes.js"));
+    assert_eq!(
+        there(&["plugin", "install", "@ostler/webhook"]).out,
+        "Installed @ostler/webhook, id webhook.\n"
+    );
+    assert_eq!(there(&["plugin", "update", "all"]).out, "Nothing to update.\n");
+    assert_eq!(there(&["plugin", "remove", "@ostler/webhook", "--yes"]).out, "Removed @ostler/webhook.\n");
+    let config = there(&["config"]);
+    assert!(config.out.contains("connectionToken") && !config.out.contains(TOKEN), "{config:?}");
+
+    let stored = piped(&mut remote(&elsewhere, TOKEN, &url, &["vault", "set", "host:k"]), "v\n");
+    assert_eq!((stored.code, stored.out.as_str()), (Some(0), "Set host:k.\n"), "{stored:?}");
+    assert_eq!(same(&["vault", "list"]), "host:k set\n");
+    assert_eq!(there(&["vault", "delete", "host:k", "--yes"]).out, "Deleted host:k.\n");
+    assert_eq!(there(&["team", "add", "core", "--title", "Core"]).out, "Added team core.\n");
+    assert_eq!(there(&["project", "add", "site"]).out, "Added project site.\n");
+    let ada = there(&["user", "add", "ada", "--role", "guest", "--member", "core"]);
+    assert!(ada.out.trim().len() > 30 && ada.err.contains("not shown again"), "{ada:?}");
+    same(&["user", "list"]);
+    same(&["team", "list", "--json"]);
+    same(&["project", "list"]);
+    let token = there(&["user", "token", "ada"]).out;
+    assert_ne!(token, ada.out);
+    assert_eq!(same(&["usage", "user:ada"]).lines().count(), 3);
+    // A guest holds no grant of the configuration.
+    let refused = ended(&mut remote(&elsewhere, token.trim(), &url, &["plugin", "list"]));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("denied the request: ada may not config:settings here"), "{refused:?}");
+    assert_eq!(there(&["user", "rm", "ada", "--yes"]).out, "Removed user ada.\n");
+    assert_eq!(there(&["team", "rm", "core", "--yes"]).out, "Removed team core.\n");
+
+    // Over the protocol.
+    let sent = there(&["session", "send", "--new", "Hello"]);
+    assert!(sent.out.contains("Hello"), "{sent:?}");
+    assert!(same(&["session", "list"]).contains("echo:/"));
+    same(&["automation", "list"]);
+    same(&["agent", "list"]);
+    // Nothing was done at this computer.
+    assert_eq!(elsewhere.read("users.json") + &elsewhere.read("vault.json"), "");
+}
+
+#[test]
+fn a_daemon_at_a_url_restarts_and_is_waited_for() {
+    let folder = folder();
+    // It has to listen there again.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["port"] = json!(port);
+    folder.write("config.json", &config.to_string());
+    let started = folder.run(&["start", "--json"]);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let url = serde_json::from_str::<Value>(&started.out).unwrap()["url"].as_str().unwrap().to_owned();
+    let restarted = ended(&mut remote(&folder, TOKEN, &url, &["restart"]));
+    let stopped = folder.run(&["stop"]);
+    assert_eq!(restarted.code, Some(0), "{restarted:?}");
+    assert!(restarted.out.starts_with(&format!("ostler on {url}")), "{restarted:?}");
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+}
+
+#[test]
+fn what_keeps_a_command_from_another_computer_is_said() {
+    let (folder, elsewhere) = (folder(), Folder::new(json!({})));
+    let daemon = folder.start();
+    let url = format!("http://{}", daemon.address());
+    let off = Folder::new(json!({ "connectionToken": TOKEN, "plugins": [{ "name": "@ostler/echo" }] }));
+    let without = off.start();
+    let without = format!("http://{}", without.address());
+    let nobody = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    let status = ["status"].as_slice();
+    let sessions = ["session", "list"].as_slice();
+    for (url, token, line, code, says) in [
+        (nobody.as_str(), TOKEN, status, 1, "cannot reach the daemon at http://127.0.0.1:"),
+        (&nobody, TOKEN, sessions, 1, "cannot connect to ws://127.0.0.1:"),
+        (&url, "wrong", status, 2, "does not accept the token of OSTLER_TOKEN or --token-file"),
+        (&url, "wrong", sessions, 2, "does not accept the token; set OSTLER_TOKEN or pass --token-file"),
+        (&url, "", status, 2, "requires a token; set OSTLER_TOKEN or pass --token-file"),
+        (&without, TOKEN, status, 1, "serves no HTTP API, or an older one"),
+        ("http://192.0.2.1", TOKEN, status, 2, "is not encrypted"),
+        ("nonsense", TOKEN, status, 2, "--remote: nonsense is not a URL"),
+        (&url, TOKEN, &["plugin", "config", "nope"], 2, "unknown plugin nope"),
+        (&url, TOKEN, &["plugin", "install", "./x.js"], 2, "./x.js is a relative path"),
+        (&url, TOKEN, &["vault", "delete", "host:x", "--yes"], 1, "the vault holds no host:x"),
+        (&url, TOKEN, &["restart"], 1, "the daemon runs in the foreground and cannot restart itself"),
+        (
+            &url,
+            TOKEN,
+            &["start"],
+            2,
+            "--remote is not supported by ostler start: it works at this computer only",
+        ),
+        (&url, TOKEN, &["webhook", "list"], 2, "--remote is not supported by ostler webhook list"),
+        (&url, TOKEN, &[], 2, "--remote is not supported by ostler:"),
+    ] {
+        let ended = ended(&mut remote(&elsewhere, token, url, line));
+        assert_eq!(ended.code, Some(code), "{line:?}: {ended:?}");
+        assert!(ended.err.contains(says) && !ended.err.contains(TOKEN), "{line:?}: {ended:?}");
+        assert_eq!(ended.out, "");
+    }
+    elsewhere.write("token", &format!("{TOKEN}\n"));
+    let mut of_file = remote(&elsewhere, "wrong", &url, &["status", "--token-file", "token"]);
+    assert_eq!(ended(&mut of_file).code, Some(0));
+    let alone = elsewhere.run(&["status", "--token-file", "token"]);
+    assert!(alone.code == Some(2) && alone.err.contains("--token-file requires --remote"), "{alone:?}");
+}
