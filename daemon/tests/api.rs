@@ -287,7 +287,7 @@ fn a_command_prints_of_another_computer_what_it_prints_there() {
     same(&["automation", "list"]);
     same(&["agent", "list"]);
     // Nothing was done at this computer.
-    assert_eq!(elsewhere.read("users.json") + &elsewhere.read("vault.json"), "");
+    assert_eq!(elsewhere.read("users.json") + &*elsewhere.read("vault.json"), "");
 }
 
 #[test]

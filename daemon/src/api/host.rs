@@ -1,18 +1,27 @@
 //! The daemon over HTTP: its state, its configuration, its metrics, what it charged.
 
+use std::time::Duration;
+
 use ostler_contract::JsonObject;
 use ostler_contract::points::NamedMethod;
+use ostler_plugin_webhook::REPLAY;
 use ostler_protocol::own::UsageTotalsParams;
 
 use super::Refused;
 use super::rows::Ask;
-use super::shapes::{AgentProcesses, Configuration, DaemonStatus, PoolUsage, Restart, Restarting, Status};
+use super::shapes::{
+    AgentProcesses, Configuration, DaemonStatus, PoolUsage, ReplayDelivery, ReplayedDelivery, Restart,
+    Restarting, Status,
+};
 use crate::cli_manifest::{self, Manifest};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::process::Signal;
 use crate::run::busy;
 use crate::verbs::status::{PROCESSES, PROCESSES_LIMIT};
+
+/// How long a replay may take: a `sync` call waits for its turn.
+const REPLAYED_WITHIN: Duration = Duration::from_secs(300);
 
 pub(super) async fn status(ask: Ask) -> Result<DaemonStatus, Refused> {
     let control = &ask.control;
@@ -58,6 +67,21 @@ pub(super) async fn usage(ask: Ask) -> Result<PoolUsage, Refused> {
     })?;
     let total = totals.pointer_mut("/totals/0").map(ostler_contract::Value::take).unwrap_or_default();
     Ok(serde_json::from_value(total).map_err(|error| Exit::machine(error.to_string()))?)
+}
+
+/// Has the webhook plugin deliver a call again.
+pub(super) async fn replay(ask: Ask, body: ReplayDelivery) -> Result<ReplayedDelivery, Refused> {
+    let commands = ask.control.host.core.registry().map(|registry| registry.all::<NamedMethod>());
+    let command = commands.and_then(|all| all.iter().find(|command| *command.name == *REPLAY).cloned());
+    let command = command.ok_or_else(|| Exit::machine("the plugin @ostler/webhook is not loaded"))?;
+    let params = JsonObject::from_iter([("delivery".to_owned(), body.delivery.into())]);
+    let params = (params, ask.caller.reader(), "ostler-api".to_owned(), None);
+    let row = command.method.handle.within(REPLAYED_WITHIN, params).await;
+    let row = row.map_err(|why| match &why.rpc {
+        Some(_) => Exit::usage(why.message.clone()),
+        None => Exit::machine(why.message.clone()),
+    })?;
+    Ok(serde_json::from_value(row).map_err(|error| Exit::machine(error.to_string()))?)
 }
 
 pub(super) async fn restart(ask: Ask, Restart { force }: Restart) -> Result<Restarting, Refused> {

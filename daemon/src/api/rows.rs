@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::Kind;
+use ostler_plugin_webhook::REPLAY_GRANT;
 use ostler_protocol::grants::Grant;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -16,7 +17,7 @@ use serde::de::DeserializeOwned;
 use super::people::{self, Groups};
 use super::shapes::{
     AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
-    RemovePlugin, Restart, SetOption, StoreSecret, UpdatePlugin,
+    RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
 };
 use super::{Refused, body, host, openapi, plugins, secrets};
 use crate::control::Control;
@@ -38,6 +39,8 @@ pub enum Needs {
     Secret,
     /// The pool decides.
     Pool,
+    /// This grant of a plugin's command.
+    Plugin(&'static str),
     /// The connection token itself: the request changes what runs in this process.
     Deployment,
 }
@@ -243,6 +246,12 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         post("/api/vault/delete/{name}", Secret, "Delete a secret", |ask, _: Nothing| secrets::delete(ask))
             .sent_by("vault delete"),
         get("/api/usage/{pool}", Pool, "The usage of a pool", host::usage).sent_by("usage"),
+        post(
+            "/api/webhook/replay",
+            Needs::Plugin(REPLAY_GRANT),
+            "Deliver a call of a webhook endpoint again whose body is stored",
+            |ask, body: ReplayDelivery| host::replay(ask, body),
+        ),
         get("/api/user/list", People(User, "list"), "The users", people::users).sent_by("user list"),
         post(
             "/api/user/add",
@@ -345,6 +354,7 @@ impl Row {
             Needs::People(Kind::User, "list") => "user:list and role:list".to_owned(),
             Needs::People(kind, operation) => format!("{}:{operation}", kind.name()),
             Needs::Secret => "depends on the name".to_owned(),
+            Needs::Plugin(grant) => grant.to_owned(),
             Needs::Pool => "none for own pools, usage:get for others".to_owned(),
             Needs::Deployment => "the connection token".to_owned(),
         }
@@ -356,6 +366,10 @@ impl Row {
         match self.needs {
             Needs::Nothing | Needs::Secret | Needs::Pool => Ok(()),
             Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
+            Needs::Plugin(grant) => match Grant::parse(grant) {
+                Some(grant) => Ok(gate.require(caller, &grant)?),
+                None => Err(Refused::NotThere),
+            },
             Needs::Config(operation) => Ok(gate.require(caller, &Grant::of("config", operation))?),
             Needs::People(kind, operation) => {
                 gate.require(caller, &Grant::of(kind.name(), operation))?;

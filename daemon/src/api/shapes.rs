@@ -356,6 +356,53 @@ pub struct DeletedSecret {
     pub deleted: bool,
 }
 
+/// Names a delivery.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayDelivery {
+    /// Its id, as the log of the endpoint has it.
+    #[schemars(length(min = 1), extend("examples" = ["d0123456789abcdef0123456789abcdef"]))]
+    pub delivery: String,
+}
+
+/// A delivery that replays another one.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayedDelivery {
+    /// Its id.
+    pub id: String,
+    /// The delivery that it replays.
+    pub replays: String,
+    /// The endpoint.
+    pub endpoint: String,
+    /// When it was delivered, ISO 8601.
+    pub at: String,
+    /// How long the answer took, in milliseconds.
+    pub ms: u64,
+    /// The status that the endpoint answered.
+    pub status: u16,
+    /// Why it was rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The length of its body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Whether the endpoint's filter left it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
+    /// The URIs of the runs that it started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
+    /// The thread it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// The chat of its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+    /// The id of its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+}
+
 /// What a pool was charged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolUsage {

@@ -2,6 +2,7 @@
 
 use super::ask;
 use crate::answer::Answer;
+use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::compose::AUTOMATIONS_IN_MEMORY;
 use crate::config::Keep;
@@ -10,13 +11,17 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
 use crate::settings::Settings;
-use crate::webhook::{Endpoints, Told, WebhookVerb};
+use crate::webhook::{Endpoints, Told, WebhookVerb, replay_on};
 
 /// Does it; exit 1 where what was asked for did not come about.
 ///
 /// # Errors
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
+    if let WebhookVerb::Replay(flags) = &verb {
+        let daemon = Connection::required(at).await?;
+        return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
+    }
     let files = at.files()?;
     let dir = files.dir.clone();
     let mut daemon = None;
@@ -52,6 +57,9 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     if in_memory {
         endpoints.automations = None;
     }
-    let Told { lines, json, names, good } = endpoints.run(verb).await?;
-    Ok(Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) })
+    Ok(answer(endpoints.run(verb).await?))
+}
+
+fn answer(Told { lines, json, names, good }: Told) -> Answer {
+    Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) }
 }

@@ -5,6 +5,8 @@ use ostler_contract::json;
 use ostler_plugin_webhook::REPLAY;
 
 use super::{Endpoints, Told, follow};
+use crate::client::Connection;
+use crate::client::screen::Screen;
 use crate::exit::Exit;
 
 /// The flags of `ostler webhook replay`.
@@ -20,6 +22,14 @@ pub struct ReplayFlags {
 pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result<Told, Exit> {
     let daemon = endpoints.connect().await?;
     let daemon = daemon.ok_or_else(|| Exit::machine("no daemon is running; start it with: ostler start"))?;
+    replay_on(&daemon, endpoints.screen, flags).await
+}
+
+/// The same on a daemon that may be another computer's.
+///
+/// # Errors
+/// Exit 2 for a delivery whose body is not stored, 1 where the daemon cannot.
+pub async fn replay_on(daemon: &Connection, mut screen: Screen, flags: &ReplayFlags) -> Result<Told, Exit> {
     let row = daemon.request(REPLAY, json!({ "delivery": flags.delivery })).await?;
     let endpoint = row["endpoint"].as_str().unwrap_or_default();
     let good = row["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
@@ -33,9 +43,8 @@ pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result
     let names = vec![endpoint.to_owned()];
     let mut json = json!({ "id": endpoint, "delivery": flags.delivery, "call": row });
     if flags.follow && good {
-        let mut screen = endpoints.screen;
         screen.line(&said);
-        let followed = follow::follow(&daemon, screen, &row, &mut json).await?;
+        let followed = follow::follow(daemon, screen, &row, &mut json).await?;
         return Ok(Told { lines: followed.lines, json, names, good: followed.good });
     }
     let mut lines = vec![said];

@@ -60,6 +60,8 @@ pub const KEPT: &str = "webhook-kept";
 pub const BODIES: &str = "webhook-bodies";
 /// The command that replays a delivery: `{ delivery }`, answered with its row of the log, `{ id, endpoint, at, status, … }`.
 pub const REPLAY: &str = "x-webhook/replay";
+/// The grant that [`REPLAY`] needs.
+pub const REPLAY_GRANT: &str = "webhook:replay";
 /// The trigger type a call fires, and its one event.
 pub const TRIGGER: &str = "webhook";
 /// The event of a call.

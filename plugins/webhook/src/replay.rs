@@ -8,12 +8,10 @@ use ostler_contract::protocol::RpcError;
 use ostler_contract::{Call, JsonObject, PluginHost, Slug, Thrown, Value};
 use tokio::time::Instant;
 
-use crate::REPLAY;
 use crate::deliveries::Delivery;
 use crate::route::Webhook;
+use crate::{REPLAY, REPLAY_GRANT};
 
-/// The grant of the command.
-const GRANT: &str = "webhook:replay";
 /// How often bodies that are too old are looked for.
 const SWEEP: Duration = Duration::from_secs(600);
 
@@ -23,7 +21,7 @@ pub(crate) fn register(host: &PluginHost, webhook: &Arc<Webhook>) -> Result<(), 
     host.register_method(
         REPLAY.into(),
         Method {
-            grant: GRANT.into(),
+            grant: REPLAY_GRANT.into(),
             handle: Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
                 let webhook = webhook.upgrade();
                 async move {
