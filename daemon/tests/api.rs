@@ -82,13 +82,17 @@ fn undocumented(document: &Value, path: &str, method: &str, answer: &Answer) -> 
     jsonschema::validator_for(&schema).unwrap().validate(&body).err().map(|error| format!("{error}: {body}"))
 }
 
+async fn document(daemon: &Daemon) -> Value {
+    let answer = ask(daemon, "GET", "/api/openapi.json", TOKEN, None).await;
+    assert_eq!((answer.status, answer.media.as_str()), (200, "application/json"));
+    serde_json::from_str(&answer.body).unwrap()
+}
+
 #[tokio::test]
 async fn every_answer_is_as_the_document_says() {
     let folder = folder();
     let daemon = folder.start();
-    let answer = ask(&daemon, "GET", "/api/openapi.json", TOKEN, None).await;
-    assert_eq!((answer.status, answer.media.as_str()), (200, "application/json"));
-    let document: Value = serde_json::from_str(&answer.body).unwrap();
+    let document = document(&daemon).await;
     assert_eq!(document["openapi"], "3.1.0");
 
     let notes = || json!({ "name": "notes" });
@@ -139,6 +143,8 @@ async fn every_answer_is_as_the_document_says() {
         ("POST", "/api/vault/delete/{name}", "host%3Ak", Some(json!({})), 200),
         ("POST", "/api/vault/delete/{name}", "host%3Ak", None, 409),
         ("GET", "/api/usage/{pool}", "user%3Aada", None, 200),
+        ("POST", "/api/webhook/replay", "", Some(json!({})), 400),
+        ("POST", "/api/webhook/replay", "", Some(json!({ "delivery": "d1" })), 409),
         ("POST", "/api/team/add", "", Some(json!({ "id": "core", "title": "Core" })), 200),
         ("POST", "/api/team/add", "", Some(json!({ "id": "core" })), 400),
         ("GET", "/api/team/list", "", None, 200),
@@ -173,8 +179,9 @@ async fn every_answer_is_as_the_document_says() {
         assert_eq!((answer.status, undocumented(&document, path, method, &answer)), (401, None), "{asked}");
     }
     for path in document["paths"].as_object().unwrap().keys() {
-        // A daemon in the foreground does not restart itself.
-        assert!(served.contains(&(path, true)) || path == "/api/restart", "{path} was not served");
+        // A daemon in the foreground does not restart itself, and one without the webhook plugin has no deliveries.
+        let not_here = ["/api/restart", "/api/webhook/replay"].contains(&&**path);
+        assert!(served.contains(&(path, true)) || not_here, "{path} was not served");
     }
     assert!(!folder.read("log").contains("panicked"));
 }
@@ -355,4 +362,43 @@ fn what_keeps_a_command_from_another_computer_is_said() {
     assert_eq!(ended(&mut of_file).code, Some(0));
     let alone = elsewhere.run(&["status", "--token-file", "token"]);
     assert!(alone.code == Some(2) && alone.err.contains("--token-file requires --remote"), "{alone:?}");
+}
+
+#[tokio::test]
+async fn a_delivery_is_replayed_as_the_document_says() {
+    let folder = Folder::new(json!({
+        "http": true, "connectionToken": TOKEN, "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }],
+    }));
+    let vault = json!({ "host:hook": "s3cret", "host:webhook-bodies": "0123456789abcdef" });
+    folder.write("vault.json", &vault.to_string());
+    let record = "---\nid: fire\nautomation: true\nsecret: host:hook\nkeepBodies: 7d\n---\n";
+    folder.write("webhooks/fire.md", record);
+    let daemon = folder.start();
+    let body = json!({ "what": "it" });
+    assert_eq!(ask(&daemon, "POST", "/plugins/webhook/fire", "s3cret", Some(&body)).await.status, 202);
+    let log = folder.path().join("webhook-deliveries/fire.md");
+    let delivery = support::wait_for(|| {
+        let text = std::fs::read_to_string(&log).ok()?;
+        let is_id = |word: &&str| word.len() == 33 && word.starts_with('d');
+        text.split(|c: char| !c.is_ascii_alphanumeric()).find(is_id).map(str::to_owned)
+    });
+    let body = json!({ "delivery": delivery.expect("a row of the log") });
+    let path = "/api/webhook/replay";
+    let answer = ask(&daemon, "POST", path, TOKEN, Some(&body)).await;
+    let document = document(&daemon).await;
+    assert_eq!(
+        (answer.status, undocumented(&document, path, "POST", &answer)),
+        (200, None),
+        "{}",
+        answer.body
+    );
+    let answer: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!((&answer["replays"], &answer["status"]), (&body["delivery"], &json!(202)));
+    let answer = ask(&daemon, "POST", path, TOKEN, Some(&json!({ "delivery": "nothing" }))).await;
+    assert_eq!(
+        (answer.status, undocumented(&document, path, "POST", &answer)),
+        (400, None),
+        "{}",
+        answer.body
+    );
 }
