@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::host::PluginHost;
 use crate::live::{Live, Pending};
+use crate::secret::Secret;
 use crate::thrown::Thrown;
 
 /// The conditions under which a package's `exports` are read, by a manifest's reader and by an `import` alike.
@@ -23,11 +24,14 @@ type Apply = dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown
 pub struct Options {
     values: JsonObject,
     frozen: Vec<String>,
+    secrets: Secrets,
 }
+
+type Secrets = Secret<Vec<String>>;
 
 impl From<JsonObject> for Options {
     fn from(values: JsonObject) -> Self {
-        Self { values, frozen: Vec::new() }
+        Self { values, ..Self::default() }
     }
 }
 
@@ -37,6 +41,18 @@ impl Options {
     pub fn frozen(mut self, at: Vec<String>) -> Self {
         self.frozen = at;
         self
+    }
+
+    /// Tells which texts among the values were read from the vault.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Vec<String>) -> Self {
+        self.secrets = Secret::new(secrets);
+        self
+    }
+
+    /// The texts among the values that were read from the vault.
+    pub fn secrets(&self) -> &[String] {
+        self.secrets.reveal()
     }
 
     /// For JavaScript.

@@ -294,7 +294,8 @@ impl Loader {
         let host = PluginHost::new(self.facts.clone(), caller, self.calls.clone());
         host.set_options(read.handed.clone());
         let begun = Instant::now();
-        let (handed, options) = (host.clone(), Options::from(read.handed).frozen(read.frozen));
+        let (handed, options) =
+            (host.clone(), Options::from(read.handed).frozen(read.frozen).with_secrets(read.secrets));
         let applying = async { module.apply(handed, options).await };
         let applying = AssertUnwindSafe(applying).catch_unwind();
         let outcome = match in_time(applying, id, "in its apply", |line| self.say(line.to_owned())).await {

@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 const KILL_LIMIT: Duration = Duration::from_secs(1);
 /// How often a scope that is ending is looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// How many of the last lines of stderr are retained for an error.
+/// How many of the last lines of stderr, or pieces of long ones, are retained for an error.
 const STDERR_LINES: usize = 12;
 /// How much of one of them is retained, in bytes.
 const STDERR_LINE: u64 = 512;
@@ -79,8 +79,25 @@ pub struct Process {
     stderr: Arc<Mutex<Tail>>,
 }
 
+/// The last pieces of an output: lines, and parts of longer ones.
 #[derive(Debug, Default)]
-struct Tail(std::collections::VecDeque<String>);
+struct Tail(std::collections::VecDeque<Vec<u8>>);
+
+impl Tail {
+    fn add(&mut self, piece: &[u8]) {
+        if self.0.len() == STDERR_LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(piece.to_vec());
+    }
+
+    /// The lines, as they were written.
+    fn text(&self) -> String {
+        let bytes: Vec<u8> = self.0.iter().flatten().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
 
 impl Process {
     /// Starts a program with its stdin and stdout as pipes. Of its stderr the end is retained.
@@ -181,7 +198,7 @@ impl Process {
 
     /// The last lines the program wrote to stderr.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().0.iter().cloned().collect::<Vec<_>>().join("\n")
+        self.stderr.lock().text()
     }
 
     /// Sends a signal to everything in the scope.
@@ -336,19 +353,29 @@ async fn retain(stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A line of any length is read in pieces, each a line of the tail.
+        // A line of any length is read in pieces.
         match (&mut read).take(STDERR_LINE).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if text.is_empty() {
-            continue;
+        if !line.trim_ascii().is_empty() {
+            tail.lock().add(&line);
         }
-        let mut tail = tail.lock();
-        if tail.0.len() == STDERR_LINES {
-            tail.0.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_retained_as_one() {
+        let mut tail = Tail::default();
+        for piece in [&b"one \xc3"[..], b"\xa9 line\r\n", b"two\n"] {
+            tail.add(piece);
         }
-        tail.0.push_back(text);
+        assert_eq!(tail.text(), "one \u{e9} line\ntwo");
+        (0..STDERR_LINES).for_each(|_| tail.add(b"last\n"));
+        assert!(!tail.text().contains("two"));
     }
 }

@@ -97,7 +97,8 @@ async fn converse(
     describe_settings(report, &settings);
     if let Some(prompt) = prompt {
         let begun = Instant::now();
-        report["answer"] = ask(running, incoming, &opened.id, &prompt).await?;
+        let answer = ask(running, incoming, &opened.id, &prompt).await?;
+        report["answer"] = plan.agent.masks.hide_value(answer);
         report["millis"]["prompt"] = millis(begun).into();
     }
     let facts = running.facts.clone();
@@ -197,7 +198,7 @@ pub fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
             shown["description"] = description.as_str().into();
         }
         if let Some(command) = method.command(agent) {
-            shown["command"] = command.into();
+            shown["command"] = agent.masks.hide(&command).into();
         }
         shown
     };

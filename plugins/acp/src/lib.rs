@@ -16,6 +16,7 @@ mod elicitation;
 mod errors;
 mod files;
 mod machine;
+mod masks;
 mod mcp;
 mod opening;
 mod options;

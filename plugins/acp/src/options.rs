@@ -10,6 +10,7 @@ use ostler_processes::ScopeChoice;
 use serde::Deserialize;
 
 use crate::machine::Needs;
+use crate::masks::Masks;
 use crate::presets::{Preset, Presets};
 
 /// The options as they are written.
@@ -97,6 +98,8 @@ pub struct AgentOptions {
     pub args: Vec<String>,
     /// Variables beside the daemon's environment. The values are credentials.
     pub env: BTreeMap<String, String>,
+    /// What is masked in the agent's words where they are repeated.
+    pub masks: Masks,
     /// Where the process starts; the session's first directory where left out.
     pub cwd: Option<PathBuf>,
     /// Models listed before the agent has reported its own.
@@ -122,7 +125,7 @@ pub struct AgentOptions {
 impl AgentOptions {
     /// The command line that starts it.
     pub fn command_line(&self) -> String {
-        self.args.iter().fold(self.command.clone(), |line, arg| format!("{line} {arg}"))
+        self.masks.hide(&self.args.iter().fold(self.command.clone(), |line, arg| format!("{line} {arg}")))
     }
 }
 
@@ -325,7 +328,7 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         take(&mut agents, &mut left_out, id, format!("presets: {id}"), made);
     }
     for (provider, entry) in written.agents {
-        let made = entry.into_options(&provider, &presets);
+        let made = entry.into_options(&provider, &presets, options.secrets());
         take(&mut agents, &mut left_out, &provider, format!("agents.{provider}"), made);
     }
     for agent in &mut agents {
@@ -374,6 +377,7 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         command: launch.command,
         args: launch.args,
         env: launch.env,
+        masks: Masks::default(),
         cwd: None,
         models: Vec::new(),
         host_tools: true,
@@ -388,7 +392,12 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
 }
 
 impl WrittenAgent {
-    fn into_options(self, provider: &str, presets: &Presets) -> Result<AgentOptions, String> {
+    fn into_options(
+        self,
+        provider: &str,
+        presets: &Presets,
+        secrets: &[String],
+    ) -> Result<AgentOptions, String> {
         let base = match (&self.preset, &self.command) {
             (Some(id), _) => {
                 let preset = presets.get(id).ok_or_else(|| format!("there is no preset {id:?}"))?;
@@ -407,6 +416,7 @@ impl WrittenAgent {
                 command: command.clone(),
                 args: Vec::new(),
                 env: BTreeMap::new(),
+                masks: Masks::default(),
                 cwd: None,
                 models: Vec::new(),
                 host_tools: true,
@@ -428,6 +438,8 @@ impl WrittenAgent {
         if let Some(args) = self.args {
             agent.args = args;
         }
+        // What a preset sets is no secret.
+        agent.masks = Masks::new(self.env.values(), secrets);
         agent.env.extend(self.env);
         agent.name = self.name.unwrap_or(agent.name);
         agent.description = self.description.or(agent.description);
