@@ -8,8 +8,8 @@ mod scope;
 pub mod supervisor;
 mod table;
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -54,9 +54,14 @@ pub struct Program {
     pub cwd: PathBuf,
     /// For whom it runs.
     pub owner: Owner,
-    /// The command that runs [`supervisor::main`], for a program that is supervised where no cgroup contains it.
+    /// The command that runs [`supervisor::main`]: where no cgroup contains the program, it is marked before it runs.
     pub supervisor: Option<Vec<String>>,
+    /// Whether it is also supervised then.
+    pub supervised: bool,
 }
+
+/// The children of this process that were started here, until their ends are collected.
+static STARTED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Why a program could not be started.
 #[derive(Debug)]
@@ -67,8 +72,29 @@ pub enum Unstarted {
     NoFolder,
     /// It may not be run as a program.
     NotExecutable,
+    /// It is a directory.
+    Directory,
+    /// It is a script, and the program that runs it is missing.
+    NoInterpreter(String),
     /// Anything else.
     Failed(io::Error),
+}
+
+impl Unstarted {
+    /// The sentence for users.
+    pub fn sentence(&self, program: &Program) -> String {
+        let Program { command, cwd, .. } = program;
+        match self {
+            Self::NotFound => format!("{command} is not installed"),
+            Self::NotExecutable => format!("{command} is not an executable program"),
+            Self::Directory => format!("{command} is a directory, not a program"),
+            Self::NoInterpreter(interpreter) => {
+                format!("{command} is a script for {interpreter}, which is missing")
+            }
+            Self::NoFolder => format!("the directory {} is missing", cwd.display()),
+            Self::Failed(why) => format!("{command}: {why}"),
+        }
+    }
 }
 
 /// A running program and everything it started.
@@ -156,7 +182,11 @@ impl Process {
         let (tell, ended) = watch::channel(None);
         self.ended = ended;
         tokio::spawn(async move {
+            let id = child.id().and_then(|id| i32::try_from(id).ok());
             let status = child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(0));
+            if let Some(id) = id {
+                STARTED.lock().remove(&id);
+            }
             tell.send_replace(Some(status));
         });
         self
@@ -237,10 +267,13 @@ impl Process {
     }
 
     async fn kill_all(&self, seen: &mut Vec<Pid>) {
-        let end = Instant::now() + KILL_LIMIT;
+        let (now, half) = (Instant::now(), KILL_LIMIT / 2);
         // A process that forks during the signal is in the next look.
-        while Instant::now() < end {
-            self.scope.signal(Signal::KILL);
+        while now.elapsed() < KILL_LIMIT {
+            match now.elapsed() < half {
+                true => self.scope.signal(Signal::KILL),
+                false => self.scope.kill_with_supervisor(),
+            }
             if self.empty_within(POLL, seen).await {
                 return;
             }
@@ -270,18 +303,23 @@ fn start(
     choice: ScopeChoice,
     spawn: impl FnOnce(Command) -> io::Result<Child>,
 ) -> Result<(Process, Child), Unstarted> {
-    let file = find(&program.command, &program.path(), &program.cwd).ok_or(Unstarted::NotFound)?;
+    let is_directory = || program.command.contains('/') && program.cwd.join(&program.command).is_dir();
+    let file = find(&program.command, &program.path(), &program.cwd);
+    let file = file.ok_or_else(|| if is_directory() { Unstarted::Directory } else { Unstarted::NotFound })?;
     if !is_executable(&file) {
         return Err(Unstarted::NotExecutable);
     }
     if !program.cwd.is_dir() {
         return Err(Unstarted::NoFolder);
     }
+    if let Some(interpreter) = missing_interpreter(&file, &program.cwd) {
+        return Err(Unstarted::NoInterpreter(interpreter));
+    }
     // A supervisor takes its program as text, and is found where `/proc` is.
     let supervisor = program.supervisor.as_deref().filter(|command| {
         file.to_str().is_some() && command.first().is_some_and(|own| Path::new(own).exists())
     });
-    let prepared = scopes.prepare(choice, supervisor.is_some());
+    let prepared = scopes.prepare(choice, supervisor.is_some(), program.supervised);
     let mut command = prepared.command(&file, supervisor);
     command.args(&program.args).current_dir(&program.cwd);
     // The daemon's own variables, as its connection token, are not the program's.
@@ -296,10 +334,16 @@ fn start(
     } else {
         command.env(marker, scope);
     }
-    let started = spawn(command).and_then(|child| {
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        Ok((pid.ok_or_else(|| io::Error::other("the process has no id"))?, child))
-    });
+    scope::reap_adopted(&STARTED);
+    let started = {
+        let mut all = STARTED.lock();
+        spawn(command).and_then(|child| {
+            let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+            let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
+            all.insert(pid.as_raw_nonzero().get());
+            Ok((pid, child))
+        })
+    };
     match started {
         Ok((pid, child)) => {
             let (_, ended) = watch::channel(None);
@@ -341,6 +385,15 @@ fn find(command: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     let files =
         || std::env::split_paths(path).map(|folder| folder.join(command)).filter(|file| file.is_file());
     files().find(|file| is_executable(file)).or_else(|| files().next())
+}
+
+/// The program that a script names to run it, where that is missing.
+fn missing_interpreter(file: &Path, cwd: &Path) -> Option<String> {
+    let mut first = Vec::new();
+    std::fs::File::open(file).ok()?.take(256).read_to_end(&mut first).ok()?;
+    let line = first.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let interpreter = std::str::from_utf8(line).ok()?.split_whitespace().next()?;
+    (!cwd.join(interpreter).exists()).then(|| interpreter.to_owned())
 }
 
 /// Whether a file may be run as a program.

@@ -192,6 +192,7 @@ pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
         env: env.map(|(name, value)| (name.clone(), value.clone())).collect(),
         cwd: agent.cwd.clone().unwrap_or_else(|| cwd.clone()),
         supervisor: None,
+        supervised: true,
     }
 }
 
@@ -236,6 +237,10 @@ impl Running {
             Unstarted::NotFound => AgentError::NotInstalled,
             Unstarted::NotExecutable => AgentError::NotExecutable,
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),
+            Unstarted::Directory => AgentError::Unfit("is a directory, not a program".to_owned()),
+            Unstarted::NoInterpreter(interpreter) => AgentError::Unfit(format!(
+                "is there, but {interpreter}, which its first line names to run it, is missing"
+            )),
             Unstarted::Failed(why) => AgentError::NotStarted(why.to_string()),
         })?;
         if let Some(bytes) = agent.memory_limit {

@@ -18,6 +18,8 @@ pub enum AgentError {
     NoFolder(String),
     /// Its program may not be run.
     NotExecutable,
+    /// Its program is there and cannot be run: why, as what is said of it.
+    Unfit(String),
     /// Its program could not be started.
     NotStarted(String),
     /// It ended.
@@ -86,7 +88,11 @@ impl AgentError {
             Self::Ended { .. } => "agentEnded",
             Self::Silent { .. } => "agentNotResponding",
             Self::Starts { why, .. } => why.kind(),
-            Self::NoFolder(_) | Self::NotExecutable | Self::NotStarted(_) | Self::Refused { .. } => "agent",
+            Self::NoFolder(_)
+            | Self::NotExecutable
+            | Self::Unfit(_)
+            | Self::NotStarted(_)
+            | Self::Refused { .. } => "agent",
         }
     }
 
@@ -114,6 +120,9 @@ impl AgentError {
                 "{name} cannot start: {command} is not executable; make it an executable program, or correct \
                  agents.{provider}.command"
             ),
+            Self::Unfit(why) => {
+                format!("{name} cannot start: {command} {why}; correct that, or agents.{provider}.command")
+            }
             Self::NotStarted(why) => format!("{name} cannot start: {command}: {why}"),
             Self::Ended { status, broken, stderr, noise } => {
                 let mut sentence = match broken {

@@ -94,9 +94,12 @@ fn apply(
     let runtime = Arc::new(runtime);
     if !agents.is_empty() {
         SCOPES.sweep();
-        host.log(format!("agents are contained in {}", SCOPES.containment(runtime.scope)))?;
-        host.register_close(Call::now(|()| {
-            SCOPES.kill_all();
+        host.log(format!(
+            "agents are contained in {}",
+            SCOPES.containment(runtime.scope, runtime.supervisor.is_some())
+        ))?;
+        host.register_close(Call::new(|()| async {
+            SCOPES.kill_all().await;
             Ok(())
         }))?;
     }
