@@ -17,6 +17,7 @@ use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
+use crate::told;
 
 /// The plugin that has the agents.
 const ACP: &str = "@ostler/acp";
@@ -76,19 +77,33 @@ pub enum AgentVerb {
 /// Exit 2 for a wrong argument, 1 when no host can be asked.
 pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     let asked = Asked::open(at).await?;
-    let outcome = match verb {
-        AgentVerb::List => list(&asked).await,
-        AgentVerb::Check { provider, prompt } => check(at, &asked, &provider, prompt).await,
-        AgentVerb::Login { provider, method } => login(at, &asked, &provider, method).await,
-        AgentVerb::Logout { provider } => logout(&asked, &provider).await,
-        AgentVerb::Sessions { provider, directory } => {
-            let directory = directory.map(|directory| at.working_dir.join(directory).display().to_string());
-            sessions(at, &asked, &provider, directory).await
+    // Its own host has to end the agents it has started.
+    let told = async {
+        match &asked {
+            Asked::Daemon(_) => std::future::pending().await,
+            Asked::Own(..) => told::ending().await,
         }
-        AgentVerb::Import { provider, session } => import(at, &asked, &provider, &session).await,
+    };
+    let outcome = tokio::select! {
+        outcome = run(at, &asked, verb) => outcome,
+        code = told => Ok(Answer { code, printed: true, ..Answer::default() }),
     };
     asked.close().await;
     outcome
+}
+
+async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Answer, Exit> {
+    match verb {
+        AgentVerb::List => list(asked).await,
+        AgentVerb::Check { provider, prompt } => check(at, asked, &provider, prompt).await,
+        AgentVerb::Login { provider, method } => login(at, asked, &provider, method).await,
+        AgentVerb::Logout { provider } => logout(asked, &provider).await,
+        AgentVerb::Sessions { provider, directory } => {
+            let directory = directory.map(|directory| at.working_dir.join(directory).display().to_string());
+            sessions(at, asked, &provider, directory).await
+        }
+        AgentVerb::Import { provider, session } => import(at, asked, &provider, &session).await,
+    }
 }
 
 /// The host that is asked.
