@@ -25,6 +25,20 @@ pub struct Options {
     values: JsonObject,
     frozen: Vec<String>,
     secrets: Secrets,
+    left_out: Vec<LeftOutNode>,
+}
+
+/// A node of a plugin's options that was left out, as its schema allows for it, with a problem of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOutNode {
+    /// The names and positions that lead to it.
+    pub at: Vec<String>,
+    /// The same as text: `agents.one`.
+    pub place: String,
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
 }
 
 type Secrets = Secret<Vec<String>>;
@@ -53,6 +67,18 @@ impl Options {
     /// The texts among the values that were read from the vault.
     pub fn secrets(&self) -> &[String] {
         self.secrets.reveal()
+    }
+
+    /// Tells which nodes were left out.
+    #[must_use]
+    pub fn without(mut self, left_out: Vec<LeftOutNode>) -> Self {
+        self.left_out = left_out;
+        self
+    }
+
+    /// The nodes that were left out.
+    pub fn left_out(&self) -> &[LeftOutNode] {
+        &self.left_out
     }
 
     /// For JavaScript.

@@ -33,6 +33,9 @@ pub async fn check(
     let mut report = json!({
         "provider": agent.provider, "name": agent.name, "command": agent.command_line(), "state": "ready",
     });
+    if !agent.warnings.is_empty() {
+        report["warnings"] = agent.warnings.clone().into();
+    }
     if let Err(why) = run(agent, runtime, catalogue, prompt, &mut report).await {
         report["state"] = state(&why).into();
         report["problem"] = why.sentence(agent).into();
