@@ -15,7 +15,7 @@ pub fn plugins() -> Vec<Plugin> {
         ostler_plugin_echo::plugin(),
         ostler_plugin_git::plugin(),
         ostler_plugin_github::plugin(),
-        ostler_plugin_terminal::plugin(),
+        ostler_plugin_terminal::plugin(supervisor()),
         ostler_plugin_webhook::plugin(),
     ]
 }
@@ -27,7 +27,7 @@ fn command(name: &str) -> Option<Vec<String>> {
     Some(vec![program.to_str()?.to_owned(), name.to_owned()])
 }
 
-/// The internal command that supervises an agent: this very program, also where its file was replaced since.
+/// The internal command that supervises an agent and marks what runs in terminals: this very program, also where its file was replaced since.
 fn supervisor() -> Option<Vec<String>> {
     Some(vec!["/proc/self/exe".to_owned(), SUPERVISE.to_owned()])
 }

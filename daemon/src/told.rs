@@ -105,3 +105,29 @@ impl Told {
         while self.next().await != Signal::Stop {}
     }
 }
+
+/// Waits until a command is told to end, and answers the exit code that a shell expects of it then.
+pub async fn ending() -> u8 {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let heard = async |kind: SignalKind| match signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
+                128 + u8::try_from(kind.as_raw_value()).unwrap_or_default()
+            }
+            // Then the signal ends the process.
+            Err(_) => std::future::pending().await,
+        };
+        tokio::select! {
+            code = heard(SignalKind::interrupt()) => code,
+            code = heard(SignalKind::terminate()) => code,
+            code = heard(SignalKind::hangup()) => code,
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
+        130
+    }
+}

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::host::PluginHost;
 use crate::live::{Live, Pending};
+use crate::secret::Secret;
 use crate::thrown::Thrown;
 
 /// The conditions under which a package's `exports` are read, by a manifest's reader and by an `import` alike.
@@ -23,11 +24,28 @@ type Apply = dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown
 pub struct Options {
     values: JsonObject,
     frozen: Vec<String>,
+    secrets: Secrets,
+    left_out: Vec<LeftOutNode>,
 }
+
+/// A node of a plugin's options that was left out, as its schema allows for it, with a problem of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOutNode {
+    /// The names and positions that lead to it.
+    pub at: Vec<String>,
+    /// The same as text: `agents.one`.
+    pub place: String,
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+type Secrets = Secret<Vec<String>>;
 
 impl From<JsonObject> for Options {
     fn from(values: JsonObject) -> Self {
-        Self { values, frozen: Vec::new() }
+        Self { values, ..Self::default() }
     }
 }
 
@@ -37,6 +55,30 @@ impl Options {
     pub fn frozen(mut self, at: Vec<String>) -> Self {
         self.frozen = at;
         self
+    }
+
+    /// Tells which texts among the values were read from the vault.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Vec<String>) -> Self {
+        self.secrets = Secret::new(secrets);
+        self
+    }
+
+    /// The texts among the values that were read from the vault.
+    pub fn secrets(&self) -> &[String] {
+        self.secrets.reveal()
+    }
+
+    /// Tells which nodes were left out.
+    #[must_use]
+    pub fn without(mut self, left_out: Vec<LeftOutNode>) -> Self {
+        self.left_out = left_out;
+        self
+    }
+
+    /// The nodes that were left out.
+    pub fn left_out(&self) -> &[LeftOutNode] {
+        &self.left_out
     }
 
     /// For JavaScript.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A value that prints as [`SET`]: in `Debug`, so in logs and panics too.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret<T>(T);
 
 impl<T> Secret<T> {

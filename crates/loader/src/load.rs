@@ -273,10 +273,14 @@ impl Loader {
         };
         merged.extend(configured.clone());
         options::fill(&mut merged, configured, schema, &|name| std::env::var(name).ok());
-        let read = options::resolve(id, &merged, schema, vault).await?;
-        problems.extend(
-            read.left_out.iter().map(|line| Problem::Said { id: id.to_string(), line: line.clone() }),
-        );
+        let mut read = options::resolve(id, &merged, schema, vault).await?;
+        if let Some(schema) = schema {
+            options::leave_out(&mut read, schema);
+        }
+        problems.extend(read.left_out.iter().map(|node| {
+            let line = format!("plugins.{id}.options.{} is left out: {}", node.place, node.why);
+            Problem::Said { id: id.to_string(), line }
+        }));
         read.secrets.iter().for_each(|secret| self.hidden.add(secret));
         options::credentials(&read.handed, schema).iter().for_each(|secret| self.hidden.add(secret));
         if let Some(schema) = schema {
@@ -294,7 +298,8 @@ impl Loader {
         let host = PluginHost::new(self.facts.clone(), caller, self.calls.clone());
         host.set_options(read.handed.clone());
         let begun = Instant::now();
-        let (handed, options) = (host.clone(), Options::from(read.handed).frozen(read.frozen));
+        let (handed, options) = (host.clone(), Options::from(read.handed));
+        let options = options.frozen(read.frozen).with_secrets(read.secrets).without(read.left_out);
         let applying = async { module.apply(handed, options).await };
         let applying = AssertUnwindSafe(applying).catch_unwind();
         let outcome = match in_time(applying, id, "in its apply", |line| self.say(line.to_owned())).await {

@@ -507,6 +507,46 @@ async fn what_is_marked_is_left_out_without_its_secret_and_the_rest_is_used() {
     );
 }
 
+#[tokio::test]
+async fn what_is_marked_is_left_out_where_it_does_not_fit_and_the_rest_is_used() {
+    let seen: Arc<Mutex<Vec<Options>>> = Arc::default();
+    let mut bench = Bench::new();
+    let took = seen.clone();
+    let mut notes = module(
+        "notes",
+        apply(move |_, options| {
+            took.lock().unwrap().push(options);
+            Ok(())
+        }),
+    );
+    let marked = json!({ "type": "object", "leftOutUnlessValid": true, "leftOutWithoutSecret": true,
+        "properties": { "k": { "type": "string" } } });
+    notes.options_schema = Some(json!({ "properties": {
+        "map": { "type": "object", "additionalProperties": marked }, "list": { "type": "array", "items": marked }
+    } }));
+    bench.add("notes.js", notes).options = json!({
+        "map": { "a": { "k": 5 }, "b": 7, "c": { "k": "c" } },
+        "list": [{ "k": { "$secret": "host:gone" } }, { "k": 1 }, { "k": "two" }, { "k": [], "l": 1 }]
+    })
+    .as_object()
+    .unwrap()
+    .clone();
+    insta::assert_snapshot!(bench.lines().await, @r"
+    plugins.notes.options.list[0] is left out: list[0].k names host:gone: the vault holds no host:gone
+    plugins.notes.options.map.a is left out: map.a.k must be text
+    plugins.notes.options.map.b is left out: map.b must be an object
+    plugins.notes.options.list[0] is left out: list[0].k must be text
+    plugins.notes.options.list[2] is left out: list[2].k must be text
+    ");
+    let seen = seen.lock().unwrap();
+    let used = json!({ "map": { "c": { "k": "c" } }, "list": [{ "k": "two" }] });
+    assert_eq!(Value::Object((*seen[0]).clone()), used);
+    let told: Vec<_> =
+        seen[0].left_out().iter().map(|node| (node.at.join("/"), node.remedy.clone())).collect();
+    assert_eq!(told[0], ("list/0".to_owned(), "set it with: ostler vault set host:gone".to_owned()));
+    assert_eq!(told.last().unwrap(), &("list/2".to_owned(), "correct it".to_owned()));
+}
+
 fn replaces(id: &str) -> Module {
     module(
         id,

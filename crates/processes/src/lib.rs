@@ -8,8 +8,8 @@ mod scope;
 pub mod supervisor;
 mod table;
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 const KILL_LIMIT: Duration = Duration::from_secs(1);
 /// How often a scope that is ending is looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// How many of the last lines of stderr are retained for an error.
+/// How many of the last lines of stderr, or pieces of long ones, are retained for an error.
 const STDERR_LINES: usize = 12;
 /// How much of one of them is retained, in bytes.
 const STDERR_LINE: u64 = 512;
@@ -54,9 +54,14 @@ pub struct Program {
     pub cwd: PathBuf,
     /// For whom it runs.
     pub owner: Owner,
-    /// The command that runs [`supervisor::main`], for a program that is supervised where no cgroup contains it.
+    /// The command that runs [`supervisor::main`]: where no cgroup contains the program, it is marked before it runs.
     pub supervisor: Option<Vec<String>>,
+    /// Whether it is also supervised then.
+    pub supervised: bool,
 }
+
+/// The children of this process that were started here, until their ends are collected.
+static STARTED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Why a program could not be started.
 #[derive(Debug)]
@@ -67,8 +72,29 @@ pub enum Unstarted {
     NoFolder,
     /// It may not be run as a program.
     NotExecutable,
+    /// It is a directory.
+    Directory,
+    /// It is a script, and the program that runs it is missing.
+    NoInterpreter(String),
     /// Anything else.
     Failed(io::Error),
+}
+
+impl Unstarted {
+    /// The sentence for users.
+    pub fn sentence(&self, program: &Program) -> String {
+        let Program { command, cwd, .. } = program;
+        match self {
+            Self::NotFound => format!("{command} is not installed"),
+            Self::NotExecutable => format!("{command} is not an executable program"),
+            Self::Directory => format!("{command} is a directory, not a program"),
+            Self::NoInterpreter(interpreter) => {
+                format!("{command} is a script for {interpreter}, which is missing")
+            }
+            Self::NoFolder => format!("the directory {} is missing", cwd.display()),
+            Self::Failed(why) => format!("{command}: {why}"),
+        }
+    }
 }
 
 /// A running program and everything it started.
@@ -79,8 +105,25 @@ pub struct Process {
     stderr: Arc<Mutex<Tail>>,
 }
 
+/// The last pieces of an output: lines, and parts of longer ones.
 #[derive(Debug, Default)]
-struct Tail(std::collections::VecDeque<String>);
+struct Tail(std::collections::VecDeque<Vec<u8>>);
+
+impl Tail {
+    fn add(&mut self, piece: &[u8]) {
+        if self.0.len() == STDERR_LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(piece.to_vec());
+    }
+
+    /// The lines, as they were written.
+    fn text(&self) -> String {
+        let bytes: Vec<u8> = self.0.iter().flatten().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
 
 impl Process {
     /// Starts a program with its stdin and stdout as pipes. Of its stderr the end is retained.
@@ -139,7 +182,11 @@ impl Process {
         let (tell, ended) = watch::channel(None);
         self.ended = ended;
         tokio::spawn(async move {
+            let id = child.id().and_then(|id| i32::try_from(id).ok());
             let status = child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(0));
+            if let Some(id) = id {
+                STARTED.lock().remove(&id);
+            }
             tell.send_replace(Some(status));
         });
         self
@@ -181,7 +228,7 @@ impl Process {
 
     /// The last lines the program wrote to stderr.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().0.iter().cloned().collect::<Vec<_>>().join("\n")
+        self.stderr.lock().text()
     }
 
     /// Sends a signal to everything in the scope.
@@ -220,10 +267,13 @@ impl Process {
     }
 
     async fn kill_all(&self, seen: &mut Vec<Pid>) {
-        let end = Instant::now() + KILL_LIMIT;
+        let (now, half) = (Instant::now(), KILL_LIMIT / 2);
         // A process that forks during the signal is in the next look.
-        while Instant::now() < end {
-            self.scope.signal(Signal::KILL);
+        while now.elapsed() < KILL_LIMIT {
+            match now.elapsed() < half {
+                true => self.scope.signal(Signal::KILL),
+                false => self.scope.kill_with_supervisor(),
+            }
             if self.empty_within(POLL, seen).await {
                 return;
             }
@@ -253,18 +303,23 @@ fn start(
     choice: ScopeChoice,
     spawn: impl FnOnce(Command) -> io::Result<Child>,
 ) -> Result<(Process, Child), Unstarted> {
-    let file = find(&program.command, &program.path(), &program.cwd).ok_or(Unstarted::NotFound)?;
+    let is_directory = || program.command.contains('/') && program.cwd.join(&program.command).is_dir();
+    let file = find(&program.command, &program.path(), &program.cwd);
+    let file = file.ok_or_else(|| if is_directory() { Unstarted::Directory } else { Unstarted::NotFound })?;
     if !is_executable(&file) {
         return Err(Unstarted::NotExecutable);
     }
     if !program.cwd.is_dir() {
         return Err(Unstarted::NoFolder);
     }
+    if let Some(interpreter) = missing_interpreter(&file, &program.cwd) {
+        return Err(Unstarted::NoInterpreter(interpreter));
+    }
     // A supervisor takes its program as text, and is found where `/proc` is.
     let supervisor = program.supervisor.as_deref().filter(|command| {
         file.to_str().is_some() && command.first().is_some_and(|own| Path::new(own).exists())
     });
-    let prepared = scopes.prepare(choice, supervisor.is_some());
+    let prepared = scopes.prepare(choice, supervisor.is_some(), program.supervised);
     let mut command = prepared.command(&file, supervisor);
     command.args(&program.args).current_dir(&program.cwd);
     // The daemon's own variables, as its connection token, are not the program's.
@@ -279,10 +334,16 @@ fn start(
     } else {
         command.env(marker, scope);
     }
-    let started = spawn(command).and_then(|child| {
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        Ok((pid.ok_or_else(|| io::Error::other("the process has no id"))?, child))
-    });
+    scope::reap_adopted(&STARTED);
+    let started = {
+        let mut all = STARTED.lock();
+        spawn(command).and_then(|child| {
+            let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+            let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
+            all.insert(pid.as_raw_nonzero().get());
+            Ok((pid, child))
+        })
+    };
     match started {
         Ok((pid, child)) => {
             let (_, ended) = watch::channel(None);
@@ -326,6 +387,15 @@ fn find(command: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     files().find(|file| is_executable(file)).or_else(|| files().next())
 }
 
+/// The program that a script names to run it, where that is missing.
+fn missing_interpreter(file: &Path, cwd: &Path) -> Option<String> {
+    let mut first = Vec::new();
+    std::fs::File::open(file).ok()?.take(256).read_to_end(&mut first).ok()?;
+    let line = first.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let interpreter = std::str::from_utf8(line).ok()?.split_whitespace().next()?;
+    (!cwd.join(interpreter).exists()).then(|| interpreter.to_owned())
+}
+
 /// Whether a file may be run as a program.
 fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|there| there.permissions().mode() & 0o111 != 0)
@@ -336,19 +406,29 @@ async fn retain(stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A line of any length is read in pieces, each a line of the tail.
+        // A line of any length is read in pieces.
         match (&mut read).take(STDERR_LINE).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if text.is_empty() {
-            continue;
+        if !line.trim_ascii().is_empty() {
+            tail.lock().add(&line);
         }
-        let mut tail = tail.lock();
-        if tail.0.len() == STDERR_LINES {
-            tail.0.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_retained_as_one() {
+        let mut tail = Tail::default();
+        for piece in [&b"one \xc3"[..], b"\xa9 line\r\n", b"two\n"] {
+            tail.add(piece);
         }
-        tail.0.push_back(text);
+        assert_eq!(tail.text(), "one \u{e9} line\ntwo");
+        (0..STDERR_LINES).for_each(|_| tail.add(b"last\n"));
+        assert!(!tail.text().contains("two"));
     }
 }

@@ -2,17 +2,20 @@
 //! its environment, a limit that is inherited, and its descendants, with the daemon as the parent of those whose own parent
 //! ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::Deserialize;
 use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::memory::{self, Counted};
 use super::{supervisor, table};
@@ -27,6 +30,9 @@ const GROUPS: usize = 20_000;
 
 /// How many marks there are. Of so many scopes at once only those with the same one would not be told apart.
 const MARKS: u64 = 100_000;
+
+/// How long after the end of a child those of adopted ones are collected.
+const REAP: Duration = Duration::from_millis(200);
 
 /// How processes are contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -54,10 +60,12 @@ pub struct Scopes {
 pub(crate) struct Prepared {
     scopes: &'static Scopes,
     marker: String,
-    /// Its number in this daemon.
-    number: u64,
     cgroup: Option<PathBuf>,
     memory: Option<PathBuf>,
+    /// The limit that its processes are to inherit, where it has no cgroup.
+    mark: Option<u64>,
+    /// Whether the program is started by a command of the daemon's own program, which marks it.
+    helped: bool,
     supervised: bool,
 }
 
@@ -140,9 +148,40 @@ impl Scope {
         {
             return;
         }
-        let spared = (self.supervised && signal != Signal::KILL).then_some(self.leader);
+        // A supervisor ends by itself, after what it supervises.
+        self.tell(signal, self.supervised.then_some(self.leader));
+    }
+
+    /// Ends every process in the scope, the supervisor too.
+    pub fn kill_with_supervisor(&self) {
+        match self.supervised {
+            true => self.tell(Signal::KILL, None),
+            false => self.signal(Signal::KILL),
+        }
+    }
+
+    fn tell(&self, signal: Signal, spared: Option<Pid>) {
         for pid in self.members().into_iter().filter(|pid| Some(*pid) != spared) {
             let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Ends every process in the scope, also those that fork meanwhile, and a supervisor that does not end by itself.
+    pub async fn end(&self) {
+        let (begun, limit) = (Instant::now(), super::KILL_LIMIT);
+        while begun.elapsed() < limit && !self.members().is_empty() {
+            match begun.elapsed() < limit / 2 {
+                true => self.signal(Signal::KILL),
+                false => self.kill_with_supervisor(),
+            }
+            tokio::time::sleep(super::POLL).await;
+        }
+    }
+
+    /// Removes its groups.
+    fn remove(&self) {
+        for dir in [&self.cgroup, &self.memory].into_iter().flatten() {
+            remove(dir.clone());
         }
     }
 }
@@ -152,11 +191,16 @@ impl Drop for Scope {
         if !self.owned {
             return;
         }
-        self.scopes.open.lock().remove(&self.marker);
-        self.signal(Signal::KILL);
-        for dir in [&self.cgroup, &self.memory].into_iter().flatten() {
-            remove(dir.clone());
+        let open = self.scopes.open.lock().remove(&self.marker);
+        match (open, tokio::runtime::Handle::try_current()) {
+            // The supervisor still has to end what it supervises.
+            (Some(scope), Ok(runtime)) if self.supervised && !self.members().is_empty() => {
+                self.signal(Signal::KILL);
+                drop(runtime.spawn(async move { scope.end().await }));
+            }
+            _ => self.kill_with_supervisor(),
         }
+        self.remove();
     }
 }
 
@@ -172,13 +216,17 @@ impl Prepared {
     }
 
     /// A command that runs the program inside the scope.
-    pub fn command(&self, program: &Path, supervisor: Option<&[String]>) -> Command {
+    pub fn command(&self, program: &Path, helper: Option<&[String]>) -> Command {
         let groups: Vec<PathBuf> =
             [&self.cgroup, &self.memory].into_iter().flatten().map(|dir| dir.join("cgroup.procs")).collect();
         let mut words: Vec<OsString> = Vec::new();
-        if let (true, Some(supervisor)) = (self.supervised, supervisor) {
-            words.extend(supervisor.iter().map(OsString::from));
-            words.extend(supervisor::arguments(self.marker()).map(OsString::from));
+        if let (true, Some(helper)) = (self.helped, helper) {
+            words.extend(helper.iter().map(OsString::from));
+            let arguments = match self.supervised {
+                true => supervisor::arguments(self.marker(), self.mark),
+                false => supervisor::marking(self.mark),
+            };
+            words.extend(arguments.into_iter().map(OsString::from));
         }
         if !groups.is_empty() {
             words.extend(["/bin/sh", "-c", ENTER].map(OsString::from));
@@ -194,8 +242,9 @@ impl Prepared {
 
     /// The scope, once its program runs.
     pub fn around(self, leader: Pid, owner: Owner) -> Scope {
-        let Self { scopes, marker, number, cgroup, memory, supervised } = self;
-        let mark = cgroup.is_none().then(|| inherited_mark(leader, number)).flatten();
+        let Self { scopes, marker, cgroup, memory, mark, helped, supervised } = self;
+        // What it starts before it is marked would not be found.
+        let mark = mark.filter(|mark| helped || set_mark(leader, *mark));
         let scope = |owned| Scope {
             scopes,
             marker: marker.clone(),
@@ -225,8 +274,8 @@ impl Scopes {
         Self { prefix, marker, open: Mutex::new(BTreeMap::new()) }
     }
 
-    /// A scope for one program, which is supervised where it can be and no cgroup contains it.
-    pub(crate) fn prepare(&'static self, choice: ScopeChoice, supervised: bool) -> Prepared {
+    /// A scope for one program, which is helped and supervised where it can be and no cgroup contains it.
+    pub(crate) fn prepare(&'static self, choice: ScopeChoice, helped: bool, supervised: bool) -> Prepared {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let marker = format!("{}{number}", self.own_prefix());
@@ -244,8 +293,9 @@ impl Scopes {
             }
             _ => None,
         };
-        let supervised = supervised && cgroup.is_none() && cfg!(target_os = "linux");
-        Prepared { scopes: self, marker, number, cgroup, memory, supervised }
+        let helped = helped && cgroup.is_none() && cfg!(target_os = "linux");
+        let mark = cgroup.is_none().then(|| mark_of(number)).flatten();
+        Prepared { scopes: self, marker, cgroup, memory, mark, helped, supervised: helped && supervised }
     }
 
     /// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.
@@ -265,23 +315,29 @@ impl Scopes {
         all.into_values().collect()
     }
 
-    /// What contains the programs: for the log.
-    pub fn containment(&self, choice: ScopeChoice) -> String {
+    /// What contains the programs, which are supervised where no cgroup does: for the log.
+    pub fn containment(&self, choice: ScopeChoice, supervised: bool) -> String {
         let trial = own_cgroup().map(|own| (own.join(format!("{}0", self.own_prefix())), own));
         match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
             Some((dir, own)) => {
                 let _ = fs::remove_dir(dir);
                 format!("cgroups under {}", own.display())
             }
+            None if supervised && cfg!(target_os = "linux") => {
+                "process groups, each below a supervisor (ostler supervise)".to_owned()
+            }
             None => "process groups".to_owned(),
         }
     }
 
     /// Kills what is left of every program in these scopes, as the daemon ends.
-    pub fn kill_all(&self) {
-        for scope in std::mem::take(&mut *self.open.lock()).into_values() {
-            scope.signal(Signal::KILL);
-        }
+    pub async fn kill_all(&self) {
+        let scopes: Vec<Scope> = std::mem::take(&mut *self.open.lock()).into_values().collect();
+        futures::future::join_all(scopes.iter().map(|scope| async move {
+            scope.end().await;
+            scope.remove();
+        }))
+        .await;
     }
 
     /// Kills what programs of daemons that no longer run have left behind: after a crash of the daemon, this removes
@@ -432,21 +488,67 @@ fn remove(dir: PathBuf) {
     }
 }
 
-/// Marks a process, and with it what it starts, by a limit that processes inherit and that hardly any program uses: bytes of
-/// POSIX message queues. A process that leaves its group, outlives its parent and clears its environment still has it.
-/// Returns the limit.
+/// The mark of a scope: a limit that processes inherit and that hardly any program uses, bytes of POSIX message queues. A
+/// process that leaves its group, outlives its parent and clears its environment still has it.
 #[cfg(target_os = "linux")]
-fn inherited_mark(leader: Pid, number: u64) -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+fn mark_of(number: u64) -> Option<u64> {
+    own_limit()?.checked_sub(number % MARKS + 1)
+}
+
+/// The limit that is lowered for a mark.
+#[cfg(target_os = "linux")]
+fn own_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Msgqueue);
-    let mark = current.or(maximum)?.checked_sub(number % MARKS + 1)?;
-    prlimit(Some(leader), Resource::Msgqueue, Rlimit { current: Some(mark), maximum }).ok()?;
-    Some(mark)
+    current.or(maximum)
+}
+
+/// Marks a process that runs.
+#[cfg(target_os = "linux")]
+fn set_mark(leader: Pid, mark: u64) -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Msgqueue);
+    prlimit(Some(leader), Resource::Msgqueue, Rlimit { current: Some(mark), maximum }).is_ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn inherited_mark(_leader: Pid, _number: u64) -> Option<u64> {
+fn mark_of(_number: u64) -> Option<u64> {
     None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_limit() -> Option<u64> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_mark(_leader: Pid, _mark: u64) -> bool {
+    false
+}
+
+/// Whether a mark is one of a scope.
+fn is_mark(mark: u64) -> bool {
+    own_limit().and_then(|limit| limit.checked_sub(mark)).is_some_and(|below| (1..=MARKS).contains(&below))
+}
+
+/// Collects the ends of processes that this one has adopted, as they end. `started` are its own children, whose ends others
+/// collect.
+pub(crate) fn reap_adopted(started: &'static Mutex<BTreeSet<i32>>) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        drop(tokio::spawn(async move {
+            let Ok(mut ended) = signal(SignalKind::child()) else { return };
+            while ended.recv().await.is_some() {
+                tokio::time::sleep(REAP).await;
+                let _ = tokio::task::spawn_blocking(move || {
+                    // No child is started meanwhile: it could end before it is noted.
+                    let started = started.lock();
+                    table::reap_marked(&is_mark, &started);
+                })
+                .await;
+            }
+        }));
+    });
 }
 
 /// Makes the daemon the parent of descendants whose own parent ended, so that their ends can be collected.

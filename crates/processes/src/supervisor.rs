@@ -3,7 +3,11 @@
 //! did to their group, session and environment.
 //!
 //! It runs in two steps. The first starts the program with its own stdin, stdout and stderr. The second is the same process,
-//! executed again without these, so that the program alone holds them.
+//! executed again without these, so that the program alone holds them. No signal reaches either: they are blocked, which is
+//! inherited by the second step, and undone by the program's own process before it becomes the program. Ignoring them would
+//! be inherited by the program.
+//!
+//! That last step also starts programs without a supervisor that are to be marked before they run.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -11,11 +15,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{self, SigSet};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
-    pidfd_open, set_child_subreaper, setrlimit, wait,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, getrlimit,
+    kill_process, pidfd_open, set_child_subreaper, setrlimit, wait,
 };
 
 use super::table;
@@ -24,6 +29,13 @@ use super::table;
 pub const SUPERVISE: &str = "supervise";
 /// The first argument of its second step.
 const WATCH: &str = "--watch";
+/// The first argument of the step that becomes the program.
+const BECOME: &str = "--become";
+/// The mark of a program that has none of its own.
+const NO_MARK: &str = "-";
+/// What is printed to somebody who runs it by hand.
+const USAGE: &str = "ostler supervise is run by the daemon: ostler supervise <daemon's process id> <VARIABLE=value> <mark> \
+                     <program> [argument …]";
 
 /// The exit codes of a shell for a program that could not be run, and for one that is missing.
 const NOT_RUN: u8 = 126;
@@ -37,9 +49,18 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The stack of the thread that waits for the daemon's end.
 const STACK: usize = 64 << 10;
 
-/// The arguments of the first step, before the program's own: the daemon, and the variable that marks the program.
-pub(crate) fn arguments(marker: (&str, &str)) -> [String; 2] {
-    [getpid().as_raw_nonzero().to_string(), format!("{}={}", marker.0, marker.1)]
+/// The arguments of the first step, before the program's own: the daemon, and the variable and the mark of the program.
+pub(crate) fn arguments(marker: (&str, &str), mark: Option<u64>) -> Vec<String> {
+    vec![getpid().as_raw_nonzero().to_string(), format!("{}={}", marker.0, marker.1), written(mark)]
+}
+
+/// The arguments for a program that is marked and not supervised, before its own.
+pub(crate) fn marking(mark: Option<u64>) -> Vec<String> {
+    vec![BECOME.to_owned(), written(mark)]
+}
+
+fn written(mark: Option<u64>) -> String {
+    mark.map_or_else(|| NO_MARK.to_owned(), |mark| mark.to_string())
 }
 
 /// Runs a supervisor with the arguments after [`SUPERVISE`], as long as its program runs. Answers the exit code; where a
@@ -50,9 +71,33 @@ pub fn main(arguments: &[String]) -> u8 {
             (Some(daemon), Some(program)) => watch(daemon, program),
             _ => NOT_RUN,
         },
-        [daemon, marker, program, arguments @ ..] => begin(daemon, marker, program, arguments),
-        _ => NOT_RUN,
+        [step, mark, program, arguments @ ..] if step == BECOME => become_program(mark, program, arguments),
+        [daemon, marker, mark, program, arguments @ ..] => begin(daemon, marker, mark, program, arguments),
+        _ => {
+            let _ = writeln!(std::io::stderr(), "{USAGE}");
+            NOT_RUN
+        }
     }
+}
+
+/// Becomes the program, marked and as the daemon would have started it.
+fn become_program(mark: &str, program: &str, arguments: &[String]) -> u8 {
+    set_mark(mark);
+    let _ = SigSet::empty().thread_set_mask();
+    fail(program, &Command::new(program).args(arguments).exec())
+}
+
+/// Lowers the limit that marks a process and what it starts.
+fn set_mark(mark: &str) {
+    if let Ok(mark) = mark.parse() {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Msgqueue);
+        let _ = setrlimit(Resource::Msgqueue, Rlimit { current: Some(mark), maximum });
+    }
+}
+
+fn fail(program: &str, why: &std::io::Error) -> u8 {
+    let _ = writeln!(std::io::stderr(), "cannot run {program}: {why}");
+    if why.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
 }
 
 fn pid(text: &str) -> Option<Pid> {
@@ -60,20 +105,19 @@ fn pid(text: &str) -> Option<Pid> {
 }
 
 #[allow(clippy::zombie_processes, reason = "the second step waits for it")]
-fn begin(daemon: &str, marker: &str, program: &str, arguments: &[String]) -> u8 {
-    let fail = |why: std::io::Error| {
-        let _ = writeln!(std::io::stderr(), "cannot run {program}: {why}");
-        if why.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
-    };
+fn begin(daemon: &str, marker: &str, mark: &str, program: &str, arguments: &[String]) -> u8 {
+    let _ = SigSet::all().thread_block();
     if let Err(why) = set_child_subreaper(Some(getpid())) {
-        return fail(why.into());
+        return fail(program, &why.into());
     }
+    set_mark(mark);
     let (name, value) = marker.split_once('=').unwrap_or((marker, ""));
+    let mut step = Command::new("/proc/self/exe");
+    step.arg0("ostler").args([SUPERVISE, BECOME, NO_MARK, program]).args(arguments).env(name, value);
     // What the program sends to its group is not for the supervisor.
-    let started = Command::new(program).args(arguments).env(name, value).process_group(0).spawn();
-    let child = match started {
+    let child = match step.process_group(0).spawn() {
         Ok(child) => child.id(),
-        Err(why) => return fail(why),
+        Err(why) => return fail(program, &why),
     };
     let mut second = Command::new("/proc/self/exe");
     second.arg0("ostler").args([SUPERVISE, WATCH, daemon, &child.to_string()]);
@@ -82,10 +126,11 @@ fn begin(daemon: &str, marker: &str, program: &str, arguments: &[String]) -> u8 
     if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
         let _ = kill_process(child, Signal::KILL);
     }
-    fail(why)
+    fail(program, &why)
 }
 
 fn watch(daemon: Pid, program: Pid) -> u8 {
+    let _ = SigSet::all().thread_block();
     let ended = thread::Builder::new().stack_size(STACK).spawn(move || {
         wait_for_end(daemon);
         loop {
@@ -151,6 +196,9 @@ fn end_all(daemon: Pid) {
 fn repeat(status: WaitStatus) -> u8 {
     if let Some(signal) = status.terminating_signal().and_then(Signal::from_named_raw) {
         let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+        if let Ok(blocked) = signal::Signal::try_from(signal.as_raw()) {
+            let _ = SigSet::from(blocked).thread_unblock();
+        }
         let _ = kill_process(getpid(), signal);
     }
     let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));

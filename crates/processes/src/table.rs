@@ -1,6 +1,6 @@
 //! The process table, read from `/proc`. Where there is none, it is empty.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -113,6 +113,17 @@ fn add_descendants(rows: &[Row], found: &mut HashSet<i32>) {
 fn running(rows: &[Row], found: &HashSet<i32>) -> Vec<Pid> {
     let of = rows.iter().filter(|row| !row.zombie && found.contains(&row.pid.as_raw_nonzero().get()));
     of.map(|row| row.pid).collect()
+}
+
+/// Collects the exit status of children that carry a mark and have ended, without those that are left to others.
+pub fn reap_marked(is_mark: &dyn Fn(u64) -> bool, others: &BTreeSet<i32>) {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let ended = rows().into_iter().filter(|row| row.zombie && row.parent == own);
+    for row in ended.filter(|row| !others.contains(&row.pid.as_raw_nonzero().get())) {
+        if mark(row.pid).is_some_and(is_mark) {
+            let _ = waitpid(Some(row.pid), WaitOptions::NOHANG);
+        }
+    }
 }
 
 /// Collects the exit status of processes this one adopted, so that none remains in the table. The leader's status is

@@ -3,8 +3,12 @@
 /// The first argument of a process that supervises another one.
 pub const SUPERVISE: &str = "supervise";
 
-pub(crate) fn arguments(_marker: (&str, &str)) -> [String; 2] {
-    Default::default()
+pub(crate) fn arguments(_marker: (&str, &str), _mark: Option<u64>) -> Vec<String> {
+    Vec::new()
+}
+
+pub(crate) fn marking(_mark: Option<u64>) -> Vec<String> {
+    Vec::new()
 }
 
 /// Runs nothing.

@@ -17,6 +17,7 @@ use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
+use crate::told;
 
 /// The plugin that has the agents.
 const ACP: &str = "@ostler/acp";
@@ -76,19 +77,33 @@ pub enum AgentVerb {
 /// Exit 2 for a wrong argument, 1 when no host can be asked.
 pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     let asked = Asked::open(at).await?;
-    let outcome = match verb {
-        AgentVerb::List => list(&asked).await,
-        AgentVerb::Check { provider, prompt } => check(at, &asked, &provider, prompt).await,
-        AgentVerb::Login { provider, method } => login(at, &asked, &provider, method).await,
-        AgentVerb::Logout { provider } => logout(&asked, &provider).await,
-        AgentVerb::Sessions { provider, directory } => {
-            let directory = directory.map(|directory| at.working_dir.join(directory).display().to_string());
-            sessions(at, &asked, &provider, directory).await
+    // Its own host has to end the agents it has started.
+    let told = async {
+        match &asked {
+            Asked::Daemon(_) => std::future::pending().await,
+            Asked::Own(..) => told::ending().await,
         }
-        AgentVerb::Import { provider, session } => import(at, &asked, &provider, &session).await,
+    };
+    let outcome = tokio::select! {
+        outcome = run(at, &asked, verb) => outcome,
+        code = told => Ok(Answer { code, printed: true, ..Answer::default() }),
     };
     asked.close().await;
     outcome
+}
+
+async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Answer, Exit> {
+    match verb {
+        AgentVerb::List => list(asked).await,
+        AgentVerb::Check { provider, prompt } => check(at, asked, &provider, prompt).await,
+        AgentVerb::Login { provider, method } => login(at, asked, &provider, method).await,
+        AgentVerb::Logout { provider } => logout(at, asked, &provider).await,
+        AgentVerb::Sessions { provider, directory } => {
+            let directory = directory.map(|directory| at.working_dir.join(directory).display().to_string());
+            sessions(at, asked, &provider, directory).await
+        }
+        AgentVerb::Import { provider, session } => import(at, asked, &provider, &session).await,
+    }
 }
 
 /// The host that is asked.
@@ -138,13 +153,16 @@ impl Asked {
     ///
     /// # Errors
     /// Exit 2 also where the plugin is not loaded.
-    async fn required(&self, method: &str, params: JsonObject) -> Result<Value, Exit> {
+    async fn required(&self, at: &Place, method: &str, params: JsonObject) -> Result<Value, Exit> {
         let answer = self.call(method, params).await?;
-        answer.ok_or_else(|| {
-            Exit::usage(
+        answer.ok_or_else(|| match is_configured(at) {
+            true => Exit::usage(
+                "the plugin @ostler/acp is configured and not loaded; see what is wrong with: ostler doctor",
+            ),
+            false => Exit::usage(
                 "no ACP agent is configured; add one with: ostler plugin install @ostler/acp && ostler plugin config acp \
                  presets '[\"claude-acp\"]'",
-            )
+            ),
         })
     }
 
@@ -153,6 +171,12 @@ impl Asked {
             own.host.close().await;
         }
     }
+}
+
+/// Whether the configuration has the plugin.
+fn is_configured(at: &Place) -> bool {
+    let settings = at.files().and_then(|files| Settings::new(&RunFlags::default(), files, &at.working_dir));
+    settings.is_ok_and(|settings| settings.plugins.iter().any(|entry| entry.name == ACP))
 }
 
 /// What a command of the running daemon's plugin answers; nothing where it is not loaded.
@@ -282,7 +306,7 @@ async fn check(at: &Place, asked: &Asked, provider: &str, prompt: Option<String>
     if let Some(prompt) = prompt {
         params.insert("prompt".to_owned(), prompt.into());
     }
-    let report = asked.required(CHECK, params).await?;
+    let report = asked.required(at, CHECK, params).await?;
     drop(progress);
     let lines = checked(&report);
     let ready = report["state"] == "ready";
@@ -300,7 +324,7 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
     }
     let report = loop {
         let progress = Progress::begin(&at.common, &format!("signing in to {provider}"));
-        let report = asked.required(LOGIN, params).await?;
+        let report = asked.required(at, LOGIN, params).await?;
         drop(progress);
         if report["state"] != "open" {
             break report;
@@ -362,8 +386,8 @@ fn variables(at: &Place, provider: &str) -> Result<(Vec<(String, String)>, Vec<S
     Ok((plain, secret))
 }
 
-async fn logout(asked: &Asked, provider: &str) -> Result<Answer, Exit> {
-    let report = asked.required(LOGOUT, of(provider)).await?;
+async fn logout(at: &Place, asked: &Asked, provider: &str) -> Result<Answer, Exit> {
+    let report = asked.required(at, LOGOUT, of(provider)).await?;
     Ok(Answer::new(vec![format!("{provider}: signed out")], report).named([provider]))
 }
 
@@ -374,7 +398,7 @@ async fn sessions(
     directory: Option<String>,
 ) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));
-    let report = stored(asked, provider, directory).await?;
+    let report = stored(at, asked, provider, directory).await?;
     drop(progress);
     let rows = report["sessions"].as_array().cloned().unwrap_or_default();
     let line = |row: &Value| {
@@ -391,12 +415,12 @@ async fn sessions(
     Ok(Answer::new(lines, report).named(names))
 }
 
-async fn stored(asked: &Asked, provider: &str, directory: Option<String>) -> Result<Value, Exit> {
+async fn stored(at: &Place, asked: &Asked, provider: &str, directory: Option<String>) -> Result<Value, Exit> {
     let mut params = of(provider);
     if let Some(directory) = directory {
         params.insert("directory".to_owned(), directory.into());
     }
-    asked.required(SESSIONS, params).await
+    asked.required(at, SESSIONS, params).await
 }
 
 async fn import(at: &Place, asked: &Asked, provider: &str, session: &str) -> Result<Answer, Exit> {
@@ -404,7 +428,7 @@ async fn import(at: &Place, asked: &Asked, provider: &str, session: &str) -> Res
         return Err(Exit::machine("No daemon is running. Start it with: ostler start"));
     };
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));
-    let report = stored(asked, provider, None).await?;
+    let report = stored(at, asked, provider, None).await?;
     drop(progress);
     let rows = report["sessions"].as_array().into_iter().flatten();
     let row = rows.into_iter().find(|row| row["id"] == session).ok_or_else(|| {
@@ -449,6 +473,9 @@ fn checked(report: &Value) -> Vec<String> {
     };
     add("command", Some(one_line(text(report, "command"))));
     add("problem", report["problem"].as_str().map(one_line));
+    for warning in report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        add("warning", Some(one_line(warning)));
+    }
     let name = report["agentName"].as_str().map(one_line).unwrap_or_default();
     let version = report["version"].as_str().map(one_line).unwrap_or_default();
     add("agent", Some(format!("{name} {version}").trim().to_owned()));

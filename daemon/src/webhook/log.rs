@@ -157,5 +157,17 @@ fn line(row: &Value) -> String {
 fn shown(text: &str) -> String {
     // Line and paragraph separators, and what turns the direction of text.
     let breaks = |c: char| matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() || breaks(c) { '\u{fffd}' } else { c }).collect()
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" / ");
+    lines.chars().map(|c| if c.is_control() || breaks(c) { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_several_lines_is_one_line() {
+        let row = json!({ "at": "now", "status": 500, "ms": 3, "why": "it ended:\n  no hay\r\n\u{1b}[1m\n" });
+        assert_eq!(line(&row), "now 500 3 ms: it ended: / no hay / \u{fffd}[1m");
+    }
 }

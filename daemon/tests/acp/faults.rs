@@ -538,3 +538,59 @@ async fn a_login_that_a_setting_finds_expired_fails_the_turn() {
     let error = tokio::time::timeout(Duration::from_secs(60), talk.fail("hello")).await.unwrap();
     assert_eq!(error["errorType"], "agentNotSignedIn", "{error}");
 }
+
+#[tokio::test]
+async fn what_an_agent_says_of_its_secrets_is_masked() {
+    let ends = r#"echo "no hay for $KEY$KEY, $PIN and $PLAIN" >&2; exit 3"#;
+    let refuses = r#"read line; printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"wrong: %s","data":{"details":"%s %s"}}}\n' "$(echo "$line" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/')" "$KEY" "$PIN" "$PLAIN"; sleep 5"#;
+    let noises = r#"echo "hello $KEY $PIN $PLAIN"; exit 3"#;
+    // The beginning of what is retained is in the middle of it.
+    let long = r#"i=0; while [ $i -lt 1000 ]; do printf '%s ' "$KEY"; i=$((i + 1)); done >&2; exit 3"#;
+    for (name, script, told) in [
+        ("ends", ends, "no hay for <set><set>, <set> and <set>"),
+        ("refuses", refuses, "refused initialize: wrong: <set>: <set> <set>"),
+        ("noises", noises, "its output is not ACP: \"hello <set> <set> <set>\""),
+        ("long", long, "<set> <set>"),
+    ] {
+        let secret = |name: &str| json!({ "$secret": name });
+        let env = json!({ "KEY": secret("host:key"), "PIN": secret("host:pin"), "PLAIN": "plain-token-1" });
+        let entry = json!({ "command": "/bin/sh", "args": ["-c", script], "env": env });
+        let options = json!({ "agents": { "fake": entry } });
+        let folder = crate::support::Folder::new(
+            json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }),
+        );
+        folder.write("vault.json", r#"{ "host:key": "sk-live-9f8e7d6c", "host:pin": "pin4" }"#);
+        let unsaid = |text: &str| {
+            for secret in ["sk-live", "9f8e7d6c", "pin4", "plain-token-1"] {
+                assert!(!text.contains(secret), "{name}: {secret}: {text}");
+            }
+        };
+        let alone = folder.run(&["agent", "check", "fake", "--json"]);
+        let daemon = folder.start();
+        let checked = folder.run(&["agent", "check", "fake", "--json"]);
+        let sent = folder.run(&["session", "send", "--new", "hello", "--json"]);
+        let session = serde_json::from_str::<Value>(&sent.out).unwrap()["session"].clone();
+        let shown = folder.run(&["session", "show", session.as_str().unwrap()]);
+        assert_eq!(daemon.stop(), Some(0));
+        for ended in [&alone, &checked, &sent, &shown] {
+            unsaid(&ended.out);
+            unsaid(&ended.err);
+        }
+        let problem = &serde_json::from_str::<Value>(&checked.out).unwrap()["problem"];
+        assert!(problem.as_str().unwrap().contains(told), "{name}: {problem}");
+        for entry in walk(&folder.state_home()) {
+            unsaid(&String::from_utf8_lossy(&std::fs::read(&entry).unwrap()));
+        }
+    }
+}
+
+/// The files below a folder.
+fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let below = |entry: std::fs::DirEntry| match entry.path().is_dir() {
+        true => walk(&entry.path()),
+        false if entry.path().is_file() => vec![entry.path()],
+        false => Vec::new(),
+    };
+    entries.flat_map(below).collect()
+}

@@ -268,6 +268,81 @@ fn an_agent_that_is_left_out_says_why_wherever_it_is_named() {
     }
 }
 
+#[test]
+fn an_entry_that_the_host_leaves_out_says_why_and_the_others_load() {
+    let own = agent::entry(json!({}));
+    let mut secret = own.clone();
+    secret["env"]["KEY"] = json!({ "$secret": "host:missing" });
+    let mut odd = own.clone();
+    odd["evn"] = json!({});
+    let agents = json!({ "sound": odd, "keyless": secret, "gemini": { "command": 5 }, "none": 7 });
+    let folder = Folder::new(
+        json!({ "plugins": [{ "name": "@ostler/acp", "options": { "agents": agents, "presets": ["gemini"] } }] }),
+    );
+    for running in [false, true] {
+        let daemon = running.then(|| folder.start());
+        let listed = json_of(&folder, &["agent", "list"], 0);
+        let rows = listed["agents"].as_array().unwrap();
+        assert_eq!(rows.len(), 4, "{listed}");
+        for (provider, why) in [
+            (
+                "keyless",
+                "agents.keyless.env.KEY names host:missing: the vault holds no host:missing; set it with: ostler vault set \
+                 host:missing",
+            ),
+            ("gemini", "agents.gemini.command must be text; correct it"),
+            ("none", "agents.none must be an object; correct it"),
+        ] {
+            let report = json_of(&folder, &["agent", "check", provider], 1);
+            assert_eq!(
+                (&report["state"], &report["problem"]),
+                (&json!("unavailable"), &json!(why)),
+                "{report}"
+            );
+            let row = rows.iter().find(|row| row["provider"] == provider).expect(provider);
+            assert!(why.starts_with(row["unavailable"].as_str().unwrap()), "{row}");
+        }
+        let report = json_of(&folder, &["agent", "check", "sound"], 0);
+        let odd = "agents.sound.evn is not a member of an agent and is ignored; did you mean env?";
+        assert_eq!((&report["state"], &report["warnings"]), (&json!("ready"), &json!([odd])), "{report}");
+        if let Some(daemon) = daemon {
+            assert_eq!(daemon.stop(), Some(0));
+        }
+    }
+    // Of options beside the entries the whole plugin is in doubt.
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": { "presets": 5 } }] }));
+    let ended = folder.run(&["agent", "check", "sound"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("@ostler/acp is configured and not loaded"), "{ended:?}");
+}
+
+#[test]
+fn a_program_that_is_there_and_cannot_run_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    fs::write(&script, "#!/no/such/interpreter -x\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    for (command, why) in [
+        (
+            script.as_path(),
+            "is there, but /no/such/interpreter, which its first line names to run it, is missing",
+        ),
+        (folder.path(), "is a directory, not a program"),
+    ] {
+        for scope in ["auto", "group"] {
+            let options = json!({ "scope": scope, "agents": { "fake": { "command": command } } });
+            let configured =
+                Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+            let report = json_of(&configured, &["agent", "check", "fake"], 1);
+            let told = format!(
+                "fake cannot start: {} {why}; correct that, or agents.fake.command",
+                command.display()
+            );
+            assert_eq!(report["problem"], told, "{scope}");
+        }
+    }
+}
+
 /// The command line that an entry of the registry means.
 fn command_line(preset: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap().to_owned();

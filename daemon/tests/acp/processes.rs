@@ -45,6 +45,17 @@ async fn none_is_left(daemon: u32) {
     }
 }
 
+/// The children of a daemon that have ended and whose ends were not collected.
+fn zombies(daemon: u32) -> usize {
+    let ended = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        (fields.next()? == "Z" && fields.next()? == daemon.to_string()).then_some(())
+    });
+    ended.count()
+}
+
 /// An agent that ignores the end of its input and leaves a process in a session of its own.
 fn stubborn() -> Value {
     json!({ "ignoreEof": true, "daemon": true })
@@ -196,13 +207,8 @@ async fn many_sessions_of_a_stubborn_agent_leave_nothing() {
             futures::future::join_all(sessions).await;
         }
         none_is_left(daemon).await;
-        let zombies = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            let (_, rest) = stat.rsplit_once(')')?;
-            let mut fields = rest.split_whitespace();
-            (fields.next()? == "Z" && fields.next()? == daemon.to_string()).then_some(())
-        });
-        assert_eq!(zombies.count(), 0, "{scope}: processes whose end was not collected");
+        let collected = wait_for(|| (zombies(daemon) == 0).then_some(()));
+        assert!(collected.is_some(), "{scope}: processes whose end was not collected");
         assert_eq!(supervisors(daemon), 0, "{scope}");
     }
 }
@@ -355,6 +361,109 @@ async fn an_agent_without_a_cgroup_is_supervised_and_ends_as_it_would_alone() {
     dispose(&mut talk).await;
     none_is_left(daemon).await;
     assert!(wait_for(|| (supervisors(daemon) == 0).then_some(())).is_some());
+}
+
+/// A line of a process's status.
+fn status(pid: u32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().trim_start_matches(':').trim().to_owned()
+}
+
+#[tokio::test]
+async fn no_signal_ends_a_supervisor_and_the_agent_has_its_own() {
+    let stage = Stage::with(json!({}), json!({ "scope": "group" }));
+    let daemon = stage.daemon.child.id();
+    let mut talk = stage.talk().await;
+    talk.say("hello").await;
+    let pids = || {
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+    };
+    let supervisor = pids()
+        .find(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains(&format!("\0supervise\0--watch\0{daemon}\0"))
+        })
+        .unwrap();
+    for signal in 1..32 {
+        if let Some(signal) =
+            Signal::from_named_raw(signal).filter(|s| ![Signal::KILL, Signal::STOP].contains(s))
+        {
+            tell(supervisor, signal);
+        }
+    }
+    let agent = pids().find(|pid| status(*pid, "PPid") == supervisor.to_string()).unwrap();
+    for mask in ["SigBlk", "SigIgn"] {
+        let mine = if mask == "SigBlk" { "0000000000000000".to_owned() } else { status(daemon, mask) };
+        // Rust programs ignore SIGPIPE, and do not have theirs inherit that.
+        let ignored =
+            u64::from_str_radix(&status(agent, mask), 16).unwrap() & !u64::from_str_radix(&mine, 16).unwrap();
+        assert_eq!(ignored & !(1 << 12), 0, "{mask}");
+    }
+    assert_eq!(talk.say("hello").await, "You said: hello");
+    assert_eq!(supervisors(daemon), 1);
+    dispose(&mut talk).await;
+    none_is_left(daemon).await;
+    assert!(wait_for(|| (supervisors(daemon) == 0).then_some(())).is_some());
+}
+
+#[tokio::test]
+async fn what_ends_by_a_signal_leaves_no_zombie() {
+    let stage = Stage::with(stubborn(), json!({ "scope": "group" }));
+    let daemon = stage.daemon.child.id();
+    let mut talk = stage.talk().await;
+    for line in ["!abort", "!shell kill -KILL $(awk '/PPid/{print $2}' /proc/$PPID/status)\n!sleep 3000"] {
+        talk.fail(line).await;
+        none_is_left(daemon).await;
+        assert!(wait_for(|| (zombies(daemon) == 0).then_some(())).is_some(), "{line}: {}", zombies(daemon));
+    }
+}
+
+#[test]
+fn a_program_is_marked_before_it_runs() {
+    let script = "grep msgqueue /proc/self/limits; printf %s \"$1$HAY\"; cat; exit 7";
+    let mut command = crate::support::program();
+    command.args(["supervise", "--become", "4321", "/bin/sh", "-c", script, "sh", "one"]).env("HAY", "two");
+    let ended = crate::support::ended(&mut command);
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    assert!(ended.out.contains(" 4321 ") && ended.out.ends_with("onetwo"), "{ended:?}");
+    let mut bare = crate::support::program();
+    let ended = crate::support::ended(bare.arg("supervise"));
+    assert!(ended.code == Some(126) && ended.err.contains("is run by the daemon"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_command_of_a_terminal_is_marked_before_it_runs() {
+    let stage = Stage::with(json!({}), json!({ "scope": "group" }));
+    let mut talk = stage.talk().await;
+    let start = json!({ "command": "grep", "args": ["msgqueue", "/proc/self/limits"] });
+    talk.say(&format!("!request terminal/create {start}")).await;
+    talk.say(r#"!request terminal/wait_for_exit { "terminalId": "terminal-1" }"#).await;
+    let said = talk.say(r#"!request terminal/output { "terminalId": "terminal-1" }"#).await;
+    let own = fs::read_to_string("/proc/self/limits").unwrap();
+    let own = own.lines().find(|line| line.contains("msgqueue")).unwrap().to_owned();
+    assert!(said.contains("Max msgqueue size") && !said.contains(own.trim()), "{said}");
+}
+
+#[test]
+fn an_interrupted_check_leaves_nothing() {
+    for scope in SCOPES {
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let entry =
+                crate::agent::entry(json!({ "hangOn": "initialize", "ignoreEof": true, "daemon": true }));
+            let options = json!({ "scope": scope, "agents": { "fake": entry } });
+            let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+            let mut check = folder.command(&["agent", "check", "fake"]).spawn().unwrap();
+            let runs = || left(check.id()).iter().any(|line| line.contains("sleep 300")).then_some(());
+            assert!(wait_for(runs).is_some(), "{scope}: {:?}", left(check.id()));
+            tell(check.id(), signal);
+            assert_eq!(check.wait().unwrap().code(), Some(code), "{scope}");
+            assert_eq!(left(check.id()), Vec::<String>::new(), "{scope}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::SCOPES;
-use crate::errors::AgentError;
+use crate::errors::{AgentError, plain};
 use crate::machine;
+use crate::masks::Masks;
 use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::protocol::member;
 use crate::wire::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
@@ -92,6 +93,22 @@ impl AuthMethod {
 }
 
 impl Facts {
+    /// With what is shown of it masked.
+    fn masked(self, masks: &Masks) -> Self {
+        let hide = |text: String| masks.hide(&text);
+        let method = |method: AuthMethod| AuthMethod {
+            name: hide(method.name),
+            description: method.description.map(hide),
+            ..method
+        };
+        Self {
+            name: self.name.map(hide),
+            version: self.version.map(hide),
+            auth: self.auth.into_iter().map(method).collect(),
+            ..self
+        }
+    }
+
     fn read(answer: &Value) -> Self {
         let at = |pointer: &str| answer.pointer(pointer);
         // A capability is a boolean in some places and an object in others.
@@ -138,6 +155,11 @@ impl Facts {
     }
 }
 
+/// The end of what an agent wrote to stderr, as it may be repeated.
+fn said(process: &Process, masks: &Masks) -> String {
+    masks.hide_in_end(&plain(&process.stderr()))
+}
+
 /// Where and for whom an agent runs.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
@@ -170,6 +192,7 @@ pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
         env: env.map(|(name, value)| (name.clone(), value.clone())).collect(),
         cwd: agent.cwd.clone().unwrap_or_else(|| cwd.clone()),
         supervisor: None,
+        supervised: true,
     }
 }
 
@@ -187,6 +210,7 @@ pub struct Running {
     /// What it can do.
     pub facts: Arc<Facts>,
     process: Process,
+    masks: Masks,
     limit: Duration,
     memory_limit: Option<u64>,
 }
@@ -213,15 +237,21 @@ impl Running {
             Unstarted::NotFound => AgentError::NotInstalled,
             Unstarted::NotExecutable => AgentError::NotExecutable,
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),
+            Unstarted::Directory => AgentError::Unfit("is a directory, not a program".to_owned()),
+            Unstarted::NoInterpreter(interpreter) => AgentError::Unfit(format!(
+                "is there, but {interpreter}, which its first line names to run it, is missing"
+            )),
             Unstarted::Failed(why) => AgentError::NotStarted(why.to_string()),
         })?;
         if let Some(bytes) = agent.memory_limit {
             process.limit_memory(bytes);
         }
+        let masks = agent.masks.with(at.lent.values());
         let offer = Offer::new(at.computer.is_none(), runtime.uses(Unstable::Subagents));
-        let connected = Wire::connect(stdin, stdout, offer.clone()).await;
+        let connected = Wire::connect(stdin, stdout, offer.clone(), masks.clone()).await;
         let Ok((wire, mut incoming)) = connected else {
-            let why = AgentError::Ended { status: None, broken: None, stderr: process.stderr(), noise: None };
+            let stderr = said(&process, &masks);
+            let why = AgentError::Ended { status: None, broken: None, stderr, noise: None };
             process.kill().await;
             return Err(why);
         };
@@ -229,6 +259,7 @@ impl Running {
             wire,
             facts: Arc::default(),
             process,
+            masks,
             limit: runtime.start_timeout,
             memory_limit: agent.memory_limit,
         };
@@ -256,7 +287,7 @@ impl Running {
         });
         let answer = self.ask("initialize", params, incoming).await?;
         // The connection itself refuses another version of the protocol.
-        Ok(Facts::read(&answer))
+        Ok(Facts::read(&answer).masked(&self.masks))
     }
 
     /// Sends a request that has to be answered in time. What the agent sends before is for no session.
@@ -288,6 +319,11 @@ impl Running {
         }
     }
 
+    /// Words of the agent, as they may be repeated.
+    pub fn masked(&self, text: &str) -> String {
+        self.masks.hide(text)
+    }
+
     /// How long it may take to answer a request that has to be answered in time.
     pub fn limit(&self) -> Duration {
         self.limit
@@ -295,7 +331,7 @@ impl Running {
 
     /// It did not answer a request in time.
     pub fn silent(&self, method: &'static str) -> AgentError {
-        let (stderr, noise) = (self.process.stderr(), self.wire.noise());
+        let (stderr, noise) = (said(&self.process, &self.masks), self.wire.noise());
         AgentError::Silent { method, waited: self.limit, stderr, noise }
     }
 
@@ -312,7 +348,7 @@ impl Running {
                 if let Some(limit) = self.memory_limit.filter(|_| self.process.exceeded_memory()) {
                     return AgentError::Memory { limit };
                 }
-                let (stderr, noise) = (self.process.stderr(), self.wire.noise());
+                let (stderr, noise) = (said(&self.process, &self.masks), self.wire.noise());
                 AgentError::Ended { status, broken, stderr, noise }
             }
             failure if failure.is_auth_required() => AgentError::SignIn(self.facts.auth.clone()),

@@ -33,6 +33,9 @@ pub async fn check(
     let mut report = json!({
         "provider": agent.provider, "name": agent.name, "command": agent.command_line(), "state": "ready",
     });
+    if !agent.warnings.is_empty() {
+        report["warnings"] = agent.warnings.clone().into();
+    }
     if let Err(why) = run(agent, runtime, catalogue, prompt, &mut report).await {
         report["state"] = state(&why).into();
         report["problem"] = why.sentence(agent).into();
@@ -97,7 +100,8 @@ async fn converse(
     describe_settings(report, &settings);
     if let Some(prompt) = prompt {
         let begun = Instant::now();
-        report["answer"] = ask(running, incoming, &opened.id, &prompt).await?;
+        let answer = ask(running, incoming, &opened.id, &prompt).await?;
+        report["answer"] = plan.agent.masks.hide_value(answer);
         report["millis"]["prompt"] = millis(begun).into();
     }
     let facts = running.facts.clone();
@@ -197,7 +201,7 @@ pub fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
             shown["description"] = description.as_str().into();
         }
         if let Some(command) = method.command(agent) {
-            shown["command"] = command.into();
+            shown["command"] = agent.masks.hide(&command).into();
         }
         shown
     };

@@ -18,6 +18,8 @@ pub enum AgentError {
     NoFolder(String),
     /// Its program may not be run.
     NotExecutable,
+    /// Its program is there and cannot be run: why, as what is said of it.
+    Unfit(String),
     /// Its program could not be started.
     NotStarted(String),
     /// It ended.
@@ -86,7 +88,11 @@ impl AgentError {
             Self::Ended { .. } => "agentEnded",
             Self::Silent { .. } => "agentNotResponding",
             Self::Starts { why, .. } => why.kind(),
-            Self::NoFolder(_) | Self::NotExecutable | Self::NotStarted(_) | Self::Refused { .. } => "agent",
+            Self::NoFolder(_)
+            | Self::NotExecutable
+            | Self::Unfit(_)
+            | Self::NotStarted(_)
+            | Self::Refused { .. } => "agent",
         }
     }
 
@@ -114,6 +120,9 @@ impl AgentError {
                 "{name} cannot start: {command} is not executable; make it an executable program, or correct \
                  agents.{provider}.command"
             ),
+            Self::Unfit(why) => {
+                format!("{name} cannot start: {command} {why}; correct that, or agents.{provider}.command")
+            }
             Self::NotStarted(why) => format!("{name} cannot start: {command}: {why}"),
             Self::Ended { status, broken, stderr, noise } => {
                 let mut sentence = match broken {
@@ -199,15 +208,15 @@ fn how(status: Option<ExitStatus>) -> String {
 
 fn quote(sentence: &mut String, stderr: &str, noise: Option<&str>) {
     if let Some(noise) = noise {
-        let _ = write!(sentence, "; its output is not ACP: {:?}", plain(noise));
+        let _ = write!(sentence, "; its output is not ACP: {noise:?}");
     }
     if !stderr.is_empty() {
-        let _ = write!(sentence, "; its last output was:\n{}\n", shortened(&plain(stderr)));
+        let _ = write!(sentence, "; its last output was:\n{}\n", shortened(stderr));
     }
 }
 
 /// A text without what only a terminal understands: escape sequences and other control characters.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -253,8 +262,5 @@ mod tests {
     fn what_an_agent_wrote_for_a_terminal_is_quoted_as_text() {
         let written = "\u{1b}[1;31merror\u{1b}[0m: no \u{1b}]8;;https://hay.example\u{1b}\\hay\u{1b}]8;;\u{7}\r\n\u{1b}(Bleft\u{7}";
         assert_eq!(plain(written), "error: no hay\nleft");
-        let mut sentence = String::new();
-        quote(&mut sentence, written, None);
-        assert_eq!(sentence, "; its last output was:\nerror: no hay\nleft\n");
     }
 }

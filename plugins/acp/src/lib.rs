@@ -16,6 +16,7 @@ mod elicitation;
 mod errors;
 mod files;
 mod machine;
+mod masks;
 mod mcp;
 mod opening;
 mod options;
@@ -85,7 +86,9 @@ fn apply(
 ) -> Result<(), Thrown> {
     let Configured { agents, problems, mut left_out, presets, runtime } = options::read(options)?;
     let runtime = Runtime { bridge, supervisor, ..runtime };
-    for line in problems.into_iter().chain(left_out.iter().map(LeftOut::line)) {
+    for line in
+        problems.into_iter().chain(left_out.iter().filter(|left| left.said.is_none()).map(LeftOut::line))
+    {
         host.problem(line)?;
     }
     let stored = host.records(AGENTS.to_owned(), None)?;
@@ -93,15 +96,21 @@ fn apply(
     let runtime = Arc::new(runtime);
     if !agents.is_empty() {
         SCOPES.sweep();
-        host.log(format!("agents are contained in {}", SCOPES.containment(runtime.scope)))?;
-        host.register_close(Call::now(|()| {
-            SCOPES.kill_all();
+        host.log(format!(
+            "agents are contained in {}",
+            SCOPES.containment(runtime.scope, runtime.supervisor.is_some())
+        ))?;
+        host.register_close(Call::new(|()| async {
+            SCOPES.kill_all().await;
             Ok(())
         }))?;
     }
     let buffers = Buffers::default();
     let mut known = Vec::new();
     for agent in agents {
+        for line in &agent.warnings {
+            host.log(line.clone())?;
+        }
         let provider = agent.provider.clone();
         let catalogue = Arc::new(Catalogue::stored(&provider, stored.clone()));
         let agent = Arc::new(agent);
@@ -124,7 +133,7 @@ fn apply(
             Ok(()) => known.push(Known { agent, catalogue, held }),
             Err(why) => {
                 let place = format!("agents.{provider}");
-                let refused = LeftOut { place, provider, why: why.message, misnamed: true };
+                let refused = LeftOut { place, provider, why: why.message, misnamed: true, said: None };
                 host.problem(refused.line())?;
                 left_out.push(refused);
             }

@@ -98,6 +98,7 @@ pub async fn program(
         env: outside.env,
         cwd: outside.cwd.map_or_else(|| PathBuf::from("/"), PathBuf::from),
         supervisor: None,
+        supervised: false,
     })
 }
 

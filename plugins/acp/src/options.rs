@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ostler_contract::id::SLUG_RULE;
+use ostler_contract::protocol::nearest::did_you_mean;
 use ostler_contract::{Options, Slug, Thrown, Value, json};
 use ostler_processes::ScopeChoice;
 use serde::Deserialize;
 
 use crate::machine::Needs;
+use crate::masks::Masks;
 use crate::presets::{Preset, Presets};
 
 /// The options as they are written.
@@ -97,6 +99,8 @@ pub struct AgentOptions {
     pub args: Vec<String>,
     /// Variables beside the daemon's environment. The values are credentials.
     pub env: BTreeMap<String, String>,
+    /// What is masked in the agent's words where they are repeated.
+    pub masks: Masks,
     /// Where the process starts; the session's first directory where left out.
     pub cwd: Option<PathBuf>,
     /// Models listed before the agent has reported its own.
@@ -117,12 +121,14 @@ pub struct AgentOptions {
     pub needs: Needs,
     /// The member of `_meta` that takes plugins, as the path to it, where the agent has one.
     pub plugins_at: Option<Vec<String>>,
+    /// What is odd about its entry and does no harm, a line each.
+    pub warnings: Vec<String>,
 }
 
 impl AgentOptions {
     /// The command line that starts it.
     pub fn command_line(&self) -> String {
-        self.args.iter().fold(self.command.clone(), |line, arg| format!("{line} {arg}"))
+        self.masks.hide(&self.args.iter().fold(self.command.clone(), |line, arg| format!("{line} {arg}")))
     }
 }
 
@@ -180,6 +186,8 @@ pub struct LeftOut {
     pub why: String,
     /// Whether it is its name.
     pub misnamed: bool,
+    /// What to do, where the host left it out and has said so.
+    pub said: Option<String>,
 }
 
 impl LeftOut {
@@ -190,6 +198,9 @@ impl LeftOut {
 
     /// What to do.
     pub fn remedy(&self) -> String {
+        if let Some(remedy) = &self.said {
+            return remedy.clone();
+        }
         match (self.place.strip_prefix("presets: "), self.misnamed) {
             (Some(id), true) => {
                 format!("enable it under another name: agents.<name> = {{ \"preset\": {id:?} }}")
@@ -215,7 +226,7 @@ pub fn schema() -> Value {
                 "description": "Agents by provider. An entry replaces a preset of the same name.",
                 "additionalProperties": {
                     "type": "object",
-                    "leftOutWithoutSecret": true,
+                    "leftOutWithoutSecret": true, "leftOutUnlessValid": true,
                     "properties": {
                         "preset": { "type": "string", "description": "The preset whose members this entry starts from." },
                         "name": { "type": "string", "minLength": 1, "description": "Shown to users." },
@@ -325,8 +336,21 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         take(&mut agents, &mut left_out, id, format!("presets: {id}"), made);
     }
     for (provider, entry) in written.agents {
-        let made = entry.into_options(&provider, &presets);
+        let made = entry.into_options(&provider, &presets, options.secrets());
+        let warnings = unknown_members(options, &provider);
+        let made = made.map(|agent| AgentOptions { warnings, ..agent });
         take(&mut agents, &mut left_out, &provider, format!("agents.{provider}"), made);
+    }
+    for node in options.left_out() {
+        if let [list, provider] = &node.at[..]
+            && list == "agents"
+        {
+            // The preset of its name is not what was meant.
+            agents.retain(|agent: &AgentOptions| agent.provider != *provider);
+            let (place, why) = (format!("agents.{provider}"), node.why.clone());
+            let (provider, said) = (provider.clone(), Some(node.remedy.clone()));
+            left_out.push(LeftOut { provider, place, why, misnamed: false, said });
+        }
     }
     for agent in &mut agents {
         agent.memory_limit = agent.memory_limit.or(written.memory_limit_mb.map(|megabytes| megabytes << 20));
@@ -347,6 +371,33 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
     Ok(Configured { agents, problems, left_out, presets, runtime })
 }
 
+/// The members of an entry that mean nothing, a line each.
+fn unknown_members(options: &Options, provider: &str) -> Vec<String> {
+    let entry = options.get("agents").and_then(|agents| agents.get(provider)).and_then(Value::as_object);
+    let schema = schema();
+    let known =
+        schema.pointer("/properties/agents/additionalProperties/properties").and_then(Value::as_object);
+    let (Some(entry), Some(known)) = (entry, known) else { return Vec::new() };
+    let unknown = entry.keys().filter(|name| !known.contains_key(*name));
+    unknown
+        .map(|name| {
+            let mut meant = did_you_mean(name, known.keys().map(String::as_str));
+            // A short name whose letters are swapped is not alike.
+            if let Some(same) = known.keys().find(|known| meant.is_empty() && letters(known) == letters(name))
+            {
+                meant = format!("; did you mean {same}?");
+            }
+            format!("agents.{provider}.{name} is not a member of an agent and is ignored{meant}")
+        })
+        .collect()
+}
+
+fn letters(name: &str) -> Vec<char> {
+    let mut letters: Vec<char> = name.to_lowercase().chars().collect();
+    letters.sort_unstable();
+    letters
+}
+
 fn take(
     agents: &mut Vec<AgentOptions>,
     left_out: &mut Vec<LeftOut>,
@@ -362,7 +413,7 @@ fn take(
         Ok(agent) => return agents.push(agent),
         Err(why) => (why, false),
     };
-    left_out.push(LeftOut { provider: provider.to_owned(), place, why, misnamed });
+    left_out.push(LeftOut { provider: provider.to_owned(), place, why, misnamed, said: None });
 }
 
 fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
@@ -374,6 +425,7 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         command: launch.command,
         args: launch.args,
         env: launch.env,
+        masks: Masks::default(),
         cwd: None,
         models: Vec::new(),
         host_tools: true,
@@ -384,11 +436,17 @@ fn of_preset(provider: &str, preset: &Preset) -> Result<AgentOptions, String> {
         resources: BTreeMap::new(),
         needs: preset.needs(),
         plugins_at: preset.plugins_at(),
+        warnings: Vec::new(),
     })
 }
 
 impl WrittenAgent {
-    fn into_options(self, provider: &str, presets: &Presets) -> Result<AgentOptions, String> {
+    fn into_options(
+        self,
+        provider: &str,
+        presets: &Presets,
+        secrets: &[String],
+    ) -> Result<AgentOptions, String> {
         let base = match (&self.preset, &self.command) {
             (Some(id), _) => {
                 let preset = presets.get(id).ok_or_else(|| format!("there is no preset {id:?}"))?;
@@ -407,6 +465,7 @@ impl WrittenAgent {
                 command: command.clone(),
                 args: Vec::new(),
                 env: BTreeMap::new(),
+                masks: Masks::default(),
                 cwd: None,
                 models: Vec::new(),
                 host_tools: true,
@@ -417,6 +476,7 @@ impl WrittenAgent {
                 resources: BTreeMap::new(),
                 needs: Needs::default(),
                 plugins_at: None,
+                warnings: Vec::new(),
             },
             (None, None) => return Err("needs a command or a preset".to_owned()),
         };
@@ -428,6 +488,8 @@ impl WrittenAgent {
         if let Some(args) = self.args {
             agent.args = args;
         }
+        // What a preset sets is no secret.
+        agent.masks = Masks::new(self.env.values(), secrets);
         agent.env.extend(self.env);
         agent.name = self.name.unwrap_or(agent.name);
         agent.description = self.description.or(agent.description);
@@ -490,6 +552,19 @@ mod tests {
         assert_eq!(
             (mine.env["GEMINI_API_KEY"].as_str(), gemini.env["GEMINI_API_KEY"].as_str()),
             ("k", "other")
+        );
+    }
+
+    #[test]
+    fn a_misspelt_member_is_told() {
+        let configured =
+            configured(json!({ "agents": { "mine": { "command": "mine", "evn": {}, "zzz": 1 } } }));
+        assert_eq!(
+            configured.agents[0].warnings,
+            [
+                "agents.mine.evn is not a member of an agent and is ignored; did you mean env?",
+                "agents.mine.zzz is not a member of an agent and is ignored"
+            ]
         );
     }
 

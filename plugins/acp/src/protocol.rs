@@ -5,6 +5,8 @@ use ostler_contract::Value;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::masks::Masks;
+
 /// Reads a member; nothing where it is absent or has another shape.
 pub fn member<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
     value.get(name).filter(|member| !member.is_null()).and_then(|member| T::deserialize(member).ok())
@@ -47,6 +49,21 @@ pub enum Update {
     Subagent(Subagent),
     /// An update this version does not know, by its name.
     Unknown(String),
+}
+
+impl Update {
+    /// With what a notice may not say masked.
+    pub fn masked(self, masks: &Masks) -> Self {
+        match self {
+            Self::Notice(Notice { severity, title, description }) => Self::Notice(Notice {
+                severity,
+                title: masks.hide(&title),
+                description: description.map(|text| masks.hide(&text)),
+            }),
+            Self::Unknown(name) => Self::Unknown(masks.hide(&name)),
+            other => other,
+        }
+    }
 }
 
 /// Who a chunk is from.

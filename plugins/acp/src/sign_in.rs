@@ -111,7 +111,7 @@ async fn authenticate(
                     .map(|_| json!({ "state": "signedIn", "method": method }))
                     .map_err(|why| format!("{agent}: {}", words(&why)));
             }
-            Some(message) = incoming.recv() => take(message, steps),
+            Some(message) = incoming.recv() => take(running, message, steps),
             () = steps.closed() => return Err(format!("{agent}: nobody waits for this sign-in")),
             () = &mut timeout => {
                 return Err(format!("{agent}: nobody signed in within {} seconds", LIMIT.as_secs()));
@@ -120,13 +120,14 @@ async fn authenticate(
     }
 }
 
-fn take(message: Incoming, steps: &mpsc::Sender<Step>) {
+fn take(running: &Running, message: Incoming, steps: &mpsc::Sender<Step>) {
     let Incoming::Request(request) = message else { return };
     let url = member::<String>(&request.params, "url").filter(|_| request.method == "elicitation/create");
     let Some(url) = url else {
         return request.decline("not available outside a session");
     };
-    let step = Step::Open { url, message: member(&request.params, "message") };
+    let message = member::<String>(&request.params, "message").map(|text| running.masked(&text));
+    let step = Step::Open { url, message };
     match steps.try_send(step) {
         Ok(()) => request.answer(Ok(json!({ "action": "accept" }))),
         Err(_) => request.answer(Ok(json!({ "action": "cancel" }))),

@@ -3,6 +3,8 @@
 
 /// What the name of a session begins with that has not been told the conversation.
 const UNTOLD: &str = "untold:";
+/// What the name of any other session begins with whose id looks like such a name.
+const TOLD: &str = "told:";
 
 /// An agent's session, as the host knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,7 +19,8 @@ impl Stored {
     /// Of the name that the host stored.
     pub fn read(name: Option<&str>) -> Self {
         let untold = name.and_then(|name| name.strip_prefix(UNTOLD));
-        let id = untold.or(name).filter(|id| !id.is_empty()).map(str::to_owned);
+        let told = name.map(|name| name.strip_prefix(TOLD).filter(|id| is_escaped(id)).unwrap_or(name));
+        let id = untold.or(told).filter(|id| !id.is_empty()).map(str::to_owned);
         Self { id, untold: untold.is_some() }
     }
 
@@ -30,9 +33,15 @@ impl Stored {
     pub fn name(&self) -> Option<String> {
         match (&self.id, self.untold) {
             (id, true) => Some(format!("{UNTOLD}{}", id.as_deref().unwrap_or_default())),
+            (Some(id), false) if is_escaped(id) => Some(format!("{TOLD}{id}")),
             (id, false) => id.clone(),
         }
     }
+}
+
+/// Whether an agent's own id would be read as something else.
+fn is_escaped(id: &str) -> bool {
+    id.starts_with(UNTOLD) || id.starts_with(TOLD)
 }
 
 #[cfg(test)]
@@ -46,6 +55,10 @@ mod tests {
             (Stored { id: id("one"), untold: false }, Some("one")),
             (Stored { id: id("one"), untold: true }, Some("untold:one")),
             (Stored::to_open(), Some("untold:")),
+            (Stored { id: id("untold:one"), untold: false }, Some("told:untold:one")),
+            (Stored { id: id("untold:one"), untold: true }, Some("untold:untold:one")),
+            (Stored { id: id("told:untold:one"), untold: false }, Some("told:told:untold:one")),
+            (Stored { id: id("told:one"), untold: false }, Some("told:told:one")),
             (Stored::default(), None),
         ] {
             assert_eq!(stored.name().as_deref(), name);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, Start};
 use ostler_contract::{Value, json};
-use ostler_processes::{Owner, Process, Program, ScopeChoice, Unstarted};
+use ostler_processes::{Owner, Process, Program, ScopeChoice};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
@@ -43,6 +43,8 @@ struct Shared {
     directories: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     scope: ScopeChoice,
+    /// The command that marks programs before they run.
+    supervisor: Option<Vec<String>>,
     owner: Owner,
     next: AtomicU64,
     open: Mutex<Open>,
@@ -124,6 +126,7 @@ impl Terminals {
             cwd: cwd.to_owned(),
             env: start.env.clone(),
             scope,
+            supervisor: shared.runtime.supervisor.clone(),
             owner: Owner { provider: provider.clone(), session: start.uri.clone() },
             ..Shared::default()
         }))
@@ -221,7 +224,11 @@ impl Terminals {
         let terminal = match &self.0.host {
             Some(host) => listed(host, command, args, &cwd, env, limit).await?,
             None => own(
-                Program { command, args, env, cwd, owner: self.0.owner.clone(), supervisor: None },
+                {
+                    let (owner, supervisor) = (self.0.owner.clone(), self.0.supervisor.clone());
+                    // What a command leaves running may outlive it.
+                    Program { command, args, env, cwd, owner, supervisor, supervised: false }
+                },
                 self.0.scope,
                 limit,
             )?,
@@ -296,14 +303,8 @@ fn own(mut program: Program, scope: ScopeChoice, limit: usize) -> Result<Termina
         let line = std::mem::replace(&mut program.command, "/bin/sh".to_owned());
         program.args = vec!["-c".to_owned(), line];
     }
-    let (process, stdout, stderr) = Process::run(&SCOPES, &program, scope).map_err(|why| {
-        Failure::internal(match why {
-            Unstarted::NotFound => format!("{} is not installed", program.command),
-            Unstarted::NotExecutable => format!("{} is not an executable program", program.command),
-            Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),
-            Unstarted::Failed(why) => format!("{}: {why}", program.command),
-        })
-    })?;
+    let (process, stdout, stderr) =
+        Process::run(&SCOPES, &program, scope).map_err(|why| Failure::internal(why.sentence(&program)))?;
     let output = Arc::new(Mutex::new(Output { bytes: Vec::new(), limit, truncated: false }));
     let (tell, drained) = watch::channel(0);
     let tell = Arc::new(tell);

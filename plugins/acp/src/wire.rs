@@ -17,6 +17,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::errors::plain;
+use crate::masks::Masks;
 use crate::protocol::Update;
 
 /// The version of the protocol that is spoken.
@@ -241,6 +243,7 @@ pub struct Wire {
     noise: Noise,
     broken: Broken,
     answers: Answers,
+    masks: Masks,
     // The foreground of the connection waits for this to be dropped.
     _open: Arc<oneshot::Sender<()>>,
 }
@@ -254,7 +257,7 @@ struct Noise(Arc<Mutex<Option<String>>>);
 struct Broken(Arc<Mutex<Option<String>>>);
 
 impl Wire {
-    /// Connects to an agent's pipes. What it sends arrives in the receiver, in order, before the answers that follow it.
+    /// Connects to an agent's pipes. What it says in errors and notices passes the masks. What it sends arrives in the receiver, in order, before the answers that follow it.
     ///
     /// # Errors
     /// The connection closed immediately.
@@ -262,6 +265,7 @@ impl Wire {
         stdin: ChildStdin,
         stdout: ChildStdout,
         offer: Offer,
+        masks: Masks,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), Failure> {
         let (tell, incoming) = mpsc::channel(WAITING);
         let (handed, connection) = oneshot::channel();
@@ -270,10 +274,13 @@ impl Wire {
         let broken = Broken::default();
         let lines = Lines::new(
             outgoing(stdin, answers.clone()),
-            noted(incoming_lines(stdout, noise.clone(), gate.clone(), answers.clone()), broken.clone()),
+            noted(
+                incoming_lines(stdout, (noise.clone(), masks.clone()), gate.clone(), answers.clone()),
+                broken.clone(),
+            ),
         );
-        let handler =
-            Handler { tell, waiting: Budget::new(WAITING_BYTES), gate, answers: answers.clone(), offer };
+        let (waiting, answered) = (Budget::new(WAITING_BYTES), answers.clone());
+        let handler = Handler { tell, waiting, gate, answers: answered, offer, masks: masks.clone() };
         let receive =
             async move |message: Dispatch<UntypedMessage, UntypedMessage>,
                         _connection: ConnectionTo<Agent>| { handler.receive(message).await };
@@ -298,7 +305,7 @@ impl Wire {
             ended.0.budget.close();
         });
         let connection = connection.await.map_err(|_| Failure::Closed)?;
-        Ok((Self { connection, noise, broken, answers, _open: Arc::new(open) }, incoming))
+        Ok((Self { connection, noise, broken, answers, masks, _open: Arc::new(open) }, incoming))
     }
 
     /// Sends a request; resolves with its answer. Everything the agent sent before the answer is in the receiver then.
@@ -309,6 +316,7 @@ impl Wire {
     ) -> impl Future<Output = Result<Value, Failure>> + Send + use<> {
         let message = UntypedMessage { method: method.to_owned(), params };
         self.answers.sent(None);
+        let masks = self.masks.clone();
         let sent = self.connection.send_request(message);
         async move {
             sent.block_task().await.map_err(|error| {
@@ -317,7 +325,11 @@ impl Wire {
                 {
                     return Failure::Closed;
                 }
-                Failure::Refused { code: error.code.value(), message: error.message, data: error.data }
+                Failure::Refused {
+                    code: error.code.value(),
+                    message: masks.hide(&error.message),
+                    data: error.data.map(|data| masks.hide_value(data)),
+                }
             })
         }
     }
@@ -350,6 +362,7 @@ struct Handler {
     gate: Gate,
     answers: Answers,
     offer: Offer,
+    masks: Masks,
 }
 
 impl Handler {
@@ -368,7 +381,8 @@ impl Handler {
                                 .and_then(Value::as_str)
                                 .unwrap_or_default()
                                 .to_owned(),
-                            update: Update::read(params.get("update").unwrap_or(&Value::Null)),
+                            update: Update::read(params.get("update").unwrap_or(&Value::Null))
+                                .masked(&self.masks),
                             size: text_size(&params),
                             charge,
                         }
@@ -464,13 +478,14 @@ fn noted(
 /// Reads the agent's messages, each a line. Lines that are no JSON object are left out; the first is retained.
 fn incoming_lines(
     stdout: ChildStdout,
-    noise: Noise,
+    (noise, masks): (Noise, Masks),
     gate: Gate,
     answers: Answers,
 ) -> impl Stream<Item = io::Result<String>> + Send {
     let ended = AtomicBool::new(false);
     futures::stream::unfold((BufReader::new(stdout), ended), move |(mut stdout, ended)| {
-        let (noise, gate, answers) = (noise.clone(), gate.clone(), answers.clone());
+        let (noise, masks) = (noise.clone(), masks.clone());
+        let (gate, answers) = (gate.clone(), answers.clone());
         async move {
             if ended.load(Ordering::Relaxed) {
                 return None;
@@ -497,8 +512,10 @@ fn incoming_lines(
                     return Some((Ok(line), (stdout, ended)));
                 }
                 if !line.trim().is_empty() {
-                    let shown = line.trim().chars().take(NOISE_SHOWN).collect();
-                    noise.0.lock().get_or_insert(shown);
+                    let mut first = noise.0.lock();
+                    first.get_or_insert_with(|| {
+                        masks.hide(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
+                    });
                 }
                 wasted += 1;
                 if wasted > NOISE {

@@ -42,11 +42,16 @@ struct Runtime {
     shell: String,
     integration: Option<Integration>,
     scope: ScopeChoice,
+    /// The command that marks programs before they run.
+    marking: Option<Vec<String>>,
 }
 
-/// The plugin.
-pub fn plugin() -> Plugin {
-    Plugin::new(NAME, |host, options| Box::pin(async move { apply(&host, &options) }))
+/// The plugin. `marking` is the command that runs `ostler_processes::supervisor::main`, which marks what runs in terminals.
+pub fn plugin(marking: Option<Vec<String>>) -> Plugin {
+    Plugin::new(NAME, move |host, options| {
+        let marking = marking.clone();
+        Box::pin(async move { apply(&host, &options, marking) })
+    })
         .title("Terminals")
         .defaults(json!({ "shellIntegration": false, "scope": "auto" }))
         .options_schema(json!({
@@ -68,21 +73,22 @@ pub fn plugin() -> Plugin {
         }))
 }
 
-fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
+fn apply(host: &PluginHost, options: &Options, marking: Option<Vec<String>>) -> Result<(), Thrown> {
     let configured = Configured::deserialize(&Value::Object((**options).clone())).map_err(Thrown::new)?;
     SCOPES.sweep();
     let runtime = Arc::new(Runtime {
         shell: configured.shell.unwrap_or_else(program::system_shell),
         integration: configured.shell_integration.then(Integration::default),
         scope: configured.scope,
+        marking,
     });
     let store = TerminalStore {
         create: Call::new(move |(request, events): (TerminalRequest, TerminalEvents)| {
             let runtime = runtime.clone();
             async move { Ok(running::open(&runtime, &request, events)) }
         }),
-        close: Some(Call::now(|()| {
-            SCOPES.kill_all();
+        close: Some(Call::new(|()| async {
+            SCOPES.kill_all().await;
             Ok(())
         })),
     };

@@ -28,7 +28,8 @@ pub fn program(runtime: &Runtime, request: &TerminalRequest) -> (Program, String
     let title = name_of(&command).to_owned();
     let cwd = request.cwd.as_deref().map_or_else(own_directory, PathBuf::from);
     let owner = Owner { provider: String::new(), session: request.terminal.clone() };
-    (Program { command, args, env, cwd, owner, supervisor: None }, title)
+    let supervisor = runtime.marking.clone();
+    (Program { command, args, env, cwd, owner, supervisor, supervised: false }, title)
 }
 
 /// The last part of a program's path.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest};
 use ostler_contract::{Call, Thrown};
-use ostler_processes::{Process, Program, Signal, Unstarted};
+use ostler_processes::{Process, Program, Signal};
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::sync::Mutex;
@@ -79,12 +79,7 @@ fn start(
             why => std::io::Error::other(why),
         })
     });
-    let process = process.map_err(|why| match why {
-        Unstarted::NotFound => format!("{} is not installed", program.command),
-        Unstarted::NotExecutable => format!("{} is not an executable program", program.command),
-        Unstarted::NoFolder => format!("the directory {} is missing", program.cwd.display()),
-        Unstarted::Failed(why) => format!("{}: {why}", program.command),
-    })?;
+    let process = process.map_err(|why| why.sentence(program))?;
     let (read, write) = pty.into_split();
     Ok((process, read, write))
 }

@@ -1,5 +1,7 @@
 //! Options against a plugin's schema, in words for the person who wrote them. A value is never repeated.
 
+use std::collections::BTreeMap;
+
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
@@ -70,6 +72,24 @@ pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Probl
             Err(Problem::Option { id: id.to_owned(), path, expected })
         }
     }
+}
+
+/// Which of these parts of options do not fit, in their order, and what is wrong with each: `agents.one.command must be text`.
+pub(super) fn misfits(schema: &Value, options: &JsonObject, parts: &[String]) -> Vec<(usize, String)> {
+    let Ok(validator) = validator(schema) else { return Vec::new() };
+    let value = Value::Object(options.clone());
+    let mut found: BTreeMap<usize, String> = BTreeMap::new();
+    for error in validator.iter_errors(&value) {
+        let place = error.instance_path().as_str();
+        let holds = |part: &String| {
+            place.strip_prefix(part.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if let Some(at) = parts.iter().position(holds) {
+            let (path, expected) = said(&error, schema);
+            found.entry(at).or_insert_with(|| format!("{} must {expected}", path.trim_start_matches('.')));
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// What is wrong with some options before their secrets are read: `.key must be text`. Only what is wrong at or

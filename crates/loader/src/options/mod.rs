@@ -9,7 +9,7 @@ pub mod walk;
 
 pub use check::{check, holds, misfit, unknown_keys, wrong};
 pub use from_env::fill;
-pub use secrets::{NamedSecret, is_reference, references, resolve};
+pub use secrets::{NamedSecret, is_reference, leave_out, references, resolve};
 pub use shown::{
     Known, Untold, Why, credentials, holds_set, patched, replaced, shown, shown_value, without_password,
     without_userinfo,

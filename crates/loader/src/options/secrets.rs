@@ -1,10 +1,12 @@
 //! References to secrets in options: `{ "$secret": "<name>" }`. Spec: *Options and credentials*, 8 to 11.
 
+use ostler_contract::plugin::LeftOutNode;
 use ostler_contract::points::Vault;
 use ostler_contract::problem::{Problem, no_secret, no_vault};
 use ostler_contract::vault_name::NotAVaultName;
 use ostler_contract::{JsonObject, Value, VaultName, limit};
 
+use super::check::misfits;
 use super::walk::{Nodes, Step, path_text, rewrite};
 
 /// A reference found in options.
@@ -82,8 +84,42 @@ pub struct Read {
     pub secrets: Vec<String>,
     /// The nodes marked `secretAtUse`, as JSON pointers: a plugin may not write to them.
     pub frozen: Vec<String>,
-    /// One line for each node that is left out: it is marked `leftOutWithoutSecret`, and a secret of it cannot be read.
-    pub left_out: Vec<String>,
+    /// The nodes that are left out: each is marked `leftOutWithoutSecret`, and a secret of it cannot be read, or
+    /// `leftOutUnlessValid`, and it does not fit.
+    pub left_out: Vec<LeftOutNode>,
+}
+
+/// Leaves out the parts of options that do not fit, where the schema allows for it.
+pub fn leave_out(read: &mut Read, schema: &Value) {
+    let mut parts: Vec<Vec<Step>> = Vec::new();
+    rewrite(&Value::Object(read.checked.clone()), &Nodes::of(Some(schema)), &mut |path, node, _| {
+        if node.marked("leftOutUnlessValid") {
+            parts.push(path.to_vec());
+        }
+        None
+    });
+    let pointers: Vec<String> = parts.iter().map(|part| pointer(part)).collect();
+    let before = read.left_out.len();
+    // The last first: an entry of a list has its place until then.
+    for (at, why) in misfits(schema, &read.checked, &pointers).into_iter().rev() {
+        let part = &parts[at];
+        for options in [&mut read.checked, &mut read.handed] {
+            let mut whole = Value::Object(std::mem::take(options));
+            remove(&mut whole, part);
+            *options = whole.as_object().cloned().unwrap_or_default();
+        }
+        let remedy = "correct it".to_owned();
+        read.left_out.insert(before, left_out(part, why, remedy));
+    }
+}
+
+fn left_out(path: &[Step], why: String, remedy: String) -> LeftOutNode {
+    let name = |step: &Step| match step {
+        Step::Key(key) => key.clone(),
+        Step::Index(index) => index.to_string(),
+    };
+    let place = path_text(path).trim_start_matches('.').to_owned();
+    LeftOutNode { at: path.iter().map(name).collect(), place, why, remedy }
 }
 
 /// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
@@ -98,7 +134,7 @@ pub async fn resolve(
 ) -> Result<Read, Problem> {
     let whole = Value::Object(options.clone());
     let Found { references, at_use, apart } = found(&whole, schema);
-    let mut without: Vec<(&[Step], String)> = Vec::new();
+    let mut without: Vec<(&[Step], LeftOutNode)> = Vec::new();
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     let mut secrets = Vec::new();
     for reference in &references {
@@ -138,12 +174,10 @@ pub async fn resolve(
                 read.push((reference.path.clone(), Value::from(value.clone()), Value::from(value)));
             }
             (Err(why), Some(entry)) => {
-                let shown = |path: &[Step]| path_text(path).trim_start_matches('.').to_owned();
-                let (place, from) = (shown(entry), shown(&reference.path));
-                without.push((
-                    entry,
-                    format!("plugins.{id}.options.{place} is left out: {from} names {text}: {why}"),
-                ));
+                let from = path_text(&reference.path);
+                let why = format!("{} names {text}: {why}", from.trim_start_matches('.'));
+                let remedy = format!("set it with: ostler vault set {text}");
+                without.push((entry, left_out(entry, why, remedy)));
             }
             (Err(why), None) => return Err(refuse(why)),
         }
@@ -162,7 +196,7 @@ pub async fn resolve(
         named: !references.is_empty(),
         secrets,
         frozen: at_use.iter().map(|mark| pointer(mark)).collect(),
-        left_out: without.iter().map(|(_, line)| line.clone()).collect(),
+        left_out: without.iter().map(|(_, node)| node.clone()).collect(),
     })
 }
 
