@@ -97,13 +97,13 @@ mod tests {
 
 About them.
 
-### <a id=\"d-1\"></a>D-1 One
+### <a id=\"d-001\"></a>D-001 One
 
 *2026-11-21, engine*
 
-Text, as D-1 said.
+Text, as D-001 said.
 
-### <a id=\"d-3\"></a>D-3 Three
+### <a id=\"d-003\"></a>D-003 Three
 
 *2026-11-22, docs*
 
@@ -127,13 +127,13 @@ Another paragraph.
     #[test]
     fn each_mistake_of_an_entry_is_reported() {
         for (from, to, what) in [
-            ("D-3 Three", "D-2 Three", "number"),
-            ("<a id=\"d-3\"></a>D-3 Three", "<a id=\"d-1\"></a>D-1 Three", "not greater"),
-            ("### <a id=\"d-3\"></a>D-3 Three", "**Three.** More.", "number"),
-            ("### <a id=\"d-3\"></a>D-3 Three", "## Three", "number"),
+            ("D-003 Three", "D-002 Three", "number"),
+            ("<a id=\"d-003\"></a>D-003 Three", "<a id=\"d-001\"></a>D-001 Three", "not greater"),
+            ("### <a id=\"d-003\"></a>D-003 Three", "**Three.** More.", "number"),
+            ("### <a id=\"d-003\"></a>D-003 Three", "## Three", "number"),
             ("*2026-11-22, docs*", "Yesterday.", "not followed by"),
             ("*2026-11-22, docs*", "*2026-13-22, docs*", "not followed by"),
-            ("Text, as D-1 said.\n\n", "", "no text"),
+            ("Text, as D-001 said.\n\n", "", "no text"),
         ] {
             let found = problems(&TWO.replace(from, to));
             assert!(found.iter().any(|problem| problem.contains(what)), "{from} -> {to}: {found:?}");
@@ -147,16 +147,16 @@ Another paragraph.
         fs::create_dir_all(root.path().join("docs")).unwrap();
         fs::create_dir_all(source.parent().unwrap()).unwrap();
         fs::write(root.path().join(FILE), TWO).unwrap();
-        fs::write(source, "//! D-1.\n// See D-2.\n").unwrap();
+        fs::write(source, "//! D-001.\n// See D-002.\n").unwrap();
         let mut problems = Vec::new();
         check(root.path(), &mut problems);
-        assert_eq!(problems, ["crates/a/src/lib.rs:2: D-2 is not in docs/decisions.md"]);
+        assert_eq!(problems, ["crates/a/src/lib.rs:2: D-002 is not in docs/decisions.md"]);
     }
 
     #[test]
     fn citations_are_whole_words() {
         let cited = |line: &str| citations(line).collect::<Vec<_>>();
-        assert_eq!(cited("// D-17: why; see D-204."), [17, 204]);
+        assert_eq!(cited("// D-017: why; see D-204."), [17, 204]);
         assert_eq!(cited("ID-017 D-17 D-017x D-nnn"), Vec::<u32>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! Reading of JSON with lone surrogates (D-17): `"\ud800"` without its second half, as `JSON.stringify` writes an emoji
+//! Reading of JSON with lone surrogates (D-017): `"\ud800"` without its second half, as `JSON.stringify` writes an emoji
 //! that was cut in two. It is not Unicode text and is read as by JavaScript's `toWellFormed`: each lone surrogate becomes
 //! U+FFFD.
 

@@ -1,4 +1,4 @@
-//! The memory limit of an engine's values (D-91).
+//! The memory limit of an engine's values (D-091).
 //!
 //! QuickJS handles a failed allocation reliably only if it can still allocate the error. A large block beyond the limit
 //! fails and throws at the allocation. A small block succeeds, and the running code is interrupted at the next

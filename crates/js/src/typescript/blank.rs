@@ -1,4 +1,4 @@
-//! Finds the parts of a TypeScript source that are only types (D-9).
+//! Finds the parts of a TypeScript source that are only types (D-009).
 
 use std::collections::HashSet;
 
