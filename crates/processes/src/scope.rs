@@ -53,6 +53,8 @@ pub struct Scopes {
     /// The variable that marks what a program in a scope started.
     marker: &'static str,
     open: Mutex<BTreeMap<String, Scope>>,
+    /// Groups of scopes that ended, which the kernel does not remove yet.
+    leaving: Mutex<Vec<PathBuf>>,
 }
 
 /// A scope, before its program runs.
@@ -180,9 +182,14 @@ impl Scope {
 
     /// Removes its groups.
     fn remove(&self) {
-        for dir in [&self.cgroup, &self.memory].into_iter().flatten() {
-            remove(dir.clone());
+        let left = [&self.cgroup, &self.memory].into_iter().flatten().filter(|dir| !removed(dir));
+        let left: Vec<PathBuf> = left.cloned().collect();
+        if !left.is_empty() {
+            let mut leaving = self.scopes.leaving.lock();
+            leaving.retain(|dir| dir.exists());
+            leaving.extend(left.iter().cloned());
         }
+        left.into_iter().for_each(remove);
     }
 }
 
@@ -271,7 +278,7 @@ impl Prepared {
 impl Scopes {
     /// Scopes whose names begin with `prefix`, and whose processes are marked with the variable `marker`.
     pub const fn new(prefix: &'static str, marker: &'static str) -> Self {
-        Self { prefix, marker, open: Mutex::new(BTreeMap::new()) }
+        Self { prefix, marker, open: Mutex::new(BTreeMap::new()), leaving: Mutex::new(Vec::new()) }
     }
 
     /// A scope for one program, which is helped and supervised where it can be and no cgroup contains it.
@@ -338,6 +345,17 @@ impl Scopes {
             scope.remove();
         }))
         .await;
+        let begun = Instant::now();
+        while begun.elapsed() < super::KILL_LIMIT && self.are_leaving() {
+            tokio::time::sleep(super::POLL).await;
+        }
+    }
+
+    /// Whether groups of scopes that ended are still there.
+    fn are_leaving(&self) -> bool {
+        let mut leaving = self.leaving.lock();
+        leaving.retain(|dir| !removed(dir));
+        !leaving.is_empty()
     }
 
     /// Kills what programs of daemons that no longer run have left behind: after a crash of the daemon, this removes
@@ -463,24 +481,26 @@ fn cgroup_members(dir: &Path) -> Vec<Pid> {
     members
 }
 
+/// Removes a cgroup and those below it; false where the kernel does not do so yet.
+fn removed(dir: &Path) -> bool {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            removed(&entry.path());
+        }
+    }
+    fs::remove_dir(dir).is_ok() || !dir.exists()
+}
+
 /// Removes a cgroup and those below it, once the kernel has ended what was killed in them.
 fn remove(dir: PathBuf) {
-    fn now(dir: &Path) -> bool {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                now(&entry.path());
-            }
-        }
-        fs::remove_dir(dir).is_ok() || !dir.exists()
-    }
-    if now(&dir) {
+    if removed(&dir) {
         return;
     }
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             for _ in 0..50 {
                 tokio::time::sleep(super::POLL).await;
-                if now(&dir) {
+                if removed(&dir) {
                     return;
                 }
             }

@@ -448,6 +448,25 @@ async fn a_command_of_a_terminal_is_marked_before_it_runs() {
     assert!(said.contains("Max msgqueue size") && !said.contains(own.trim()), "{said}");
 }
 
+/// The cgroups of agents of a daemon.
+fn groups(daemon: u32) -> Vec<std::path::PathBuf> {
+    let marker = format!(".{daemon}.");
+    let (mut found, mut open) = (Vec::new(), vec![std::path::PathBuf::from("/sys/fs/cgroup")]);
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                true if name.starts_with("ostler-agent.") && name.contains(&marker) => {
+                    found.push(entry.path())
+                }
+                true => open.push(entry.path()),
+                false => {}
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn an_interrupted_check_leaves_nothing() {
     for scope in SCOPES {
@@ -462,6 +481,7 @@ fn an_interrupted_check_leaves_nothing() {
             tell(check.id(), signal);
             assert_eq!(check.wait().unwrap().code(), Some(code), "{scope}");
             assert_eq!(left(check.id()), Vec::<String>::new(), "{scope}");
+            assert_eq!(groups(check.id()), Vec::<std::path::PathBuf>::new(), "{scope}");
         }
     }
 }
