@@ -33,6 +33,7 @@ mod terminals;
 mod tool_content;
 mod transcript;
 mod updates;
+mod weight;
 mod wire;
 
 use std::sync::Arc;

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, Lines, RequestCancellation, UntypedMessage};
 use futures::{Stream, StreamExt};
-use ostler_contract::budget::VALUE;
 use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -20,6 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::errors::plain;
 use crate::masks::Masks;
 use crate::protocol::Update;
+use crate::weight::text_size;
+pub use crate::weight::weight;
 
 /// The version of the protocol that is spoken.
 pub const PROTOCOL_VERSION: u64 = 1;
@@ -425,27 +426,6 @@ impl Handler {
     }
 }
 
-/// The memory that a message takes, about.
-pub fn weight(value: &Value) -> usize {
-    measure(value, VALUE)
-}
-
-/// How much text a message has.
-fn text_size(value: &Value) -> usize {
-    measure(value, 0)
-}
-
-/// The text of a message, and so much for each of its values.
-fn measure(value: &Value, each: usize) -> usize {
-    let of_members = match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(|item| measure(item, each)).sum(),
-        Value::Object(members) => members.iter().map(|(name, value)| name.len() + measure(value, each)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    each + of_members
-}
-
 /// Writes each line to the agent.
 fn outgoing(
     stdin: ChildStdin,
@@ -610,6 +590,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use agent_client_protocol::v1::schema::CLIENT_METHOD_NAMES;
+
+    use ostler_contract::budget::VALUE;
 
     use super::*;
 
