@@ -169,6 +169,8 @@ pub struct Surroundings {
     pub env: BTreeMap<String, String>,
     /// Variables with tokens that a client lent the session, over the agent's own.
     pub lent: BTreeMap<String, String>,
+    /// What the agent is told of its MCP servers and may repeat: tokens, headers and variables.
+    pub told: Vec<String>,
     /// The machine; nothing for this host.
     pub computer: Option<SessionComputer>,
 }
@@ -177,7 +179,7 @@ impl Surroundings {
     /// On this host, for no session.
     pub fn alone(cwd: &Path) -> Self {
         let (env, lent) = (BTreeMap::new(), BTreeMap::new());
-        Self { cwd: cwd.to_owned(), env, lent, computer: None }
+        Self { cwd: cwd.to_owned(), env, lent, told: Vec::new(), computer: None }
     }
 }
 
@@ -246,7 +248,7 @@ impl Running {
         if let Some(bytes) = agent.memory_limit {
             process.limit_memory(bytes);
         }
-        let masks = agent.masks.with(at.lent.values());
+        let masks = agent.masks.with(at.lent.values()).with_values(&at.told);
         let offer = Offer::new(at.computer.is_none(), runtime.uses(Unstable::Subagents));
         let connected = Wire::connect(stdin, stdout, offer.clone(), masks.clone()).await;
         let Ok((wire, mut incoming)) = connected else {

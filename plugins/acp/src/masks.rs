@@ -34,6 +34,12 @@ impl Masks {
         Self::of(self.0.reveal().iter().cloned().chain(more).collect())
     }
 
+    /// With more values that may be secrets.
+    pub fn with_values<'a>(&self, values: impl IntoIterator<Item = &'a String>) -> Self {
+        let more = values.into_iter().flat_map(|value| forms(value, SHORTEST));
+        Self::of(self.0.reveal().iter().cloned().chain(more).collect())
+    }
+
     fn of(mut texts: Vec<String>) -> Self {
         // One that holds another goes first, or its rest would stay.
         texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));

@@ -64,9 +64,45 @@ pub fn servers(
     (servers, left_out)
 }
 
+/// What these servers are told that nobody else may see: the endpoint's token, and the values of headers and variables.
+pub fn secrets(endpoint: Option<&Endpoint>, configured: Option<&JsonObject>) -> Vec<String> {
+    let of = |server: &Value, key: &str| -> Vec<String> {
+        let fields = server.get(key).and_then(Value::as_object).into_iter().flatten();
+        fields.filter_map(|(_, value)| value.as_str().map(str::to_owned)).collect()
+    };
+    let configured = configured.into_iter().flatten();
+    let values = configured.flat_map(|(_, server)| [of(server, "headers"), of(server, "env")].concat());
+    // A header is its scheme and the credential, which also stands alone in errors.
+    let credential = |value: &String| value.split_once(' ').map(|(_, credential)| credential.to_owned());
+    let values: Vec<String> = values.flat_map(|value| [credential(&value), Some(value)]).flatten().collect();
+    endpoint.map(|endpoint| endpoint.token.clone()).into_iter().chain(values).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::masks::Masks;
+    use crate::protocol::Update;
+
+    #[test]
+    fn what_servers_are_told_is_masked_in_errors() {
+        let endpoint =
+            Endpoint { url: "http://127.0.0.1:1/mcp".to_owned(), token: "endpoint-token".to_owned() };
+        let configured = json!({
+            "web": { "url": "https://a.example", "headers": { "Authorization": "Bearer header-token" } },
+            "files": { "command": "files", "env": { "KEY": "variable-token", "MODE": "all" } },
+        });
+        let told = secrets(Some(&endpoint), configured.as_object());
+        let masks = Masks::default().with_values(&told);
+        let said = "endpoint-token, Bearer header-token, header-token, variable-token, all";
+        assert_eq!(masks.hide(said), "<set>, <set>, <set>, <set>, all");
+        let failed = json!({ "sessionUpdate": "compaction_update", "compactionId": "c", "status": "failed",
+            "error": "401 for variable-token" });
+        let Update::Compaction(failed) = Update::read(&failed).masked(&masks) else {
+            panic!("no compaction")
+        };
+        assert_eq!(failed.error.as_deref(), Some("401 for <set>"));
+    }
 
     #[test]
     fn an_agent_without_http_is_told_of_stdio_servers_alone() {

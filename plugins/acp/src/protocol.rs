@@ -52,13 +52,17 @@ pub enum Update {
 }
 
 impl Update {
-    /// With what a notice may not say masked.
+    /// With what a notice and an error may not say masked.
     pub fn masked(self, masks: &Masks) -> Self {
         match self {
             Self::Notice(Notice { severity, title, description }) => Self::Notice(Notice {
                 severity,
                 title: masks.hide(&title),
                 description: description.map(|text| masks.hide(&text)),
+            }),
+            Self::Compaction(compaction) => Self::Compaction(Compaction {
+                error: compaction.error.map(|why| masks.hide(&why)),
+                ..compaction
             }),
             Self::Unknown(name) => Self::Unknown(masks.hide(&name)),
             other => other,

@@ -170,6 +170,9 @@ impl Bridge {
                 }
                 return;
             }
+            StateAction::ChatPendingMessageRemoved(removed) => {
+                return self.answer_prompt(session, &removed.id, "cancelled");
+            }
             StateAction::ChatTurnsLoaded(_) => {
                 if let Some(request) = open.loading.take() {
                     self.load(session, request).await;

@@ -7,7 +7,7 @@ mod prompting;
 mod returning;
 mod unsaved;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahp::ClientEventStream;
@@ -88,8 +88,6 @@ struct Open {
     chat_from: u64,
     /// The editor's prompts that are not answered, by turn or queued message.
     prompts: HashMap<String, Prompt>,
-    /// Queued messages of prompts that were cancelled.
-    withdrawn: HashSet<String>,
     /// What the editor is being asked, by input request, with its number: after a reconnect it is asked again.
     asked: HashMap<String, (u64, Cancellation)>,
     /// The request that waits for older turns.

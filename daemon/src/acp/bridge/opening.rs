@@ -1,6 +1,6 @@
 //! Sessions that the editor creates, loads, resumes and closes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use ostler_contract::{Value, json};
 use ostler_protocol::uri;
@@ -70,7 +70,6 @@ impl Bridge {
             chat,
             chat_from,
             prompts: HashMap::new(),
-            withdrawn: HashSet::new(),
             asked: HashMap::new(),
             loading: None,
             model: None,

@@ -96,13 +96,9 @@ impl Bridge {
                 // The host takes actions in order: a turn that was just dispatched has begun by then.
                 Waits::ForTurn => json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 0 }),
             };
-            let _ = self.dispatch(&chat, action, Sent::Other).await;
-            if waits == Waits::InQueue {
+            // Answered once the host has removed the message, or has ended the turn that it started before.
+            if self.dispatch(&chat, action, Sent::Other).await.is_err() && waits == Waits::InQueue {
                 self.answer_prompt(session, &id, "cancelled");
-                // The host may have started it before the message was removed.
-                if let Some(open) = self.open.get_mut(session) {
-                    open.withdrawn.insert(id);
-                }
             }
         }
     }
@@ -110,22 +106,20 @@ impl Bridge {
     /// A turn started: whether it is one of the editor's prompts.
     pub(super) async fn started(&mut self, session: &str, turn: &str, queued: Option<&str>) -> bool {
         let Some(open) = self.open.get_mut(session) else { return false };
-        if let Some(queued) = queued {
-            if let Some(mut prompt) = open.prompts.remove(queued) {
-                prompt.waits = Waits::ForTurn;
-                open.prompts.insert(turn.to_owned(), prompt);
-            }
-            if open.withdrawn.remove(queued) {
+        if let Some(mut prompt) = queued.and_then(|queued| open.prompts.remove(queued)) {
+            prompt.waits = Waits::ForTurn;
+            let cancelled = prompt.cancelled;
+            open.prompts.insert(turn.to_owned(), prompt);
+            if cancelled {
                 let chat = open.chat_uri.clone();
                 let action = json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 });
                 let _ = self.dispatch(&chat, action, Sent::Other).await;
-                return true;
             }
         }
         self.open.get(session).is_some_and(|open| open.prompts.contains_key(turn))
     }
 
-    fn answer_prompt(&mut self, session: &str, id: &str, reason: &str) {
+    pub(super) fn answer_prompt(&mut self, session: &str, id: &str, reason: &str) {
         let open = self.open.get_mut(session);
         if let Some(prompt) = open.and_then(|open| open.prompts.remove(id)) {
             prompt.request.answer(Ok(json!({ "stopReason": reason })));

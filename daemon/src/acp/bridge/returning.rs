@@ -45,7 +45,6 @@ impl Bridge {
             }
         };
         now.prompts = before.prompts;
-        now.withdrawn = before.withdrawn;
         now.model = before.model;
         self.chats.insert(now.chat_uri.clone(), session.clone());
         let turns: Vec<Turn> = missed(&before.chat, &now.chat).cloned().collect();
@@ -71,6 +70,8 @@ impl Bridge {
             self.more(&session, seen_of(&before.chat, &turn.id), &turn.response_parts);
         }
         self.settle_prompts(&session, running.map(|turn| turn.id).as_deref(), &queued);
+        // The lost connection may have lost this with it.
+        self.cancel(&session, |prompt| prompt.cancelled).await;
         if let Some(request) = before.loading {
             self.load(&session, request).await;
         }

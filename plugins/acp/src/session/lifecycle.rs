@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Command, Conversation, Live};
 use crate::agent::Surroundings;
 use crate::errors::AgentError;
-use crate::mcp::Endpoint;
+use crate::mcp::{self, Endpoint};
 use crate::opening::{self, Opened, Plan, Unopened};
 use crate::wire::Failure;
 
@@ -41,6 +41,7 @@ impl Conversation {
         self.plugins_left();
         let (ask, asked) = mpsc::channel(QUESTIONS);
         self.asked_while_opening = Some(asked);
+        let endpoint = self.endpoint().await;
         let plan = Plan {
             fork,
             questions: Some(ask),
@@ -50,11 +51,12 @@ impl Conversation {
                 cwd: self.cwd.clone(),
                 env: self.start.env.clone(),
                 lent: self.lent(),
+                told: mcp::secrets(endpoint.as_ref(), self.start.mcp_servers.as_ref()),
                 computer: self.start.computer.clone(),
             },
             additional: self.start.additional.iter().flatten().map(Into::into).collect(),
             plugins: self.start.client_plugins.clone().unwrap_or_default(),
-            endpoint: self.endpoint().await,
+            endpoint,
             mcp_servers: self.start.mcp_servers.clone(),
             resume,
             failed_at: self.failed_at.clone(),
