@@ -19,7 +19,9 @@ use crate::webhook::{Endpoints, Told, WebhookVerb, replay_on};
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     if let WebhookVerb::Replay(flags) = &verb {
-        let daemon = Connection::required(at).await?;
+        // A sync call waits for its turn.
+        let none = || Exit::machine("No daemon is running. Start it with: ostler start");
+        let daemon = Connection::patient(at).await?.ok_or_else(none)?;
         return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
     }
     let files = at.files()?;

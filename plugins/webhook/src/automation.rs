@@ -28,6 +28,10 @@ pub(crate) async fn call(
     let host = &webhook.host;
     let bad = |what: &str| Ok(Refusal::Bad(format!("The body is {what}")).into());
     let over = JsonObject::from_iter([("endpoint".to_owned(), Value::from(&*endpoint.id))]);
+    let turn = match &endpoint.extras.when {
+        Some(when) => when.turn().await,
+        None => None,
+    };
     let data = fields(endpoint, admitted);
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
         match when.holds(when::Call { event: data.clone(), head: admitted.head.clone() }).await {
@@ -43,6 +47,7 @@ pub(crate) async fn call(
             }
         }
     }
+    drop(turn);
     let data = match data {
         Ok(Data::Fields(mut data)) => {
             data.extend(over);

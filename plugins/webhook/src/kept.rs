@@ -142,16 +142,16 @@ impl KeptBodies {
             }
             !goes
         });
+        // Before the index forgets them: what it does not name stays for ever.
+        for id in gone {
+            self.bodies.remove.call((id,)).await?;
+        }
         self.write(&mut writing, endpoint, rows).await?;
         let record = json!({
             "id": delivery, "endpoint": endpoint, "expires": expires.to_string(), "sealed": sealed,
         });
         if let Value::Object(record) = record {
             self.bodies.put.call((record,)).await?;
-        }
-        drop(writing);
-        for id in gone {
-            self.bodies.remove.call((id,)).await?;
         }
         Ok(expires)
     }

@@ -52,7 +52,7 @@ pub(crate) struct Head {
 }
 
 /// Parts of the names of headers that let a caller in.
-const CREDENTIALS: [&str; 6] = ["auth", "cookie", "key", "secret", "signature", "token"];
+const CREDENTIALS: [&str; 7] = ["api-key", "apikey", "auth", "cookie", "secret", "signature", "token"];
 
 impl Head {
     /// The headers that say something of the call, by their names in lower case: all but those that let a caller in.

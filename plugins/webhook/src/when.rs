@@ -9,6 +9,7 @@ use ostler_contract::{JsonObject, Value};
 use rhai::packages::{Package, StandardPackage};
 use rhai::serde::to_dynamic;
 use rhai::{AST, Array, Dynamic, Engine, Map, Scope};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::automation::Data;
 use crate::route::Head;
@@ -23,6 +24,12 @@ const MOST_VALUES: usize = 100_000;
 const MOST_OPERATIONS: u64 = 10_000;
 /// The deepest nesting of an expression.
 const DEEPEST: usize = 32;
+
+/// How many calls are read for an expression at a time: a call is many times as large in memory as its body.
+const AT_A_TIME: usize = 2;
+
+/// Held while a call is read and asked about.
+static EVALUATING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
 /// What an expression can name: the fields of the call, its headers and the parameters of its URL.
 const NAMES: [&str; 3] = ["event", "headers", "query"];
@@ -78,6 +85,11 @@ impl When {
         let compiled = ENGINE.compile_expression_with_scope(&names, text);
         let compiled = compiled.map_err(|error| format!("when is invalid: {error}"))?;
         Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled) })
+    }
+
+    /// Waits until a call may be read; until the answer is dropped, few others are.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'static>> {
+        EVALUATING.acquire().await.ok()
     }
 
     /// Whether a call fires automations; evaluated off the shared threads.

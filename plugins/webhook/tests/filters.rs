@@ -11,13 +11,13 @@ use support::{SECRET, World, automation, endpoint, folder, write};
 async fn a_call_that_when_leaves_out_is_accepted_and_fires_nothing() {
     let dir = folder();
     let when =
-        r#"event.action == "opened" && "bug" in event.labels.pluck("name") && headers["x-kind"] == "issue""#;
+        r#"event.action == "opened" && "bug" in event.labels.pluck("name") && headers["x-event-key"] == "issue""#;
     endpoint(dir.path(), "fire", &format!("automation: true\ndedupe: X-Delivery\nwhen: >-\n  {when}"));
     automation(dir.path(), "fire");
     let world = World::start(&dir).await;
     let bearer = format!("Bearer {SECRET}");
     let call = async |kind: &str, delivery: &str, body: String| {
-        let headers = [("authorization", &*bearer), ("x-kind", kind), ("x-delivery", delivery)];
+        let headers = [("authorization", &*bearer), ("x-event-key", kind), ("x-delivery", delivery)];
         world.post_with("fire", body, &headers).await
     };
     let body = |action: &str, more: &str| {
