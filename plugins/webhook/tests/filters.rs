@@ -10,8 +10,7 @@ use support::{SECRET, World, automation, endpoint, folder, write};
 #[tokio::test]
 async fn a_call_that_when_leaves_out_is_accepted_and_fires_nothing() {
     let dir = folder();
-    let when =
-        r#"event.action == "opened" && "bug" in event.labels.pluck("name") && headers["x-event-key"] == "issue""#;
+    let when = r#"event.action == "opened" && "bug" in event.labels.pluck("name") && headers["x-event-key"] == "issue""#;
     endpoint(dir.path(), "fire", &format!("automation: true\ndedupe: X-Delivery\nwhen: >-\n  {when}"));
     automation(dir.path(), "fire");
     let world = World::start(&dir).await;
