@@ -43,6 +43,11 @@ pub fn changing(before: Value, flag: &Path, after: &Value) -> Value {
     entry
 }
 
+/// Adds a frame to a log that tests read meanwhile: with one write, so that they see whole lines.
+fn log_frame(log: &mut File, frame: &Value) {
+    log.write_all(format!("{frame}\n").as_bytes()).unwrap();
+}
+
 struct Agent {
     config: Value,
     out: File,
@@ -89,7 +94,7 @@ impl Agent {
     fn send(&mut self, message: Value) {
         if let (Some(log), true) = (self.config["sent"].as_str(), message["method"].is_string()) {
             let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
-            writeln!(log, "{message}").unwrap();
+            log_frame(&mut log, &message);
         }
         self.line(&message.to_string());
     }
@@ -136,7 +141,7 @@ impl Agent {
                     }
                     if let Some(log) = self.config["log"].as_str() {
                         let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
-                        writeln!(log, "{logged}").unwrap();
+                        log_frame(&mut log, &logged);
                     }
                     self.insist(&logged);
                     return message;
