@@ -1606,7 +1606,7 @@ export interface PullRequestRequest {
 export interface AutomationStore {
     /** All automations. */
     list(): Awaitable<KeptAutomation[]>;
-    /** One automation, or nothing. */
+    /** One automation, or nothing if it does not exist. While this fails, the accepted runs of the automation wait. */
     get(id: string): Awaitable<KeptAutomation | null | undefined>;
     /** Event types of this store's automations in addition to those of the host and of plugins. */
     triggers(): Awaitable<AutomationTriggerDefinition[]>;

@@ -1,6 +1,6 @@
 //! Runs: kept before anything comes of them, a session each, settled when it falls quiet.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
@@ -23,7 +23,6 @@ use super::fire::Keep;
 use super::lanes::{Cause, Lane, Next};
 use super::noted::Noted;
 use super::order::{Order, place_of};
-use super::settings::Settings;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::traces;
 use crate::users::principal::Principal;
@@ -46,7 +45,7 @@ pub(super) const EVENT: &str = "event";
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
 /// Runs that have not ended, by URI, the sessions they wait for, and their order in each automation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Runs {
     pub open: HashMap<String, AutomationRunState>,
     pub(super) by_session: HashMap<String, String>,
@@ -57,6 +56,22 @@ pub(super) struct Runs {
     /// Wakes counted into a run and not kept yet.
     pub noted: HashMap<String, Noted>,
     pub lanes: HashMap<String, Lane>,
+    /// Those accepted before the unfinished ones of the store were read, which may list them too; none afterwards.
+    early: Option<HashSet<String>>,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self {
+            open: HashMap::default(),
+            by_session: HashMap::default(),
+            ended: HashMap::default(),
+            spans: HashMap::default(),
+            noted: HashMap::default(),
+            lanes: HashMap::default(),
+            early: Some(HashSet::default()),
+        }
+    }
 }
 
 impl Automations {
@@ -122,6 +137,14 @@ impl Automations {
 }
 
 impl Runs {
+    /// Adds a run that was accepted.
+    pub fn accept(&mut self, run: AutomationRunState) {
+        if let Some(early) = &mut self.early {
+            early.insert(run.resource.clone());
+        }
+        self.open.insert(run.resource.clone(), run);
+    }
+
     /// A run as it is now, unless its end is stored already.
     pub fn state_of(&self, run: &str) -> Option<&AutomationRunState> {
         self.open.get(run).or_else(|| self.ended.get(run))
@@ -266,9 +289,8 @@ impl Automations {
     /// Begins what may begin now of the runs that wait.
     pub(super) fn begin_waiting(self: &Arc<Self>, id: &str) {
         loop {
-            let entry = self.entry(id);
-            let default = Settings::default();
-            let settings = entry.as_ref().map_or(&default, |entry| &entry.settings);
+            let Some(entry) = self.entry(id) else { return self.seek(id) };
+            let settings = &entry.settings;
             let chat_busy = self.pinned_chat_is_busy(settings);
             let next = {
                 let mut runs = self.runs.lock();
@@ -289,7 +311,7 @@ impl Automations {
                 }
             };
             let automations = self.clone();
-            match entry.is_some_and(|entry| entry.wire.definition.enabled) {
+            match entry.wire.definition.enabled {
                 true => drop(tokio::spawn(async move { automations.begin_run(&run).await })),
                 // It was switched off since.
                 false => {
@@ -423,14 +445,17 @@ impl Automations {
     }
 
     /// Takes up the runs a stop left open: one that had not begun is begun, one that had is a failed one.
-    pub(super) async fn resume_runs(self: &Arc<Self>) {
-        let Some(unfinished) = self.core.automation_store().and_then(|store| store.unfinished.clone()) else {
-            return;
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) async fn resume_runs(self: &Arc<Self>) -> Result<(), Thrown> {
+        let unfinished = self.core.automation_store().and_then(|store| store.unfinished.clone());
+        let mut open = match unfinished {
+            Some(unfinished) => unfinished.within(limit::STORE_SCAN, ()).await?,
+            None => Vec::new(),
         };
-        let mut open = match unfinished.within(limit::STORE_SCAN, ()).await {
-            Ok(open) => open,
-            Err(why) => return self.core.log.line(format_args!("unfinished runs could not be read: {why}")),
-        };
+        let early = self.runs.lock().early.take().unwrap_or_default();
+        open.retain(|run| !early.contains(&run.resource));
         // A store need not answer them in the order in which they were accepted.
         open.sort_by_key(place_of);
         let mut begun = Vec::new();
@@ -458,6 +483,7 @@ impl Automations {
         for id in ids {
             self.begin_waiting(&id);
         }
+        Ok(())
     }
 
     /// A run the store knows.
