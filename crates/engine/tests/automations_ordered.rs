@@ -335,6 +335,55 @@ async fn runs_of_a_value_are_turns_of_one_session() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_ends_as_its_own_turn_did_once_no_chat_of_its_session_is_busy() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put("a", on_build(json!({})));
+    let stage = Stage::default().with_plain_chats();
+    let mut yard = Yard::with(&kept, stage, with_records(&records)).await;
+    fire(&yard, "x", 1, true).await;
+    let session = kept.runs_of("a")[0]["primarySession"].as_str().unwrap().to_owned();
+    let second = "ahp-chat:/second";
+    yard.client.request("createChat", json!({ "channel": session, "chat": second })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "other", "message": { "text": "Hello" } });
+    yard.client.dispatch(second, 9, turn).await;
+    settle().await;
+    assert_eq!(yard.begun().len(), 2);
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["running"], "its session is busy");
+    let cancelled = json!({ "type": "chat/turnCancelled", "turnId": "other", "duration": 1 });
+    yard.client.dispatch(second, 10, cancelled).await;
+    settle().await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_message_is_removed_from_the_queue_is_cancelled() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::with(&kept, Stage::default(), with_records(&records)).await;
+    fire(&yard, "x", 1, true).await;
+    yard.end(0, 0).await;
+    let session = kept.runs_of("a")[0]["primarySession"].as_str().unwrap().to_owned();
+    let chat = ostler_protocol::uri::default_chat(&session);
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "mine", "message": { "text": "Hello" } });
+    yard.client.dispatch(&chat, 9, turn).await;
+    settle().await;
+    for n in [2, 3] {
+        fire(&yard, "x", n, true).await;
+    }
+    let subscribed = yard.client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let id = subscribed["snapshot"]["state"]["queuedMessages"][0]["id"].clone();
+    let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id });
+    yard.client.dispatch(&chat, 10, removed).await;
+    settle().await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled", "running"]);
+    yard.end(0, 1).await;
+    assert_eq!(said(&yard).last().unwrap(), "3");
+    yard.end(0, 2).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled", "completed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_of_somebody_else_is_never_used() {
     let (kept, records) = (Kept::default(), memory_records());
     kept.put_of("a", Some("root:inn"), on_build(json!({})));

@@ -56,6 +56,10 @@ pub(super) struct Runs {
     /// Wakes counted into a run and not kept yet.
     pub noted: HashMap<String, Noted>,
     pub lanes: HashMap<String, Lane>,
+    /// Those whose sessions have their messages.
+    pub said: HashSet<String>,
+    /// How the turns of runs ended whose sessions are not quiet yet, and why.
+    outcomes: HashMap<String, (TurnStatus, Option<String>)>,
     /// Those accepted before the unfinished ones of the store were read, which may list them too; none afterwards.
     early: Option<HashSet<String>>,
 }
@@ -69,6 +73,8 @@ impl Default for Runs {
             spans: HashMap::default(),
             noted: HashMap::default(),
             lanes: HashMap::default(),
+            said: HashSet::default(),
+            outcomes: HashMap::default(),
             early: Some(HashSet::default()),
         }
     }
@@ -157,6 +163,8 @@ impl Runs {
             self.open.remove(run);
             self.noted.remove(run);
             self.spans.remove(run);
+            self.said.remove(run);
+            self.outcomes.remove(run);
             self.by_session.retain(|_, of| of != run);
         }
     }
@@ -164,6 +172,8 @@ impl Runs {
     /// Forgets a run that has ended, or that could not be kept.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
+        self.said.remove(&run.resource);
+        self.outcomes.remove(&run.resource);
         if let Some(span) = self.spans.remove(&run.resource) {
             span.record("outcome", traces::run_outcome(&run.lifecycle));
         }
@@ -321,8 +331,23 @@ impl Automations {
         }
     }
 
-    /// A session fell quiet: the run that waits for it is over.
-    pub(crate) fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool) {
+    /// The turn of a run ended. The run is over once its session is quiet.
+    pub(crate) fn run_turn_ended(&self, run: &str, status: TurnStatus, why: Option<String>) {
+        let mut runs = self.runs.lock();
+        if runs.open.contains_key(run) {
+            runs.outcomes.insert(run.to_owned(), (status, why));
+        }
+    }
+
+    /// A run's message was taken out of the queue before its turn.
+    pub(crate) fn run_withdrawn(&self, run: &str) {
+        let Some(automations) = self.me() else { return };
+        let run = run.to_owned();
+        tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await });
+    }
+
+    /// A session fell quiet: the run that waits for it is over, as its own turn ended.
+    pub(crate) fn session_quiet(&self, session: &str, busy: bool, waits: bool) {
         if busy {
             return;
         }
@@ -335,11 +360,21 @@ impl Automations {
             }
             return;
         };
+        let outcome = {
+            let runs = self.runs.lock();
+            match runs.outcomes.get(&run) {
+                Some(outcome) => outcome.clone(),
+                // Its message is neither there nor in a turn any more.
+                None if runs.said.contains(&run) && !waits => (TurnStatus::Cancelled, None),
+                // Another turn ended before its own.
+                None => return,
+            }
+        };
         tokio::spawn(async move {
-            match status {
-                TurnStatus::Complete => automations.settle_run(&run, "completed", None).await,
-                TurnStatus::Cancelled => automations.settle_run(&run, "cancelled", None).await,
-                TurnStatus::Error => {
+            match outcome {
+                (TurnStatus::Complete, _) => automations.settle_run(&run, "completed", None).await,
+                (TurnStatus::Cancelled, _) => automations.settle_run(&run, "cancelled", None).await,
+                (TurnStatus::Error, why) => {
                     let why = why.map_or_else(
                         || "its turn failed".to_owned(),
                         |why| format!("its turn failed: {why}"),

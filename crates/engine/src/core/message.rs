@@ -2,6 +2,9 @@
 
 use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 
+/// Fact of a message under `_meta.ostler.<fact>`: the run whose message it is.
+pub const RUN: &str = "run";
+
 /// A message of the host's own making.
 pub fn message(text: String, kind: MessageKind) -> Message {
     Message { text, origin: MessageOrigin { kind }, attachments: None, model: None, agent: None, meta: None }
