@@ -24,7 +24,7 @@ use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
 pub use add::AddFlags;
-pub use replay::{ReplayFlags, replay_on};
+pub use replay::{ReplayFlags, replay_on, replayed};
 pub use rm::RmFlags;
 pub use test::TestFlags;
 
