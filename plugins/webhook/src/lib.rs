@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use ostler_contract::events::EventName;
 use ostler_contract::points::{Collection, RecordChange, TriggerEvent, TriggerType};
-use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, Value, json};
+use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Thrown, Value, json};
 
 use callbacks::Callbacks;
 use deliveries::Deliveries;
@@ -72,6 +72,9 @@ const BODY_LIMIT: usize = 25 * 1024 * 1024;
 const TEXT_LIMIT: usize = 1024 * 1024;
 /// How long a `sync` call waits where nothing says otherwise, in seconds.
 const SYNC_TIMEOUT: u32 = 60;
+
+/// The most memory that the values in bodies of replayed calls take at a time, in bytes.
+const REPLAYS: usize = 64 * 1024 * 1024;
 
 /// The plugin.
 pub fn plugin() -> Plugin {
@@ -123,6 +126,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
         kept: KeptBodies::new(collection(KEPT)?, collection(BODIES)?),
+        replays: Bodies::new(Budget::new(REPLAYS), 0),
         told: Default::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });

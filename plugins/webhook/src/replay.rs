@@ -72,7 +72,7 @@ impl Webhook {
         let mut seen = Delivery::begun();
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
-        let outcome = self.deliver(&endpoint, &admitted, &mut seen).await;
+        let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen).await;
         seen.answered(&outcome, started);
         self.deliveries.add(&of, &seen, true);
         outcome?;
