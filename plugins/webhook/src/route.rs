@@ -255,7 +255,7 @@ impl Webhook {
     async fn keep(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
         let Some(keep) = &endpoint.extras.keep else { return };
         let kept = match self.host.secret(keep.key.clone(), None).await {
-            Ok(key) => self.kept.keep(&endpoint.id, &seen.id, keep, key, admitted).await,
+            Ok(key) => self.kept.keep(&endpoint.id, seen, keep, key, admitted).await,
             Err(why) => Err(why),
         };
         match kept {
