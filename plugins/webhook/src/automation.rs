@@ -41,11 +41,9 @@ pub(crate) async fn call(
     };
     let size = Size::of(endpoint, admitted);
     let evaluation = if turn.is_some() { size.evaluation } else { 0 };
-    let charges = (bodies.charge(size.fields).await, bodies.charge(evaluation).await);
-    // The first is held until the runs are stored, as the fields are.
-    let (_charge, evaluating) = match charges {
-        (Ok(fields), Ok(evaluating)) => (fields, evaluating),
-        (Err(error), _) | (_, Err(error)) => return Ok(unread(&error).into()),
+    let mut charge = match bodies.charge(size.fields + evaluation).await {
+        Ok(charge) => charge,
+        Err(error) => return Ok(unread(&error).into()),
     };
     let data = fields(endpoint, admitted);
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
@@ -62,7 +60,9 @@ pub(crate) async fn call(
             }
         }
     }
-    drop((turn, evaluating));
+    drop(turn);
+    // Held until the runs are stored, as the fields are.
+    charge.set(size.fields);
     let data = match data {
         Ok(Data::Fields(data)) => {
             let mut data = Arc::unwrap_or_clone(data);
@@ -111,11 +111,14 @@ impl Size {
         let form = endpoint.extras.verify.is_some() && is_form(admitted);
         // What separates values may be encoded in a form.
         let encoded = if form { body.iter().filter(|byte| **byte == b'%').count() } else { 0 };
-        let once = body.len() + (count_values(body) + encoded) * VALUE;
+        let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
+        // A list has room for several values, however few it has.
+        let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
+        let fields = evaluation + 2 * opened * VALUE;
         match form || body.len() <= LONG {
-            true => Self { fields: once, evaluation: once },
+            true => Self { fields, evaluation },
             // Its fields are read for the expression alone.
-            false => Self { fields: 0, evaluation: 2 * once },
+            false => Self { fields: 0, evaluation: fields + evaluation },
         }
     }
 }
