@@ -15,9 +15,9 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
-use super::turns::run_of;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
+use crate::core::message::run_of;
 use crate::core::refusals::{
     FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
     not_loaded, one_folder,

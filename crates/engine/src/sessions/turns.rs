@@ -12,7 +12,7 @@ use ostler_protocol::wire::actions::{
     SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind, ResponsePart,
+    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind,
     SessionInputRequest, SessionStatus, TurnState,
 };
 use ostler_protocol::{names, uri};
@@ -26,7 +26,6 @@ use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::storing::Before;
 use crate::core::fanout::Origin;
-use crate::core::message::RUN;
 use crate::core::refusals::NO_SUCH_CHAT;
 use crate::core::titles::tidy_title;
 use crate::core::traces;
@@ -352,16 +351,7 @@ impl Actor {
         // The row is what a run looks at when it hears of the end.
         self.refresh_summaries();
         self.flush_out();
-        let ended = self.chats[at].state.turns.iter().rfind(|ended| ended.id == turn);
-        if let Some(run) = ended.and_then(|ended| run_of(&ended.message))
-            && let Some(observer) = self.sessions.observer()
-        {
-            let why = match ended.and_then(|ended| ended.response_parts.last()) {
-                Some(ResponsePart::Error(part)) => Some(part.error.message.clone()),
-                _ => None,
-            };
-            observer.run_turn_ended(run, status, why);
-        }
+        self.report_run(at, &turn, status);
         self.happened(at, Happened::Ended(status));
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.sessions.look_around(&self.entry, true);
@@ -369,18 +359,6 @@ impl Actor {
         if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
             // When each of several changed is in their list.
             self.deferred.add(Part::Chats);
-        }
-    }
-
-    /// Tells whoever waits for the session that nothing follows a turn in its chat.
-    pub(super) fn fall_quiet(&mut self, at: usize) {
-        let busy = self.chats.iter().any(|chat| chat.running().is_some());
-        if !busy {
-            self.happened(at, Happened::Quiet);
-        }
-        if let Some(observer) = self.sessions.observer() {
-            let waits = (0..self.chats.len()).any(|chat| self.first_queued(chat).is_some());
-            observer.session_quiet(&self.entry.uri, busy, waits);
         }
     }
 
@@ -586,12 +564,6 @@ pub(super) fn request_of(request: &SessionInputRequest) -> Option<(&str, &str)> 
 pub(super) fn sender_of(message: &Message) -> Option<String> {
     let sender = message.meta.as_ref()?.get(&names::meta_key("sender"))?;
     sender.as_str().map(str::to_owned)
-}
-
-/// The run whose message this is.
-pub(super) fn run_of(message: &Message) -> Option<&str> {
-    let of_run = message.origin.kind == MessageKind::Automation;
-    message.meta.as_ref().filter(|_| of_run)?.get(&names::meta_key(RUN))?.as_str()
 }
 
 fn status_of(state: TurnState) -> TurnStatus {
