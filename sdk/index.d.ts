@@ -271,12 +271,19 @@ export interface SecretScope {
 export interface CollectionOptions {
     /** The field with a record's long text. */
     body?: string;
+    /**
+     * Whether records are read for each call and not retained in memory, which suits large ones that are seldom read.
+     * Changes that other programs make are not announced then [false].
+     */
+    uncached?: boolean;
 }
 
 /** A collection for a plugin: every call except `watch` returns a promise. */
 export interface Collection {
     /** One record, or nothing. */
     get(id: string): Promise<JsonObject | undefined>;
+    /** The ids of all records. */
+    ids(): Promise<string[]>;
     /** All records. */
     list(): Promise<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */
@@ -1606,7 +1613,7 @@ export interface PullRequestRequest {
 export interface AutomationStore {
     /** All automations. */
     list(): Awaitable<KeptAutomation[]>;
-    /** One automation, or nothing. */
+    /** One automation, or nothing if it does not exist. While this fails, the accepted runs of the automation wait. */
     get(id: string): Awaitable<KeptAutomation | null | undefined>;
     /** Event types of this store's automations in addition to those of the host and of plugins. */
     triggers(): Awaitable<AutomationTriggerDefinition[]>;
@@ -2027,6 +2034,8 @@ export interface RecordStore {
 export interface StoredCollection {
     /** One record, or nothing. */
     get(id: string): Awaitable<JsonObject | null | undefined>;
+    /** The ids of all records. Without it the host takes them from `list`. */
+    ids?(): Awaitable<string[]>;
     /** All records. */
     list(): Awaitable<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */

@@ -10,6 +10,9 @@ use crate::api::rows::{ROWS, Row};
 use crate::cli::Cli;
 use crate::remote;
 
+/// Options that ask for more than the request: the command is a client of the protocol with them.
+const BESIDE_REQUEST: &[&str] = &["follow"];
+
 /// The version of the format.
 const FORMAT: u32 = 1;
 
@@ -147,7 +150,8 @@ fn listed(cli: &Command, row: &Row) -> Option<ListedCommand> {
     }
     let of_command = |arg: &&Arg| {
         let id = arg.get_id().as_str();
-        !arg.is_global_set() && !arg.is_hide_set() && !matches!(id, "help" | "version")
+        let is_own = !matches!(id, "help" | "version") && !BESIDE_REQUEST.contains(&id);
+        !arg.is_global_set() && !arg.is_hide_set() && is_own
     };
     let named = |arg: &&Arg| {
         pattern_names.is_empty() || !arg.is_positional() || pattern_names.contains(&arg.get_id().as_str())
@@ -348,6 +352,6 @@ mod tests {
         );
         let groups: Vec<&str> =
             told["groups"].as_array().unwrap().iter().map(|group| group["id"].as_str().unwrap()).collect();
-        assert_eq!(groups, ["plugin", "vault", "user", "team", "project"]);
+        assert_eq!(groups, ["plugin", "webhook", "vault", "user", "team", "project"]);
     }
 }

@@ -44,7 +44,6 @@ pub const OVER_PROTOCOL: &[&str] = &[
     "agent logout",
     "agent sessions",
     "agent import",
-    "webhook replay",
 ];
 
 /// Whether a command can ask another computer's daemon.

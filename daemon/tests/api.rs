@@ -334,6 +334,14 @@ fn what_keeps_a_command_from_another_computer_is_said() {
         (&nobody, TOKEN, sessions, 1, "cannot connect to ws://127.0.0.1:"),
         (&url, "wrong", status, 2, "does not accept the token of OSTLER_TOKEN or --token-file"),
         (&url, "wrong", sessions, 2, "does not accept the token; set OSTLER_TOKEN or pass --token-file"),
+        (&url, "wrong", &["webhook", "replay", "d1"], 2, "does not accept the token of OSTLER_TOKEN"),
+        (
+            &url,
+            "wrong",
+            &["webhook", "replay", "d1", "--follow"],
+            2,
+            "where the daemon's configuration sets trustToken",
+        ),
         (&url, "", status, 2, "requires a token; set OSTLER_TOKEN or pass --token-file"),
         (&without, TOKEN, status, 1, "serves no HTTP API, or an older one"),
         ("http://192.0.2.1", TOKEN, status, 2, "is not encrypted"),
@@ -394,6 +402,10 @@ async fn a_delivery_is_replayed_as_the_document_says() {
     );
     let answer: Value = serde_json::from_str(&answer.body).unwrap();
     assert_eq!((&answer["replays"], &answer["status"]), (&body["delivery"], &json!(202)));
+    let url = format!("http://{}", daemon.address());
+    let id = body["delivery"].as_str().unwrap();
+    let replayed = ended(&mut remote(&Folder::new(json!({})), TOKEN, &url, &["webhook", "replay", id]));
+    assert_eq!(replayed.out, format!("replayed {id} on fire: 202\n"), "{replayed:?}");
     let answer = ask(&daemon, "POST", path, TOKEN, Some(&json!({ "delivery": "nothing" }))).await;
     assert_eq!(
         (answer.status, undocumented(&document, path, "POST", &answer)),

@@ -97,6 +97,40 @@ async fn a_call_that_was_accepted_is_found_after_a_kill_whether_its_run_went_on_
     assert_eq!(going["runs"][0]["resource"], runs[0]["resource"], "the one that waited goes on");
 }
 
+/// Three calls of one value, of which two wait; then a kill, and a file that cannot be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_wait_survive_a_start_with_a_broken_automation_and_run_once_it_is_repaired() {
+    let folder = Folder::with_webhook("{{event.say}} {{event.n}}");
+    folder.write("webhooks/in.md", "---\nid: in\nautomation: true\nsecret: host:in\norderBy: of.repo\n---\n");
+    let daemon = folder.start();
+    for (n, say) in [(1, "/hang"), (2, "hello"), (3, "hello")] {
+        let body = json!({ "of": { "repo": "a" }, "n": n, "say": say }).to_string();
+        assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), &body).await.0, 202);
+    }
+    daemon.kill();
+    let whole = folder.read("automations/note.md");
+    folder.write("automations/note.md", &whole.replace("triggers:", "triggers: [unclosed"));
+    let daemon = folder.start();
+    let line = folder.wait_for_log("2 runs of automation note wait because it cannot be read");
+    assert!(line.contains("automations/note.md"), "{line}");
+    // They survive any number of such starts.
+    daemon.kill();
+    let daemon = folder.start();
+    let mut client = daemon.initialized("finder").await;
+    folder.write("automations/note.md", &whole);
+    let entry = entry(&mut client, "note", |entry| {
+        let runs = entry["runs"].as_array().unwrap();
+        runs.len() == 3 && runs.iter().all(|run| run["lifecycle"].get("completedAt").is_some())
+    })
+    .await;
+    let mut runs = entry["runs"].as_array().unwrap().clone();
+    runs.sort_by_key(|run| run["origin"]["event"]["n"].as_u64());
+    let statuses: Vec<_> = runs.iter().map(|run| run["lifecycle"]["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["failed", "completed", "completed"]);
+    let (ended, began) = (&runs[1]["lifecycle"]["completedAt"], &runs[2]["lifecycle"]["startedAt"]);
+    assert!(ended.as_str().unwrap() <= began.as_str().unwrap(), "in their order: {runs:#?}");
+}
+
 /// Calls of two values, each with one that goes on and two that wait; then a kill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_wait_in_an_order_are_run_in_it_and_in_their_session_after_a_kill() {

@@ -257,7 +257,8 @@ async fn a_delivery_whose_body_is_stored_is_replayed() {
     };
     let calls = loop {
         let calls = logged().await;
-        if calls.as_array().unwrap().len() == 2 {
+        let calls_of = calls.as_array().unwrap();
+        if calls_of.len() == 2 && calls_of.iter().all(|call| call["status"].is_u64()) {
             break calls;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -287,4 +288,27 @@ async fn a_delivery_whose_body_is_stored_is_replayed() {
     let left =
         std::fs::read_dir(folder.path().join("webhook-bodies")).map(Iterator::count).unwrap_or_default();
     assert_eq!(left, 0, "its bodies are gone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_daemon_was_killed_right_after_the_answer_is_in_the_log_and_replayed() {
+    let folder = Folder::with_webhook("{{event.n}}");
+    let endpoint = "---\nid: in\nautomation: true\nsecret: host:in\nkeepBodies: 7d\n---\n";
+    folder.write("webhooks/in.md", endpoint);
+    folder.write("vault.json", r#"{ "host:in": "right", "host:webhook-bodies": "0123456789abcdef-a-key" }"#);
+    let daemon = folder.start();
+    assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), r#"{"n":1}"#).await.0, 202);
+    daemon.kill();
+    let daemon = folder.start();
+    let mut endpoints = Endpoints::of(folder.path(), &format!("http://{}", daemon.address())).unwrap();
+    endpoints.daemon = Some(daemon.url.clone());
+    let told = endpoints.run(WebhookVerb::Log { id: "in".to_owned() }).await.unwrap();
+    let call = &told.json["calls"][0];
+    assert!(call["keptUntil"].is_string() && call["at"].is_string(), "{told:?}");
+    let delivery = call["id"].as_str().unwrap().to_owned();
+    let line = format!("{} answer not recorded, delivery {delivery}", call["at"].as_str().unwrap());
+    assert_eq!(told.lines, [line]);
+    let flags = ReplayFlags { delivery, follow: true };
+    let told = endpoints.run(WebhookVerb::Replay(flags)).await.unwrap();
+    assert_eq!(told.json["runs"][0]["status"], "completed", "{told:?}");
 }

@@ -133,6 +133,16 @@ impl Bodies {
         Ok(JsonBody { value, charge })
     }
 
+    /// Charges memory that is used for a body beside it, as soon as there is some.
+    ///
+    /// # Errors
+    /// There is none for too long.
+    pub async fn charge(&self, bytes: usize) -> Result<Charge, BodyError> {
+        let mut charge = self.admitted.take_anyway(0);
+        grow(&mut charge, bytes, &|| {}).await?;
+        Ok(charge)
+    }
+
     /// Reads a body whose sender is verified by what it says. Where there is no memory, one that takes long is given
     /// up for one that has just begun.
     ///

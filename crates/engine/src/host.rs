@@ -88,7 +88,6 @@ impl Host {
         self.access.warn_of_no_policies().await;
         self.core.reach(Stage::Built);
         self.automations.clone().load_automations().await;
-        self.automations.loaded.send_replace(true);
         tokio::spawn(self.core.clone().probe_agents());
     }
 

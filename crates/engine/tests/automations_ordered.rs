@@ -7,7 +7,7 @@ mod automation_support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use automation_support::{Kept, Yard, on_build, settle, statuses};
+use automation_support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::host::{EventData, Firing, Routing};
 use ostler_contract::points::{Policies, RecordStore};
 use ostler_contract::{Call, JsonObject, Value, json};
@@ -134,6 +134,95 @@ async fn what_waits_survives_a_kill_in_its_order() {
     assert_eq!(said(&yard), ["2", "5", "4", "6", "7"], "and before what is accepted later");
 }
 
+/// A store with one run of `x` that went on at a kill, and two that waited.
+async fn killed() -> Kept {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({})));
+    let yard = Yard::new(&kept).await;
+    for n in 1..4 {
+        fire(&yard, "x", n, false).await;
+    }
+    assert_eq!(statuses(&kept.runs_of("a")), ["running", "pending", "pending"]);
+    kept
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_wait_for_an_automation_that_cannot_be_read_after_a_kill() {
+    let kept = killed().await;
+    kept.unreadable.lock().unwrap().insert("a".to_owned());
+    let mut yard = Yard::new(&kept).await;
+    pass(300).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["failed", "pending", "pending"]);
+    let line = "2 runs of automation a wait because it cannot be read: line 3 is wrong; fix it to run them, or remove it \
+                to cancel them";
+    let lines = yard.host.log.all();
+    assert_eq!(lines.iter().filter(|said| *said == line).count(), 1, "{lines:?}");
+
+    kept.unreadable.lock().unwrap().clear();
+    pass(20).await;
+    assert_eq!(said(&yard), ["2"]);
+    let listed = yard.entry("a").await["runs"].as_array().unwrap().clone();
+    assert_eq!(statuses(&listed), ["pending", "running", "failed"], "its runs are listed again");
+    yard.end(0, 0).await;
+    assert_eq!(said(&yard), ["2", "3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_an_automation_that_was_removed_before_the_start_are_cancelled() {
+    let kept = killed().await;
+    kept.definitions.lock().unwrap().clear();
+    let yard = Yard::new(&kept).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["failed", "cancelled", "cancelled"]);
+    drop(yard);
+
+    let kept = killed().await;
+    kept.unreadable.lock().unwrap().insert("a".to_owned());
+    let _yard = Yard::new(&kept).await;
+    kept.unreadable.lock().unwrap().clear();
+    kept.definitions.lock().unwrap().clear();
+    pass(20).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["failed", "cancelled", "cancelled"], "removed, not repaired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_resumed_before_the_store_can_list_its_automations() {
+    for fails in [|kept: &Kept| kept.unlisted.clone(), |kept: &Kept| kept.unfinished_fails.clone()] {
+        let kept = killed().await;
+        fails(&kept).store(true, Ordering::SeqCst);
+        let yard = Yard::new(&kept).await;
+        pass(300).await;
+        assert_eq!(statuses(&kept.runs_of("a")), ["running", "pending", "pending"]);
+        fails(&kept).store(false, Ordering::SeqCst);
+        pass(20).await;
+        assert_eq!(statuses(&kept.runs_of("a")), ["failed", "running", "pending"]);
+        yard.end(0, 0).await;
+        assert_eq!(said(&yard), ["2", "3"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_refused_while_the_store_cannot_list_its_automations() {
+    let kept = killed().await;
+    kept.unlisted.store(true, Ordering::SeqCst);
+    let yard = Yard::new(&kept).await;
+    let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": 4 })));
+    let builds = yard.host.plugin("builds");
+    let refused = builds.fire_event("build".into(), "done".into(), data, routing(false)).await.unwrap_err();
+    assert_eq!(refused.message, "the automations could not be read yet; send the event again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_accepted_before_unfinished_runs_could_be_read_is_not_resumed() {
+    let kept = killed().await;
+    kept.unfinished_fails.store(true, Ordering::SeqCst);
+    let yard = Yard::new(&kept).await;
+    fire(&yard, "y", 4, false).await;
+    kept.unfinished_fails.store(false, Ordering::SeqCst);
+    pass(20).await;
+    assert_eq!(said(&yard), ["4", "2"]);
+    assert_eq!(statuses(&kept.runs_of("a")), ["failed", "running", "pending", "running"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn switching_it_off_cancels_what_waits() {
     let kept = Kept::default();
@@ -243,6 +332,55 @@ async fn runs_of_a_value_are_turns_of_one_session() {
     yard.client.dispatch("ahp-automations://", 10, removed).await;
     settle().await;
     assert_eq!(values(&records).await, Vec::<JsonObject>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_as_its_own_turn_did_once_no_chat_of_its_session_is_busy() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put("a", on_build(json!({})));
+    let stage = Stage::default().with_plain_chats();
+    let mut yard = Yard::with(&kept, stage, with_records(&records)).await;
+    fire(&yard, "x", 1, true).await;
+    let session = kept.runs_of("a")[0]["primarySession"].as_str().unwrap().to_owned();
+    let second = "ahp-chat:/second";
+    yard.client.request("createChat", json!({ "channel": session, "chat": second })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "other", "message": { "text": "Hello" } });
+    yard.client.dispatch(second, 9, turn).await;
+    settle().await;
+    assert_eq!(yard.begun().len(), 2);
+    yard.end(0, 0).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["running"], "its session is busy");
+    let cancelled = json!({ "type": "chat/turnCancelled", "turnId": "other", "duration": 1 });
+    yard.client.dispatch(second, 10, cancelled).await;
+    settle().await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_message_is_removed_from_the_queue_is_cancelled() {
+    let (kept, records) = (Kept::default(), memory_records());
+    kept.put("a", on_build(json!({})));
+    let mut yard = Yard::with(&kept, Stage::default(), with_records(&records)).await;
+    fire(&yard, "x", 1, true).await;
+    yard.end(0, 0).await;
+    let session = kept.runs_of("a")[0]["primarySession"].as_str().unwrap().to_owned();
+    let chat = ostler_protocol::uri::default_chat(&session);
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "mine", "message": { "text": "Hello" } });
+    yard.client.dispatch(&chat, 9, turn).await;
+    settle().await;
+    for n in [2, 3] {
+        fire(&yard, "x", n, true).await;
+    }
+    let subscribed = yard.client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let id = subscribed["snapshot"]["state"]["queuedMessages"][0]["id"].clone();
+    let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id });
+    yard.client.dispatch(&chat, 10, removed).await;
+    settle().await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled", "running"]);
+    yard.end(0, 1).await;
+    assert_eq!(said(&yard).last().unwrap(), "3");
+    yard.end(0, 2).await;
+    assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled", "completed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lines::Lines;
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
 use ostler_contract::{JsonObject, Value, json};
-use ostler_ports::conformance::{Heard, Numbers, records_conformance};
+use ostler_ports::conformance::{Heard, Numbers, records_conformance, uncached_records_conformance};
 use ostler_ports::{FileRecords, Watching, memory_records};
 
 const POLLING: Watching = Watching::Every(Duration::from_millis(20));
@@ -41,7 +41,7 @@ impl Kept {
     }
 
     async fn open_with(&self, name: &str, body: Option<&str>) -> Result<StoredCollection, String> {
-        let options = CollectionOptions { body: body.map(str::to_owned) };
+        let options = CollectionOptions { body: body.map(str::to_owned), ..CollectionOptions::default() };
         self.store.collection.unbounded((name.into(), options)).await.map_err(|thrown| thrown.message)
     }
 
@@ -127,6 +127,35 @@ async fn files_do_what_a_store_does() {
 #[tokio::test]
 async fn files_compared_do_what_a_store_does() {
     records_conformance(Kept::new(Watching::Every(Duration::from_millis(1))).store, Numbers::Exact).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_not_cached_do_what_a_store_does() {
+    uncached_records_conformance(Kept::new(Watching::Events).store, Numbers::Exact).await;
+}
+
+#[tokio::test]
+async fn records_that_are_not_cached_are_read_for_each_call() {
+    let kept = Kept::new(Watching::Events);
+    let open = |uncached| {
+        let options = CollectionOptions { uncached, ..CollectionOptions::default() };
+        kept.store.collection.unbounded(("large".to_owned(), options))
+    };
+    let large = open(Some(true)).await.unwrap();
+    large.put.unbounded((json!({ "id": "a", "n": 1 }).as_object().cloned().unwrap(),)).await.unwrap();
+    fs::write(kept.path("large/a.md"), "---\nid: a\nn: 2\n---\n").unwrap();
+    fs::write(kept.path("large/b.md"), "---\nn: [\n---\n").unwrap();
+    let get = |id: &str| large.get.unbounded((id.to_owned(),));
+    assert_eq!(get("a").await.unwrap().unwrap()["n"], 2);
+    let why = get("b").await.unwrap_err().message;
+    assert!(why.contains("large/b.md: "), "{why}");
+    assert_eq!(large.list.unbounded(()).await.unwrap().len(), 1, "what cannot be read is left out");
+    let ids = large.ids.as_ref().unwrap();
+    assert_eq!(ids.unbounded(()).await.unwrap(), ["a", "b"], "no file is read for its id");
+    assert_eq!(
+        open(None).await.unwrap_err().message,
+        "records large is already open and uncached; open it with the same option uncached"
+    );
 }
 
 #[tokio::test]
@@ -619,7 +648,7 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async move {
         let store = Arc::new(FileRecords::new(&folder, Lines::default().report())).into_point();
-        let options = CollectionOptions { body: Some("text".into()) };
+        let options = CollectionOptions { body: Some("text".into()), ..CollectionOptions::default() };
         let notes = store.collection.unbounded(("notes".into(), options)).await.unwrap();
         let begun = notes.list.unbounded(()).await.unwrap().len();
         for round in begun.. {

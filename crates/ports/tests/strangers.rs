@@ -76,7 +76,7 @@ fn write_all(folder: &Path, files: &[Vec<u8>]) {
 
 async fn notes(folder: &Path, watching: Watching) -> StoredCollection {
     let store = Arc::new(FileRecords::watched(folder, Arc::new(|_| {}), watching)).into_point();
-    let options = CollectionOptions { body: Some("text".to_owned()) };
+    let options = CollectionOptions { body: Some("text".to_owned()), ..CollectionOptions::default() };
     store.collection.unbounded(("notes".into(), options)).await.unwrap()
 }
 

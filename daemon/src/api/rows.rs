@@ -251,7 +251,8 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             Needs::Plugin(REPLAY_GRANT),
             "Deliver a call of a webhook endpoint again whose body is stored",
             |ask, body: ReplayDelivery| host::replay(ask, body),
-        ),
+        )
+        .sent_by("webhook replay"),
         get("/api/user/list", People(User, "list"), "The users", people::users).sent_by("user list"),
         post(
             "/api/user/add",

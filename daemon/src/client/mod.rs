@@ -111,7 +111,10 @@ impl Connection {
             |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
         let transport = websocket::WebSocket::connect(url).await.map_err(|error| match error {
             Error::Http(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
-                Exit::usage(format!("{shown} does not accept the token; set {TOKEN} or pass --token-file"))
+                Exit::usage(format!(
+                    "{shown} does not accept the token; set {TOKEN} or pass --token-file; clients of the protocol need the \
+                     connection token, or a personal one where the daemon's configuration sets trustToken"
+                ))
             }
             Error::Http(answer) => Exit::machine(format!(
                 "{shown} is not a daemon's address for clients: it returned {}",

@@ -1,7 +1,10 @@
 //! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
 
+use ostler_contract::json;
+
 use super::ask;
 use crate::answer::Answer;
+use crate::api::shapes::{ReplayDelivery, ReplayedDelivery};
 use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::compose::AUTOMATIONS_IN_MEMORY;
@@ -11,7 +14,7 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
 use crate::settings::Settings;
-use crate::webhook::{Endpoints, Told, WebhookVerb, replay_on};
+use crate::webhook::{Endpoints, Told, WebhookVerb, replay_on, replayed};
 
 /// Does it; exit 1 where what was asked for did not come about.
 ///
@@ -19,6 +22,11 @@ use crate::webhook::{Endpoints, Told, WebhookVerb, replay_on};
 /// Exit 2 for a wrong argument, 1 where the machine cannot.
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     if let WebhookVerb::Replay(flags) = &verb {
+        if let Some(remote) = at.remote()?.filter(|_| !flags.follow) {
+            let body = ReplayDelivery { delivery: flags.delivery.clone() };
+            let row: ReplayedDelivery = remote.post("/api/webhook/replay", &body).await?;
+            return Ok(answer(replayed(flags, &json!(row))));
+        }
         // A sync call waits for its turn.
         let none = || Exit::machine("No daemon is running. Start it with: ostler start");
         let daemon = Connection::patient(at).await?.ok_or_else(none)?;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use ostler_contract::{Value, json, limit};
-use ostler_plugin_webhook::DELIVERIES;
+use ostler_plugin_webhook::{DELIVERIES, KEPT};
 use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
 use super::{Endpoints, Told, machine};
@@ -14,6 +14,8 @@ use crate::exit::Exit;
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     endpoints.record(id).await?;
     let mut all = calls(endpoints, id).await?;
+    all.extend(unrecorded(endpoints, id, &all).await?);
+    all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
     let asked = match endpoints.connect().await {
         Ok(Some(daemon)) => outcomes(&daemon, &mut all).await.map_err(|why| why.to_string()),
         Ok(None) => Err("no daemon is running; start it with: ostler start".to_owned()),
@@ -46,6 +48,25 @@ pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>,
     let mut all = [rows("deliveries"), rows("refused")].concat();
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
     Ok(all)
+}
+
+/// The calls whose bodies are stored and whose answers are not: the log is written up to half a second after a call, and
+/// the daemon may end in between.
+async fn unrecorded(endpoints: &Endpoints, id: &str, calls: &[Value]) -> Result<Vec<Value>, Exit> {
+    let kept = endpoints.collection(KEPT).await?;
+    let kept = kept.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let rows = kept.as_ref().and_then(|kept| kept.get("bodies")?.as_array());
+    let now = jiff::Timestamp::now();
+    let row = |row: &Value| {
+        let until =
+            jiff::Timestamp::from_second(row["expires"].as_i64()?).ok().filter(|until| *until > now)?;
+        let mut call = json!({ "id": row["id"], "bytes": row["bytes"], "keptUntil": format!("{until:.3}") });
+        if row["at"].is_string() {
+            call["at"] = row["at"].clone();
+        }
+        (!calls.iter().any(|call| call["id"] == row["id"])).then_some(call)
+    };
+    Ok(rows.into_iter().flatten().filter_map(row).collect())
 }
 
 /// Puts under `outcomes` of each call how its runs went, or its turn.
@@ -121,7 +142,11 @@ fn shown_call(row: &Value) -> Vec<String> {
 
 fn line(row: &Value) -> String {
     let text = |field: &str| row[field].as_str();
-    let mut line = format!("{} {} {} ms", text("at").unwrap_or_default(), row["status"], row["ms"]);
+    let at = text("at").unwrap_or("unknown time");
+    let mut line = match row["status"].is_null() {
+        true => format!("{at} answer not recorded"),
+        false => format!("{at} {} {} ms", row["status"], row["ms"]),
+    };
     if row["again"] == true {
         line.push_str(", repeated delivery");
     }
@@ -169,5 +194,7 @@ mod tests {
     fn a_reason_of_several_lines_is_one_line() {
         let row = json!({ "at": "now", "status": 500, "ms": 3, "why": "it ended:\n  no hay\r\n\u{1b}[1m\n" });
         assert_eq!(line(&row), "now 500 3 ms: it ended: / no hay / \u{fffd}[1m");
+        let row = json!({ "id": "d1", "at": "now", "keptUntil": "later" });
+        assert_eq!(line(&row), "now answer not recorded, delivery d1");
     }
 }

@@ -18,13 +18,13 @@ use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
 use ostler_contract::{JsonObject, Slug, Thrown, Value, limit};
-use ostler_plugin_webhook::ENDPOINTS;
+use ostler_plugin_webhook::{BODIES, ENDPOINTS, bodies_options};
 use ostler_ports::{FileRecords, FileVault, Report};
 use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
 pub use add::AddFlags;
-pub use replay::{ReplayFlags, replay_on};
+pub use replay::{ReplayFlags, replay_on, replayed};
 pub use rm::RmFlags;
 pub use test::TestFlags;
 
@@ -133,11 +133,8 @@ impl Endpoints {
     }
 
     async fn collection(&self, name: &str) -> Result<StoredCollection, Exit> {
-        self.records
-            .collection
-            .within(limit::STORE, (name.to_owned(), Default::default()))
-            .await
-            .map_err(machine)
+        let options = if name == BODIES { bodies_options() } else { Default::default() };
+        self.records.collection.within(limit::STORE, (name.to_owned(), options)).await.map_err(machine)
     }
 
     /// The record of an endpoint.

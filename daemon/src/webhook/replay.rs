@@ -1,7 +1,7 @@
 //! `ostler webhook replay`: a delivery whose body is stored, delivered again by the running daemon.
 
 use clap::Args;
-use ostler_contract::json;
+use ostler_contract::{Value, json};
 use ostler_plugin_webhook::REPLAY;
 
 use super::{Endpoints, Told, follow};
@@ -31,6 +31,19 @@ pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result
 /// Exit 2 for a delivery whose body is not stored, 1 where the daemon cannot.
 pub async fn replay_on(daemon: &Connection, mut screen: Screen, flags: &ReplayFlags) -> Result<Told, Exit> {
     let row = daemon.request(REPLAY, json!({ "delivery": flags.delivery })).await?;
+    let mut told = replayed(flags, &row);
+    if flags.follow && told.good {
+        for said in &told.lines {
+            screen.line(said);
+        }
+        let followed = follow::follow(daemon, screen, &row, &mut told.json).await?;
+        return Ok(Told { lines: followed.lines, good: followed.good, ..told });
+    }
+    Ok(told)
+}
+
+/// What is printed of a delivery that replays another one.
+pub fn replayed(flags: &ReplayFlags, row: &Value) -> Told {
     let endpoint = row["endpoint"].as_str().unwrap_or_default();
     let good = row["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
     let mut said = format!("replayed {} on {endpoint}: {}", flags.delivery, row["status"]);
@@ -40,16 +53,10 @@ pub async fn replay_on(daemon: &Connection, mut screen: Screen, flags: &ReplayFl
     if row["leftOut"] == true {
         said.push_str(", left out by when");
     }
-    let names = vec![endpoint.to_owned()];
-    let mut json = json!({ "id": endpoint, "delivery": flags.delivery, "call": row });
-    if flags.follow && good {
-        screen.line(&said);
-        let followed = follow::follow(daemon, screen, &row, &mut json).await?;
-        return Ok(Told { lines: followed.lines, json, names, good: followed.good });
-    }
     let mut lines = vec![said];
-    if good && row["runs"].is_array() {
+    if good && row["runs"].is_array() && !flags.follow {
         lines.push(format!("see the outcome with: ostler webhook log {endpoint}, or use --follow"));
     }
-    Ok(Told { lines, json, names, good })
+    let json = json!({ "id": endpoint, "delivery": flags.delivery, "call": row });
+    Told { lines, json, names: vec![endpoint.to_owned()], good }
 }

@@ -194,7 +194,10 @@ async fn peer(host: &PluginHost) -> Result<Value, Thrown> {
 
 fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
     host.log(host.connect().unwrap_err().message)?;
-    let notes = host.records("notes".into(), Some(CollectionOptions { body: Some("text".into()) }))?;
+    let notes = host.records(
+        "notes".into(),
+        Some(CollectionOptions { body: Some("text".into()), ..CollectionOptions::default() }),
+    )?;
     let list = notes.list.call(());
     let counted: ostler_contract::Pending<usize> = Box::pin(async move { Ok(list.await?.len()) });
     let early = counted.shared();

@@ -53,7 +53,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let root = folder::root(root, std::env::var_os("HOME").map(PathBuf::from).as_deref())?;
     host.register_agent(silent::agent())?;
     // What a bot is told first is its long text: a person edits it as Markdown.
-    let options = CollectionOptions { body: Some("instructions".to_owned()) };
+    let options = CollectionOptions { body: Some("instructions".to_owned()), ..CollectionOptions::default() };
     let records = host.records(BOTS.to_owned(), Some(options))?;
     let bots = Arc::new(Bots {
         host: host.clone(),

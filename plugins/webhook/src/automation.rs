@@ -1,19 +1,25 @@
 //! A call that fires automations.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ostler_contract::bodies::LONG;
+use ostler_contract::budget::VALUE;
 use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
+use ostler_contract::protocol::message::count_values;
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{Answer, Refusal};
-use crate::route::{Admitted, Webhook};
+use crate::route::{Admitted, Webhook, unread};
 use crate::when::{self, Unanswered};
 use crate::{CALL, TRIGGER};
 
+/// A body up to this size is not charged.
+const SMALL: usize = 16 * 1024;
 /// The most fields of a form.
 const MOST_FIELDS: usize = 10_000;
 
@@ -23,6 +29,7 @@ pub(crate) async fn call(
     webhook: &Webhook,
     endpoint: &Endpoint,
     admitted: &Admitted,
+    bodies: &Bodies,
     seen: &mut Delivery,
 ) -> Result<Answer, Thrown> {
     let host = &webhook.host;
@@ -31,6 +38,12 @@ pub(crate) async fn call(
     let turn = match &endpoint.extras.when {
         Some(when) => when.turn().await,
         None => None,
+    };
+    let size = Size::of(endpoint, admitted);
+    let evaluation = if turn.is_some() { size.evaluation } else { 0 };
+    let mut charge = match bodies.charge(size.fields + evaluation).await {
+        Ok(charge) => charge,
+        Err(error) => return Ok(unread(&error).into()),
     };
     let data = fields(endpoint, admitted);
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
@@ -48,8 +61,11 @@ pub(crate) async fn call(
         }
     }
     drop(turn);
+    // Held until the runs are stored, as the fields are.
+    charge.set(size.fields);
     let data = match data {
-        Ok(Data::Fields(mut data)) => {
+        Ok(Data::Fields(data)) => {
+            let mut data = Arc::unwrap_or_clone(data);
             data.extend(over);
             EventData::Fields(data)
         }
@@ -73,9 +89,38 @@ fn accepted(endpoint: &Endpoint) -> Answer {
 /// What a body says.
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
-    Fields(JsonObject),
+    Fields(Arc<JsonObject>),
     /// Long JSON text, not read yet.
     Text(Bytes),
+}
+
+/// What a call takes in memory beside its body, in bytes.
+struct Size {
+    /// Its fields, where they are read here.
+    fields: usize,
+    /// What an expression is asked with.
+    evaluation: usize,
+}
+
+impl Size {
+    fn of(endpoint: &Endpoint, admitted: &Admitted) -> Self {
+        let body = &admitted.body;
+        if body.len() <= SMALL {
+            return Self { fields: 0, evaluation: 0 };
+        }
+        let form = endpoint.extras.verify.is_some() && is_form(admitted);
+        // What separates values may be encoded in a form.
+        let encoded = if form { body.iter().filter(|byte| **byte == b'%').count() } else { 0 };
+        let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
+        // A list has room for several values, however few it has.
+        let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
+        let fields = evaluation + 2 * opened * VALUE;
+        match form || body.len() <= LONG {
+            true => Self { fields, evaluation },
+            // Its fields are read for the expression alone.
+            false => Self { fields: 0, evaluation: fields + evaluation },
+        }
+    }
 }
 
 fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<Data, String> {
@@ -87,7 +132,7 @@ fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<Data, String> {
         return Ok(Data::Text(admitted.body.clone()));
     }
     let fields = read_json(&admitted.body);
-    fields.map(Data::Fields).map_err(|error| {
+    fields.map(Arc::new).map(Data::Fields).map_err(|error| {
         let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
         what.to_owned()
     })
@@ -114,10 +159,10 @@ fn form(body: &[u8]) -> Result<Data, String> {
             return Ok(Data::Text(std::mem::take(payload).into()));
         }
         if let Ok(object) = read_json(payload.as_bytes()) {
-            return Ok(Data::Fields(object));
+            return Ok(Data::Fields(Arc::new(object)));
         }
     }
-    Ok(Data::Fields(fields))
+    Ok(Data::Fields(Arc::new(fields)))
 }
 
 #[cfg(test)]
@@ -127,7 +172,7 @@ mod tests {
     #[test]
     fn a_form_is_its_fields_or_the_object_it_carries() {
         let of = |body: &str| match form(body.as_bytes()) {
-            Ok(Data::Fields(fields)) => Value::Object(fields),
+            Ok(Data::Fields(fields)) => Value::Object(Arc::unwrap_or_clone(fields)),
             Ok(Data::Text(text)) => Value::from(text.len()),
             Err(why) => why.into(),
         };

@@ -1,7 +1,7 @@
 //! Bodies of deliveries, kept so that a delivery can be replayed: encrypted with a key of the vault, so long and so many
 //! per endpoint.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,6 +17,7 @@ use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
+use crate::deliveries::Delivery;
 use crate::extras::duration;
 use crate::route::{Admitted, Head};
 
@@ -82,6 +83,9 @@ type Known = HashMap<String, Vec<Row>>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Row {
     id: String,
+    /// When the call came, ISO 8601.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    at: Option<String>,
     bytes: usize,
     /// Seconds since 1970.
     expires: i64,
@@ -113,11 +117,12 @@ impl KeptBodies {
     pub async fn keep(
         &self,
         endpoint: &str,
-        delivery: &str,
+        delivery: &Delivery,
         keep: &Keep,
         key: String,
         admitted: &Admitted,
     ) -> Result<Timestamp, Thrown> {
+        let Delivery { id: delivery, at, .. } = delivery;
         if admitted.body.len() > LARGEST {
             return Err(Thrown::new(format_args!("the body is larger than {LARGEST} bytes")));
         }
@@ -127,7 +132,12 @@ impl KeptBodies {
             let (aad, admitted) = (delivery.to_owned(), admitted.clone());
             off_shared_threads(move || seal(&key, &aad, &admitted)).await?
         };
-        let row = Row { id: delivery.to_owned(), bytes: admitted.body.len(), expires: expires.as_second() };
+        let row = Row {
+            id: delivery.to_owned(),
+            at: Some(at.clone()),
+            bytes: admitted.body.len(),
+            expires: expires.as_second(),
+        };
         let mut writing = self.writing.lock().await;
         let mut rows = self.rows(&mut writing, endpoint).await?;
         rows.push(row);
@@ -158,13 +168,46 @@ impl KeptBodies {
 
     /// What is stored of a delivery, unless it is too old.
     pub async fn find(&self, delivery: &str) -> Result<Option<Stored>, Thrown> {
+        Ok(self.stored(delivery).await?.filter(|stored| stored.expires > Timestamp::now()))
+    }
+
+    async fn stored(&self, delivery: &str) -> Result<Option<Stored>, Thrown> {
         let Some(record) = self.bodies.get.call((delivery.to_owned(),)).await? else { return Ok(None) };
         let text = |field: &str| record.get(field).and_then(Value::as_str).map(str::to_owned);
         let read = || {
             let (endpoint, sealed) = (text("endpoint")?, text("sealed")?);
             Some(Stored { endpoint, expires: text("expires")?.parse().ok()?, sealed })
         };
-        Ok(read().filter(|stored| stored.expires > Timestamp::now()))
+        Ok(read())
+    }
+
+    /// Makes the index and the bodies agree, after a crash or an edit by hand: a row without a body is deleted, and a body
+    /// without a row gets one. Only such a body is read.
+    pub async fn reconcile(&self) -> Result<(), Thrown> {
+        let mut writing = self.writing.lock().await;
+        let mut bodies: BTreeSet<String> = self.bodies.ids.call(()).await?.into_iter().collect();
+        for record in self.index.list.call(()).await? {
+            let Some(endpoint) = record.get("id").and_then(Value::as_str) else { continue };
+            let mut rows = self.rows(&mut writing, endpoint).await?;
+            let before = rows.len();
+            rows.retain(|row| bodies.remove(&row.id));
+            if rows.len() < before {
+                self.write(&mut writing, endpoint, rows).await?;
+            }
+        }
+        for id in bodies {
+            // One that cannot be read is left for the user to look at.
+            let Ok(Some(stored)) = self.stored(&id).await else { continue };
+            if stored.expires <= Timestamp::now() {
+                self.bodies.remove.call((id,)).await?;
+                continue;
+            }
+            let mut rows = self.rows(&mut writing, &stored.endpoint).await?;
+            let (bytes, expires) = (stored.sealed.len() / 4 * 3, stored.expires.as_second());
+            rows.push(Row { id, at: None, bytes, expires });
+            self.write(&mut writing, &stored.endpoint, rows).await?;
+        }
+        Ok(())
     }
 
     /// Deletes what is too old.

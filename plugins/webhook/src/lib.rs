@@ -33,8 +33,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::events::EventName;
-use ostler_contract::points::{Collection, RecordChange, TriggerEvent, TriggerType};
-use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, Value, json};
+use ostler_contract::points::{Collection, CollectionOptions, RecordChange, TriggerEvent, TriggerType};
+use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Thrown, Value, json};
 
 use callbacks::Callbacks;
 use deliveries::Deliveries;
@@ -72,6 +72,14 @@ const BODY_LIMIT: usize = 25 * 1024 * 1024;
 const TEXT_LIMIT: usize = 1024 * 1024;
 /// How long a `sync` call waits where nothing says otherwise, in seconds.
 const SYNC_TIMEOUT: u32 = 60;
+
+/// The most memory that the values in bodies of replayed calls take at a time, in bytes.
+const REPLAYS: usize = 64 * 1024 * 1024;
+
+/// The options of [`BODIES`]: bodies are large, and read only for a replay.
+pub fn bodies_options() -> CollectionOptions {
+    CollectionOptions { uncached: Some(true), ..CollectionOptions::default() }
+}
 
 /// The plugin.
 pub fn plugin() -> Plugin {
@@ -122,7 +130,8 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
-        kept: KeptBodies::new(collection(KEPT)?, collection(BODIES)?),
+        kept: KeptBodies::new(collection(KEPT)?, host.records(BODIES.to_owned(), Some(bodies_options()))?),
+        replays: Bodies::new(Budget::new(REPLAYS), 0),
         told: Default::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
@@ -138,7 +147,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         EventName::Listening,
         Call::new(move |_| {
             tokio::spawn(resume(resumed.clone()));
-            tokio::spawn(resumed.clone().forget_expired_bodies());
+            tokio::spawn(resumed.clone().tend_bodies());
             async { Ok(()) }
         }),
     )?;

@@ -72,7 +72,7 @@ impl Webhook {
         let mut seen = Delivery::begun();
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
-        let outcome = self.deliver(&endpoint, &admitted, &mut seen).await;
+        let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen).await;
         seen.answered(&outcome, started);
         self.deliveries.add(&of, &seen, true);
         outcome?;
@@ -81,10 +81,16 @@ impl Webhook {
         Ok(row)
     }
 
-    /// Deletes bodies that are too old, now and again and again.
-    pub async fn forget_expired_bodies(self: Arc<Self>) {
+    /// Compares bodies with their list, and deletes those that are too old, now and again and again.
+    pub async fn tend_bodies(self: Arc<Self>) {
         let webhook = Arc::downgrade(&self);
         drop(self);
+        if let Some(webhook) = webhook.upgrade()
+            && let Err(why) = webhook.kept.reconcile().await
+        {
+            let _ =
+                webhook.host.log(format!("cannot compare bodies of calls with their list: {}", why.message));
+        }
         while let Some(webhook) = webhook.upgrade() {
             if let Err(why) = webhook.kept.forget_expired().await {
                 let _ = webhook.host.log(format!("cannot delete expired bodies of calls: {}", why.message));

@@ -38,6 +38,8 @@ pub(crate) struct Webhook {
     pub repeats: Arc<Repeats>,
     pub limits: Limits,
     pub kept: KeptBodies,
+    /// The memory for replays, which no request brings.
+    pub replays: Bodies,
     /// Of endpoints that cannot be called.
     pub told: Told,
     /// How long a `sync` call waits where its endpoint does not say.
@@ -223,7 +225,7 @@ impl Webhook {
             Some(answer) => answer,
             None => {
                 self.keep(endpoint, &admitted, seen).await;
-                self.deliver(endpoint, &admitted, seen).await?
+                self.deliver(endpoint, &admitted, bodies, seen).await?
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
@@ -240,10 +242,11 @@ impl Webhook {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         admitted: &Admitted,
+        bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
         match &endpoint.target {
-            Target::Automation => automation::call(self, endpoint, admitted, seen).await,
+            Target::Automation => automation::call(self, endpoint, admitted, bodies, seen).await,
             Target::Bot(target) => bot::call(self, endpoint, target, admitted, seen).await,
         }
     }
@@ -252,7 +255,7 @@ impl Webhook {
     async fn keep(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
         let Some(keep) = &endpoint.extras.keep else { return };
         let kept = match self.host.secret(keep.key.clone(), None).await {
-            Ok(key) => self.kept.keep(&endpoint.id, &seen.id, keep, key, admitted).await,
+            Ok(key) => self.kept.keep(&endpoint.id, seen, keep, key, admitted).await,
             Err(why) => Err(why),
         };
         match kept {
@@ -335,7 +338,7 @@ fn refused(refusal: Refusal) -> Response {
     Answer::from(refusal).response()
 }
 
-fn unread(error: &BodyError) -> Refusal {
+pub(crate) fn unread(error: &BodyError) -> Refusal {
     if *error == BodyError::NoMemory {
         return Refusal::NoMemory;
     }

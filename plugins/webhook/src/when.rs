@@ -102,21 +102,21 @@ impl When {
 
 fn holds(compiled: &AST, call: Call) -> Result<bool, Unanswered> {
     let fields = match call.event {
-        Data::Fields(fields) => fields,
+        Data::Fields(fields) => to_dynamic(&*fields),
         Data::Text(text) => {
             if count_values(&text) > MOST_VALUES {
                 return Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")));
             }
-            let fields = read_json::<JsonObject>(&text);
-            fields.map_err(|error| {
+            let fields = read_json::<JsonObject>(&text).map_err(|error| {
                 let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
                 Unanswered::Call(what.to_owned())
-            })?
+            })?;
+            to_dynamic(&fields)
         }
     };
     let failed = |error: String| Unanswered::Expression(error);
     let mut scope = Scope::new();
-    let fields = to_dynamic(fields).map_err(|error| failed(error.to_string()))?;
+    let fields = fields.map_err(|error| failed(error.to_string()))?;
     let headers: Map = call.head.facts().map(|(name, value)| (name.into(), value.into())).collect();
     let values = [fields, headers.into(), query(&call.head.uri).into()];
     for (name, value) in NAMES.into_iter().zip(values) {

@@ -4,8 +4,8 @@
 
 mod support;
 
-use ostler_contract::json;
-use support::{SECRET, World, automation, endpoint, folder, write};
+use ostler_contract::{Bodies, Budget, json};
+use support::{SECRET, World, automation, endpoint, folder, read, request, write};
 
 #[tokio::test]
 async fn a_call_that_when_leaves_out_is_accepted_and_fires_nothing() {
@@ -95,4 +95,30 @@ async fn a_record_with_a_wrong_expression_is_no_endpoint() {
     }
     assert_eq!(world.post("good", "{}").await.0, 202);
     assert!(world.host.log.has("endpoint webhooks/names: when is invalid: Undefined variable: evnt"));
+}
+
+#[tokio::test]
+async fn values_of_a_call_wait_for_memory_and_are_refused_without() {
+    let dir = folder();
+    endpoint(dir.path(), "plain", "automation: true");
+    endpoint(dir.path(), "asked", "automation: true\nwhen: event.a == 1");
+    let world = World::start(&dir).await;
+    let budget = Budget::new(8 * 1024 * 1024);
+    let bodies = Bodies::new(budget.clone(), 0);
+    let bearer = format!("Bearer {SECRET}");
+    let call = async |endpoint: &str, body: &str| {
+        let mut request = request(endpoint, body.to_owned(), &[("authorization", &bearer)]);
+        request.extensions_mut().insert(bodies.clone());
+        read(world.send(request).await).await.0
+    };
+    let values = format!(r#"{{"a":1,"d":[{}0]}}"#, "[[]],".repeat(20_000));
+    let text = format!(r#"{{"a":1,"d":"{}"}}"#, "x".repeat(100_000));
+    for endpoint in ["plain", "asked"] {
+        let used = budget.take_anyway(4 * 1024 * 1024);
+        assert_eq!(call(endpoint, &text).await, 202, "it has few values");
+        assert_eq!(call(endpoint, &values).await, 503);
+        drop(used);
+        assert_eq!(call(endpoint, r#"{"a":1}"#).await, 202);
+        assert_eq!(budget.used(), 0, "every charge ended");
+    }
 }

@@ -167,3 +167,42 @@ async fn only_so_many_bodies_are_kept() {
     }
     assert_eq!(world.kept("webhook-bodies").await.len(), 16, "so many bytes");
 }
+
+#[tokio::test]
+async fn bodies_and_their_list_agree_after_a_start_that_reads_no_listed_body() {
+    let dir = folder();
+    vault(dir.path(), KEY);
+    endpoint(dir.path(), "fire", "automation: true\nkeepBodies: 7d");
+    let world = World::start(&dir).await;
+    for _ in 0..4 {
+        assert_eq!(world.post("fire", "{}").await.0, 202);
+    }
+    let rows = world.deliveries("fire", 4).await;
+    let ids: Vec<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let file = |collection: &str, id: &str| dir.path().join(collection).join(format!("{id}.md"));
+    let listed = async |world: &World, ids: &[&str]| {
+        support::until(async || {
+            let kept = world.kept("webhook-kept").await;
+            let rows = kept.first()?["bodies"].as_array()?.clone();
+            let mut found: Vec<_> = rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+            let mut wanted = ids.to_vec();
+            found.sort();
+            wanted.sort_unstable();
+            (found == wanted).then_some(())
+        })
+        .await;
+    };
+    // One body is lost, and one cannot be read.
+    std::fs::remove_file(file("webhook-bodies", ids[0])).unwrap();
+    std::fs::write(file("webhook-bodies", ids[1]), "---\nsealed: [\n---\n").unwrap();
+    let world = world.again().await;
+    listed(&world, &ids[1..]).await;
+    assert!(!world.host.log.has("webhook-bodies"), "no body was read: {:?}", world.host.log.all());
+    assert!(replay(&world, &json!(ids[1])).await.is_err());
+
+    std::fs::remove_file(file("webhook-kept", "fire")).unwrap();
+    let world = world.again().await;
+    listed(&world, &ids[2..]).await;
+    assert_eq!(replay(&world, &json!(ids[2])).await.unwrap()["status"], 202);
+    assert!(file("webhook-bodies", ids[1]).exists(), "what cannot be read is left");
+}

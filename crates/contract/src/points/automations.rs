@@ -15,7 +15,7 @@ use crate::call::{Call, HostFunction};
 pub struct AutomationStore {
     /// All automations.
     pub list: Call<fn() -> Vec<KeptAutomation>>,
-    /// One automation, or nothing.
+    /// One automation, or nothing if it does not exist. While this fails, the accepted runs of the automation wait.
     pub get: Call<fn(id: String) -> Option<KeptAutomation>>,
     /// Event types of this store's automations in addition to those of the host and of plugins.
     pub triggers: Call<fn() -> Vec<AutomationTriggerDefinition>>,

@@ -27,6 +27,10 @@ pub struct CollectionOptions {
     /// The field with a record's long text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    /// Whether records are read for each call and not retained in memory, which suits large ones that are seldom read.
+    /// Changes that other programs make are not announced then [false].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncached: Option<bool>,
 }
 
 /// A collection of a store.
@@ -34,6 +38,8 @@ pub struct CollectionOptions {
 pub struct StoredCollection {
     /// One record, or nothing.
     pub get: Call<fn(id: String) -> Option<JsonObject>>,
+    /// The ids of all records. Without it the host takes them from `list`.
+    pub ids: Option<Call<fn() -> Vec<String>>>,
     /// All records.
     pub list: Call<fn() -> Vec<JsonObject>>,
     /// The records whose top-level fields equal each field of `match`.
@@ -62,6 +68,8 @@ pub struct StoredCollection {
 pub struct Collection {
     /// One record, or nothing.
     pub get: HostFunction<fn(id: String) -> Option<JsonObject>>,
+    /// The ids of all records.
+    pub ids: HostFunction<fn() -> Vec<String>>,
     /// All records.
     pub list: HostFunction<fn() -> Vec<JsonObject>>,
     /// The records whose top-level fields equal each field of `match`.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationChange, ChangeType, KeptAutomation, RunPage};
-use ostler_contract::{HostFunction, JsonObject, Thrown, limit};
+use ostler_contract::points::{AutomationChange, AutomationStore, ChangeType, KeptAutomation, RunPage};
+use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::wire::actions::{AutomationRemovedAction, StateAction};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
@@ -168,51 +168,30 @@ fn entry_of(stored: KeptAutomation) -> Entry {
 }
 
 impl Automations {
-    /// Reads the automations of the store, watches it for edits, and takes up what a stop left unfinished.
-    pub(crate) async fn load_automations(self: Arc<Self>) {
-        let Some(store) = self.core.automation_store().cloned() else { return };
-        match store.list.within(limit::STORE_SCAN, ()).await {
-            Ok(kept) => {
-                for automation in kept {
-                    let id = automation.id.clone();
-                    let page = store.runs.within(limit::STORE, (id.clone(), None)).await.unwrap_or_default();
-                    page.runs.iter().for_each(|run| self.remember_request(run));
-                    self.plan(&id, None, &automation.definition, &page.runs).await;
-                    self.set(&id, entry_of(automation), page, None);
-                }
-            }
-            Err(why) => self.core.log.line(format_args!("the automations could not be read: {why}")),
+    /// Lists the automations of the store.
+    pub(super) async fn list_stored(&self, store: &AutomationStore) -> Result<(), Thrown> {
+        for automation in store.list.within(limit::STORE_SCAN, ()).await? {
+            let id = automation.id.clone();
+            let page = self.newest_runs(&id).await;
+            self.plan(&id, None, &automation.definition, &page.runs).await;
+            self.set(&id, entry_of(automation), page, None);
         }
-        if let Some(watch) = &store.watch {
-            let automations = Arc::downgrade(&self);
-            let on_change = HostFunction::new(move |(change,): (AutomationChange,)| {
-                let automations = automations.upgrade();
-                async move {
-                    if let Some(automations) = automations {
-                        automations.automation_changed(change).await;
-                    }
-                    Ok(())
-                }
-            });
-            if let Err(why) = watch.within(limit::STORE, (on_change,)).await {
-                self.core.log.line(format_args!("edits of automations will not be seen: {why}"));
-            }
-        }
-        self.resume_runs().await;
-        if self.keeps_schedules() {
-            tokio::spawn(super::clockwork::serve_schedules(Arc::downgrade(&self)));
-        }
+        Ok(())
     }
 
     /// Takes up one definition that was changed from outside.
-    async fn automation_changed(&self, change: AutomationChange) {
+    pub(super) async fn automation_changed(self: Arc<Self>, change: AutomationChange) {
+        let removed = || {
+            self.remove(&self.core.fanout, &change.id, None);
+            self.begin_waiting(&change.id);
+        };
         if change.r#type == ChangeType::Deleted {
-            return self.remove(&self.core.fanout, &change.id, None);
+            return removed();
         }
         let Some(store) = self.core.automation_store() else { return };
         match store.get.within(limit::STORE, (change.id.clone(),)).await {
             Ok(Some(kept)) => self.keep_entry(kept, None).await,
-            Ok(None) => self.remove(&self.core.fanout, &change.id, None),
+            Ok(None) => removed(),
             Err(why) => self.core.log.line(format_args!("automation {} could not be read: {why}", change.id)),
         }
     }
@@ -222,8 +201,27 @@ impl Automations {
         let id = kept.id.clone();
         let before = self.entry(&id);
         let before = before.as_ref().map(|before| &before.wire.definition);
-        self.plan(&id, before, &kept.definition, &[]).await;
-        self.set(&id, entry_of(kept), RunPage::default(), origin);
+        // One that could not be read until now may have runs.
+        let page = match before {
+            None => self.newest_runs(&id).await,
+            Some(_) => RunPage::default(),
+        };
+        self.plan(&id, before, &kept.definition, &page.runs).await;
+        self.set(&id, entry_of(kept), page, origin);
+        if let Some(automations) = self.me() {
+            automations.begin_waiting(&id);
+        }
+    }
+
+    /// The newest page of the runs of an automation that is about to be listed.
+    async fn newest_runs(&self, id: &str) -> RunPage {
+        let Some(store) = self.core.automation_store() else { return RunPage::default() };
+        let page = store.runs.within(limit::STORE, (id.to_owned(), None)).await.unwrap_or_else(|why| {
+            self.core.log.line(format_args!("the runs of {id} could not be read: {why}"));
+            RunPage::default()
+        });
+        page.runs.iter().for_each(|run| self.remember_request(run));
+        page
     }
 
     /// What a client dispatched on the catalogue or on a run.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_contract::host::{EventData, Fired, Firing, Routing};
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Registrant;
-use ostler_contract::{Caller, HostFunction, JsonObject, Thrown};
+use ostler_contract::{Caller, HostFunction, JsonObject, Thrown, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
     AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind,
@@ -123,7 +123,9 @@ impl Automations {
     ) -> Result<Firing, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");
         let mut loaded = self.loaded.subscribe();
-        loaded.wait_for(|loaded| *loaded).await.map_err(|_| ended())?;
+        let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;
+        read.map_err(|_| Thrown::new("the automations could not be read yet; send the event again"))?
+            .map_err(|_| ended())?;
         self.check_fire(caller, r#type, event)?;
         let by = by_plugin(caller);
         let woken = match data {
@@ -317,7 +319,7 @@ impl Automations {
                     if let Cause::Ordered(order) = cause {
                         order.mark(&mut run, lane.place());
                     }
-                    runs.open.insert(resource, run.clone());
+                    runs.accept(run.clone());
                 }
                 // Counted before the run can end.
                 Admission::Fold(held) => {

@@ -287,6 +287,12 @@ impl Lane {
         }
     }
 
+    /// Takes out the runs that wait.
+    pub fn take_waiting(&mut self) -> Vec<String> {
+        let waiting = self.waiting.drain(..).map(|held| held.run);
+        waiting.chain(self.ordered.take_waiting()).collect()
+    }
+
     /// Takes a run out.
     pub fn leave(&mut self, run: &str) {
         self.going.retain(|held| held != run);

@@ -18,13 +18,14 @@ mod plan;
 mod rule;
 mod run;
 mod schedule;
+mod seek;
 mod settings;
 mod shown;
 mod starting;
 mod triggers;
 mod watching;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use ostler_contract::points::StoredCollection;
@@ -66,7 +67,9 @@ pub struct Automations {
     /// Held while those are changed.
     rewriting: tokio::sync::Mutex<()>,
     /// Whether the automations of the store were read.
-    pub(crate) loaded: watch::Sender<bool>,
+    loaded: watch::Sender<bool>,
+    /// Automations that are not listed, and that runs wait for.
+    sought: Mutex<HashSet<String>>,
     /// The run a hand-made request already started, by automation and request id.
     requests: Mutex<HashMap<(String, String), String>>,
 }
@@ -91,6 +94,7 @@ impl Automations {
             values: OnceCell::new(),
             rewriting: tokio::sync::Mutex::default(),
             loaded: watch::Sender::default(),
+            sought: Mutex::default(),
             requests: Mutex::default(),
         });
         automations.sessions.set_observer(Arc::new(SessionObserver::new(automations.me.clone())));

@@ -30,9 +30,21 @@ impl Observer for SessionObserver {
         }
     }
 
-    fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool) {
+    fn run_turn_ended(&self, run: &str, status: TurnStatus, why: Option<String>) {
         if let Some(automations) = self.0.upgrade() {
-            automations.session_quiet(session, status, why, busy);
+            automations.run_turn_ended(run, status, why);
+        }
+    }
+
+    fn run_withdrawn(&self, run: &str) {
+        if let Some(automations) = self.0.upgrade() {
+            automations.run_withdrawn(run);
+        }
+    }
+
+    fn session_quiet(&self, session: &str, busy: bool, waits: bool) {
+        if let Some(automations) = self.0.upgrade() {
+            automations.session_quiet(session, busy, waits);
         }
     }
 

@@ -183,6 +183,12 @@ impl Ordered {
         Some(held.run)
     }
 
+    /// Takes out the runs that wait.
+    pub fn take_waiting(&mut self) -> Vec<String> {
+        self.weight = 0;
+        self.waiting.drain(..).map(|held| held.run).collect()
+    }
+
     /// Takes a run out.
     pub fn leave(&mut self, run: &str) {
         self.going.retain(|_, held| held != run);

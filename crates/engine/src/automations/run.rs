@@ -1,6 +1,6 @@
 //! Runs: kept before anything comes of them, a session each, settled when it falls quiet.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
@@ -23,7 +23,6 @@ use super::fire::Keep;
 use super::lanes::{Cause, Lane, Next};
 use super::noted::Noted;
 use super::order::{Order, place_of};
-use super::settings::Settings;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::traces;
 use crate::users::principal::Principal;
@@ -46,7 +45,7 @@ pub(super) const EVENT: &str = "event";
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
 /// Runs that have not ended, by URI, the sessions they wait for, and their order in each automation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Runs {
     pub open: HashMap<String, AutomationRunState>,
     pub(super) by_session: HashMap<String, String>,
@@ -57,6 +56,28 @@ pub(super) struct Runs {
     /// Wakes counted into a run and not kept yet.
     pub noted: HashMap<String, Noted>,
     pub lanes: HashMap<String, Lane>,
+    /// Those whose sessions have their messages.
+    pub said: HashSet<String>,
+    /// How the turns of runs ended whose sessions are not quiet yet, and why.
+    outcomes: HashMap<String, (TurnStatus, Option<String>)>,
+    /// Those accepted before the unfinished ones of the store were read, which may list them too; none afterwards.
+    early: Option<HashSet<String>>,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self {
+            open: HashMap::default(),
+            by_session: HashMap::default(),
+            ended: HashMap::default(),
+            spans: HashMap::default(),
+            noted: HashMap::default(),
+            lanes: HashMap::default(),
+            said: HashSet::default(),
+            outcomes: HashMap::default(),
+            early: Some(HashSet::default()),
+        }
+    }
 }
 
 impl Automations {
@@ -122,6 +143,14 @@ impl Automations {
 }
 
 impl Runs {
+    /// Adds a run that was accepted.
+    pub fn accept(&mut self, run: AutomationRunState) {
+        if let Some(early) = &mut self.early {
+            early.insert(run.resource.clone());
+        }
+        self.open.insert(run.resource.clone(), run);
+    }
+
     /// A run as it is now, unless its end is stored already.
     pub fn state_of(&self, run: &str) -> Option<&AutomationRunState> {
         self.open.get(run).or_else(|| self.ended.get(run))
@@ -134,6 +163,8 @@ impl Runs {
             self.open.remove(run);
             self.noted.remove(run);
             self.spans.remove(run);
+            self.said.remove(run);
+            self.outcomes.remove(run);
             self.by_session.retain(|_, of| of != run);
         }
     }
@@ -141,6 +172,8 @@ impl Runs {
     /// Forgets a run that has ended, or that could not be kept.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
+        self.said.remove(&run.resource);
+        self.outcomes.remove(&run.resource);
         if let Some(span) = self.spans.remove(&run.resource) {
             span.record("outcome", traces::run_outcome(&run.lifecycle));
         }
@@ -266,9 +299,8 @@ impl Automations {
     /// Begins what may begin now of the runs that wait.
     pub(super) fn begin_waiting(self: &Arc<Self>, id: &str) {
         loop {
-            let entry = self.entry(id);
-            let default = Settings::default();
-            let settings = entry.as_ref().map_or(&default, |entry| &entry.settings);
+            let Some(entry) = self.entry(id) else { return self.seek(id) };
+            let settings = &entry.settings;
             let chat_busy = self.pinned_chat_is_busy(settings);
             let next = {
                 let mut runs = self.runs.lock();
@@ -289,7 +321,7 @@ impl Automations {
                 }
             };
             let automations = self.clone();
-            match entry.is_some_and(|entry| entry.wire.definition.enabled) {
+            match entry.wire.definition.enabled {
                 true => drop(tokio::spawn(async move { automations.begin_run(&run).await })),
                 // It was switched off since.
                 false => {
@@ -299,8 +331,23 @@ impl Automations {
         }
     }
 
-    /// A session fell quiet: the run that waits for it is over.
-    pub(crate) fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool) {
+    /// The turn of a run ended. The run is over once its session is quiet.
+    pub(crate) fn run_turn_ended(&self, run: &str, status: TurnStatus, why: Option<String>) {
+        let mut runs = self.runs.lock();
+        if runs.open.contains_key(run) {
+            runs.outcomes.insert(run.to_owned(), (status, why));
+        }
+    }
+
+    /// A run's message was taken out of the queue before its turn.
+    pub(crate) fn run_withdrawn(&self, run: &str) {
+        let Some(automations) = self.me() else { return };
+        let run = run.to_owned();
+        tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await });
+    }
+
+    /// A session fell quiet: the run that waits for it is over, as its own turn ended.
+    pub(crate) fn session_quiet(&self, session: &str, busy: bool, waits: bool) {
         if busy {
             return;
         }
@@ -313,11 +360,21 @@ impl Automations {
             }
             return;
         };
+        let outcome = {
+            let runs = self.runs.lock();
+            match runs.outcomes.get(&run) {
+                Some(outcome) => outcome.clone(),
+                // Its message is neither there nor in a turn any more.
+                None if runs.said.contains(&run) && !waits => (TurnStatus::Cancelled, None),
+                // Another turn ended before its own.
+                None => return,
+            }
+        };
         tokio::spawn(async move {
-            match status {
-                TurnStatus::Complete => automations.settle_run(&run, "completed", None).await,
-                TurnStatus::Cancelled => automations.settle_run(&run, "cancelled", None).await,
-                TurnStatus::Error => {
+            match outcome {
+                (TurnStatus::Complete, _) => automations.settle_run(&run, "completed", None).await,
+                (TurnStatus::Cancelled, _) => automations.settle_run(&run, "cancelled", None).await,
+                (TurnStatus::Error, why) => {
                     let why = why.map_or_else(
                         || "its turn failed".to_owned(),
                         |why| format!("its turn failed: {why}"),
@@ -423,14 +480,17 @@ impl Automations {
     }
 
     /// Takes up the runs a stop left open: one that had not begun is begun, one that had is a failed one.
-    pub(super) async fn resume_runs(self: &Arc<Self>) {
-        let Some(unfinished) = self.core.automation_store().and_then(|store| store.unfinished.clone()) else {
-            return;
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) async fn resume_runs(self: &Arc<Self>) -> Result<(), Thrown> {
+        let unfinished = self.core.automation_store().and_then(|store| store.unfinished.clone());
+        let mut open = match unfinished {
+            Some(unfinished) => unfinished.within(limit::STORE_SCAN, ()).await?,
+            None => Vec::new(),
         };
-        let mut open = match unfinished.within(limit::STORE_SCAN, ()).await {
-            Ok(open) => open,
-            Err(why) => return self.core.log.line(format_args!("unfinished runs could not be read: {why}")),
-        };
+        let early = self.runs.lock().early.take().unwrap_or_default();
+        open.retain(|run| !early.contains(&run.resource));
         // A store need not answer them in the order in which they were accepted.
         open.sort_by_key(place_of);
         let mut begun = Vec::new();
@@ -458,6 +518,7 @@ impl Automations {
         for id in ids {
             self.begin_waiting(&id);
         }
+        Ok(())
     }
 
     /// A run the store knows.

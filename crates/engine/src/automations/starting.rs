@@ -9,14 +9,14 @@ use ostler_protocol::wire::actions::{
     AutomationRunSessionSetAction, StateAction,
 };
 use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, MessageKind, ModelSelection};
-use ostler_protocol::{json, uri};
+use ostler_protocol::{json, names, uri};
 use tracing::Instrument;
 
 use super::catalogue::{Entry, none};
 use super::message::{RunPlace, opening};
 use super::order::Order;
 use super::{Automations, by_value};
-use crate::core::message::message;
+use crate::core::message::{RUN, message};
 use crate::core::refusals::{NO_SUCH_CHAT, SESSION_ENDED};
 use crate::core::traces;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
@@ -134,6 +134,7 @@ impl Automations {
         let mut first = message(text, MessageKind::Automation);
         first.attachments.clone_from(&definition.message.attachments);
         first.agent.clone_from(&definition.session.agent);
+        first.meta.get_or_insert_default().insert(names::meta_key(RUN), run.resource.as_str().into());
         let request = TurnRequest {
             place: Place::DefaultChat,
             message: first,
@@ -143,7 +144,12 @@ impl Automations {
             queue: *queue,
         };
         // The run's state comes before the turn in the store, and both share a commit.
-        futures::join!(linked, self.sessions.start_turn(session, request)).1.map(|_| ())
+        futures::join!(linked, self.sessions.start_turn(session, request)).1?;
+        let mut runs = self.runs.lock();
+        if runs.open.contains_key(&run.resource) {
+            runs.said.insert(run.resource.clone());
+        }
+        Ok(())
     }
 
     /// Takes a session from a run that cannot be said there.

@@ -315,6 +315,21 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
     let watched = opened.clone();
     Collection {
         get: through!(get),
+        ids: {
+            let opened = opened.clone();
+            HostFunction::new(move |()| {
+                let opened = opened.clone();
+                async move {
+                    let stored = opened.watched().await?;
+                    if let Some(ids) = &stored.ids {
+                        return ids.within(limit::STORE, ()).await;
+                    }
+                    let records = stored.list.within(limit::STORE, ()).await?;
+                    let id = |record: &JsonObject| Some(record.get("id")?.as_str()?.to_owned());
+                    Ok(records.iter().filter_map(id).collect())
+                }
+            })
+        },
         list: through!(list),
         find: through!(find),
         put: {

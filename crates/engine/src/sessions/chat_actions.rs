@@ -17,6 +17,7 @@ use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
+use crate::core::message::run_of;
 use crate::core::refusals::{
     FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
     not_loaded, one_folder,
@@ -85,10 +86,17 @@ impl Actor {
                 if removed.kind == PendingMessageKind::Steering {
                     self.chats[at].steering.retain(|held| held.id != id);
                 }
+                let queued = self.chats[at].state.queued_messages.iter().flatten();
+                let message = queued.filter(|held| held.id == id).map(|held| &held.message).next();
+                let run = message.and_then(run_of).map(str::to_owned);
+                let run = run.filter(|_| removed.kind == PendingMessageKind::Queued);
                 if !self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), origin) {
                     return refuse(format!("no message {id} waits here"));
                 }
                 self.stored_in(at, before, self.keep_chats()).await;
+                if let (Some(run), Some(observer)) = (run, self.sessions.observer()) {
+                    observer.run_withdrawn(&run);
+                }
                 Ok(())
             }
             StateAction::ChatQueuedMessagesReordered(reordered) => {
@@ -394,7 +402,7 @@ impl Actor {
         self.stored_in(at, before, writes).await;
         self.republish(at, &truncated, origin);
         if running.is_some() {
-            self.fall_quiet(at, TurnStatus::Cancelled, None);
+            self.fall_quiet(at);
         }
         Ok(())
     }

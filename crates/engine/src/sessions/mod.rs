@@ -39,6 +39,7 @@ mod places;
 mod preamble;
 mod prepare;
 mod queue;
+mod reporting;
 mod requests;
 mod rest;
 mod room;

@@ -50,8 +50,15 @@ pub(crate) trait Observer: Debug + Send + Sync {
     /// Something happened in a session.
     fn happened(&self, happening: Happening);
 
-    /// A turn ended and nothing follows it in its chat; `busy` while other chats of the session run turns.
-    fn session_quiet(&self, session: &str, status: TurnStatus, why: Option<String>, busy: bool);
+    /// The turn of a run's message ended.
+    fn run_turn_ended(&self, run: &str, status: TurnStatus, why: Option<String>);
+
+    /// A run's message was taken out of the queue before its turn.
+    fn run_withdrawn(&self, run: &str);
+
+    /// A turn ended and no turn follows it in its chat; `busy` while other chats of the session run turns, `waits` while
+    /// messages wait in the session.
+    fn session_quiet(&self, session: &str, busy: bool, waits: bool);
 
     /// A session is about to be made by a tool of another.
     fn made_by(&self, child: &str, parent: &str);

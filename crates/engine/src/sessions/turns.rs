@@ -12,7 +12,7 @@ use ostler_protocol::wire::actions::{
     SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind, ResponsePart,
+    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind,
     SessionInputRequest, SessionStatus, TurnState,
 };
 use ostler_protocol::{names, uri};
@@ -330,13 +330,9 @@ impl Actor {
         if self.chats[at].is_worker() || self.begin_queued(at).await {
             return;
         }
-        let Some(turn) = self.chats[at].state.turns.last() else { return };
-        let why = match turn.response_parts.last() {
-            Some(ResponsePart::Error(part)) => Some(part.error.message.clone()),
-            _ => None,
-        };
-        let status = status_of(turn.state);
-        self.fall_quiet(at, status, why);
+        if !self.chats[at].state.turns.is_empty() {
+            self.fall_quiet(at);
+        }
     }
 
     /// Withdraws what a turn asked, and tells everybody but the chat's watchers that it is over.
@@ -355,6 +351,7 @@ impl Actor {
         // The row is what a run looks at when it hears of the end.
         self.refresh_summaries();
         self.flush_out();
+        self.report_run(at, &turn, status);
         self.happened(at, Happened::Ended(status));
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.sessions.look_around(&self.entry, true);
@@ -362,17 +359,6 @@ impl Actor {
         if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
             // When each of several changed is in their list.
             self.deferred.add(Part::Chats);
-        }
-    }
-
-    /// Tells whoever waits for the session that nothing follows a turn in its chat.
-    pub(super) fn fall_quiet(&mut self, at: usize, status: TurnStatus, why: Option<String>) {
-        let busy = self.chats.iter().any(|chat| chat.running().is_some());
-        if !busy {
-            self.happened(at, Happened::Quiet);
-        }
-        if let Some(observer) = self.sessions.observer() {
-            observer.session_quiet(&self.entry.uri, status, why, busy);
         }
     }
 

@@ -2,14 +2,14 @@
 
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_contract::points::{
     AutomationProgress, AutomationStore, Emit, KeptAutomation, RunPage, TriggerEvent, TriggerType,
 };
-use ostler_contract::{Call, JsonObject, Plugin, Value, json};
+use ostler_contract::{Call, JsonObject, Plugin, Thrown, Value, json};
 use ostler_engine::Principal;
 use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage};
@@ -26,6 +26,12 @@ pub struct Kept {
     pub late: Arc<Mutex<Option<tokio::sync::oneshot::Receiver<()>>>>,
     /// How many runs the store was told to keep.
     pub writes: Arc<AtomicUsize>,
+    /// Automations that cannot be read, and are not listed.
+    pub unreadable: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether automations cannot be listed.
+    pub unlisted: Arc<AtomicBool>,
+    /// Whether unfinished runs cannot be read.
+    pub unfinished_fails: Arc<AtomicBool>,
 }
 
 impl Kept {
@@ -74,8 +80,18 @@ impl Kept {
             (self.clone(), self.clone(), self.clone(), self.clone(), self.clone());
         let (progress, keep) = (self.clone(), self.clone());
         AutomationStore {
-            list: Call::now(move |()| Ok(list.definitions.lock().unwrap().values().cloned().collect())),
-            get: Call::now(move |(id,): (String,)| Ok(get.definitions.lock().unwrap().get(&id).cloned())),
+            list: Call::now(move |()| {
+                if list.unlisted.load(Ordering::SeqCst) {
+                    return Err(Thrown::new("the disk is away"));
+                }
+                let unreadable = list.unreadable.lock().unwrap();
+                let definitions = list.definitions.lock().unwrap();
+                Ok(definitions.values().filter(|kept| !unreadable.contains(&kept.id)).cloned().collect())
+            }),
+            get: Call::now(move |(id,): (String,)| match get.unreadable.lock().unwrap().contains(&id) {
+                true => Err(Thrown::new("line 3 is wrong")),
+                false => Ok(get.definitions.lock().unwrap().get(&id).cloned()),
+            }),
             triggers: Call::now(|()| Ok(vec![])),
             create: Call::now(move |(id, definition, owner): (String, _, Option<String>)| {
                 create.put_of(&id, owner.as_deref(), json!({}));
@@ -135,6 +151,9 @@ impl Kept {
             }),
             watch: None,
             unfinished: Some(Call::now(move |()| {
+                if unfinished.unfinished_fails.load(Ordering::SeqCst) {
+                    return Err(Thrown::new("the disk is away"));
+                }
                 let open = |run: &&AutomationRunState| {
                     matches!(
                         run.lifecycle,

@@ -66,9 +66,7 @@ impl FileAutomations {
             list: Call::now(move |()| {
                 Ok(list.folder.shelf().iter().map(|(_, read)| read.kept.clone()).collect())
             }),
-            get: Call::now(move |(id,): (String,)| {
-                Ok(get.folder.shelf().get(&id).map(|read| read.kept.clone()))
-            }),
+            get: Call::new(move |(id,): (String,)| get.get(id)),
             triggers: Call::now(|()| Ok(Vec::new())),
             create: member!(self, Self::create),
             update: member!(self, Self::update),
@@ -110,6 +108,22 @@ impl FileAutomations {
             runs.forget(id).await?;
             Ok(kept)
         })
+    }
+
+    /// One that is there and cannot be read is an error, unless an earlier version of it could be.
+    fn get(&self, id: String) -> Pending<Option<KeptAutomation>> {
+        if let Some(read) = self.folder.shelf().get(&id) {
+            return ready(Ok(Some(read.kept.clone())));
+        }
+        if refuse_id(&id).is_err() {
+            return ready(Ok(None));
+        }
+        let path = self.folder.path().join(format!("{id}.md"));
+        let looked = self.folder.edit(id, move |held| match held.broken {
+            Some(why) => Err(Thrown::new(format_args!("{}: {why}", path.display()))),
+            None => Ok(Edit::Keep),
+        });
+        Box::pin(async move { Ok(looked.await?.after.map(|read| read.kept.clone())) })
     }
 
     fn update(&self, (id, patch): (String, AutomationDefinitionPatch)) -> Pending<KeptAutomation> {

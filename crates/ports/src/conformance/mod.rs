@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 pub use automations::automations_conformance;
 pub use policies::policies_conformance;
-pub use records::{Numbers, records_conformance};
+pub use records::{Numbers, records_conformance, uncached_records_conformance};
 pub use sessions::sessions_conformance;
 pub use usage::usage_conformance;
 pub use vault::vault_conformance;

@@ -14,8 +14,17 @@ pub enum Numbers {
 
 /// A record store, empty at the start.
 pub async fn records_conformance(store: RecordStore, numbers: Numbers) {
+    records_conformance_of(store, numbers, None).await;
+}
+
+/// The same with collections that are not cached.
+pub async fn uncached_records_conformance(store: RecordStore, numbers: Numbers) {
+    records_conformance_of(store, numbers, Some(true)).await;
+}
+
+async fn records_conformance_of(store: RecordStore, numbers: Numbers, uncached: Option<bool>) {
     let open = |name: &'static str, body: Option<&'static str>| {
-        let options = CollectionOptions { body: body.map(str::to_owned) };
+        let options = CollectionOptions { body: body.map(str::to_owned), uncached };
         let opened = store.collection.unbounded((name.into(), options));
         async move { opened.await.unwrap() }
     };
@@ -30,6 +39,9 @@ pub async fn records_conformance(store: RecordStore, numbers: Numbers) {
     let other = open("conform-other", None).await;
     assert_eq!(other.list.unbounded(()).await, Ok(vec![]), "collections are apart");
     put(&other, json!({ "id": "a", "n": 1 })).await;
+    if let Some(ids) = &other.ids {
+        assert_eq!(ids.unbounded(()).await, Ok(vec!["a".to_owned()]));
+    }
     let again = open("conform-other", None).await;
     assert_eq!(ids(again.list.unbounded(()).await.unwrap()), ["a"], "a collection opened again is the same");
 }

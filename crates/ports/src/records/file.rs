@@ -11,6 +11,7 @@ use ostler_contract::points::{CollectionOptions, RecordChange, RecordStore, Stor
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use tokio::sync::OnceCell;
 
+use super::direct::DirectCollection;
 use super::find::{Snapshot, index};
 use super::format::RecordFormat;
 use super::packed::Packed;
@@ -30,7 +31,26 @@ pub struct FileRecords {
     report: Report,
     watching: Watching,
     events: Arc<Events>,
-    open: Mutex<HashMap<String, Arc<OnceCell<Arc<FileCollection>>>>>,
+    open: Mutex<HashMap<String, Arc<OnceCell<Open>>>>,
+}
+
+/// A collection that is open.
+#[derive(Clone)]
+enum Open {
+    Cached(Arc<FileCollection>),
+    Uncached(Arc<DirectCollection>),
+}
+
+impl Open {
+    /// Its options.
+    fn options(&self) -> CollectionOptions {
+        match self {
+            Self::Cached(collection) => CollectionOptions { body: collection.body.clone(), uncached: None },
+            Self::Uncached(collection) => {
+                CollectionOptions { body: collection.body().cloned(), uncached: Some(true) }
+            }
+        }
+    }
 }
 
 impl FileRecords {
@@ -64,15 +84,35 @@ impl FileRecords {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.entry(name.clone()).or_default().clone()
         };
-        let collection = cell.get_or_try_init(|| self.read(name, options.body.clone())).await?.clone();
-        if collection.body != options.body {
-            let word = |body: &Option<String>| body.clone().unwrap_or_else(|| "none".to_owned());
-            let (name, held, asked) = (&collection.name, word(&collection.body), word(&options.body));
+        let collection = cell.get_or_try_init(|| self.open(name.clone(), options.clone())).await?.clone();
+        let held = collection.options();
+        if held.body != options.body {
+            let word = |body: Option<String>| body.unwrap_or_else(|| "none".to_owned());
+            let (held, asked) = (word(held.body), word(options.body));
             return Err(Thrown::new(format_args!(
                 "records {name} is already open with body {held}; cannot open it with body {asked}"
             )));
         }
-        Ok(collection.into_point())
+        // Both would write to its files.
+        if held.uncached != options.uncached.filter(|uncached| *uncached) {
+            let word = if held.uncached.is_some() { "uncached" } else { "cached" };
+            return Err(Thrown::new(format_args!(
+                "records {name} is already open and {word}; open it with the same option uncached"
+            )));
+        }
+        Ok(match collection {
+            Open::Cached(collection) => collection.into_point(),
+            Open::Uncached(collection) => collection.into_point(),
+        })
+    }
+
+    async fn open(&self, name: String, options: CollectionOptions) -> Result<Open, Thrown> {
+        if options.uncached != Some(true) {
+            return self.read(name, options.body).await.map(Open::Cached);
+        }
+        let format = RecordFormat { body: options.body };
+        let opened = DirectCollection::open(name, &self.config_dir, format, self.report.clone());
+        opened.await.map(|opened| Open::Uncached(Arc::new(opened)))
     }
 
     async fn read(&self, name: String, body: Option<String>) -> Result<Arc<FileCollection>, Thrown> {
@@ -108,9 +148,12 @@ struct FileCollection {
 impl FileCollection {
     fn into_point(self: Arc<Self>) -> StoredCollection {
         let (get, list, find) = (self.clone(), self.clone(), self.clone());
-        let (put, remove, watch) = (self.clone(), self.clone(), self);
+        let (ids, put, remove, watch) = (self.clone(), self.clone(), self.clone(), self);
         StoredCollection {
             get: Call::now(move |(id,): (String,)| Ok(get.packed(&id).map(|record| record.open()))),
+            ids: Some(Call::now(move |()| {
+                Ok(ids.folder.shelf().iter().map(|(id, _)| id.as_ref().to_owned()).collect())
+            })),
             list: Call::new(move |()| list.clone().find(JsonObject::new())),
             find: Call::new(move |(wanted,)| find.clone().find(wanted)),
             put: Call::new(move |(record,)| put.put(record)),
@@ -189,7 +232,7 @@ fn matching(candidates: &[Packed], wanted: &JsonObject) -> Vec<JsonObject> {
 }
 
 /// Makes Markdown of records kept as JSON once: `<id>.json` with no `<id>.md` beside it.
-fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
+pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
     let Ok(files) = fs::read_dir(folder) else { return };
     let mut converted = Vec::new();
     for file in files.flatten() {

@@ -54,9 +54,10 @@ impl MemoryCollection {
 
     fn into_point(self) -> StoredCollection {
         let (get, list, find) = (self.clone(), self.clone(), self.clone());
-        let (put, remove, watch) = (self.clone(), self.clone(), self);
+        let (ids, put, remove, watch) = (self.clone(), self.clone(), self.clone(), self);
         StoredCollection {
             get: Call::now(move |(id,): (String,)| Ok(get.held().get(&id).cloned())),
+            ids: Some(Call::now(move |()| Ok(ids.held().keys().cloned().collect()))),
             list: Call::now(move |()| Ok(list.held().values().cloned().collect())),
             find: Call::now(move |(wanted,)| {
                 Ok(find.held().values().filter(|record| holds(record, &wanted)).cloned().collect())

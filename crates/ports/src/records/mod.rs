@@ -1,5 +1,6 @@
 //! The record stores: in files, and in memory. Spec: *Records*.
 
+mod direct;
 mod file;
 mod find;
 mod format;

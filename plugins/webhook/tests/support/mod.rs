@@ -219,7 +219,12 @@ impl World {
     /// The records of a collection, as the host holds them.
     pub async fn kept(&self, collection: &str) -> Vec<JsonObject> {
         let store = self.host.host.core.record_store().unwrap().clone();
-        let opened = store.collection.unbounded((collection.to_owned(), Default::default())).await.unwrap();
+        let options = if collection == ostler_plugin_webhook::BODIES {
+            ostler_plugin_webhook::bodies_options()
+        } else {
+            Default::default()
+        };
+        let opened = store.collection.unbounded((collection.to_owned(), options)).await.unwrap();
         let mut records = opened.list.unbounded(()).await.unwrap();
         records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
         records

@@ -1,0 +1,125 @@
+//! The automations of the store, read at the start, and those that cannot be read: accepted runs wait for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{AutomationChange, AutomationStore};
+use ostler_contract::{HostFunction, Thrown, limit};
+
+use super::Automations;
+
+/// How long the store is left alone after it failed: at first, and at most. The time doubles in between.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(FIRST_PAUSE), |pause| Some((*pause * 2).min(LONGEST_PAUSE)))
+}
+
+impl Automations {
+    /// Reads the automations of the store, watches it for edits, and resumes the runs that a stop left unfinished. A store
+    /// that fails is asked again in the background: a run is not resumed before its automation can be known.
+    pub(crate) async fn load_automations(self: Arc<Self>) {
+        let Err(why) = self.load().await else { return };
+        self.core.log.line(format_args!("{why}; trying again"));
+        let automations = self.weak();
+        tokio::spawn(async move {
+            for pause in pauses() {
+                tokio::time::sleep(pause).await;
+                let Some(automations) = automations.upgrade() else { return };
+                if automations.load().await.is_ok() {
+                    return automations.core.log.line("the automations and their unfinished runs were read");
+                }
+            }
+        });
+    }
+
+    /// The same, once. What succeeded before is not done again.
+    async fn load(self: &Arc<Self>) -> Result<(), String> {
+        let store = self.core.automation_store().cloned();
+        let first = !*self.loaded.borrow();
+        if let Some(store) = store.as_ref().filter(|_| first) {
+            let listed = self.list_stored(store).await;
+            listed.map_err(|why| format!("the automations could not be read: {why}"))?;
+            self.watch_store(store).await;
+        }
+        // Before events are heard: what waited comes before what is accepted later.
+        let resuming = self.resume_runs().await;
+        if first {
+            self.loaded.send_replace(true);
+            if store.is_some() && self.keeps_schedules() {
+                tokio::spawn(super::clockwork::serve_schedules(self.weak()));
+            }
+        }
+        resuming.map_err(|why| format!("unfinished runs could not be read: {why}"))
+    }
+
+    async fn watch_store(self: &Arc<Self>, store: &AutomationStore) {
+        let Some(watch) = &store.watch else { return };
+        let automations = self.weak();
+        let on_change = HostFunction::new(move |(change,): (AutomationChange,)| {
+            let automations = automations.upgrade();
+            async move {
+                if let Some(automations) = automations {
+                    automations.automation_changed(change).await;
+                }
+                Ok(())
+            }
+        });
+        if let Err(why) = watch.within(limit::STORE, (on_change,)).await {
+            self.core.log.line(format_args!("edits of automations will not be seen: {why}"));
+        }
+    }
+
+    /// Asks the store for an automation that is not listed and that runs wait for. They are cancelled if it does not exist;
+    /// one that cannot be read may be repaired, and they wait for that.
+    pub(super) fn seek(self: &Arc<Self>, id: &str) {
+        if self.waiting_for(id) == 0 || !self.sought.lock().insert(id.to_owned()) {
+            return;
+        }
+        let (automations, id) = (self.weak(), id.to_owned());
+        tokio::spawn(async move {
+            let mut said = None;
+            for pause in pauses() {
+                let Some(seeking) = automations.upgrade() else { return };
+                let found = seeking.sought_now(&id).await;
+                let Err(why) = found else {
+                    seeking.sought.lock().remove(&id);
+                    // What came in between did not seek.
+                    return seeking.begin_waiting(&id);
+                };
+                if said.as_ref() != Some(&why.message) {
+                    let waiting = seeking.waiting_for(&id);
+                    seeking.core.log.line(format_args!(
+                        "{waiting} runs of automation {id} wait because it cannot be read: {why}; fix it to run them, or \
+                         remove it to cancel them"
+                    ));
+                    said = Some(why.message);
+                }
+                drop(seeking);
+                tokio::time::sleep(pause).await;
+            }
+        });
+    }
+
+    async fn sought_now(self: &Arc<Self>, id: &str) -> Result<(), Thrown> {
+        if self.entry(id).is_some() {
+            return Ok(());
+        }
+        let Some(store) = self.core.automation_store() else { return Ok(()) };
+        match store.get.within(limit::STORE, (id.to_owned(),)).await? {
+            Some(kept) => self.keep_entry(kept, None).await,
+            None => {
+                let waiting = self.runs.lock().lanes.get_mut(id).map(|lane| lane.take_waiting());
+                for run in waiting.into_iter().flatten() {
+                    self.settle_run(&run, "cancelled", None).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn waiting_for(&self, id: &str) -> usize {
+        self.runs.lock().lanes.get(id).map_or(0, |lane| lane.waiting())
+    }
+}

@@ -1,0 +1,37 @@
+//! What the observer of sessions is told of the end of turns.
+
+use ostler_contract::events::TurnStatus;
+use ostler_protocol::wire::state::ResponsePart;
+
+use super::Happened;
+use super::actor::Actor;
+use crate::core::message::run_of;
+
+impl Actor {
+    /// Tells how the turn of a run ended, where it was one's.
+    pub(super) fn report_run(&self, at: usize, turn: &str, status: TurnStatus) {
+        let ended = self.chats[at].state.turns.iter().rfind(|ended| ended.id == turn);
+        let Some(ended) = ended else { return };
+        if let Some(run) = run_of(&ended.message)
+            && let Some(observer) = self.sessions.observer()
+        {
+            let why = match ended.response_parts.last() {
+                Some(ResponsePart::Error(part)) => Some(part.error.message.clone()),
+                _ => None,
+            };
+            observer.run_turn_ended(run, status, why);
+        }
+    }
+
+    /// Tells whoever waits for the session that nothing follows a turn in its chat.
+    pub(super) fn fall_quiet(&mut self, at: usize) {
+        let busy = self.chats.iter().any(|chat| chat.running().is_some());
+        if !busy {
+            self.happened(at, Happened::Quiet);
+        }
+        if let Some(observer) = self.sessions.observer() {
+            let waits = (0..self.chats.len()).any(|chat| self.first_queued(chat).is_some());
+            observer.session_quiet(&self.entry.uri, busy, waits);
+        }
+    }
+}
