@@ -9,6 +9,7 @@ pub mod supervisor;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -27,7 +28,7 @@ use tokio::time::Instant;
 
 pub use memory::Counted;
 use scope::Scope;
-pub use scope::{Owner, ScopeChoice, Scopes, Usage};
+pub use scope::{Owner, ScopeChoice, Scopes, Usage, leave_children_to};
 
 /// How long a scope may take to become empty after the program's stdin is closed, and again after SIGTERM. Twice this
 /// and the time to kill fit into the host's limit for closing a session.
@@ -181,9 +182,13 @@ impl Process {
     fn watching(mut self, mut child: Child) -> Self {
         let (tell, ended) = watch::channel(None);
         self.ended = ended;
+        let (leader, life) = self.scope.led();
         tokio::spawn(async move {
             let id = child.id().and_then(|id| i32::try_from(id).ok());
-            let status = child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(0));
+            let mut wait = std::pin::pin!(child.wait());
+            let collected =
+                poll_fn(|context| Scope::leader_collected(leader, &life, || wait.as_mut().poll(context)));
+            let status = collected.await.unwrap_or_else(|_| ExitStatus::from_raw(0));
             if let Some(id) = id {
                 STARTED.lock().remove(&id);
             }
@@ -246,7 +251,7 @@ impl Process {
                 self.kill_all(&mut seen).await;
             }
         }
-        table::reap(&seen, self.scope.leader());
+        reap(&seen);
     }
 
     /// Ends everything in the scope: what a signal does not end in `grace` is sent SIGKILL.
@@ -256,14 +261,14 @@ impl Process {
         if !self.empty_within(grace, &mut seen).await {
             self.kill_all(&mut seen).await;
         }
-        table::reap(&seen, self.scope.leader());
+        reap(&seen);
     }
 
     /// Ends everything in the scope immediately.
     pub async fn kill(&self) {
         let mut seen = Vec::new();
         self.kill_all(&mut seen).await;
-        table::reap(&seen, self.scope.leader());
+        reap(&seen);
     }
 
     async fn kill_all(&self, seen: &mut Vec<Pid>) {
@@ -295,6 +300,12 @@ impl Process {
             tokio::time::sleep(POLL).await;
         }
     }
+}
+
+/// Collects the ends of adopted processes.
+fn reap(seen: &[Pid]) {
+    let started = STARTED.lock();
+    table::reap(seen, &|pid| started.contains(&pid));
 }
 
 fn start(
