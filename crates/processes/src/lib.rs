@@ -18,6 +18,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 pub use rustix::process::Signal;
@@ -104,6 +105,7 @@ pub struct Process {
     scope: Scope,
     ended: watch::Receiver<Option<ExitStatus>>,
     stderr: Arc<Mutex<Tail>>,
+    stderr_ended: watch::Receiver<bool>,
 }
 
 /// The last pieces of an output: lines, and parts of longer ones.
@@ -136,13 +138,15 @@ impl Process {
         program: &Program,
         choice: ScopeChoice,
     ) -> Result<(Self, ChildStdin, ChildStdout), Unstarted> {
-        let (process, mut child) =
+        let (mut process, mut child) =
             start(scopes, program, choice, |mut command| piped(&mut command, Stdio::piped()))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Unstarted::Failed(io::Error::other("the process has no pipes")));
         };
         if let Some(read) = child.stderr.take() {
-            tokio::spawn(retain(read, process.stderr.clone()));
+            let (tell, ended) = watch::channel(false);
+            tokio::spawn(retain(read, process.stderr.clone()).map(move |()| tell.send_replace(true)));
+            process.stderr_ended = ended;
         }
         Ok((process.watching(child), stdin, stdout))
     }
@@ -229,6 +233,12 @@ impl Process {
     /// Sends SIGKILL to everything in the scope.
     pub fn kill_now(&self) {
         self.signal(Signal::KILL);
+    }
+
+    /// Waits until everything that was written to stderr is read, which all that have it open end first.
+    pub fn stderr_ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.stderr_ended.clone();
+        async move { drop(ended.wait_for(|ended| *ended).await) }
     }
 
     /// The last lines the program wrote to stderr.
@@ -357,9 +367,10 @@ fn start(
     };
     match started {
         Ok((pid, child)) => {
-            let (_, ended) = watch::channel(None);
+            let ((_, ended), (_, stderr_ended)) = (watch::channel(None), watch::channel(true));
             let stderr = Arc::new(Mutex::new(Tail::default()));
-            Ok((Process { scope: prepared.around(pid, program.owner.clone()), ended, stderr }, child))
+            let scope = prepared.around(pid, program.owner.clone());
+            Ok((Process { scope, ended, stderr, stderr_ended }, child))
         }
         Err(why) => {
             prepared.discard();
