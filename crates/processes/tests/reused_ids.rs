@@ -1,6 +1,7 @@
 //! The id of a process that ended is given to another one, which is none of the scope's. Each test runs again in a namespace of
 //! process ids of its own, where it says which id the next process gets.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::collections::BTreeMap;
 use std::fs;

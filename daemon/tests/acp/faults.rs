@@ -544,12 +544,14 @@ async fn what_an_agent_says_of_its_secrets_is_masked() {
     let ends = r#"echo "no hay for $KEY$KEY, $PIN and $PLAIN" >&2; exit 3"#;
     let refuses = r#"read line; printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"wrong: %s","data":{"details":"%s %s"}}}\n' "$(echo "$line" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/')" "$KEY" "$PIN" "$PLAIN"; sleep 5"#;
     let noises = r#"echo "hello $KEY $PIN $PLAIN"; exit 3"#;
+    let noises_part = r#"printf 'hello %s %.12s' "$PIN" "$KEY"; exit 3"#;
     // The beginning of what is retained is in the middle of it.
     let long = r#"i=0; while [ $i -lt 1000 ]; do printf '%s ' "$KEY"; i=$((i + 1)); done >&2; exit 3"#;
     for (name, script, told) in [
         ("ends", ends, "no hay for <set><set>, <set> and <set>"),
         ("refuses", refuses, "refused initialize: wrong: <set>: <set> <set>"),
         ("noises", noises, "its output is not ACP: \"hello <set> <set> <set>\""),
+        ("noises a part", noises_part, "its output is not ACP: \"hello <set> <set>\""),
         ("long", long, "<set> <set>"),
     ] {
         let secret = |name: &str| json!({ "$secret": name });
