@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_text_that_was_cut_has_no_part_of_a_secret_at_its_ends() {
-        let secrets = own(&["sk-ant-0123456789", "pass&word", "tok7"]);
+        let secrets = own(&["sk-ant-0123456789", "pass&words", "tok7"]);
         let masks = Masks::new(&[], &secrets);
         for (text, shown) in [
             ("wrong: sk-ant-01", "wrong: <set>"),
@@ -322,7 +322,7 @@ mod tests {
         }
         assert_eq!(masks.hide("wrong: sk-ant-01"), "wrong: sk-ant-01");
         assert_eq!(masks.hide_in_part("23456789 and sk-ant-0123"), "<set> and <set>");
-        assert_eq!(masks.hide_in_part("u0026word is wrong"), "<set> is wrong");
-        assert_eq!(masks.hide_in_part("0026word is wrong"), "<set> is wrong");
+        assert_eq!(masks.hide_in_part("u0026words is wrong"), "<set> is wrong");
+        assert_eq!(masks.hide_in_part("0026words is wrong"), "<set> is wrong");
     }
 }
