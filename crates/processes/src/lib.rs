@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adopted;
 mod memory;
 mod scope;
 #[cfg_attr(not(target_os = "linux"), path = "unsupervised.rs")]
@@ -27,9 +28,10 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use adopted::leave_children_to;
 pub use memory::Counted;
 use scope::Scope;
-pub use scope::{Owner, ScopeChoice, Scopes, Usage, leave_children_to};
+pub use scope::{Owner, ScopeChoice, Scopes, Usage};
 
 /// How long a scope may take to become empty after the program's stdin is closed, and again after SIGTERM. Twice this
 /// and the time to kill fit into the host's limit for closing a session.
@@ -355,7 +357,7 @@ fn start(
     } else {
         command.env(marker, scope);
     }
-    scope::reap_adopted(&STARTED);
+    adopted::reap_adopted(&STARTED);
     let started = {
         let mut all = STARTED.lock();
         spawn(command).and_then(|child| {

@@ -2,23 +2,22 @@
 //! its environment, a limit that is inherited, and its descendants, with the daemon as the parent of those whose own parent
 //! ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::Deserialize;
 use tokio::process::Command;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::adopted::adopt_orphans;
 use super::memory::{self, Counted};
-use super::table::{Life, Lingering, Signs};
+use super::table::{Life, Signs};
 use super::{supervisor, table};
 
 /// Puts itself into the cgroups whose files are named first, as many as it is told, then becomes the program named behind
@@ -31,11 +30,6 @@ const GROUPS: usize = 20_000;
 
 /// How many marks there are. Of so many scopes at once only those with the same one would not be told apart.
 const MARKS: u64 = 100_000;
-
-/// How long after the end of a child those of adopted ones are collected, and how often it is looked for more.
-const REAP: Duration = Duration::from_millis(200);
-/// How many times a child that has ended is seen before nobody is taken to wait for it.
-const LOOKS: u32 = 15;
 
 /// How processes are contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -577,57 +571,6 @@ fn set_mark(_leader: Pid, _mark: u64) -> bool {
 }
 
 /// Whether a mark is one of a scope.
-fn is_mark(mark: u64) -> bool {
+pub(crate) fn is_mark(mark: u64) -> bool {
     own_limit().and_then(|limit| limit.checked_sub(mark)).is_some_and(|below| (1..=MARKS).contains(&below))
-}
-
-/// Says whether a part of this process waits for a child.
-type WaitsFor = fn(i32) -> bool;
-
-/// The parts of this process that start children themselves and collect their ends late.
-static WAITING: Mutex<Vec<WaitsFor>> = Mutex::new(Vec::new());
-
-/// Leaves children to a part of this process that starts them itself, and that may not collect their ends as soon as they end:
-/// the others that have ended are taken to be adopted ones.
-pub fn leave_children_to(waits_for: fn(i32) -> bool) {
-    WAITING.lock().push(waits_for);
-}
-
-/// Collects the ends of processes that this one has adopted, as they end. `started` are its own children, whose ends others
-/// collect.
-pub(crate) fn reap_adopted(started: &'static Mutex<BTreeSet<i32>>) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        drop(tokio::spawn(async move {
-            let Ok(mut ended) = signal(SignalKind::child()) else { return };
-            while ended.recv().await.is_some() {
-                let mut lingering = Lingering::new();
-                loop {
-                    tokio::time::sleep(REAP).await;
-                    let looked = tokio::task::spawn_blocking(move || {
-                        // No child is started meanwhile: it could end before it is noted.
-                        let started = started.lock();
-                        let waiting = WAITING.lock().clone();
-                        let is_others =
-                            |pid| started.contains(&pid) || waiting.iter().any(|waits_for| waits_for(pid));
-                        table::reap_adopted(&is_mark, &is_others, &mut lingering, LOOKS);
-                        lingering
-                    });
-                    lingering = looked.await.unwrap_or_default();
-                    if lingering.is_empty() {
-                        break;
-                    }
-                }
-            }
-        }));
-    });
-}
-
-/// Makes the daemon the parent of descendants whose own parent ended, so that their ends can be collected.
-fn adopt_orphans() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::set_child_subreaper(Some(getpid()));
-    });
 }
