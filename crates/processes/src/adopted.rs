@@ -5,7 +5,6 @@ use std::sync::Once;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::getpid;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::scope::is_mark;
@@ -63,6 +62,6 @@ pub(crate) fn adopt_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         #[cfg(target_os = "linux")]
-        let _ = rustix::process::set_child_subreaper(Some(getpid()));
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
 }

@@ -81,6 +81,16 @@ fn running(line: &str) -> usize {
     lines.filter(|found| found.trim_end_matches('\0').replace('\0', " ") == line).count()
 }
 
+/// Whether a process is in this group, also one whose end is not collected.
+fn has_group(id: i32) -> bool {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let mut stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats.any(|stat| {
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().nth(2) == Some(id.to_string().as_str())
+    })
+}
+
 async fn until(what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !what() {
@@ -119,7 +129,7 @@ async fn a_scope_whose_last_process_ended_unseen_signals_nobody() {
     Command::new("pkill").args(["-KILL", "-x", "-f", "sleep 301"]).status().unwrap();
     until(|| running("sleep 301") == 0).await;
     // Its end is collected too: the group is nobody's then.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    until(|| !has_group(id)).await;
     let mut other = foreign(id);
     process.kill().await;
     drop(process);
