@@ -632,6 +632,8 @@ export interface MachineProcess {
     cwd?: string;
     /** Environment variables. No other variables of the host reach a machine. */
     env?: Record<string, string>;
+    /** Of the returned process: texts that are masked in its errors, such as keys in the machine's environment. */
+    secrets?: string[];
 }
 
 /** The result of `create`: a running chat. `begin`, `cancel` and `close` are required. */

@@ -296,6 +296,7 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
         return Err(Exit::usage("flags of a run are accepted after `ostler start` or without a command"));
     }
     ostler_memory::map_large();
+    ostler_processes::leave_children_to(ostler_js::awaits_child);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

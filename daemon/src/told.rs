@@ -106,11 +106,13 @@ impl Told {
     }
 }
 
-/// Waits until a command is told to end, and answers the exit code that a shell expects of it then.
+/// Waits until a command is told to end, and answers the exit code that a shell expects of it then. A signal that it was
+/// started to ignore, as `nohup` and shells do for what runs in the background, is ignored.
 pub async fn ending() -> u8 {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
+        let ignored = ignored();
         let heard = async |kind: SignalKind| match signal(kind) {
             Ok(mut signal) => {
                 signal.recv().await;
@@ -118,6 +120,10 @@ pub async fn ending() -> u8 {
             }
             // Then the signal ends the process.
             Err(_) => std::future::pending().await,
+        };
+        let heard = async |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
+            0 => heard(kind).await,
+            _ => std::future::pending().await,
         };
         tokio::select! {
             code = heard(SignalKind::interrupt()) => code,
@@ -130,4 +136,12 @@ pub async fn ending() -> u8 {
         let _ = tokio::signal::ctrl_c().await;
         130
     }
+}
+
+/// The signals that this process ignores, a bit each. Where the system does not tell, none.
+#[cfg(unix)]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }

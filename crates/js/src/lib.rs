@@ -38,7 +38,7 @@ mod values;
 
 pub use engine::Engine;
 pub use http::network;
-pub use native::end_children;
+pub use native::{awaits_child, end_children};
 pub use options::{FileSink, HttpClient, JsOptions, Level, Line, ListenRule, LogSink};
 pub use source::JsSource;
 pub use surface::{Surface, surface};

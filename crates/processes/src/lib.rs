@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adopted;
 mod memory;
 mod scope;
 #[cfg_attr(not(target_os = "linux"), path = "unsupervised.rs")]
@@ -9,6 +10,7 @@ pub mod supervisor;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -17,6 +19,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 pub use rustix::process::Signal;
@@ -25,6 +28,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use adopted::leave_children_to;
 pub use memory::Counted;
 use scope::Scope;
 pub use scope::{Owner, ScopeChoice, Scopes, Usage};
@@ -103,6 +107,7 @@ pub struct Process {
     scope: Scope,
     ended: watch::Receiver<Option<ExitStatus>>,
     stderr: Arc<Mutex<Tail>>,
+    stderr_ended: watch::Receiver<bool>,
 }
 
 /// The last pieces of an output: lines, and parts of longer ones.
@@ -135,13 +140,15 @@ impl Process {
         program: &Program,
         choice: ScopeChoice,
     ) -> Result<(Self, ChildStdin, ChildStdout), Unstarted> {
-        let (process, mut child) =
+        let (mut process, mut child) =
             start(scopes, program, choice, |mut command| piped(&mut command, Stdio::piped()))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Unstarted::Failed(io::Error::other("the process has no pipes")));
         };
         if let Some(read) = child.stderr.take() {
-            tokio::spawn(retain(read, process.stderr.clone()));
+            let (tell, ended) = watch::channel(false);
+            tokio::spawn(retain(read, process.stderr.clone()).map(move |()| tell.send_replace(true)));
+            process.stderr_ended = ended;
         }
         Ok((process.watching(child), stdin, stdout))
     }
@@ -181,9 +188,13 @@ impl Process {
     fn watching(mut self, mut child: Child) -> Self {
         let (tell, ended) = watch::channel(None);
         self.ended = ended;
+        let (leader, life) = self.scope.led();
         tokio::spawn(async move {
             let id = child.id().and_then(|id| i32::try_from(id).ok());
-            let status = child.wait().await.unwrap_or_else(|_| ExitStatus::from_raw(0));
+            let mut wait = std::pin::pin!(child.wait());
+            let collected =
+                poll_fn(|context| Scope::leader_collected(leader, &life, || wait.as_mut().poll(context)));
+            let status = collected.await.unwrap_or_else(|_| ExitStatus::from_raw(0));
             if let Some(id) = id {
                 STARTED.lock().remove(&id);
             }
@@ -226,6 +237,12 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
+    /// Waits until everything that was written to stderr is read, which all that have it open end first.
+    pub fn stderr_ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.stderr_ended.clone();
+        async move { drop(ended.wait_for(|ended| *ended).await) }
+    }
+
     /// The last lines the program wrote to stderr.
     pub fn stderr(&self) -> String {
         self.stderr.lock().text()
@@ -246,7 +263,7 @@ impl Process {
                 self.kill_all(&mut seen).await;
             }
         }
-        table::reap(&seen, self.scope.leader());
+        reap(&seen);
     }
 
     /// Ends everything in the scope: what a signal does not end in `grace` is sent SIGKILL.
@@ -256,14 +273,14 @@ impl Process {
         if !self.empty_within(grace, &mut seen).await {
             self.kill_all(&mut seen).await;
         }
-        table::reap(&seen, self.scope.leader());
+        reap(&seen);
     }
 
     /// Ends everything in the scope immediately.
     pub async fn kill(&self) {
         let mut seen = Vec::new();
         self.kill_all(&mut seen).await;
-        table::reap(&seen, self.scope.leader());
+        reap(&seen);
     }
 
     async fn kill_all(&self, seen: &mut Vec<Pid>) {
@@ -295,6 +312,12 @@ impl Process {
             tokio::time::sleep(POLL).await;
         }
     }
+}
+
+/// Collects the ends of adopted processes.
+fn reap(seen: &[Pid]) {
+    let started = STARTED.lock();
+    table::reap(seen, &|pid| started.contains(&pid));
 }
 
 fn start(
@@ -334,7 +357,7 @@ fn start(
     } else {
         command.env(marker, scope);
     }
-    scope::reap_adopted(&STARTED);
+    adopted::reap_adopted(&STARTED);
     let started = {
         let mut all = STARTED.lock();
         spawn(command).and_then(|child| {
@@ -346,9 +369,10 @@ fn start(
     };
     match started {
         Ok((pid, child)) => {
-            let (_, ended) = watch::channel(None);
+            let ((_, ended), (_, stderr_ended)) = (watch::channel(None), watch::channel(true));
             let stderr = Arc::new(Mutex::new(Tail::default()));
-            Ok((Process { scope: prepared.around(pid, program.owner.clone()), ended, stderr }, child))
+            let scope = prepared.around(pid, program.owner.clone());
+            Ok((Process { scope, ended, stderr, stderr_ended }, child))
         }
         Err(why) => {
             prepared.discard();

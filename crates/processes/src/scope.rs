@@ -2,22 +2,22 @@
 //! its environment, a limit that is inherited, and its descendants, with the daemon as the parent of those whose own parent
 //! ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::Deserialize;
 use tokio::process::Command;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::adopted::adopt_orphans;
 use super::memory::{self, Counted};
+use super::table::{Life, Signs};
 use super::{supervisor, table};
 
 /// Puts itself into the cgroups whose files are named first, as many as it is told, then becomes the program named behind
@@ -30,9 +30,6 @@ const GROUPS: usize = 20_000;
 
 /// How many marks there are. Of so many scopes at once only those with the same one would not be told apart.
 const MARKS: u64 = 100_000;
-
-/// How long after the end of a child those of adopted ones are collected.
-const REAP: Duration = Duration::from_millis(200);
 
 /// How processes are contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -105,6 +102,8 @@ pub(crate) struct Scope {
     leader: Pid,
     /// The limit that its processes inherit, where it has no cgroup.
     mark: Option<u64>,
+    /// Whether the leader's id is still the scope's.
+    life: Arc<Mutex<Life>>,
     /// Whether the leader is a supervisor, which ends with what it supervises.
     supervised: bool,
     /// Whether dropping it ends the scope: true of the one its `Process` holds.
@@ -112,16 +111,37 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The process the scope was made for.
-    pub fn leader(&self) -> Pid {
-        self.leader
+    /// Whoever collects the leader's end calls this as long as it has not ended, and does so in `collect`.
+    pub fn leader_collected<T>(
+        leader: Pid,
+        life: &Mutex<Life>,
+        collect: impl FnOnce() -> std::task::Poll<T>,
+    ) -> std::task::Poll<T> {
+        // Nobody looks for the scope's processes between this and what is noted of it.
+        let mut life = life.lock();
+        let ended = collect();
+        if ended.is_ready() {
+            life.leader_collected(leader);
+        }
+        ended
+    }
+
+    /// The process the scope was made for, and whether its id is still the scope's.
+    pub fn led(&self) -> (Pid, Arc<Mutex<Life>>) {
+        (self.leader, self.life.clone())
     }
 
     /// Every process in the scope that runs.
     pub fn members(&self) -> Vec<Pid> {
+        self.members_in(&mut self.life.lock())
+    }
+
+    fn members_in(&self, life: &mut Life) -> Vec<Pid> {
+        let signs =
+            Signs { leader: self.leader, marker: (self.scopes.marker, &self.marker), mark: self.mark };
         match &self.cgroup {
             Some(dir) => cgroup_members(dir),
-            None => table::members(self.leader, (self.scopes.marker, &self.marker), self.mark),
+            None => table::members(&signs, life),
         }
     }
 
@@ -163,7 +183,9 @@ impl Scope {
     }
 
     fn tell(&self, signal: Signal, spared: Option<Pid>) {
-        for pid in self.members().into_iter().filter(|pid| Some(*pid) != spared) {
+        // The leader's end is not collected meanwhile.
+        let mut life = self.life.lock();
+        for pid in self.members_in(&mut life).into_iter().filter(|pid| Some(*pid) != spared) {
             let _ = kill_process(pid, signal);
         }
     }
@@ -252,6 +274,7 @@ impl Prepared {
         let Self { scopes, marker, cgroup, memory, mark, helped, supervised } = self;
         // What it starts before it is marked would not be found.
         let mark = mark.filter(|mark| helped || set_mark(leader, *mark));
+        let life = Arc::<Mutex<Life>>::default();
         let scope = |owned| Scope {
             scopes,
             marker: marker.clone(),
@@ -260,6 +283,7 @@ impl Prepared {
             memory: memory.clone(),
             leader,
             mark,
+            life: life.clone(),
             supervised,
             owned,
         };
@@ -547,35 +571,6 @@ fn set_mark(_leader: Pid, _mark: u64) -> bool {
 }
 
 /// Whether a mark is one of a scope.
-fn is_mark(mark: u64) -> bool {
+pub(crate) fn is_mark(mark: u64) -> bool {
     own_limit().and_then(|limit| limit.checked_sub(mark)).is_some_and(|below| (1..=MARKS).contains(&below))
-}
-
-/// Collects the ends of processes that this one has adopted, as they end. `started` are its own children, whose ends others
-/// collect.
-pub(crate) fn reap_adopted(started: &'static Mutex<BTreeSet<i32>>) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        drop(tokio::spawn(async move {
-            let Ok(mut ended) = signal(SignalKind::child()) else { return };
-            while ended.recv().await.is_some() {
-                tokio::time::sleep(REAP).await;
-                let _ = tokio::task::spawn_blocking(move || {
-                    // No child is started meanwhile: it could end before it is noted.
-                    let started = started.lock();
-                    table::reap_marked(&is_mark, &started);
-                })
-                .await;
-            }
-        }));
-    });
-}
-
-/// Makes the daemon the parent of descendants whose own parent ended, so that their ends can be collected.
-fn adopt_orphans() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::set_child_subreaper(Some(getpid()));
-    });
 }

@@ -194,13 +194,33 @@ fn end_all(daemon: Pid) {
 
 /// Ends as the program has ended.
 fn repeat(status: WaitStatus) -> u8 {
-    if let Some(signal) = status.terminating_signal().and_then(Signal::from_named_raw) {
+    let signal = status.terminating_signal();
+    if let Some(signal) = signal {
         let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-        if let Ok(blocked) = signal::Signal::try_from(signal.as_raw()) {
-            let _ = SigSet::from(blocked).thread_unblock();
-        }
-        let _ = kill_process(getpid(), signal);
+        end_by(signal);
     }
-    let code = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal));
+    let code = status.exit_status().or(signal.map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
+}
+
+/// Ends by a signal, where that is possible.
+fn end_by(number: i32) {
+    let named = signal::Signal::try_from(number).ok();
+    let _ = match named {
+        Some(signal) => SigSet::from(signal).thread_unblock(),
+        // One for programs' own use has no name.
+        None => {
+            let mut others = SigSet::all();
+            signal::Signal::iterator().for_each(|signal| others.remove(signal));
+            others.thread_unblock()
+        }
+    };
+    match Signal::from_named_raw(number) {
+        // Rust's own start handles these or ignores them. A shell does not.
+        Some(Signal::SEGV | Signal::BUS | Signal::PIPE) | None => {
+            let kill = format!("kill -{number} $$; exit {}", 128 + number);
+            let _ = Command::new("/bin/sh").args(["-c", &kill]).exec();
+        }
+        Some(signal) => drop(kill_process(getpid(), signal)),
+    }
 }

@@ -1,10 +1,11 @@
 //! The process table, read from `/proc`. Where there is none, it is empty.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, test_kill_process_group, waitpid};
 
 /// One process.
 #[derive(Debug, Clone)]
@@ -14,6 +15,78 @@ pub struct Row {
     parent: i32,
     group: i32,
     zombie: bool,
+    began: u64,
+}
+
+impl Row {
+    fn id(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// What names this process and no later one with its id.
+    fn identity(&self) -> Identity {
+        (self.id(), self.began)
+    }
+}
+
+/// A process by its id and its start, in ticks since boot.
+pub type Identity = (i32, u64);
+
+/// What a scope without a cgroup is recognized by.
+#[derive(Debug, Clone, Copy)]
+pub struct Signs<'a> {
+    /// The process it was made for.
+    pub leader: Pid,
+    /// The variable in the environment of its processes, and its value.
+    pub marker: (&'static str, &'a str),
+    /// The limit that its processes inherit.
+    pub mark: Option<u64>,
+}
+
+impl Signs<'_> {
+    fn in_environment(&self, row: &Row) -> bool {
+        variable(row.pid, self.marker.0).as_deref() == Some(self.marker.1)
+    }
+
+    fn by_limit(&self, row: &Row) -> bool {
+        self.mark.is_some() && mark(row.pid) == self.mark
+    }
+}
+
+/// To whom the id of a scope's leader belongs. While the leader's end is not collected, and while a process is in its group,
+/// the kernel gives the id to nobody else; after that, a process and a group with this id may be anybody's.
+#[derive(Debug, Default)]
+pub enum Life {
+    /// The leader runs, or its end is not collected.
+    #[default]
+    Led,
+    /// The leader's end was collected. These were in its group: while one of them is, the group is the scope's.
+    Left(HashSet<Identity>),
+    /// Nobody is in the group.
+    Without,
+    /// Nothing of the scope runs.
+    Over,
+}
+
+impl Life {
+    /// The leader's end has just been collected.
+    pub fn leader_collected(&mut self, leader: Pid) {
+        *self = match test_kill_process_group(leader) {
+            Err(Errno::SRCH) => Self::Without,
+            _ => {
+                let rows = rows();
+                let id = leader.as_raw_nonzero().get();
+                match rows.iter().any(|row| row.id() == id) {
+                    true => Self::Without,
+                    false => Self::Left(group(&rows, id).map(Row::identity).collect()),
+                }
+            }
+        };
+    }
+}
+
+fn group(rows: &[Row], id: i32) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| row.group == id)
 }
 
 /// Every process.
@@ -29,6 +102,7 @@ fn row(pid: i32) -> Option<Row> {
         zombie: matches!(fields.first().map(String::as_str), Some("Z" | "X")),
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
+        began: fields.get(19)?.parse().ok()?,
     })
 }
 
@@ -67,19 +141,52 @@ fn mark(pid: Pid) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The processes that belong to a group or carry a marker, those that this one adopted and that carry a mark, and all their
-/// descendants. Ones that ended are left out.
-pub fn members(leader: Pid, (name, marker): (&str, &str), carried: Option<u64>) -> Vec<Pid> {
+/// The processes of a scope: its leader's group, those that carry its marker, those that this process adopted and that carry
+/// its mark, and all their descendants. Ones that ended are left out.
+pub fn members(signs: &Signs<'_>, life: &mut Life) -> Vec<Pid> {
+    if matches!(life, Life::Over) {
+        return Vec::new();
+    }
+    let found = look(signs, life);
+    if !found.is_empty() || matches!(life, Life::Led) {
+        return found;
+    }
+    // One that began while the table was read may have been missed.
+    let found = look(signs, life);
+    if found.is_empty() {
+        // What carries its mark later is another scope's.
+        *life = Life::Over;
+    }
+    found
+}
+
+fn look(signs: &Signs<'_>, life: &mut Life) -> Vec<Pid> {
     let rows = rows();
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let adopted = |row: &Row| row.parent == own && carried.is_some() && mark(row.pid) == carried;
-    let leader = leader.as_raw_nonzero().get();
+    let leader = signs.leader.as_raw_nonzero().get();
+    let is_ours = match life {
+        Life::Led => true,
+        Life::Left(known) => {
+            let mut in_group = group(&rows, leader);
+            in_group.any(|row| {
+                known.contains(&row.identity()) || signs.in_environment(row) || signs.by_limit(row)
+            })
+        }
+        Life::Without | Life::Over => false,
+    };
+    match life {
+        Life::Left(known) if is_ours => *known = group(&rows, leader).map(Row::identity).collect(),
+        Life::Left(_) => *life = Life::Without,
+        _ => {}
+    }
     let mut found: HashSet<i32> = rows
         .iter()
         .filter(|row| {
-            row.group == leader || variable(row.pid, name).as_deref() == Some(marker) || adopted(row)
+            (is_ours && row.group == leader)
+                || (row.parent == own && signs.by_limit(row))
+                || signs.in_environment(row)
         })
-        .map(|row| row.pid.as_raw_nonzero().get())
+        .map(Row::id)
         .collect();
     add_descendants(&rows, &mut found);
     running(&rows, &found)
@@ -97,7 +204,7 @@ pub fn descendants(of: Pid) -> Vec<Pid> {
 fn add_descendants(rows: &[Row], found: &mut HashSet<i32>) {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for row in rows {
-        children.entry(row.parent).or_default().push(row.pid.as_raw_nonzero().get());
+        children.entry(row.parent).or_default().push(row.id());
     }
     let mut open: Vec<i32> = found.iter().copied().collect();
     while let Some(pid) = open.pop() {
@@ -111,25 +218,39 @@ fn add_descendants(rows: &[Row], found: &mut HashSet<i32>) {
 
 /// Those of the processes that have not ended.
 fn running(rows: &[Row], found: &HashSet<i32>) -> Vec<Pid> {
-    let of = rows.iter().filter(|row| !row.zombie && found.contains(&row.pid.as_raw_nonzero().get()));
+    let of = rows.iter().filter(|row| !row.zombie && found.contains(&row.id()));
     of.map(|row| row.pid).collect()
 }
 
-/// Collects the exit status of children that carry a mark and have ended, without those that are left to others.
-pub fn reap_marked(is_mark: &dyn Fn(u64) -> bool, others: &BTreeSet<i32>) {
+/// The ended children that nobody has collected, with how often they were seen.
+pub type Lingering = HashMap<Identity, u32>;
+
+/// Collects the exit status of children that have ended: of those that carry a mark, and of those that were seen `looks`
+/// times, as nobody waits for them. Those that are left to others stay.
+pub fn reap_adopted(
+    is_mark: &dyn Fn(u64) -> bool,
+    is_others: &dyn Fn(i32) -> bool,
+    lingering: &mut Lingering,
+    looks: u32,
+) {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let ended = rows().into_iter().filter(|row| row.zombie && row.parent == own);
-    for row in ended.filter(|row| !others.contains(&row.pid.as_raw_nonzero().get())) {
-        if mark(row.pid).is_some_and(is_mark) {
+    let mut still = Lingering::new();
+    for row in ended.filter(|row| !is_others(row.id())) {
+        let seen = lingering.get(&row.identity()).copied().unwrap_or_default() + 1;
+        if seen >= looks || mark(row.pid).is_some_and(is_mark) {
             let _ = waitpid(Some(row.pid), WaitOptions::NOHANG);
+        } else {
+            still.insert(row.identity(), seen);
         }
     }
+    *lingering = still;
 }
 
-/// Collects the exit status of processes this one adopted, so that none remains in the table. The leader's status is
-/// collected by whoever started it.
-pub fn reap(pids: &[Pid], leader: Pid) {
-    for pid in pids.iter().filter(|pid| **pid != leader) {
+/// Collects the exit status of processes this one adopted, so that none remains in the table. Of those it started itself,
+/// whoever started them collects it.
+pub fn reap(pids: &[Pid], is_others: &dyn Fn(i32) -> bool) {
+    for pid in pids.iter().filter(|pid| !is_others(pid.as_raw_nonzero().get())) {
         let _ = waitpid(Some(*pid), WaitOptions::NOHANG);
     }
 }

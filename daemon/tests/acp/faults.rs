@@ -544,12 +544,14 @@ async fn what_an_agent_says_of_its_secrets_is_masked() {
     let ends = r#"echo "no hay for $KEY$KEY, $PIN and $PLAIN" >&2; exit 3"#;
     let refuses = r#"read line; printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"wrong: %s","data":{"details":"%s %s"}}}\n' "$(echo "$line" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/')" "$KEY" "$PIN" "$PLAIN"; sleep 5"#;
     let noises = r#"echo "hello $KEY $PIN $PLAIN"; exit 3"#;
+    let noises_part = r#"printf 'hello %s %.12s' "$PIN" "$KEY"; exit 3"#;
     // The beginning of what is retained is in the middle of it.
     let long = r#"i=0; while [ $i -lt 1000 ]; do printf '%s ' "$KEY"; i=$((i + 1)); done >&2; exit 3"#;
     for (name, script, told) in [
         ("ends", ends, "no hay for <set><set>, <set> and <set>"),
         ("refuses", refuses, "refused initialize: wrong: <set>: <set> <set>"),
         ("noises", noises, "its output is not ACP: \"hello <set> <set> <set>\""),
+        ("noises a part", noises_part, "its output is not ACP: \"hello <set> <set>\""),
         ("long", long, "<set> <set>"),
     ] {
         let secret = |name: &str| json!({ "$secret": name });
@@ -582,6 +584,42 @@ async fn what_an_agent_says_of_its_secrets_is_masked() {
             unsaid(&String::from_utf8_lossy(&std::fs::read(&entry).unwrap()));
         }
     }
+}
+
+#[test]
+fn what_an_agent_inherits_is_masked() {
+    let folder = crate::support::Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options":
+        { "presets": ["gemini"], "agents": { "own": { "command": "npx" } } } }] }));
+    // Its last words are cut in the middle of a key.
+    let script = "#!/bin/sh\nprintf 'no {\"key\":\"%s\", \"password\":\"p\\\\u0026w-7-hay\"} %s sk-inherited-12' \
+                  \"$GEMINI_API_KEY\" \"$OTHER_TOKEN\" >&2; exit 3\n";
+    let npx = folder.path().join("npx");
+    std::fs::write(&npx, script).unwrap();
+    std::fs::set_permissions(&npx, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    for agent in ["gemini", "own"] {
+        let mut check = folder.command(&["agent", "check", agent, "--json"]);
+        check.env("PATH", &path).env("GEMINI_API_KEY", "sk-inherited-123456");
+        check.env("OTHER_TOKEN", "of-another-9876").env("DB_PASSWORD", "p&w-7-hay");
+        let ended = crate::support::ended(&mut check);
+        let problem = serde_json::from_str::<Value>(&ended.out).unwrap()["problem"].clone();
+        let told = "no {\"key\":\"<set>\", \"password\":\"<set>\"} <set> <set>\n";
+        assert!(problem.as_str().unwrap().contains(told), "{agent}: {problem}");
+    }
+}
+
+#[test]
+fn an_answer_that_a_check_cuts_has_no_part_of_a_secret_at_its_end() {
+    let mut entry = crate::agent::entry(json!({}));
+    entry["env"]["KEY"] = "sk-live-9f8e7d6c".into();
+    let options = json!({ "agents": { "fake": entry } });
+    let folder =
+        crate::support::Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    let prompt = format!("!say {}\n!env KEY\n!say and more", "x".repeat((16 << 10) - 10));
+    let ended = folder.run(&["agent", "check", "fake", "--prompt", &prompt, "--json"]);
+    let report: Value = serde_json::from_str(&ended.out).unwrap_or_else(|why| panic!("{why}: {ended:?}"));
+    let text = report["answer"]["text"].as_str().unwrap();
+    assert!(text.ends_with("xx<set>"), "{}", &text[text.len() - 40..]);
 }
 
 /// The files below a folder.

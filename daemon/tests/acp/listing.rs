@@ -350,6 +350,9 @@ fn command_line(preset: &Value) -> String {
         of if of["npx"].is_object() => (vec!["npx".to_owned(), "--yes".to_owned()], &of["npx"], "--package"),
         of => (vec!["uvx".to_owned()], &of["uvx"], "--from"),
     };
+    for with in preset["_meta"]["ostler"]["with"].as_array().into_iter().flatten() {
+        words.extend(["--with".to_owned(), text(with)]);
+    }
     if of["cmd"].is_string() {
         words.push(from.to_owned());
     }

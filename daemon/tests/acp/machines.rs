@@ -12,7 +12,8 @@ export function apply(host) {
   const made = [];
   host.registerComputers({
     how: (computer, { program, args, cwd, env }) =>
-      ({ program: '/bin/sh', args: ['-c', 'exec \"$@\"', 'enter', program, ...args], cwd: '/', env: { ...env, MACHINE: computer, MACHINE_CWD: cwd } }),
+      ({ program: '/bin/sh', args: ['-c', 'exec \"$@\"', 'enter', program, ...args], cwd: '/', env: { ...env, MACHINE: computer, MACHINE_CWD: cwd },
+        secrets: ['key-of-the-barn'] }),
     list: () => made,
     profiles: () => ({ barn: {} }),
     make(request) {
@@ -65,6 +66,15 @@ async fn an_agent_runs_in_the_machine_of_its_session() {
     );
     let params = json!({ "channel": talk.session });
     talk.client.request("disposeSession", params).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_machine_has_for_its_agent_is_masked() {
+    let script = "echo no hay for key-of-the-barn >&2; exit 3";
+    let stage = stage(json!({ "command": "/bin/sh", "args": ["-c", script] }));
+    let error = talk(&stage).await.fail("hello").await;
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("no hay for <set>\n"), "{message}");
 }
 
 /// Every request that needs a capability which is withheld in a machine.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::agent;
 use crate::support::{Folder, Signal, tell, wait_for};
 use crate::talk::{Stage, Talk};
 
@@ -315,6 +316,36 @@ async fn a_process_without_its_environment_ends_with_its_scope() {
     }
 }
 
+/// A plugin that leaves a process without a marker to the daemon, and then is busy for longer than it takes to see that
+/// nobody waits for a process.
+const ORPHANS: &str = "
+import { execFileSync, spawn } from 'node:child_process';
+export const name = 'orphans';
+export function apply(host) {
+  host.registerMethod('x-orphans/leave', { grant: 'session:create', async handle() {
+    const child = spawn('sh', ['-c', 'setsid sleep 0.3 & setsid sleep 0.3 & exit 7'], { stdio: 'ignore' });
+    const ended = new Promise((resolve) => child.on('exit', resolve));
+    execFileSync('sleep', ['4']);
+    return { code: await ended };
+  } });
+}
+";
+
+#[tokio::test]
+async fn what_plugins_leave_to_the_daemon_does_not_stay_as_zombies() {
+    let stage =
+        Stage::configured(agent::entry(json!({})), json!({ "scope": "group" }), json!({}), Some(ORPHANS));
+    let daemon = stage.daemon.child.id();
+    let mut talk = stage.talk().await;
+    // From the first agent on the daemon adopts orphans.
+    talk.say("hello").await;
+    let answer = talk.client.request("x-orphans/leave", json!({})).await.unwrap();
+    assert_eq!(answer["code"], 7, "the plugin is told of the end of its own child: {answer}");
+    let collected = wait_for(|| (zombies(daemon) == 0).then_some(()));
+    assert!(collected.is_some(), "{} processes whose end was not collected", zombies(daemon));
+    talk.say("hello").await;
+}
+
 /// The processes that supervise agents of a daemon.
 fn supervisors(daemon: u32) -> usize {
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -361,6 +392,25 @@ async fn an_agent_without_a_cgroup_is_supervised_and_ends_as_it_would_alone() {
     dispose(&mut talk).await;
     none_is_left(daemon).await;
     assert!(wait_for(|| (supervisors(daemon) == 0).then_some(())).is_some());
+}
+
+#[test]
+fn a_supervised_agent_that_a_signal_ended_is_said_to_have_ended_by_it() {
+    // Rust's own start handles 7 and 11 and ignores 13; 34 has no name; 6 would leave a core.
+    let signals = [1, 6, 7, 11, 13, 14, 15, 34, 64];
+    let entry = |signal: &i32| {
+        let script = format!("kill -{signal} $$");
+        (format!("by-{signal}"), json!({ "command": "/bin/sh", "args": ["-c", script] }))
+    };
+    let agents: serde_json::Map<String, Value> = signals.iter().map(entry).collect();
+    let options = json!({ "scope": "group", "agents": agents });
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    for signal in signals {
+        let ended = folder.run(&["agent", "check", &format!("by-{signal}"), "--json"]);
+        let report: Value = serde_json::from_str(&ended.out).unwrap_or_else(|why| panic!("{why}: {ended:?}"));
+        let begins = format!("by-{signal} ended by signal {signal};");
+        assert!(report["problem"].as_str().unwrap().starts_with(&begins), "{report}");
+    }
 }
 
 /// A line of a process's status.
@@ -486,6 +536,48 @@ fn an_interrupted_check_leaves_nothing() {
     }
 }
 
+#[test]
+fn a_check_ignores_the_signals_it_was_started_to_ignore() {
+    let entry = agent::entry(json!({ "hangOn": "initialize" }));
+    let options = json!({ "scope": "group", "agents": { "fake": entry } });
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    for (trapped, told, code) in [("HUP INT", Signal::TERM, 143), ("INT", Signal::HUP, 129)] {
+        let mut nohup = std::process::Command::new("sh");
+        nohup.arg("-c").arg(format!("trap '' {trapped}; exec \"$0\" \"$@\""));
+        let mut check = folder.told(nohup, &["agent", "check", "fake"]).spawn().unwrap();
+        assert!(wait_for(|| (!left(check.id()).is_empty()).then_some(())).is_some());
+        for signal in [Signal::HUP, Signal::INT] {
+            if trapped.contains(if signal == Signal::HUP { "HUP" } else { "INT" }) {
+                tell(check.id(), signal);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(check.try_wait().unwrap().is_none(), "{trapped}");
+        tell(check.id(), told);
+        assert_eq!(check.wait().unwrap().code(), Some(code), "{trapped}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_in_the_daemon_ends_with_the_command_that_asked_for_it() {
+    let heard = tempfile::NamedTempFile::new().unwrap();
+    let config = json!({ "log": heard.path(), "ignoreEof": true });
+    let options = json!({ "agents": { "fake": agent::entry(config), "other": agent::entry(json!({})) } });
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
+    let daemon = folder.start();
+    let arguments = ["agent", "check", "fake", "--prompt", "!sleep 60000"];
+    let mut check = folder.command(&arguments).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let prompted = || fs::read_to_string(heard.path()).unwrap().contains("session/prompt").then_some(());
+    assert!(wait_for(prompted).is_some());
+    // Another command that ends does not end it.
+    assert_eq!(folder.run(&["agent", "check", "other"]).code, Some(0));
+    assert!(!left(daemon.child.id()).is_empty());
+    tell(check.id(), Signal::KILL);
+    check.wait().unwrap();
+    none_is_left(daemon.child.id()).await;
+    assert_eq!(daemon.stop(), Some(0));
+}
+
 #[tokio::test]
 async fn a_start_in_another_cgroup_removes_what_a_killed_daemon_left() {
     let Some(groups) = Groups::new() else {
@@ -535,17 +627,9 @@ impl Groups {
     }
 
     fn start(&self, folder: &Folder, name: &str) -> crate::support::Daemon {
-        let own = folder.command(&[]);
         let mut command = std::process::Command::new("sh");
         command.arg("-c").arg("echo 0 > \"$0\" && exec \"$@\"").arg(self.0.join(name).join("cgroup.procs"));
-        command.arg(own.get_program()).args(own.get_args()).current_dir(folder.path());
-        for (name, value) in own.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        folder.started(command)
+        folder.started(folder.told(command, &[]))
     }
 }
 

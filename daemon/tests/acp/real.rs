@@ -19,6 +19,7 @@ fn installed(agent: &str, file: &str) -> PathBuf {
     path
 }
 
+/// The example agent says the same each time: it has no model, so it has no thoughts, and it ignores the MCP servers it is told.
 fn example() -> (Stage, NamedTempFile) {
     let script = installed("example", "@agentclientprotocol/sdk/dist/examples/agent.js");
     let log = NamedTempFile::new().unwrap();
@@ -99,6 +100,74 @@ async fn two_clients_watch_the_example_agent() {
         text_of(&talk.until(&["chat/turnComplete"]).await),
         text_of(&other.until(&["chat/turnComplete"]).await)
     );
+}
+
+/// The text of each prompt that the agent was sent, from the log of frames.
+fn prompts(log: &NamedTempFile) -> Vec<String> {
+    let sent = std::fs::read_to_string(log.path()).unwrap();
+    let frames = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    frames
+        .filter(|frame| frame["method"] == "session/prompt")
+        .map(|frame| frame["params"].to_string())
+        .collect()
+}
+
+/// Approves what the agent of the first session asks for, for ever.
+async fn approve_all(mut client: crate::support::Client) {
+    let session = loop {
+        let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+        match listed["items"][0]["resource"].as_str() {
+            Some(session) => break session.to_owned(),
+            None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+        }
+    };
+    let mut talk = Talk::join(client, &session).await;
+    loop {
+        let needed = last(&talk.until(&["session/inputNeededSet"]).await)["request"].clone();
+        let (turn, call) = (&needed["turnId"], &needed["toolCall"]["toolCallId"]);
+        talk.act(
+            json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call, "approved": true,
+            "confirmed": "user-action" }),
+        )
+        .await;
+    }
+}
+
+/// It stores no sessions, so that it is told the conversation.
+#[tokio::test]
+#[ignore = "needs the example agent of the ACP SDK"]
+async fn the_example_agent_continues_after_it_was_killed_and_after_the_host_was() {
+    let (stage, log) = example();
+    let mut talk = stage.talk().await;
+    talk.begin("remember seven").await;
+    talk.until(&["chat/responsePart"]).await;
+    crate::processes::kill_agents(stage.daemon.child.id());
+    let seen = talk.until(&["chat/error"]).await;
+    assert_eq!(last(&seen)["part"]["error"]["errorType"], "agentEnded", "{seen:#?}");
+    let told = |prompt: &str, texts: &[&str]| texts.iter().all(|text| prompt.contains(text));
+    let (seen, asked) = run(&mut talk, "after its end", true).await;
+    assert!(asked == 1 && text_of(&seen).ends_with("The changes have been applied."), "{seen:#?}");
+    let sent = prompts(&log).pop().unwrap();
+    assert!(told(&sent, &["remember seven", "after its end"]), "{sent}");
+    drop(talk);
+    let stage = stage.restarted(true);
+    let mut talk = Talk::join(stage.daemon.initialized("later").await, "fake:/one").await;
+    let (seen, asked) = run(&mut talk, "after the restart", true).await;
+    assert!(asked == 1 && text_of(&seen).ends_with("The changes have been applied."), "{seen:#?}");
+    let sent = prompts(&log).pop().unwrap();
+    assert!(told(&sent, &["remember seven", "after its end", "after the restart"]), "{sent}");
+    assert_eq!(stage.daemon.stop(), Some(0));
+    record::checked(log.path());
+}
+
+#[tokio::test]
+#[ignore = "needs the example agent of the ACP SDK"]
+async fn the_example_agent_answers_a_webhook() {
+    let script = installed("example", "@agentclientprotocol/sdk/dist/examples/agent.js");
+    let entry = json!({ "command": "node", "args": [script], "name": "Example" });
+    // It repeats nothing of what it is told, and asks for an approval each time, which a client gives.
+    let told = |_: &str| "I'll help you with that.".to_owned();
+    crate::bots::a_webhook_gets(&entry, "hello from outside", told, approve_all).await;
 }
 
 /// A tool of a plugin, to be called through the session's endpoint.

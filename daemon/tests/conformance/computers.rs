@@ -40,7 +40,7 @@ async fn begin(start: Arc<Start>, turn: String, text: String) -> Result<(), Thro
                 program: "agent".into(),
                 args: vec!["-x".into()],
                 env: [("A".to_owned(), "b".to_owned())].into(),
-                cwd: None,
+                ..MachineProcess::default()
             };
             let how = serde_json::to_value(computer.how.call((process,)).await?).unwrap();
             json!([computer.uri, how, computer.place.call((text,)).await?]).to_string()
@@ -139,7 +139,12 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
             how: Call::now(|(computer, process): (String, MachineProcess)| {
                 let cwd = process.cwd.unwrap_or_else(|| "-".to_owned());
                 let args = [vec![computer, cwd, process.program], process.args].concat();
-                Ok(MachineProcess { program: "enter".into(), args, env: process.env, cwd: None })
+                Ok(MachineProcess {
+                    program: "enter".into(),
+                    args,
+                    env: process.env,
+                    ..MachineProcess::default()
+                })
             }),
             list: Some(Call::now(move |()| Ok(listed.lock().unwrap().clone()))),
             profiles: Some(Call::now(move |()| Ok(profiles.clone()))),

@@ -100,6 +100,19 @@ impl Folder {
         command
     }
 
+    /// A command that is told the program with these arguments, to become it.
+    pub fn told(&self, mut command: Command, arguments: &[&str]) -> Command {
+        let own = self.command(arguments);
+        command.arg(own.get_program()).args(own.get_args()).current_dir(self.path());
+        for (name, value) in own.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
     /// Runs the program until it ends by itself.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         ended(&mut self.command(arguments))

@@ -19,6 +19,9 @@ use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::protocol::member;
 use crate::wire::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 
+/// How long is waited for what an agent that ended wrote to stderr.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// What an agent said of itself in the answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -157,7 +160,7 @@ impl Facts {
 
 /// The end of what an agent wrote to stderr, as it may be repeated.
 fn said(process: &Process, masks: &Masks) -> String {
-    masks.hide_in_end(&plain(&process.stderr()))
+    masks.hide_in_part(&plain(&process.stderr()))
 }
 
 /// Where and for whom an agent runs.
@@ -227,9 +230,9 @@ impl Running {
         runtime: &Runtime,
         at: &Surroundings,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), AgentError> {
-        let program = match &at.computer {
+        let (program, secrets) = match &at.computer {
             Some(computer) => machine::program(agent, at, computer).await?,
-            None => program(agent, at),
+            None => (program(agent, at), Vec::new()),
         };
         // What runs in a machine ends there what it started, which takes its time.
         let supervisor = runtime.supervisor.clone().filter(|_| at.computer.is_none());
@@ -248,7 +251,7 @@ impl Running {
         if let Some(bytes) = agent.memory_limit {
             process.limit_memory(bytes);
         }
-        let masks = agent.masks.with(at.lent.values()).with_values(&at.told);
+        let masks = agent.masks.with(at.lent.values()).with(&secrets).with_values(&at.told);
         let offer = Offer::new(at.computer.is_none(), runtime.uses(Unstable::Subagents));
         let connected = Wire::connect(stdin, stdout, offer.clone(), masks.clone()).await;
         let Ok((wire, mut incoming)) = connected else {
@@ -326,6 +329,11 @@ impl Running {
         self.masks.hide(text)
     }
 
+    /// What its words may not contain.
+    pub fn masks(&self) -> &Masks {
+        &self.masks
+    }
+
     /// How long it may take to answer a request that has to be answered in time.
     pub fn limit(&self) -> Duration {
         self.limit
@@ -347,6 +355,8 @@ impl Running {
                     None => ended.await.ok(),
                     Some(_) => None,
                 };
+                // Its last words may not be read yet. What it left behind may have its stderr open for long.
+                let _ = tokio::time::timeout(LAST_WORDS, self.process.stderr_ended()).await;
                 if let Some(limit) = self.memory_limit.filter(|_| self.process.exceeded_memory()) {
                     return AgentError::Memory { limit };
                 }

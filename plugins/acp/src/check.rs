@@ -1,6 +1,7 @@
 //! A check of one agent: it is started, asked what it can do, and ended, without a session of the host.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::agent::{AuthMethod, Facts, Running, Surroundings};
 use crate::errors::AgentError;
+use crate::masks::Masks;
 use crate::opening::{self, Plan};
 use crate::options::{AgentOptions, Runtime};
 use crate::protocol::{Chunk, Content, Update, Voice};
@@ -22,13 +24,15 @@ const PROMPT_LIMIT: Duration = Duration::from_secs(300);
 const ANSWER_RETAINED: usize = 16 << 10;
 
 /// Starts the agent and opens a session of its own in an empty folder; with a prompt, also runs one turn, in which it is
-/// given no permission. Answers what it supports, and what is missing.
+/// given no permission. Answers what it supports, and what is missing. It ends early where whoever asked for it has `left`.
 pub async fn check(
     agent: &Arc<AgentOptions>,
     runtime: &Arc<Runtime>,
     catalogue: &Catalogue,
     prompt: Option<String>,
+    left: impl Future<Output = ()> + Send,
 ) -> Value {
+    tokio::pin!(left);
     catalogue.load().await;
     let mut report = json!({
         "provider": agent.provider, "name": agent.name, "command": agent.command_line(), "state": "ready",
@@ -36,7 +40,7 @@ pub async fn check(
     if !agent.warnings.is_empty() {
         report["warnings"] = agent.warnings.clone().into();
     }
-    if let Err(why) = run(agent, runtime, catalogue, prompt, &mut report).await {
+    if let Err(why) = run(agent, runtime, catalogue, prompt, left, &mut report).await {
         report["state"] = state(&why).into();
         report["problem"] = why.sentence(agent).into();
         if let (AgentError::NotInstalled, Some(install)) = (&why, &agent.install) {
@@ -46,7 +50,7 @@ pub async fn check(
             report["authMethods"] = auth_methods(methods, agent);
         }
     }
-    report
+    agent.masks.secrets().hide_value(report)
 }
 
 async fn run(
@@ -54,12 +58,16 @@ async fn run(
     runtime: &Arc<Runtime>,
     catalogue: &Catalogue,
     prompt: Option<String>,
+    mut left: Pin<&mut (impl Future<Output = ()> + Send)>,
     report: &mut Value,
 ) -> Result<(), AgentError> {
     let folder = tempfile::tempdir().map_err(|why| AgentError::NotStarted(why.to_string()))?;
     let at = Surroundings::alone(folder.path());
     let begun = Instant::now();
-    let (running, mut incoming) = Running::start(agent, runtime, &at).await?;
+    let (running, mut incoming) = tokio::select! {
+        started = Running::start(agent, runtime, &at) => started?,
+        () = &mut left => return Err(unwanted("initialize")),
+    };
     report["millis"] = json!({ "initialize": millis(begun) });
     describe(report, &running.facts, agent);
     catalogue.learn_facts(agent, &running.facts);
@@ -77,11 +85,19 @@ async fn run(
         imported: false,
         questions: None,
     };
-    let outcome = converse(&plan, &running, &mut incoming, catalogue, prompt, report).await;
+    let outcome = tokio::select! {
+        outcome = converse(&plan, &running, &mut incoming, catalogue, prompt, report) => outcome,
+        () = &mut left => Err(unwanted("session/prompt")),
+    };
     drop(incoming);
     running.close().await;
     catalogue.store().await;
     outcome
+}
+
+/// Nobody is left to be told of it.
+fn unwanted(method: &'static str) -> AgentError {
+    AgentError::Refused { method, failure: Failure::internal("whoever asked for it has left".to_owned()) }
 }
 
 async fn converse(
@@ -100,8 +116,7 @@ async fn converse(
     describe_settings(report, &settings);
     if let Some(prompt) = prompt {
         let begun = Instant::now();
-        let answer = ask(running, incoming, &opened.id, &prompt).await?;
-        report["answer"] = plan.agent.masks.hide_value(answer);
+        report["answer"] = ask(running, incoming, (&opened.id, &prompt), running.masks()).await?;
         report["millis"]["prompt"] = millis(begun).into();
     }
     let facts = running.facts.clone();
@@ -123,18 +138,25 @@ async fn converse(
 async fn ask(
     running: &Running,
     incoming: &mut mpsc::Receiver<Incoming>,
-    session: &str,
-    prompt: &str,
+    (session, prompt): (&str, &str),
+    masks: &Masks,
 ) -> Result<Value, AgentError> {
     let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": prompt }] });
     let asked = running.wire.request("session/prompt", params);
     tokio::pin!(asked);
-    let mut said = String::new();
+    let (mut said, mut cut) = (String::new(), false);
     let mut take = |message: Incoming| match message {
         Incoming::Update {
             update: Update::Chunk(Chunk { voice: Voice::Agent, content: Content::Text(text), .. }),
             ..
-        } if said.len() < ANSWER_RETAINED => said.push_str(&text),
+        } => match ANSWER_RETAINED.checked_sub(said.len()).filter(|room| *room > 0) {
+            Some(room) => {
+                let end = text.floor_char_boundary(room);
+                said.push_str(&text[..end]);
+                cut |= end < text.len();
+            }
+            None => cut = true,
+        },
         Incoming::Request(request) => request.decline("not available during a check"),
         _ => {}
     };
@@ -154,7 +176,14 @@ async fn ask(
         take(message);
     }
     match answer {
-        Ok(answer) => Ok(json!({ "text": said, "stopReason": answer.get("stopReason") })),
+        Ok(answer) => {
+            let said = match cut {
+                true => masks.hide_in_beginning(&said),
+                false => masks.hide(&said),
+            };
+            let why = masks.hide_value(answer.get("stopReason").cloned().unwrap_or_default());
+            Ok(json!({ "text": said, "stopReason": why }))
+        }
         Err(failure) => Err(running.error("session/prompt", failure).await),
     }
 }

@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, Weak};
 
+use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{Description, Method};
 use ostler_contract::protocol::RpcError;
-use ostler_contract::{Call, JsonObject, PluginHost, Thrown, Value, json};
+use ostler_contract::{Call, Frozen, JsonObject, PluginContext, PluginHost, Thrown, Value, json};
 use ostler_processes::Usage;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::SCOPES;
 use crate::account::Account;
@@ -40,6 +43,31 @@ pub struct Configuration {
 
 type All = Arc<Configuration>;
 
+/// The clients whose commands end when they leave.
+#[derive(Clone, Default)]
+struct Callers(Arc<Mutex<Vec<(String, oneshot::Sender<()>)>>>);
+
+impl Callers {
+    /// Resolves when the client has left.
+    fn wait(&self, client: String) -> impl Future<Output = ()> + Send + use<> {
+        let (tell, left) = oneshot::channel();
+        let mut waiting = self.0.lock();
+        waiting.retain(|(_, tell)| !tell.is_closed());
+        waiting.push((client, tell));
+        async move {
+            if left.await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn left(&self, client: &str) {
+        for (_, tell) in self.0.lock().extract_if(.., |(waits, _)| waits == client) {
+            let _ = tell.send(());
+        }
+    }
+}
+
 /// Registers the commands.
 pub fn register(
     host: &PluginHost,
@@ -49,6 +77,17 @@ pub fn register(
     let listed = Arc::new(configuration);
     let checked = listed.clone();
     account(host, &listed, &runtime)?;
+    let callers = Callers::default();
+    let leaving = callers.clone();
+    host.on(
+        EventName::ClientDisconnect,
+        Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
+            if let Event::ClientDisconnect { client } = event.0 {
+                leaving.left(&client);
+            }
+            Ok(())
+        }),
+    )?;
     host.register_method(
         "x-acp/list".into(),
         Method {
@@ -92,8 +131,9 @@ pub fn register(
         "x-acp/check".into(),
         Method {
             grant: "session:create".into(),
-            handle: Call::new(move |(params, _, _, _): (JsonObject, _, _, _)| {
+            handle: Call::new(move |(params, _, client, _): (JsonObject, _, String, _)| {
                 let (all, runtime) = (checked.clone(), runtime.clone());
+                let left = callers.wait(client);
                 async move {
                     let text = |name: &str| params.get(name).and_then(Value::as_str);
                     let provider = text("provider").unwrap_or_default();
@@ -102,7 +142,8 @@ pub fn register(
                             "problem": format!("{why}; {remedy}") }));
                     }
                     let Known { agent, catalogue, .. } = all.find(provider)?;
-                    Ok(check::check(agent, &runtime, catalogue, text("prompt").map(str::to_owned)).await)
+                    let prompt = text("prompt").map(str::to_owned);
+                    Ok(check::check(agent, &runtime, catalogue, prompt, left).await)
                 }
             }),
             describe: described("Check an agent", "Starts an ACP agent and reports what it supports."),
@@ -254,5 +295,5 @@ fn row(agent: &AgentOptions, catalogue: &Catalogue) -> Value {
         check::describe(&mut row, &facts, agent);
         check::describe_settings(&mut row, &catalogue.settings());
     }
-    row
+    agent.masks.secrets().hide_value(row)
 }

@@ -66,7 +66,7 @@ fn state(provider: &str) -> String {
     format!("/var/lib/ostler/{provider}")
 }
 
-/// An agent's program on this host that runs it in a machine.
+/// An agent's program on this host that runs it in a machine, and the secrets that it has there.
 ///
 /// # Errors
 /// The machine cannot run it.
@@ -74,7 +74,7 @@ pub async fn program(
     agent: &AgentOptions,
     at: &Surroundings,
     computer: &SessionComputer,
-) -> Result<Program, AgentError> {
+) -> Result<(Program, Vec<String>), AgentError> {
     let mut env: BTreeMap<String, String> = BTreeMap::new();
     let folder = agent.needs.state_variable.clone().unwrap_or_else(|| "HOME".to_owned());
     env.insert(folder, state(&agent.provider));
@@ -88,10 +88,11 @@ pub async fn program(
         args: agent.args.clone(),
         cwd: Some(cwd.display().to_string()),
         env,
+        ..MachineProcess::default()
     };
     let failed = |why: ostler_contract::Thrown| AgentError::NotStarted(format!("{}: {why}", computer.uri));
     let outside = computer.how.call((inside,)).await.map_err(failed)?;
-    Ok(Program {
+    let program = Program {
         owner: owner(agent, at),
         command: outside.program,
         args: outside.args,
@@ -99,7 +100,8 @@ pub async fn program(
         cwd: outside.cwd.map_or_else(|| PathBuf::from("/"), PathBuf::from),
         supervisor: None,
         supervised: false,
-    })
+    };
+    Ok((program, outside.secrets))
 }
 
 /// The session's directories as the machine has them: the first, and the others that it has.

@@ -7,15 +7,24 @@ use ostler_contract::secret::SET;
 use ostler_contract::{Secret, Value};
 
 /// A shorter value of a variable is a word; to mask it would hide what is said.
-const SHORTEST: usize = 8;
+pub const SHORTEST: usize = 8;
 /// The same for what is a secret: read from the vault, or lent by a client.
 const SHORTEST_SECRET: usize = 4;
-/// How much of a secret is recognized at the beginning of a text that was cut.
+/// How much of a secret is recognized where a text was cut: this, or half of a short one.
 const CUT: usize = 8;
+/// How long an escape sequence is without its backslashes: `u00e9` or `u{1f600}`.
+const ESCAPE: usize = 8;
 
-/// The texts that are masked.
+/// The texts that are masked, as [`Plain`] has them.
 #[derive(Debug, Clone, Default)]
-pub struct Masks(Arc<Secret<Vec<String>>>);
+pub struct Masks(Arc<Secret<Vec<Mask>>>);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Mask {
+    text: String,
+    /// Whether it is known to be a secret, and not only a value that may be one.
+    secret: bool,
+}
 
 impl Masks {
     /// Of values that may be secrets, and of those that are.
@@ -23,48 +32,75 @@ impl Masks {
         values: impl IntoIterator<Item = &'a String>,
         secrets: impl IntoIterator<Item = &'a String>,
     ) -> Self {
-        let values = values.into_iter().flat_map(|value| forms(value, SHORTEST));
-        let secrets = secrets.into_iter().flat_map(|secret| forms(secret, SHORTEST_SECRET));
-        Self::of(values.chain(secrets).collect())
+        Self::default().with_values(values).with(secrets)
     }
 
     /// With more secrets.
     pub fn with<'a>(&self, secrets: impl IntoIterator<Item = &'a String>) -> Self {
-        let more = secrets.into_iter().flat_map(|secret| forms(secret, SHORTEST_SECRET));
-        Self::of(self.0.reveal().iter().cloned().chain(more).collect())
+        self.and(secrets.into_iter().flat_map(|secret| forms(secret, SHORTEST_SECRET)), true)
     }
 
     /// With more values that may be secrets.
     pub fn with_values<'a>(&self, values: impl IntoIterator<Item = &'a String>) -> Self {
-        let more = values.into_iter().flat_map(|value| forms(value, SHORTEST));
-        Self::of(self.0.reveal().iter().cloned().chain(more).collect())
+        self.and(values.into_iter().flat_map(|value| forms(value, SHORTEST)), false)
     }
 
-    fn of(mut texts: Vec<String>) -> Self {
-        // One that holds another goes first, or its rest would stay.
-        texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        texts.dedup();
-        Self(Arc::new(Secret::new(texts)))
+    /// Those alone that are secrets, for texts that are not only an agent's.
+    pub fn secrets(&self) -> Self {
+        Self(Arc::new(Secret::new(self.0.reveal().iter().filter(|mask| mask.secret).cloned().collect())))
+    }
+
+    fn and(&self, texts: impl Iterator<Item = String>, secret: bool) -> Self {
+        let more = texts.map(|text| Mask { text, secret });
+        let mut all: Vec<Mask> = self.0.reveal().iter().cloned().chain(more).collect();
+        all.sort();
+        all.dedup();
+        Self(Arc::new(Secret::new(all)))
     }
 
     /// The text without them.
     pub fn hide(&self, text: &str) -> String {
-        self.0.reveal().iter().fold(text.to_owned(), |text, mask| match text.contains(mask.as_str()) {
-            true => text.replace(mask.as_str(), SET),
-            false => text,
-        })
+        self.hide_with(text, |_| None, |_, _| None)
     }
 
-    /// The same for the end of a text, at whose beginning may be the end of one.
-    pub fn hide_in_end(&self, text: &str) -> String {
-        let rest_of = |mask: &String| {
-            let rests = mask.char_indices().map(|(at, _)| &mask[at..]).take_while(|rest| rest.len() >= CUT);
-            rests.skip(1).find(|rest| text.starts_with(rest)).map(str::len)
+    /// The same for the beginning of a text, at whose end may be the beginning of one.
+    pub fn hide_in_beginning(&self, text: &str) -> String {
+        self.hide_with(text, |_| None, |plain, mask| plain.ends_within(mask))
+    }
+
+    /// The same for a part of a text, at whose beginning may be the end of one, and at whose end the beginning.
+    pub fn hide_in_part(&self, text: &str) -> String {
+        let rests = |plain: &Plain<'_>| {
+            self.0.reveal().iter().filter_map(|mask| plain.begins_within(&mask.text)).max()
         };
-        match self.0.reveal().iter().filter_map(rest_of).max() {
-            Some(cut) => self.hide(&format!("{SET}{}", &text[cut..])),
-            None => self.hide(text),
+        self.hide_with(text, rests, |plain, mask| plain.ends_within(mask))
+    }
+
+    /// The text without them, what is at its beginning up to a place in it, and what is at its end from one on.
+    fn hide_with(
+        &self,
+        text: &str,
+        begins: impl Fn(&Plain<'_>) -> Option<usize>,
+        ends: impl Fn(&Plain<'_>, &str) -> Option<usize>,
+    ) -> String {
+        let plain = Plain::of(text);
+        let mut found: Vec<(usize, usize)> = begins(&plain).map(|end| (0, end)).into_iter().collect();
+        for Mask { text: mask, .. } in self.0.reveal() {
+            found.extend(plain.places(mask));
+            found.extend(ends(&plain, mask).map(|from| (from, text.len())));
         }
+        found.sort_unstable();
+        let (mut shown, mut at, mut hidden) = (String::with_capacity(text.len()), 0, 0);
+        for (from, to) in found {
+            if from >= hidden {
+                shown.push_str(&text[at..from]);
+                shown.push_str(SET);
+            }
+            hidden = hidden.max(to);
+            at = hidden;
+        }
+        shown.push_str(&text[at..]);
+        shown
     }
 
     /// Every text of a value without them.
@@ -80,36 +116,151 @@ impl Masks {
     }
 }
 
-/// What a value looks like in what a program prints.
+/// What is looked for of a value: all of it, and of several lines, as a key in PEM has, each.
 fn forms(value: &str, shortest: usize) -> Vec<String> {
-    // Of several lines, as a key in PEM has, each; a short one is none of a secret alone.
+    // A short line is none of a secret alone.
     let lines = value.lines().map(|line| (line, shortest.max(SHORTEST)));
     let texts =
         std::iter::once((value, shortest)).chain(lines).map(|(text, shortest)| (text.trim(), shortest));
     let long = texts.filter(|(text, shortest)| text.chars().count() >= *shortest);
-    long.flat_map(|(text, _)| {
-        // As it stands in a JSON text, or in what a program prints for debugging.
-        let (quoted, json) = (format!("{text:?}"), Value::from(text).to_string());
-        [text, &quoted[1..quoted.len() - 1], &json[1..json.len() - 1]].map(str::to_owned)
-    })
-    .collect()
+    long.map(|(text, _)| Plain::of(text).text).filter(|text| !text.is_empty()).collect()
+}
+
+/// A text with its escape sequences resolved, those of JSON within JSON too: programs print a value in many ways. Each way has
+/// the same plain text.
+struct Plain<'a> {
+    whole: &'a str,
+    text: String,
+    /// Where each byte of the plain text comes from, and the end; nothing where it is the text itself.
+    from: Option<Vec<usize>>,
+}
+
+impl<'a> Plain<'a> {
+    fn of(whole: &'a str) -> Self {
+        if !whole.contains('\\') {
+            return Self { whole, text: whole.to_owned(), from: None };
+        }
+        let (mut text, mut from) = (String::with_capacity(whole.len()), Vec::with_capacity(whole.len() + 1));
+        let mut at = 0;
+        while let Some((c, length)) = next(&whole[at..]) {
+            text.push(c);
+            from.resize(text.len(), at);
+            at += length;
+        }
+        from.push(whole.len());
+        Self { whole, text, from: Some(from) }
+    }
+
+    /// The place in the whole text.
+    fn place(&self, at: usize) -> usize {
+        self.from.as_ref().map_or(at, |from| from[at])
+    }
+
+    /// Where a text is.
+    fn places(&self, mask: &str) -> impl Iterator<Item = (usize, usize)> {
+        self.text
+            .match_indices(mask)
+            .map(|(at, found)| (self.place(at), self.place(at + found.len())))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    /// Up to where it begins with the end of a text. The first of it may be the rest of an escape sequence.
+    fn begins_within(&self, mask: &str) -> Option<usize> {
+        let rest_of_escape =
+            self.text.bytes().take(ESCAPE).take_while(|b| b.is_ascii_hexdigit() || b"u{}".contains(b));
+        let least = least(mask);
+        let skipped = |skip: usize| {
+            let begun = &self.text[skip..];
+            let rests = mask.char_indices().skip(1).map(|(at, _)| &mask[at..]);
+            let mut rests = rests.take_while(|rest| rest.chars().count() >= least);
+            rests.find(|rest| begun.starts_with(rest)).map(|rest| self.place(skip + rest.len()))
+        };
+        (0..=rest_of_escape.count()).find_map(skipped)
+    }
+
+    /// From where on it ends with the beginning of a text. The last of it may be the beginning of an escape sequence.
+    fn ends_within(&self, mask: &str) -> Option<usize> {
+        let begun = |plain: &Plain<'_>| {
+            let least = least(mask);
+            let ends = mask.char_indices().enumerate().skip(least).map(|(_, (at, _))| &mask[..at]);
+            let longest = ends.filter(|begin| plain.text.ends_with(begin)).last()?;
+            Some(plain.place(plain.text.len() - longest.len()))
+        };
+        let escape = self.whole.rfind('\\').filter(|at| self.whole.len() - at <= ESCAPE);
+        let complete = escape.map(|at| Plain::of(self.whole[..at].trim_end_matches('\\')));
+        begun(self).into_iter().chain(complete.and_then(|plain| begun(&plain))).min()
+    }
+}
+
+/// How many characters of a text are recognized where it was cut.
+fn least(mask: &str) -> usize {
+    mask.chars().count().div_ceil(2).clamp(SHORTEST_SECRET, CUT)
+}
+
+/// The first character of a text without the backslashes before it, and how long it is with them.
+fn next(text: &str) -> Option<(char, usize)> {
+    let rest = text.trim_start_matches('\\');
+    let slashes = text.len() - rest.len();
+    let first = rest.chars().next()?;
+    let plain = Some((first, slashes + first.len_utf8()));
+    if slashes == 0 {
+        return plain;
+    }
+    let short = |c| Some((c, slashes + 1));
+    match first {
+        'n' => short('\n'),
+        'r' => short('\r'),
+        't' => short('\t'),
+        'b' => short('\u{8}'),
+        'f' => short('\u{c}'),
+        'x' => code(rest.get(1..3)).and_then(char::from_u32).map(|c| (c, slashes + 3)).or(plain),
+        'u' => numbered(rest).map(|(c, length)| (c, slashes + length)).or(plain),
+        _ => plain,
+    }
+}
+
+/// The character of `u00e9`, of `ud83d\ude00` or of `u{e9}`, and how long that is.
+fn numbered(text: &str) -> Option<(char, usize)> {
+    if let Some(rest) = text.strip_prefix("u{") {
+        let end = rest.find('}')?;
+        return Some((char::from_u32(code(rest.get(..end))?)?, end + 3));
+    }
+    let high = code(text.get(1..5))?;
+    if let Some(c) = char::from_u32(high) {
+        return Some((c, 5));
+    }
+    let after = &text[5..];
+    let low = after.trim_start_matches('\\');
+    let units = [u16::try_from(high).ok()?, u16::try_from(code(low.strip_prefix('u')?.get(..4))?).ok()?];
+    let c = char::decode_utf16(units).next()?.ok()?;
+    Some((c, 5 + after.len() - low.len() + 5))
+}
+
+fn code(digits: Option<&str>) -> Option<u32> {
+    digits
+        .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn own(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
     #[test]
     fn no_part_of_a_secret_is_left() {
-        let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let values = own(&["sk-live-1", "sk-live-12", "trace", "-----BEGIN-----\nabcdefgh\n", "with\"quote"]);
         let secrets = own(&["pin4", "abc"]);
         let masks = Masks::new(&values, &secrets);
         assert_eq!(masks.hide("401 for sk-live-12 and sk-live-1, pin4"), "401 for <set> and <set>, <set>");
         assert_eq!(masks.hide("line: abcdefgh; trace abc"), "line: <set>; trace abc");
         assert_eq!(masks.hide(r#"{"key":"with\"quote"}"#), r#"{"key":"<set>"}"#);
-        assert_eq!(masks.hide_in_end("-live-12 is wrong"), "<set> is wrong");
-        assert_eq!(masks.hide_in_end("live is sk-live-1"), "live is <set>");
+        assert_eq!(masks.hide_in_part("-live-12 is wrong"), "<set> is wrong");
+        assert_eq!(masks.hide_in_part("live is sk-live-1"), "live is <set>");
         let value = serde_json::json!({ "a": ["sk-live-1", 1], "pin4": null });
         assert_eq!(masks.hide_value(value), serde_json::json!({ "a": ["<set>", 1], "<set>": null }));
         let lent = masks.with(&own(&["tok7"]));
@@ -117,6 +268,61 @@ mod tests {
             (lent.hide("tok7 pin4"), masks.hide("tok7")),
             ("<set> <set>".to_owned(), "tok7".to_owned())
         );
+        assert_eq!(masks.secrets().hide("pin4 sk-live-1"), "<set> sk-live-1");
         assert!(!format!("{masks:?}").contains("live"));
+    }
+
+    #[test]
+    fn a_secret_is_recognized_however_it_is_escaped() {
+        let secrets = own(&["a&b/c\"d\\n\u{e9}\u{1f600}<end>", "line one\nline two"]);
+        let masks = Masks::new(&[], &secrets);
+        let json = Value::from(secrets[0].as_str()).to_string();
+        let nested = Value::from(json.as_str()).to_string();
+        let thrice = Value::from(nested.as_str()).to_string();
+        for text in [&secrets[0], &json, &nested, &thrice, &format!("{:?}", secrets[0])] {
+            let shown = masks.hide(&format!("no {text}, sorry"));
+            assert!(
+                shown.contains("<set>") && shown.starts_with("no ") && shown.ends_with(", sorry"),
+                "{shown}"
+            );
+            assert!(!shown.contains("end") && !shown.contains("a&b"), "{shown}");
+        }
+        for text in [
+            r#"{"key":"a\u0026b\/c\"d\\n\u00E9\uD83D\ude00\u003cend\u003e","b":1}"#,
+            r#"{"key":"a\\u0026b\\/c\\\"d\\\\n\\u00e9\\ud83d\\ude00\\u003Cend\\u003E","b":1}"#,
+            r#"{"key":"a&b/c\"d\\n\u{e9}\u{1f600}<end>","b":1}"#,
+        ] {
+            let shown = masks.hide(text);
+            assert!(shown.starts_with("{\"key\":\"<set>") && shown.ends_with(",\"b\":1}"), "{shown}");
+            assert!(!shown.contains("end"), "{shown}");
+        }
+        assert_eq!(masks.hide(r#"{"t":"line one\nline two"}"#), r#"{"t":"<set>"}"#);
+        // What looks like an escape sequence and is none stays as it is.
+        for text in [r"C:\new\u12\x", r"\", r"a\u{zz}b", r"\ud800 \ud83dx", "\\\u{e9}"] {
+            assert_eq!(masks.hide(text), text);
+        }
+    }
+
+    #[test]
+    fn a_text_that_was_cut_has_no_part_of_a_secret_at_its_ends() {
+        let secrets = own(&["sk-ant-0123456789", "pass&words", "tok7"]);
+        let masks = Masks::new(&[], &secrets);
+        for (text, shown) in [
+            ("wrong: sk-ant-01", "wrong: <set>"),
+            ("wrong: sk-ant-012345678", "wrong: <set>"),
+            ("wrong: sk-ant-0123456789", "wrong: <set>"),
+            ("wrong: sk-ant-", "wrong: sk-ant-"),
+            ("pass&", "<set>"),
+            (r#"{"key":"pass\u0026w"#, r#"{"key":"<set>"#),
+            (r#"{"key":"pass\u0026w\u00"#, r#"{"key":"<set>"#),
+            ("tok", "tok"),
+        ] {
+            assert_eq!(masks.hide_in_beginning(text), shown);
+            assert_eq!(masks.hide_in_part(text), shown);
+        }
+        assert_eq!(masks.hide("wrong: sk-ant-01"), "wrong: sk-ant-01");
+        assert_eq!(masks.hide_in_part("23456789 and sk-ant-0123"), "<set> and <set>");
+        assert_eq!(masks.hide_in_part("u0026words is wrong"), "<set> is wrong");
+        assert_eq!(masks.hide_in_part("0026words is wrong"), "<set> is wrong");
     }
 }

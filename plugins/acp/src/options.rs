@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::protocol::nearest::did_you_mean;
-use ostler_contract::{Options, Slug, Thrown, Value, json};
+use ostler_contract::{Options, Slug, Thrown, Value, json, secret};
 use ostler_processes::ScopeChoice;
 use serde::Deserialize;
 
 use crate::machine::Needs;
-use crate::masks::Masks;
+use crate::masks::{self, Masks};
 use crate::presets::{Preset, Presets};
 
 /// The options as they are written.
@@ -352,7 +352,10 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
             left_out.push(LeftOut { provider, place, why, misnamed: false, said });
         }
     }
+    let inherited = inherited_secrets();
     for agent in &mut agents {
+        let key = agent.needs.key.as_ref().and_then(|name| std::env::var(name).ok());
+        agent.masks = agent.masks.with(options.secrets()).with(&key).with(&inherited);
         agent.memory_limit = agent.memory_limit.or(written.memory_limit_mb.map(|megabytes| megabytes << 20));
     }
     let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
@@ -369,6 +372,13 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
     };
     let presets = presets.ids().map(str::to_owned).collect();
     Ok(Configured { agents, problems, left_out, presets, runtime })
+}
+
+/// The values of the daemon's variables, which agents have too, that are secrets by their names.
+fn inherited_secrets() -> Vec<String> {
+    let named = std::env::vars_os().filter(|(name, _)| secret::is_secret_name(&name.to_string_lossy()));
+    let values = named.filter_map(|(_, value)| value.into_string().ok());
+    values.filter(|value| value.len() >= masks::SHORTEST && !Path::new(value).exists()).collect()
 }
 
 /// The members of an entry that mean nothing, a line each.

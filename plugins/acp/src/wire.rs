@@ -494,7 +494,8 @@ fn incoming_lines(
                 if !line.trim().is_empty() {
                     let mut first = noise.0.lock();
                     first.get_or_insert_with(|| {
-                        masks.hide(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
+                        // It may have ended in the middle of a line.
+                        masks.hide_in_beginning(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
                     });
                 }
                 wasted += 1;

@@ -8,6 +8,7 @@ use bollard::query_parameters::{
 };
 use futures::StreamExt as _;
 use ostler_contract::points::{Computer, MachineMount, MachineProcess};
+use ostler_contract::secret::is_secret_name;
 use ostler_contract::{PluginHost, Thrown};
 use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -90,6 +91,8 @@ pub struct Found {
     /// Image.
     pub image: String,
     mounted: Vec<MachineMount>,
+    /// Its environment, as `<name>=<value>`, where it was asked for.
+    env: Vec<String>,
 }
 
 impl Found {
@@ -176,7 +179,8 @@ impl Machines {
             let Some(id) = id_in(&labels, &container) else { continue };
             let running = row.state.as_deref() == Some("running");
             let image = row.image.unwrap_or_default();
-            let mut machine = Found { container, id, running, labels, image, mounted: Vec::new() };
+            let mut machine =
+                Found { container, id, running, labels, image, mounted: Vec::new(), env: Vec::new() };
             if machine.label(label::MOUNTS).is_none()
                 && let Ok(whole) = self.inspect(&machine.container).await
             {
@@ -213,11 +217,13 @@ impl Machines {
         let mounted = mounted(&whole);
         let labels = whole.config.labels.unwrap_or_default();
         let (container, image) = (whole.id, whole.config.image);
+        let env = whole.config.env.unwrap_or_default();
         if !self.is_own(&labels) || id_in(&labels, &container).is_none_or(|own| own != id) {
             return Err(no_machine(id));
         }
         let running = whole.state.running;
-        Ok(Found { container, id: id.to_owned(), running, labels, image: image.unwrap_or_default(), mounted })
+        let (id, image) = (id.to_owned(), image.unwrap_or_default());
+        Ok(Found { container, id, running, labels, image, mounted, env })
     }
 
     /// Starts a machine that is stopped.
@@ -288,6 +294,10 @@ impl Machines {
             None => BTreeMap::new(),
         };
         env.extend(process.env);
+        let own = machine.env.iter().filter_map(|variable| variable.split_once('='));
+        let all = own.chain(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let secrets = all.filter(|(name, value)| is_secret_name(name) && !value.is_empty());
+        let secrets = secrets.map(|(_, value)| value.to_owned()).collect();
         let entry = Entry {
             address: self.runtime.address()?,
             container: machine.container.clone(),
@@ -308,6 +318,7 @@ impl Machines {
             args,
             cwd: Some("/".into()),
             env: [(enter::VARIABLE.into(), entry)].into(),
+            secrets,
         })
     }
 
@@ -426,6 +437,7 @@ struct State {
 struct Config {
     image: Option<String>,
     labels: Option<HashMap<String, String>>,
+    env: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -64,6 +64,9 @@ pub struct MachineProcess {
     /// Environment variables. No other variables of the host reach a machine.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Of the returned process: texts that are masked in its errors, such as keys in the machine's environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
 }
 
 /// A machine.

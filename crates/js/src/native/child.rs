@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, watch};
 
-use super::children::{Group, end_with_thread, hear_signals, signal};
+use super::children::{Awaited, Group, end_with_thread, hear_signals, signal};
 use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
 use crate::values::{bytes_of, bytes_to_js};
@@ -76,6 +76,7 @@ struct Running {
     ended: RefCell<bool>,
     /// None of one that is to outlive the plugin.
     group: RefCell<Option<Group>>,
+    awaited: RefCell<Option<Awaited>>,
 }
 
 impl Running {
@@ -110,6 +111,7 @@ fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
         detached: start.detached,
         ended: RefCell::new(false),
         group: RefCell::new(group),
+        awaited: RefCell::new(Some(Awaited::new(id))),
     });
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let handle = Object::new(ctx.clone())?;
@@ -148,7 +150,7 @@ fn wait<'js>(ctx: &Ctx<'js>, mut child: Child, running: Rc<Running>) -> Result<P
         let status = child.wait().await;
         *running.ended.borrow_mut() = true;
         // Its number may be another's from now on.
-        drop(running.group.borrow_mut().take());
+        drop((running.group.borrow_mut().take(), running.awaited.borrow_mut().take()));
         let status = status.map_err(|error| system_error(&inside, SystemError::new(error, "wait")))?;
         outcome(&inside, status)
     })

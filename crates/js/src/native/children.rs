@@ -51,6 +51,34 @@ impl Drop for Group {
     }
 }
 
+/// The children whose ends engines collect, each on its own thread, which may be busy.
+static AWAITED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn awaited() -> MutexGuard<'static, BTreeSet<i32>> {
+    AWAITED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether an engine collects the end of a process.
+pub fn awaits_child(id: i32) -> bool {
+    awaited().contains(&id)
+}
+
+/// A child whose end is collected by an engine, until this is dropped.
+pub(super) struct Awaited(i32);
+
+impl Awaited {
+    pub(super) fn new(id: i32) -> Self {
+        awaited().insert(id);
+        Self(id)
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        awaited().remove(&self.0);
+    }
+}
+
 /// Has the child hear every signal, as Node's children do: what the daemon ignores, because whoever started it in the
 /// background did, a shell could not even trap.
 pub(super) fn hear_signals(command: &mut Command) {

@@ -27,7 +27,7 @@ pub(crate) mod websocket;
 pub(crate) mod zlib;
 pub(crate) mod zones;
 
-pub use children::end_children;
+pub use children::{awaits_child, end_children};
 pub(crate) use system_error::{SystemError, system_error};
 
 /// An object of native functions.

@@ -42,6 +42,8 @@ struct Facts {
     seed: Option<String>,
     /// The path to the member of `_meta` that takes plugins.
     plugins: Option<Vec<String>>,
+    /// Python packages that it does not bring along.
+    with: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -111,10 +113,11 @@ impl Preset {
         let Distribution { npx, uvx, binary } = &self.distribution;
         if let Some(package) = npx {
             let (program, from) = (["npx", "--yes"], "--package");
-            return Ok(package.launch(&program, from, "install Node.js, which brings npx"));
+            return Ok(package.launch(&program, from, &[], "install Node.js, which brings npx"));
         }
         if let Some(package) = uvx {
-            return Ok(package.launch(&["uvx"], "--from", "install uv, which brings uvx"));
+            let with: Vec<&str> = self.meta.ostler.with.iter().flat_map(|with| ["--with", with]).collect();
+            return Ok(package.launch(&["uvx"], "--from", &with, "install uv, which brings uvx"));
         }
         let platform = platform();
         let binary = binary
@@ -131,9 +134,10 @@ impl Preset {
 }
 
 impl Package {
-    /// `<runner> <package> <args>`, or `<runner> <from> <package> <cmd> <args>` where the program has another name.
-    fn launch(&self, runner: &[&str], from: &str, install: &str) -> Launch {
-        let mut words: Vec<String> = runner.iter().map(|word| (*word).to_owned()).collect();
+    /// `<runner> <with> <package> <args>`, or `<runner> <with> <from> <package> <cmd> <args>` where the program has another
+    /// name.
+    fn launch(&self, runner: &[&str], from: &str, with: &[&str], install: &str) -> Launch {
+        let mut words: Vec<String> = runner.iter().chain(with).map(|word| (*word).to_owned()).collect();
         match &self.cmd {
             Some(cmd) => words.extend([from.to_owned(), self.package.clone(), cmd.clone()]),
             None => words.push(self.package.clone()),
@@ -260,6 +264,9 @@ mod tests {
         assert_eq!(line(named), "npx --yes --package a@1 b");
         let uvx = r#"{ "id": "a", "name": "A", "distribution": { "uvx": { "package": "a==1", "cmd": "b", "args": ["c"] } } }"#;
         assert_eq!(line(uvx), "uvx --from a==1 b c");
+        let with = r#"{ "id": "a", "name": "A", "distribution": { "uvx": { "package": "a==1", "cmd": "b" } },
+            "_meta": { "ostler": { "with": ["c", "d"] } } }"#;
+        assert_eq!(line(with), "uvx --with c --with d --from a==1 b");
         let binary = format!(
             r#"{{ "id": "a", "name": "A", "distribution": {{ "binary": {{ "{}": {{ "archive": "https://x", "cmd": "./bin/a", "args": ["acp"] }} }} }} }}"#,
             platform()

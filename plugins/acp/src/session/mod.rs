@@ -494,6 +494,7 @@ impl Conversation {
     }
 
     fn log(&self, line: impl std::fmt::Display) {
+        let line = self.shared.agent.masks.secrets().hide(&line.to_string());
         let _ = self.shared.host.log(format!("{}: {}: {line}", self.start.uri, self.shared.agent.provider));
     }
 
