@@ -72,7 +72,7 @@ fn from_nothing_to_an_answer() {
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
     let terminal = json!({ "name": "@ostler/terminal", "options": { "shellIntegration": true } });
     let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" },
-        { "name": "@ostler/git" }, { "name": "@ostler/github" }]);
+        { "name": "@ostler/git" }, { "name": "@ostler/github" }, { "name": "@ostler/console" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
@@ -111,6 +111,7 @@ fn a_preset_is_an_agent() {
         { "name": "@ostler/webhook" },
         { "name": "@ostler/git" },
         { "name": "@ostler/github" },
+        { "name": "@ostler/console" },
     ]);
     assert_eq!(home.config(), json!({ "plugins": plugins }));
 }

@@ -129,8 +129,8 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     }
     lines.push(format!("Next: {start}"));
     lines.push(format!("Then: {} session send --new \"Hello\"", names::HOST));
-    if !flags.no_console {
-        let port = flags.port.filter(|port| *port != 0).unwrap_or(DEFAULT_PORT);
+    let port = flags.port.unwrap_or(DEFAULT_PORT);
+    if !flags.no_console && port != 0 {
         lines.push(format!("Console: http://127.0.0.1:{port}{}", names::route("console", "")));
     }
     Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))

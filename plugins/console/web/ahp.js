@@ -41,7 +41,7 @@ export class Connection {
     this.ready = new Promise((resolve, reject) => {
       const socket = new WebSocket(this.url);
       this.socket = socket;
-      socket.onopen = async () => {
+      socket.addEventListener('open', async () => {
         try {
           const result = await this.send('initialize', {
             channel: ROOT,
@@ -58,15 +58,16 @@ export class Connection {
           this.isOpen = true;
           this.onState('connected');
           root.tell(null);
-          for (const channel of this.channels.values()) if (channel.uri !== ROOT && channel.users) this.join(channel);
+          for (const channel of this.channels.values())
+            if (channel.uri !== ROOT && channel.users) this.join(channel);
           resolve();
         } catch (error) {
           reject(error);
           socket.close();
         }
-      };
-      socket.onmessage = (event) => this.receive(JSON.parse(event.data));
-      socket.onclose = () => {
+      });
+      socket.addEventListener('message', (event) => this.receive(JSON.parse(event.data)));
+      socket.addEventListener('close', () => {
         this.isOpen = false;
         const lost = new Error('The connection to the host is lost');
         for (const { reject: fail } of this.pending.values()) fail(lost);
@@ -76,13 +77,14 @@ export class Connection {
         this.onState('lost');
         const wait = Math.min(10000, 300 * 2 ** this.attempt++);
         this.timer = setTimeout(() => this.open().catch(() => {}), wait);
-      };
+      });
     });
     return this.ready;
   }
 
   close() {
     this.closed = true;
+    this.isOpen = false;
     clearTimeout(this.timer);
     this.socket?.close();
   }
@@ -159,7 +161,8 @@ export class Connection {
     } else {
       const waiting = this.pending.get(message.id);
       this.pending.delete(message.id);
-      if (message.error) waiting?.reject(Object.assign(new Error(message.error.message), { code: message.error.code }));
+      if (message.error)
+        waiting?.reject(Object.assign(new Error(message.error.message), { code: message.error.code }));
       else waiting?.resolve(message.result);
     }
   }

@@ -23,7 +23,8 @@ export async function api(path, body) {
   }
   const isJson = response.headers.get('content-type')?.includes('json');
   const answer = isJson ? await response.json() : await response.text();
-  if (!response.ok) throw new ApiError(response.status, answer?.message ?? `The host answered ${response.status}`);
+  if (!response.ok)
+    throw new ApiError(response.status, answer?.message ?? `The host answered ${response.status}`);
   return answer;
 }
 
@@ -33,7 +34,9 @@ export function samples(text) {
   for (const line of text.split('\n')) {
     const match = /^(\w+)(?:\{(.*)\})? (\S+)/.exec(line);
     if (!match || line.startsWith('#')) continue;
-    const labels = Object.fromEntries([...(match[2] ?? '').matchAll(/(\w+)="([^"]*)"/g)].map(([, key, value]) => [key, value]));
+    const labels = Object.fromEntries(
+      [...(match[2] ?? '').matchAll(/(\w+)="([^"]*)"/g)].map(([, key, value]) => [key, value]),
+    );
     if (!all.has(match[1])) all.set(match[1], []);
     all.get(match[1]).push({ labels, value: Number(match[3]) });
   }

@@ -49,7 +49,18 @@ const app = {
   /** Whether the caller holds a grant, as far as the page can tell. */
   may(grant) {
     const [subject, operation] = grant.split(':');
-    const WRITES = ['put', 'delete', 'create', 'update', 'remove', 'run', 'replay', 'send', 'cancel', 'answer'];
+    const WRITES = [
+      'put',
+      'delete',
+      'create',
+      'update',
+      'remove',
+      'run',
+      'replay',
+      'send',
+      'cancel',
+      'answer',
+    ];
     const group = WRITES.includes(operation) ? 'write' : 'read';
     return (this.me?.grants ?? ['*:*']).some((held) => {
       const [s, o] = held.split(':');
@@ -193,7 +204,16 @@ window.addEventListener('hashchange', async () => {
   $('main').focus({ preventScroll: true });
 });
 
-const KEYS = { s: 'sessions', a: 'automations', e: 'endpoints', b: 'bots', p: 'plugins', u: 'users', l: 'log', h: 'health' };
+const KEYS = {
+  s: 'sessions',
+  a: 'automations',
+  e: 'endpoints',
+  b: 'bots',
+  p: 'plugins',
+  u: 'users',
+  l: 'log',
+  h: 'health',
+};
 let went = 0;
 document.addEventListener('keydown', (event) => {
   const typing = event.target.closest('input, textarea, select');

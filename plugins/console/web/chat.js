@@ -65,7 +65,8 @@ function results(call) {
     if (one.type === 'text') return h('pre', { tabindex: '0' }, one.text);
     if (one.type === 'terminal') return h('p', {}, `Terminal: ${one.title}`);
     if (one.type === 'subagent') return h('p', {}, `Worker: ${one.title}`);
-    if (one.type === 'fileEdit') return h('p', {}, `Changed ${one.after?.uri ?? one.before?.uri ?? 'a file'}`);
+    if (one.type === 'fileEdit')
+      return h('p', {}, `Changed ${one.after?.uri ?? one.before?.uri ?? 'a file'}`);
     return h('p', {}, one.uri ?? one.type);
   });
 }
@@ -78,7 +79,8 @@ function approval(call, turn, chat) {
     : h('pre', { tabindex: '0', 'aria-label': 'Input of the call' }, input || 'No input');
   if (call.editable) editor.value = input;
   const answer = (approved, option) => () => {
-    const edited = call.editable && approved && editor.value !== input ? { editedToolInput: editor.value } : {};
+    const edited =
+      call.editable && approved && editor.value !== input ? { editedToolInput: editor.value } : {};
     chat.dispatch({
       type: 'chat/toolCallConfirmed',
       turnId: turn.id,
@@ -91,12 +93,14 @@ function approval(call, turn, chat) {
   };
   const options = call.options ?? [];
   const buttons = options.length
-    ? options.map((option) => action(option.label, answer(option.kind !== 'deny', option), option.kind === 'deny' ? 'danger' : ''))
+    ? options.map((option) =>
+        action(option.label, answer(option.kind !== 'deny', option), option.kind === 'deny' ? 'danger' : ''),
+      )
     : [action('Approve', answer(true), 'primary'), action('Deny', answer(false), 'danger')];
   return h(
     'section',
     { class: 'card ask', 'aria-label': `Approval of ${call.displayName}` },
-    h('h3', {}, words(call.confirmationTitle) || `Approve ${call.displayName}?`),
+    h('h2', {}, words(call.confirmationTitle) || `Approve ${call.displayName}?`),
     h('p', {}, words(call.invocationMessage)),
     editor,
     h('div', { class: 'row' }, buttons),
@@ -105,11 +109,17 @@ function approval(call, turn, chat) {
 
 function question(one, answers) {
   const id = `question-${one.id}`;
-  const label = h('label', { for: id }, one.message || one.title || one.id, one.required ? ' (required)' : '');
+  const label = h(
+    'label',
+    { for: id },
+    one.message || one.title || one.id,
+    one.required ? ' (required)' : '',
+  );
   const given = answers?.[one.id]?.value?.value;
   const value = (kind, read) => () => {
     const text = read();
-    if (text === '' || text == null || (Array.isArray(text) && !text.length && one.required)) return undefined;
+    if (text === '' || text == null || (Array.isArray(text) && !text.length && one.required))
+      return undefined;
     return { state: 'submitted', value: { kind, value: text } };
   };
   if (one.kind === 'boolean') {
@@ -120,12 +130,20 @@ function question(one, answers) {
   if (one.kind === 'single-select' || one.kind === 'multi-select') {
     const many = one.kind === 'multi-select';
     const boxes = one.options.map((option) => {
-      const box = h('input', { type: many ? 'checkbox' : 'radio', name: id, value: option.id, id: `${id}-${option.id}` });
-      box.checked = [given].flat().includes(option.id) || (given === undefined && option.recommended === true);
+      const box = h('input', {
+        type: many ? 'checkbox' : 'radio',
+        name: id,
+        value: option.id,
+        id: `${id}-${option.id}`,
+      });
+      box.checked =
+        [given].flat().includes(option.id) || (given === undefined && option.recommended === true);
       const about = option.description ? `: ${option.description}` : '';
       return [box, h('p', { class: 'choice' }, box, h('label', { for: box.id }, option.label, about))];
     });
-    const free = one.allowFreeformInput ? h('input', { 'aria-label': 'Other answer', placeholder: 'Other answer' }) : undefined;
+    const free = one.allowFreeformInput
+      ? h('input', { 'aria-label': 'Other answer', placeholder: 'Other answer' })
+      : undefined;
     const chosen = () => boxes.filter(([box]) => box.checked).map(([box]) => box.value);
     const read = () => {
       const freeformValues = free?.value ? { freeformValues: [free.value] } : {};
@@ -134,10 +152,23 @@ function question(one, answers) {
       if (!free?.value && !picked.length) return undefined;
       return { state: 'submitted', value: { kind, value: picked, ...freeformValues } };
     };
-    return [h('fieldset', {}, h('legend', {}, one.message || one.id), boxes.map(([, row]) => row), free), read];
+    return [
+      h(
+        'fieldset',
+        {},
+        h('legend', {}, one.message || one.id),
+        boxes.map(([, row]) => row),
+        free,
+      ),
+      read,
+    ];
   }
   const isNumber = one.kind === 'number' || one.kind === 'integer';
-  const field = h('input', { id, type: isNumber ? 'number' : 'text', step: one.kind === 'integer' ? '1' : 'any' });
+  const field = h('input', {
+    id,
+    type: isNumber ? 'number' : 'text',
+    step: one.kind === 'integer' ? '1' : 'any',
+  });
   field.value = given ?? one.defaultValue ?? '';
   const read = () => (isNumber ? (field.value === '' ? '' : Number(field.value)) : field.value);
   return [h('p', {}, label, field), value(isNumber ? 'number' : 'text', read)];
@@ -155,7 +186,12 @@ function ask(request, chat) {
         else if (one.required) return notify(`${one.message || one.id} needs an answer`);
       }
     }
-    chat.dispatch({ type: 'chat/inputCompleted', requestId: request.id, response, ...(response === 'accept' && { answers }) });
+    chat.dispatch({
+      type: 'chat/inputCompleted',
+      requestId: request.id,
+      response,
+      ...(response === 'accept' && { answers }),
+    });
   };
   return h(
     'form',
@@ -171,8 +207,9 @@ function ask(request, chat) {
         }
       },
     },
-    h('h3', {}, request.message || 'The agent asks'),
-    request.url && h('p', {}, h('a', { href: safe(request.url), rel: 'noreferrer', target: '_blank' }, request.url)),
+    h('h2', {}, request.message || 'The agent asks'),
+    request.url &&
+      h('p', {}, h('a', { href: safe(request.url), rel: 'noreferrer', target: '_blank' }, request.url)),
     questions.map(([, element]) => element),
     h(
       'div',
@@ -197,7 +234,11 @@ function answered(part) {
     'div',
     { class: 'card' },
     h('p', {}, part.request.message || 'The agent asked'),
-    h('p', { class: 'quiet' }, part.response ? `${part.response}. ${shown.join('; ')}` : 'Ended without an answer'),
+    h(
+      'p',
+      { class: 'quiet' },
+      part.response ? `${part.response}. ${shown.join('; ')}` : 'Ended without an answer',
+    ),
   );
 }
 
@@ -218,7 +259,7 @@ function toolCall(call, turn, chat) {
       h('span', { class: `tag ${failed ? 'bad' : kind}` }, failed ? 'failed' : word),
     ),
     h('p', { class: 'quiet small' }, call.toolName),
-    input && h('h3', {}, 'Input'),
+    input && h('p', { class: 'quiet small' }, 'Input'),
     input && h('pre', { tabindex: '0' }, input),
     why && h('p', { class: 'bad' }, why),
     results(call),
@@ -293,7 +334,12 @@ export class Turns {
     return h(
       'article',
       { class: 'turn', 'aria-label': `Turn of ${at(turn.startedAt)}` },
-      h('div', { class: 'mine' }, h('span', { class: 'hidden' }, `${from}: `), h('div', { class: 'text' }, message.text)),
+      h(
+        'div',
+        { class: 'mine' },
+        h('span', { class: 'hidden' }, `${from}: `),
+        h('div', { class: 'text' }, message.text),
+      ),
       h('div'),
       h('p', { class: 'quiet small' }),
     );
@@ -303,7 +349,11 @@ export class Turns {
     const [, body, foot] = element.children;
     const chat = turn.state ? undefined : this.chat;
     let remains = false;
-    const parts = turn.responseParts.map((part, nth) => ({ part, nth, look: look(part) + Boolean(chat && part.kind !== 'markdown') }));
+    const parts = turn.responseParts.map((part, nth) => ({
+      part,
+      nth,
+      look: look(part) + Boolean(chat && part.kind !== 'markdown'),
+    }));
     keyed(
       body,
       parts,
@@ -313,7 +363,9 @@ export class Turns {
         if (made.growing) remains = made.growing.grow(part.content ?? '') || remains;
       },
     );
-    const usage = turn.usage ? `, ${count(turn.usage.inputTokens)} in, ${count(turn.usage.outputTokens)} out` : '';
+    const usage = turn.usage
+      ? `, ${count(turn.usage.inputTokens)} in, ${count(turn.usage.outputTokens)} out`
+      : '';
     const word = { complete: 'Done', cancelled: 'Cancelled', error: 'Failed' }[turn.state];
     write(foot, word ? `${word} in ${duration(turn.duration)}${usage}` : 'Running');
     return remains;

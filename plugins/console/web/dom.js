@@ -82,11 +82,25 @@ export function table(caption, columns, rows) {
       'table',
       {},
       h('caption', { class: 'hidden' }, caption),
-      h('thead', {}, h('tr', {}, columns.map(([title, , number]) => h('th', { scope: 'col', ...kind(number) }, title)))),
+      h(
+        'thead',
+        {},
+        h(
+          'tr',
+          {},
+          columns.map(([title, , number]) => h('th', { scope: 'col', ...kind(number) }, title)),
+        ),
+      ),
       h(
         'tbody',
         {},
-        rows.map((row) => h('tr', {}, columns.map(([, cell, number]) => h('td', kind(number), cell(row) ?? '')))),
+        rows.map((row) =>
+          h(
+            'tr',
+            {},
+            columns.map(([, cell, number]) => h('td', kind(number), cell(row) ?? '')),
+          ),
+        ),
       ),
     ),
   );
@@ -102,7 +116,9 @@ export function facts(rows) {
   return h(
     'dl',
     {},
-    rows.filter(([, value]) => value != null && value !== '').map(([term, value]) => [h('dt', {}, term), h('dd', {}, value)]),
+    rows
+      .filter(([, value]) => value != null && value !== '')
+      .map(([term, value]) => [h('dt', {}, term), h('dd', {}, value)]),
   );
 }
 
@@ -113,7 +129,12 @@ export function notify(text) {
   const notice = document.getElementById('notice');
   const close = () => notice.replaceChildren();
   notice.replaceChildren(
-    h('div', {}, h('span', { class: 'grow text' }, text), h('button', { type: 'button', onclick: close }, 'Close')),
+    h(
+      'div',
+      {},
+      h('span', { class: 'grow text' }, text),
+      h('button', { type: 'button', onclick: close }, 'Close'),
+    ),
   );
   clearTimeout(closing);
   closing = setTimeout(close, 12000);

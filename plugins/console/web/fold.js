@@ -17,7 +17,9 @@ function part(state, action) {
 function call(state, action) {
   const turns = [state.activeTurn, ...(state.turns ?? []).toReversed()];
   const turn = turns.find((one) => one?.id === action.turnId);
-  const found = turn?.responseParts.find((one) => one.kind === 'toolCall' && one.toolCall.toolCallId === action.toolCallId);
+  const found = turn?.responseParts.find(
+    (one) => one.kind === 'toolCall' && one.toolCall.toolCallId === action.toolCallId,
+  );
   return found?.toolCall;
 }
 
@@ -26,14 +28,16 @@ function end(state, action, how, more) {
   if (turn?.id !== action.turnId) return;
   for (const one of turn.responseParts) {
     const tool = one.toolCall;
-    if (tool && !['completed', 'cancelled'].includes(tool.status)) Object.assign(tool, { status: 'cancelled', reason: 'skipped' });
+    if (tool && !['completed', 'cancelled'].includes(tool.status))
+      Object.assign(tool, { status: 'cancelled', reason: 'skipped' });
   }
   if (more) turn.responseParts.push(more);
   (state.turns ??= []).push({ ...turn, state: how, duration: action.duration });
   delete state.activeTurn;
 }
 
-const copied = (action, ...names) => Object.fromEntries(names.filter((name) => action[name] !== undefined).map((name) => [name, action[name]]));
+const copied = (action, ...names) =>
+  Object.fromEntries(names.filter((name) => action[name] !== undefined).map((name) => [name, action[name]]));
 
 const folds = {
   'root/agentsChanged': (state, { agents }) => void (state.agents = agents),
@@ -41,7 +45,8 @@ const folds = {
   'root/terminalsChanged': (state, { terminals }) => void (state.terminals = terminals),
 
   'session/ready': (state) => void (state.lifecycle = 'ready'),
-  'session/creationFailed': (state, { error }) => Object.assign(state, { lifecycle: 'failed', creationError: error }),
+  'session/creationFailed': (state, { error }) =>
+    Object.assign(state, { lifecycle: 'failed', creationError: error }),
   'session/chatAdded': (state, { summary }) => upsert(state.chats, summary, 'resource'),
   'session/chatRemoved': (state, { chat }) => {
     state.chats = without(state.chats, 'resource', chat);
@@ -54,19 +59,26 @@ const folds = {
   'session/defaultChatChanged': (state, { defaultChat }) => void (state.defaultChat = defaultChat),
   'session/titleChanged': (state, { title }) => void (state.title = title),
   'session/inputNeededSet': (state, { request }) => upsert((state.inputNeeded ??= []), request, 'id'),
-  'session/inputNeededRemoved': (state, { id }) => void (state.inputNeeded = without(state.inputNeeded, 'id', id)),
+  'session/inputNeededRemoved': (state, { id }) =>
+    void (state.inputNeeded = without(state.inputNeeded, 'id', id)),
   'session/activityChanged': (state, { activity }) => void (state.activity = activity),
   'session/changesetsChanged': (state, { changesets }) => void (state.changesets = changesets),
 
   'chat/turnStarted': (state, action) => {
-    state.activeTurn = { id: action.turnId, startedAt: action.startedAt, message: action.message, responseParts: [] };
+    state.activeTurn = {
+      id: action.turnId,
+      startedAt: action.startedAt,
+      message: action.message,
+      responseParts: [],
+    };
     if (action.queuedMessageId) {
       state.queuedMessages = without(state.queuedMessages, 'id', action.queuedMessageId);
       if (state.steeringMessage?.id === action.queuedMessageId) delete state.steeringMessage;
     }
   },
   'chat/responsePart': (state, action) => {
-    if (state.activeTurn?.id === action.turnId && action.part.kind !== 'error') state.activeTurn.responseParts.push(action.part);
+    if (state.activeTurn?.id === action.turnId && action.part.kind !== 'error')
+      state.activeTurn.responseParts.push(action.part);
   },
   'chat/delta': (state, action) => {
     const found = part(state, action);
@@ -78,7 +90,10 @@ const folds = {
   },
   'chat/toolCallStart': (state, action) => {
     if (state.activeTurn?.id !== action.turnId) return;
-    const toolCall = { status: 'streaming', ...copied(action, 'toolCallId', 'toolName', 'displayName', 'intention', 'contributor') };
+    const toolCall = {
+      status: 'streaming',
+      ...copied(action, 'toolCallId', 'toolName', 'displayName', 'intention', 'contributor'),
+    };
     state.activeTurn.responseParts.push({ kind: 'toolCall', toolCall });
   },
   'chat/toolCallDelta': (state, action) => {
@@ -92,20 +107,34 @@ const folds = {
     if (!found || !['streaming', 'running', 'pending-confirmation'].includes(found.status)) return;
     Object.assign(
       found,
-      copied(action, 'invocationMessage', 'toolInput', 'confirmationTitle', 'options', 'edits', 'editable', 'confirmed', 'intention'),
+      copied(
+        action,
+        'invocationMessage',
+        'toolInput',
+        'confirmationTitle',
+        'options',
+        'edits',
+        'editable',
+        'confirmed',
+        'intention',
+      ),
       { status: action.confirmed ? 'running' : 'pending-confirmation' },
     );
   },
   'chat/toolCallConfirmed': (state, action) => {
     const found = call(state, action);
     if (found?.status !== 'pending-confirmation') return;
-    Object.assign(found, copied(action, 'reason', 'reasonMessage'), { status: action.approved ? 'running' : 'cancelled' });
+    Object.assign(found, copied(action, 'reason', 'reasonMessage'), {
+      status: action.approved ? 'running' : 'cancelled',
+    });
     if (action.editedToolInput && action.approved) found.toolInput = action.editedToolInput;
   },
   'chat/toolCallComplete': (state, action) => {
     const found = call(state, action);
     if (!found || ['completed', 'cancelled'].includes(found.status)) return;
-    Object.assign(found, action.result, { status: action.requiresResultConfirmation ? 'pending-result-confirmation' : 'completed' });
+    Object.assign(found, action.result, {
+      status: action.requiresResultConfirmation ? 'pending-result-confirmation' : 'completed',
+    });
   },
   'chat/toolCallContentChanged': (state, action) => {
     const found = call(state, action);
@@ -151,7 +180,7 @@ const folds = {
     else state.queuedMessages = without(state.queuedMessages, 'id', id);
   },
   'chat/queuedMessagesReordered': (state, { order }) => {
-    const place = (one) => (order.indexOf(one.id) + 1 || order.length + 1);
+    const place = (one) => order.indexOf(one.id) + 1 || order.length + 1;
     state.queuedMessages = (state.queuedMessages ?? []).toSorted((a, b) => place(a) - place(b));
   },
   'chat/truncated': (state, { turnId }) => {
@@ -167,7 +196,8 @@ const folds = {
 
   'changeset/statusChanged': (state, { status, error }) => Object.assign(state, { status, error }),
   'changeset/fileSet': (state, { file }) => upsert(state.files, file, 'id'),
-  'changeset/fileRemoved': (state, action) => void (state.files = without(state.files, 'id', action.fileId ?? action.id)),
+  'changeset/fileRemoved': (state, action) =>
+    void (state.files = without(state.files, 'id', action.fileId ?? action.id)),
   'changeset/contentChanged': (state, action) => Object.assign(state, copied(action, 'files', 'operations')),
   'changeset/cleared': (state) => void (state.files = []),
 
@@ -190,7 +220,8 @@ const folds = {
   'terminal/cleared': (state) => void (state.content = []),
 
   'automation/set': (state, { automation }) => upsert(state.entries, automation, 'resource'),
-  'automation/removed': (state, { resource }) => void (state.entries = without(state.entries, 'resource', resource)),
+  'automation/removed': (state, { resource }) =>
+    void (state.entries = without(state.entries, 'resource', resource)),
 
   'automationRun/lifecycleChanged': (state, { lifecycle }) => void (state.lifecycle = lifecycle),
   'automationRun/sessionSet': (state, { session }) => {
@@ -200,7 +231,8 @@ const folds = {
     state.sessions = state.sessions.filter((one) => one !== session);
     if (state.primarySession === session) delete state.primarySession;
   },
-  'automationRun/primarySessionChanged': (state, { primarySession }) => void (state.primarySession = primarySession),
+  'automationRun/primarySessionChanged': (state, { primarySession }) =>
+    void (state.primarySession = primarySession),
 };
 
 /** Applies an action to a state, in place. */

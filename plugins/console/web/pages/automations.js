@@ -8,7 +8,9 @@ const AUTOMATIONS = 'ahp-automations://';
 
 function trigger(one) {
   if (one.kind === 'schedule') return `${one.schedule.expression} ${one.schedule.timeZone}`;
-  const config = Object.entries(one.config ?? {}).map(([key, value]) => `${key} ${typeof value === 'string' ? value : JSON.stringify(value)}`);
+  const config = Object.entries(one.config ?? {}).map(
+    ([key, value]) => `${key} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
   return [one.title || one.type, ...config].join(', ');
 }
 
@@ -19,7 +21,9 @@ function origin(run) {
 }
 
 function took({ startedAt, completedAt }) {
-  return startedAt ? duration((completedAt ? Date.parse(completedAt) : Date.now()) - Date.parse(startedAt)) : '';
+  return startedAt
+    ? duration((completedAt ? Date.parse(completedAt) : Date.now()) - Date.parse(startedAt))
+    : '';
 }
 
 const runs = (list) =>
@@ -58,13 +62,24 @@ function make(entry, connection) {
     'primary',
   );
   const more = action('Earlier runs', () =>
-    connection.request('fetchAutomationRuns', { channel: AUTOMATIONS, automation: entry.resource, cursor: element.cursor }),
+    connection.request('fetchAutomationRuns', {
+      channel: AUTOMATIONS,
+      automation: entry.resource,
+      cursor: element.cursor,
+    }),
   );
   const title = h('h2', { class: 'grow' });
   const about = h('div');
   const list = h('div');
   const label = h('label', { class: 'row', for: enabled.id }, enabled, 'Enabled');
-  const element = h('section', { class: 'card' }, h('div', { class: 'row' }, title, label, run), about, list, more);
+  const element = h(
+    'section',
+    { class: 'card' },
+    h('div', { class: 'row' }, title, label, run),
+    about,
+    list,
+    more,
+  );
   return Object.assign(element, { parts: { enabled, run, more, title, about, list } });
 }
 
@@ -75,7 +90,7 @@ function update(element, entry) {
   const { definition, operations } = entry;
   const { enabled, run, more, title, about, list } = element.parts;
   write(title, definition.title);
-  run.setAttribute('aria-label', `Run ${definition.title} now`);
+  run.setAttribute('aria-label', `Run now: ${definition.title}`);
   enabled.checked = definition.enabled;
   enabled.disabled = !operations.includes('update');
   run.hidden = !operations.includes('run');
@@ -99,12 +114,19 @@ function showRun(main, app, uri) {
     const { lifecycle } = run;
     const steps = [
       ['Created', lifecycle.createdAt, origin(run)],
-      ['Started', lifecycle.startedAt, duration(Date.parse(lifecycle.startedAt) - Date.parse(lifecycle.createdAt))],
+      [
+        'Started',
+        lifecycle.startedAt,
+        duration(Date.parse(lifecycle.startedAt) - Date.parse(lifecycle.createdAt)),
+      ],
       [lifecycle.status, lifecycle.completedAt, took(lifecycle)],
     ].filter(([, time]) => time);
     const from = Date.parse(lifecycle.createdAt);
     const whole = Math.max(1, Date.parse(lifecycle.completedAt ?? new Date().toISOString()) - from);
-    const event = run.origin.event && Object.keys(run.origin.event).length ? JSON.stringify(run.origin.event, null, 2) : '';
+    const event =
+      run.origin.event && Object.keys(run.origin.event).length
+        ? JSON.stringify(run.origin.event, null, 2)
+        : '';
     body.replaceChildren(
       h('p', {}, tag(lifecycle.status, KINDS[lifecycle.status])),
       lifecycle.error ? h('p', { class: 'bad' }, lifecycle.error.message) : '',
@@ -119,9 +141,24 @@ function showRun(main, app, uri) {
         ],
         steps,
       ),
-      h('progress', { 'aria-label': 'Time from start to end', max: whole, value: Date.parse(lifecycle.startedAt ?? '') - from || 0, hidden: true }),
+      h('progress', {
+        'aria-label': 'Time from start to end',
+        max: whole,
+        value: Date.parse(lifecycle.startedAt ?? '') - from || 0,
+        hidden: true,
+      }),
       h('h2', {}, 'Sessions'),
-      h('ul', {}, run.sessions.map((session) => h('li', {}, h('a', { href: sessionLink(session) }, app.sessions.get(session)?.title || short(session))))),
+      h(
+        'ul',
+        {},
+        run.sessions.map((session) =>
+          h(
+            'li',
+            {},
+            h('a', { href: sessionLink(session) }, app.sessions.get(session)?.title || short(session)),
+          ),
+        ),
+      ),
       event ? h('h2', {}, 'Event') : '',
       event ? h('pre', { tabindex: '0' }, event) : '',
     );
@@ -135,8 +172,19 @@ export function show(main, app, parameter, name) {
   main.append(head('Automations'), none, list);
   let state;
   const draw = frame(() => {
-    write(none, state.entries.length ? '' : 'There are no automations. Write one as automations/<id>.md beside the configuration.');
-    keyed(list, state.entries, (one) => one.resource, (one) => make(one, app.connection), update);
+    write(
+      none,
+      state.entries.length
+        ? ''
+        : 'There are no automations. Write one as automations/<id>.md beside the configuration.',
+    );
+    keyed(
+      list,
+      state.entries,
+      (one) => one.resource,
+      (one) => make(one, app.connection),
+      update,
+    );
   });
   const end = app.connection.subscribe(AUTOMATIONS, (now, _, error) => {
     if (error) return write(none, error.message);

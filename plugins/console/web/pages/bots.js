@@ -10,13 +10,23 @@ export function show(main, app) {
   const load = async () => {
     try {
       const bots = await app.connection.records('bot');
-      write(state, bots.length ? `${bots.length} bots` : 'There are no bots. Write one as bots/<id>.md beside the configuration.');
+      write(
+        state,
+        bots.length
+          ? `${bots.length} bots`
+          : 'There are no bots. Write one as bots/<id>.md beside the configuration.',
+      );
       list.replaceChildren(
         ...bots.map((bot) =>
           h(
             'section',
             { class: 'card' },
-            h('div', { class: 'row' }, h('h2', { class: 'grow' }, bot.displayName ?? bot.title ?? bot.name ?? bot.id), bot.problem ? tag('unreadable', 'bad') : ''),
+            h(
+              'div',
+              { class: 'row' },
+              h('h2', { class: 'grow' }, bot.displayName ?? bot.title ?? bot.name ?? bot.id),
+              bot.problem ? tag('unreadable', 'bad') : '',
+            ),
             bot.problem ? h('p', { class: 'bad' }, bot.problem) : '',
             facts([
               ['Address', `bot://${bot.id}`],
@@ -27,7 +37,14 @@ export function show(main, app) {
               ['Changed', bot.updatedAt && ago(bot.updatedAt)],
               ['Session', bot.session && h('a', { href: sessionLink(bot.session) }, 'Open')],
             ]),
-            bot.instructions ? h('details', {}, h('summary', {}, 'Instructions'), h('p', { class: 'text' }, bot.instructions)) : '',
+            bot.instructions
+              ? h(
+                  'details',
+                  {},
+                  h('summary', {}, 'Instructions'),
+                  h('p', { class: 'text' }, bot.instructions),
+                )
+              : '',
           ),
         ),
       );

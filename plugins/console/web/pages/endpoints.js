@@ -35,7 +35,11 @@ function deliveries(calls, app, again) {
       [
         'Outcome',
         (call) => {
-          const cell = h('span', {}, call.why ?? (call.leftOut ? 'left out by its filter' : call.again ? 'repeated delivery' : ''));
+          const cell = h(
+            'span',
+            {},
+            call.why ?? (call.leftOut ? 'left out by its filter' : call.again ? 'repeated delivery' : ''),
+          );
           outcome(call, app.connection).then((rows) => rows.length && cell.replaceChildren(...rows));
           return cell;
         },
@@ -63,7 +67,9 @@ function make(endpoint, app) {
   const body = h('div');
   const log = async () => {
     const { calls } = await api(`webhook/log/${encodeURIComponent(endpoint.id)}`);
-    body.replaceChildren(calls.length ? deliveries(calls.toReversed(), app, log) : h('p', { class: 'quiet' }, 'No calls yet.'));
+    body.replaceChildren(
+      calls.length ? deliveries(calls.toReversed(), app, log) : h('p', { class: 'quiet' }, 'No calls yet.'),
+    );
   };
   const test = action('Test', async () => {
     const { status, answer: said } = await api('webhook/test', { id: endpoint.id });
@@ -78,7 +84,14 @@ function make(endpoint, app) {
     endpoint.problem ? h('p', { class: 'bad' }, endpoint.problem) : '',
     facts([
       ['URL', endpoint.url],
-      ['Does', endpoint.bot ? `talks to ${endpoint.bot}, ${endpoint.reply}` : endpoint.problem ? '' : 'fires automations'],
+      [
+        'Does',
+        endpoint.bot
+          ? `talks to ${endpoint.bot}, ${endpoint.reply}`
+          : endpoint.problem
+            ? ''
+            : 'fires automations',
+      ],
       ['Signature', endpoint.verify],
       ['Secret', endpoint.secret && `${endpoint.secret}${endpoint.secretSet ? '' : ' is not set'}`],
       ['Warnings', endpoint.warnings?.join(', ')],
@@ -106,9 +119,13 @@ export function show(main, app) {
         const old = shown.get(endpoint.id);
         const element = old?.key === key ? old.element : make(endpoint, app);
         next.set(endpoint.id, { key, element, last: JSON.stringify(last) });
-        if (old?.element !== element || old.last !== JSON.stringify(last)) element.log().catch((error) => notify(error.message));
+        if (old?.element !== element || old.last !== JSON.stringify(last))
+          element.log().catch((error) => notify(error.message));
       }
-      if ([...shown.values()].map((one) => one.element).join() !== [...next.values()].join() || shown.size !== next.size) {
+      if (
+        [...shown.values()].map((one) => one.element).join() !== [...next.values()].join() ||
+        shown.size !== next.size
+      ) {
         list.replaceChildren(...[...next.values()].map((one) => one.element));
       }
       shown = next;
@@ -119,4 +136,3 @@ export function show(main, app) {
   load();
   return app.onTopic(['endpoints', 'deliveries'], load);
 }
-

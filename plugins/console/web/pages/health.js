@@ -16,10 +16,15 @@ export function show(main, app) {
         api('config').catch(() => ({})),
       ]);
       const one = (name) => metrics.get(name)?.[0]?.value;
-      state.replaceChildren(status.ready ? tag('healthy', 'good') : tag(status.problem ?? 'not ready', 'bad'));
+      state.replaceChildren(
+        status.ready ? tag('healthy', 'good') : tag(status.problem ?? 'not ready', 'bad'),
+      );
       const mean = (name) => {
-        const sum = (ending) => (metrics.get(`${name}_${ending}`) ?? []).reduce((total, row) => total + row.value, 0);
-        return sum('count') ? `${duration((sum('sum') / sum('count')) * 1000)} on average, ${count(sum('count'))}` : '';
+        const sum = (ending) =>
+          (metrics.get(`${name}_${ending}`) ?? []).reduce((total, row) => total + row.value, 0);
+        return sum('count')
+          ? `${duration((sum('sum') / sum('count')) * 1000)} on average, ${count(sum('count'))}`
+          : '';
       };
       const restart = config.restartNeeded ?? [];
       body.replaceChildren(

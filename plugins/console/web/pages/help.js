@@ -32,6 +32,10 @@ export function show(main) {
       KEYS,
     ),
     h('h2', {}, 'What is shown'),
-    h('p', {}, 'You see what your grants allow. The page holds no data of its own: it reads the host as you, and is updated by it.'),
+    h(
+      'p',
+      {},
+      'You see what your grants allow. The page holds no data of its own: it reads the host as you, and is updated by it.',
+    ),
   );
 }

@@ -20,8 +20,12 @@ export function show(main, app) {
       const of = (name, plugin) =>
         metrics.get(name)?.find(({ labels }) => [plugin.id, plugin.name].includes(labels.plugin))?.value;
       const slow = (plugin) => {
-        const calls = (metrics.get('ostler_plugin_call_duration_seconds_count') ?? []).filter(({ labels }) => labels.plugin === plugin.id);
-        const failed = calls.filter(({ labels }) => labels.outcome !== 'ok').reduce((sum, one) => sum + one.value, 0);
+        const calls = (metrics.get('ostler_plugin_call_duration_seconds_count') ?? []).filter(
+          ({ labels }) => labels.plugin === plugin.id,
+        );
+        const failed = calls
+          .filter(({ labels }) => labels.outcome !== 'ok')
+          .reduce((sum, one) => sum + one.value, 0);
         const all = calls.reduce((sum, one) => sum + one.value, 0);
         return all ? `${all}, ${failed} failed` : '';
       };
@@ -41,22 +45,39 @@ export function show(main, app) {
           const button = toggle(plugin);
           button.id = `toggle-${plugin.name}`;
           button.setAttribute('aria-label', `${plugin.enabled ? 'Disable' : 'Enable'} ${plugin.name}`);
-          const options = Object.keys(plugin.options ?? {}).length ? JSON.stringify(plugin.options, null, 2) : '';
+          const options = Object.keys(plugin.options ?? {}).length
+            ? JSON.stringify(plugin.options, null, 2)
+            : '';
           return h(
             'section',
             { class: 'card' },
-            h('div', { class: 'row' }, h('h2', { class: 'grow' }, plugin.title ?? plugin.name), tag(plugin.state, KINDS[plugin.state] ?? 'bad'), app.me?.user || !app.me?.signIn ? '' : button),
+            h(
+              'div',
+              { class: 'row' },
+              h('h2', { class: 'grow' }, plugin.title ?? plugin.name),
+              tag(plugin.state, KINDS[plugin.state] ?? 'bad'),
+              app.me?.user || !app.me?.signIn ? '' : button,
+            ),
             plugin.problem ? h('p', { class: 'bad' }, plugin.problem) : '',
             facts([
               ['Name', plugin.name],
               ['Memory', memory == null ? (plugin.bundled ? 'part of the daemon' : '') : bytes(memory)],
               ['CPU time', cpu == null ? '' : duration(cpu * 1000)],
               ['Calls', slow(plugin)],
-              ['Processes', plugin.id === 'acp' && agents.length ? agents.map((one) => `${one.provider}: ${one.processes}, ${bytes(one.memoryBytes)}`).join('; ') : ''],
+              [
+                'Processes',
+                plugin.id === 'acp' && agents.length
+                  ? agents
+                      .map((one) => `${one.provider}: ${one.processes}, ${bytes(one.memoryBytes)}`)
+                      .join('; ')
+                  : '',
+              ],
               ['Grants', plugin.grants?.join(', ')],
               ['From', plugin.path],
             ]),
-            options ? h('details', {}, h('summary', {}, 'Options'), h('pre', { tabindex: '0' }, options)) : '',
+            options
+              ? h('details', {}, h('summary', {}, 'Options'), h('pre', { tabindex: '0' }, options))
+              : '',
           );
         }),
       );

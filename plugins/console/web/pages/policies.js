@@ -18,7 +18,10 @@ export function show(main, app) {
             h('h2', {}, fields.title ?? id),
             fields.problem ? h('p', { class: 'bad' }, fields.problem) : '',
             facts([
-              ...Object.entries(fields).map(([key, value]) => [key, typeof value === 'object' ? JSON.stringify(value) : String(value)]),
+              ...Object.entries(fields).map(([key, value]) => [
+                key,
+                typeof value === 'object' ? JSON.stringify(value) : String(value),
+              ]),
               ['Changed', (updatedAt ?? createdAt) && ago(updatedAt ?? createdAt)],
             ]),
           ),

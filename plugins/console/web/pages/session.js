@@ -32,7 +32,9 @@ export function differences(before, after) {
     for (let i = x.length - 1; i >= 0; i--) {
       for (let j = y.length - 1; j >= 0; j--) {
         best[i * width + j] =
-          x[i] === y[j] ? best[(i + 1) * width + j + 1] + 1 : Math.max(best[(i + 1) * width + j], best[i * width + j + 1]);
+          x[i] === y[j]
+            ? best[(i + 1) * width + j + 1] + 1
+            : Math.max(best[(i + 1) * width + j], best[i * width + j + 1]);
       }
     }
     let [i, j] = [0, 0];
@@ -67,9 +69,13 @@ function changedFile(file, connection) {
           const texts = await Promise.all([read(before), read(after)]);
           const lines = differences(...texts);
           const names = { '+': 'plus', '-': 'minus', ' ': '' };
-          const shown = lines.slice(0, LINES).map(([sign, text]) => h('span', { class: names[sign] }, `${sign} ${text}`));
+          const shown = lines
+            .slice(0, LINES)
+            .map(([sign, text]) => h('span', { class: names[sign] }, `${sign} ${text}`));
           if (lines.length > LINES) shown.push(h('span', {}, `${lines.length - LINES} more lines`));
-          body.replaceChildren(h('pre', { class: 'diff', tabindex: '0', 'aria-label': `Changes of ${name}` }, shown));
+          body.replaceChildren(
+            h('pre', { class: 'diff', tabindex: '0', 'aria-label': `Changes of ${name}` }, shown),
+          );
         } catch (error) {
           body.replaceChildren(h('p', { class: 'bad' }, error.message));
         }
@@ -91,7 +97,10 @@ function changes(panel, session, connection) {
     panel.append(h('section', {}, h('h2', {}, scope.label), state, files));
     const draw = (changeset, _, error) => {
       const known = changeset?.files ?? [];
-      write(state, error?.message ?? changeset?.error?.message ?? `${known.length} files, ${changeset?.status}`);
+      write(
+        state,
+        error?.message ?? changeset?.error?.message ?? `${known.length} files, ${changeset?.status}`,
+      );
       // A file whose contents changed is another element, which is read again.
       const looks = (file) => file.id + JSON.stringify(file.edit);
       keyed(files, known, looks, (file) => changedFile(file, connection));
@@ -103,8 +112,9 @@ function changes(panel, session, connection) {
 
 /** Text of a terminal without what moves its cursor and colors it. */
 export function plain(text) {
-  // eslint-disable-next-line no-control-regex
-  return text.replace(/\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])/g, '').replace(/\r(?!\n)|[\x00-\x08\x0e-\x1f]/g, '');
+  return text
+    .replace(/\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])/g, '')
+    .replace(/\r(?!\n)|[\x00-\x08\x0e-\x1f]/g, '');
 }
 
 /** The terminals of a session, read-only and live. */
@@ -117,7 +127,9 @@ function terminals(panel, uri, connection) {
     const screen = h('pre', { tabindex: '0', 'aria-label': `Output of ${info.title}` });
     let state;
     const draw = frame(() => {
-      const texts = (state?.content ?? []).map((one) => (one.type === 'command' ? `$ ${one.commandLine}\n${one.output}` : (one.value ?? '')));
+      const texts = (state?.content ?? []).map((one) =>
+        one.type === 'command' ? `$ ${one.commandLine}\n${one.output}` : (one.value ?? ''),
+      );
       const bottom = screen.scrollTop + screen.clientHeight >= screen.scrollHeight - 20;
       write(screen, plain(texts.join('').slice(-TERMINAL)));
       if (bottom) screen.scrollTop = screen.scrollHeight;
@@ -151,7 +163,9 @@ function chat(panel, uri, app) {
   const { connection } = app;
   const scroll = h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Conversation' });
   const turnsElement = h('div');
-  const earlier = action('Load earlier turns', () => connection.request('fetchTurns', { channel: uri, cursor: state?.turnsNextCursor }));
+  const earlier = action('Load earlier turns', () =>
+    connection.request('fetchTurns', { channel: uri, cursor: state?.turnsNextCursor }),
+  );
   earlier.hidden = true;
   scroll.append(earlier, turnsElement);
   const queue = h('ul', { class: 'queue', 'aria-label': 'Queued messages' });
@@ -163,18 +177,27 @@ function chat(panel, uri, app) {
   });
   const send = h('button', { class: 'primary' }, 'Send');
   const steer = action('Steer', () => put('steering'));
-  const cancel = action('Cancel turn', () => {
-    const { id, startedAt } = state.activeTurn;
-    const duration = Math.max(0, Date.now() - Date.parse(startedAt)) || 0;
-    connection.dispatch(uri, { type: 'chat/turnCancelled', turnId: id, duration });
-  }, 'danger');
+  const cancel = action(
+    'Cancel turn',
+    () => {
+      const { id, startedAt } = state.activeTurn;
+      const duration = Math.max(0, Date.now() - Date.parse(startedAt)) || 0;
+      connection.dispatch(uri, { type: 'chat/turnCancelled', turnId: id, duration });
+    },
+    'danger',
+  );
   let state;
   let announced;
 
   const message = () => ({ text: field.value, origin: { kind: 'user' } });
   const put = (kind) => {
     if (!field.value.trim()) return;
-    connection.dispatch(uri, { type: 'chat/pendingMessageSet', kind, id: crypto.randomUUID(), message: message() });
+    connection.dispatch(uri, {
+      type: 'chat/pendingMessageSet',
+      kind,
+      id: crypto.randomUUID(),
+      message: message(),
+    });
     field.value = '';
   };
   const submit = () => {
@@ -204,7 +227,14 @@ function chat(panel, uri, app) {
     queue,
     h('label', { class: 'hidden', for: 'prompt' }, 'Message to the agent'),
     field,
-    h('div', { class: 'row' }, send, steer, cancel, h('span', { class: 'quiet small' }, 'Control and Enter send')),
+    h(
+      'div',
+      { class: 'row' },
+      send,
+      steer,
+      cancel,
+      h('span', { class: 'quiet small' }, 'Control and Enter send'),
+    ),
   );
   field.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
@@ -220,7 +250,9 @@ function chat(panel, uri, app) {
       {},
       tag(kind),
       h('span', { class: 'grow text' }, one.message.text),
-      action('Remove', () => connection.dispatch(uri, { type: 'chat/pendingMessageRemoved', kind, id: one.id })),
+      action('Remove', () =>
+        connection.dispatch(uri, { type: 'chat/pendingMessageRemoved', kind, id: one.id }),
+      ),
     );
   const draw = frame(() => {
     if (!state) return;
@@ -232,7 +264,12 @@ function chat(panel, uri, app) {
     steer.hidden = cancel.hidden = !active;
     const steering = state.steeringMessage ? [{ ...state.steeringMessage, kind: 'steering' }] : [];
     const queued = (state.queuedMessages ?? []).map((one) => ({ ...one, kind: 'queued' }));
-    keyed(queue, [...steering, ...queued], (one) => one.id, (one) => pending(one.kind)(one));
+    keyed(
+      queue,
+      [...steering, ...queued],
+      (one) => one.id,
+      (one) => pending(one.kind)(one),
+    );
     queue.hidden = !steering.length && !queued.length;
     if (bottom) scroll.scrollTop = scroll.scrollHeight;
     if (remains) draw();
@@ -242,7 +279,12 @@ function chat(panel, uri, app) {
   const say = (one) => {
     if (one.type === 'chat/turnStarted') announced = announce('The agent answers');
     if (one.type === 'chat/turnComplete') {
-      const text = state.turns.at(-1)?.responseParts.filter((part) => part.kind === 'markdown').map((part) => part.content).join(' ') ?? '';
+      const text =
+        state.turns
+          .at(-1)
+          ?.responseParts.filter((part) => part.kind === 'markdown')
+          .map((part) => part.content)
+          .join(' ') ?? '';
       announce(`The answer is complete: ${text.slice(0, 400)}`);
     }
     if (one.type === 'chat/turnCancelled') announce('The turn was cancelled');
@@ -336,18 +378,35 @@ export function show(main, app, uri) {
     state.className = `tag ${kind}`;
     chats.hidden = session.chats.length < 2;
     const target = chosen ?? session.defaultChat ?? session.chats[0]?.resource;
-    keyed(chats, session.chats, (one) => one.resource, (one) => h('option', { value: one.resource }), (option, one) => write(option, one.title || 'Chat'));
+    keyed(
+      chats,
+      session.chats,
+      (one) => one.resource,
+      (one) => h('option', { value: one.resource }),
+      (option, one) => write(option, one.title || 'Chat'),
+    );
     if (target) chats.value = target;
     const others = (session.inputNeeded ?? []).filter((one) => one.chat && one.chat !== target);
-    keyed(waiting, others, (one) => one.id, (one) =>
-      action(`Waiting: ${session.chats.find((other) => other.resource === one.chat)?.title || 'another chat'}`, () => open('chat', one.chat)),
+    keyed(
+      waiting,
+      others,
+      (one) => one.id,
+      (one) =>
+        action(
+          `Waiting: ${session.chats.find((other) => other.resource === one.chat)?.title || 'another chat'}`,
+          () => open('chat', one.chat),
+        ),
     );
     open(current);
   };
   const asked = frame(() => session && draw());
   const end = connection.subscribe(uri, (now, _, error) => {
     if (error) {
-      main.replaceChildren(h('h1', {}, 'Session'), h('p', { class: 'bad' }, error.message), h('a', { href: '#/sessions' }, 'All sessions'));
+      main.replaceChildren(
+        h('h1', {}, 'Session'),
+        h('p', { class: 'bad' }, error.message),
+        h('a', { href: '#/sessions' }, 'All sessions'),
+      );
       return;
     }
     session = now;
@@ -364,8 +423,20 @@ export function show(main, app, uri) {
     h(
       'div',
       { class: 'column' },
-      h('div', { class: 'bar' }, h('a', { href: '#/sessions', 'aria-label': 'All sessions' }, 'Sessions'), title, state),
-      h('div', { class: 'bar' }, h('div', { class: 'row', role: 'tablist', 'aria-label': 'Parts of the session' }, tabs), chats, waiting),
+      h(
+        'div',
+        { class: 'bar' },
+        h('a', { href: '#/sessions', 'aria-label': 'All sessions' }, 'Sessions'),
+        title,
+        state,
+      ),
+      h(
+        'div',
+        { class: 'bar' },
+        h('div', { class: 'row', role: 'tablist', 'aria-label': 'Parts of the session' }, tabs),
+        chats,
+        waiting,
+      ),
       panel,
     ),
   );
@@ -379,22 +450,31 @@ export function show(main, app, uri) {
 }
 
 function about(session, uri, connection) {
-  const dispose = action('Delete session', async (button) => {
-    if (button.dataset.sure) {
-      await connection.request('disposeSession', { channel: uri });
-      location.hash = '#/sessions';
-      return;
-    }
-    button.dataset.sure = '1';
-    write(button, 'Delete with all chats?');
-  }, 'danger');
+  const dispose = action(
+    'Delete session',
+    async (button) => {
+      if (button.dataset.sure) {
+        await connection.request('disposeSession', { channel: uri });
+        location.hash = '#/sessions';
+        return;
+      }
+      button.dataset.sure = '1';
+      write(button, 'Delete with all chats?');
+    },
+    'danger',
+  );
   return [
     facts([
       ['Agent', session.provider],
       ['Owner', session._meta?.['ostler.owner']],
       ['Model', session._meta?.['ostler.model']],
       ['Directories', (session.workingDirectories ?? []).map(short).join(', ')],
-      ['State', session.status & RUNNING && (session.status & NEEDS_INPUT) !== NEEDS_INPUT ? 'running' : status(session.status)[0]],
+      [
+        'State',
+        session.status & RUNNING && (session.status & NEEDS_INPUT) !== NEEDS_INPUT
+          ? 'running'
+          : status(session.status)[0],
+      ],
       ['Address', uri],
     ]),
     table(

@@ -10,7 +10,8 @@ const FILTERS = {
   running: ['Running', (bits) => (bits & RUNNING) !== 0],
   archived: ['Archived', (bits) => (bits & ARCHIVED) !== 0],
 };
-const waits = (session) => Number((session.status & NEEDS_INPUT) === NEEDS_INPUT && !(session.status & ARCHIVED));
+const waits = (session) =>
+  Number((session.status & NEEDS_INPUT) === NEEDS_INPUT && !(session.status & ARCHIVED));
 
 function make(session) {
   return h(
@@ -44,7 +45,12 @@ async function create(app, provider) {
 export function show(main, app) {
   const list = windowed('Sessions', (session) => session.resource, make, update);
   const summary = h('p', { class: 'quiet small', role: 'status' });
-  const search = h('input', { type: 'search', id: 'search', 'data-search': true, placeholder: 'Title, agent or folder' });
+  const search = h('input', {
+    type: 'search',
+    id: 'search',
+    'data-search': true,
+    placeholder: 'Title, agent or folder',
+  });
   const filter = h(
     'select',
     { id: 'filter' },
@@ -59,19 +65,24 @@ export function show(main, app) {
     const shown = [...app.sessions.values()].filter(
       (one) =>
         admits(one.status) &&
-        (!wanted || `${one.title} ${one.provider} ${one.workingDirectories?.[0] ?? ''}`.toLowerCase().includes(wanted)),
+        (!wanted ||
+          `${one.title} ${one.provider} ${one.workingDirectories?.[0] ?? ''}`.toLowerCase().includes(wanted)),
     );
     shown.sort((a, b) => waits(b) - waits(a) || (a.modifiedAt < b.modifiedAt ? 1 : -1));
     list.show(shown);
     const waiting = shown.filter(waits).length;
-    const found = app.sessionsLoaded ? `${shown.length} sessions, ${waiting} waiting for input` : 'Loading sessions';
+    const found = app.sessionsLoaded
+      ? `${shown.length} sessions, ${waiting} waiting for input`
+      : 'Loading sessions';
     write(summary, found);
   };
   const agentsOf = (state) => {
     const names = (state?.agents ?? []).map((agent) => agent.provider);
     if ([...agents.options].map((one) => one.value).join() === names.join()) return;
     agents.replaceChildren(
-      ...(state?.agents ?? []).map((agent) => h('option', { value: agent.provider }, agent.displayName || agent.provider)),
+      ...(state?.agents ?? []).map((agent) =>
+        h('option', { value: agent.provider }, agent.displayName || agent.provider),
+      ),
     );
   };
   search.addEventListener('input', draw);

@@ -12,15 +12,34 @@ function chart(rows, label, value, shown) {
   const width = 700 / rows.length;
   const bars = rows.map((row, at) => {
     const height = Math.round((value(row) / most) * 130);
-    const bar = svg('rect', { x: at * width + 4, y: 150 - height, width: width - 8, height: Math.max(height, 1) });
+    const bar = svg('rect', {
+      x: at * width + 4,
+      y: 150 - height,
+      width: width - 8,
+      height: Math.max(height, 1),
+    });
     bar.append(svg('title', {}, `${row.day}: ${shown(row)}`));
-    return svg('g', {}, bar, svg('text', { x: at * width + width / 2, y: 168, 'text-anchor': 'middle' }, row.day.slice(8)));
+    return svg(
+      'g',
+      {},
+      bar,
+      svg('text', { x: at * width + width / 2, y: 168, 'text-anchor': 'middle' }, row.day.slice(8)),
+    );
   });
   return h(
     'figure',
     {},
     h('figcaption', {}, label),
-    svg('svg', { class: 'chart', viewBox: '0 0 700 175', role: 'img', 'aria-label': `${label}; the table below has the values` }, ...bars),
+    svg(
+      'svg',
+      {
+        class: 'chart',
+        viewBox: '0 0 700 175',
+        role: 'img',
+        'aria-label': `${label}; the table below has the values`,
+      },
+      ...bars,
+    ),
   );
 }
 
@@ -34,19 +53,36 @@ export function show(main, app) {
       const { connection } = app;
       const days = Array.from({ length: DAYS }, (_, at) => day(DAYS - 1 - at));
       const of = async (date) => {
-        const { groups } = await connection.request('x-ostler/usage/groups', { by: 'user', from: date, until: date });
+        const { groups } = await connection.request('x-ostler/usage/groups', {
+          by: 'user',
+          from: date,
+          until: date,
+        });
         const sum = (key) => groups.reduce((total, group) => total + (group.total[key] ?? 0), 0);
         return { day: date, tokens: sum('tokens'), usd: sum('usd'), calls: sum('calls') };
       };
-      const [{ totals }, ...rows] = await Promise.all([connection.request('x-ostler/usage/totals'), ...days.map(of)]);
+      const [{ totals }, ...rows] = await Promise.all([
+        connection.request('x-ostler/usage/totals'),
+        ...days.map(of),
+      ]);
       if (stopped) return;
       const charged = rows.some((row) => row.tokens || row.usd || row.calls);
       write(state, charged ? '' : 'Nothing was charged in the last 14 days.');
       const priced = rows.some((row) => row.usd);
       body.replaceChildren(
         priced
-          ? chart(rows, 'US dollars a day', (row) => row.usd, (row) => `$${row.usd.toFixed(2)}`)
-          : chart(rows, 'Tokens a day', (row) => row.tokens, (row) => `${count(row.tokens)} tokens`),
+          ? chart(
+              rows,
+              'US dollars a day',
+              (row) => row.usd,
+              (row) => `$${row.usd.toFixed(2)}`,
+            )
+          : chart(
+              rows,
+              'Tokens a day',
+              (row) => row.tokens,
+              (row) => `${count(row.tokens)} tokens`,
+            ),
         h(
           'details',
           {},

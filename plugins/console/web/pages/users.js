@@ -25,7 +25,11 @@ export function show(main, app) {
     try {
       const me = await api('me');
       list.replaceChildren(mine(me));
-      if (!me.users) return write(state, 'This host has no users file: every connection may do everything. Set users in the configuration.');
+      if (!me.users)
+        return write(
+          state,
+          'This host has no users file: every connection may do everything. Set users in the configuration.',
+        );
       const [permissions, users] = await Promise.all([api('user/permissions'), api('user/list')]);
       write(state, `${permissions.length} users`);
       const tokens = new Map(users.map((user) => [user.id, user.token]));
@@ -45,7 +49,10 @@ export function show(main, app) {
               'details',
               {},
               h('summary', {}, `Effective permissions of ${user.id}`),
-              user.roles.map(({ role, grants }) => [h('h3', {}, `Role ${role}`), h('p', {}, grants.join(', ') || 'gives nothing')]),
+              user.roles.map(({ role, grants }) => [
+                h('h3', {}, `Role ${role}`),
+                h('p', {}, grants.join(', ') || 'gives nothing'),
+              ]),
               h('h3', {}, 'Together'),
               h('p', {}, user.grants.join(', ') || 'nothing'),
             ),
@@ -68,7 +75,9 @@ export function show(main, app) {
         try {
           const { id: name, token } = await api('user/add', { id: id.value, roles: [role.value] });
           const close = action('Hide', () => secret.replaceChildren());
-          secret.replaceChildren(h('p', { class: 'card' }, `Token of ${name}, shown once: `, h('code', {}, token), ' ', close));
+          secret.replaceChildren(
+            h('p', { class: 'card' }, `Token of ${name}, shown once: `, h('code', {}, token), ' ', close),
+          );
           form.reset();
           await load();
         } catch (error) {
