@@ -10,14 +10,23 @@ use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
 use crate::control::Control;
 
+/// The id of the webhook plugin.
+const WEBHOOK: &str = "webhook";
 /// How often what changes all the time is compared: the memory of plugins, who may do what.
 const COMPARE_EVERY: Duration = Duration::from_secs(2);
 
 /// Notifies for as long as the daemon runs.
 pub async fn watch(control: Arc<Control>, changes: Changes) {
     for (collection, topic) in [(ENDPOINTS, "endpoints"), (DELIVERIES, "deliveries")] {
+        if !control.has_applied(WEBHOOK) {
+            break;
+        }
         if let Err(why) = watch_records(&control, &changes, collection, topic).await {
-            control.host.core.log.line(format_args!("the console does not see changes of {collection}: {why}"));
+            control
+                .host
+                .core
+                .log
+                .line(format_args!("the console does not see changes of {collection}: {why}"));
         }
     }
     let control: Weak<Control> = Arc::downgrade(&control);
@@ -27,7 +36,8 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
         compare.tick().await;
         let Some(control) = control.upgrade() else { return };
         let people = control.host.access.gate.people().map(|people| people.now());
-        let now = (control.used(), control.restart_needed(), people.map(|people| Arc::as_ptr(&people).addr()));
+        let now =
+            (control.used(), control.restart_needed(), people.map(|people| Arc::as_ptr(&people).addr()));
         if let Some((used, restart, people)) = &seen {
             if *used != now.0 || *restart != now.1 {
                 changes.tell("plugins");

@@ -8,7 +8,7 @@ use ostler_contract::JsonObject;
 use ostler_contract::points::Vault;
 use ostler_engine::Host;
 use ostler_js::Engine;
-use ostler_loader::{Hidden, LoadedPlugin};
+use ostler_loader::{Hidden, LoadedPlugin, State};
 use ostler_server::{SignIns, Token};
 use parking_lot::Mutex;
 
@@ -80,6 +80,13 @@ impl Control {
     /// The metrics as text.
     pub fn metrics(&self) -> String {
         self.metrics.text(&self.host, &self.engines)
+    }
+
+    /// Whether the plugin of an id is loaded.
+    pub fn has_applied(&self, id: &str) -> bool {
+        self.loaded
+            .iter()
+            .any(|plugin| plugin.state == State::Applied && plugin.id.as_deref() == Some(id))
     }
 
     /// How much each JavaScript plugin has used: CPU milliseconds and bytes.

@@ -100,6 +100,15 @@ async fn every_answer_is_as_the_document_says() {
     let cases: Vec<(&str, &str, &str, Option<Value>, u16)> = vec![
         ("GET", "/api/openapi.json", "", None, 200),
         ("GET", "/api/cli-manifest", "", None, 200),
+        ("GET", "/api/me", "", None, 200),
+        ("GET", "/api/log", "", None, 200),
+        ("GET", "/api/user/permissions", "", None, 200),
+        ("GET", "/api/webhook/list", "", None, 200),
+        ("GET", "/api/webhook/log/{endpoint}", "none", None, 400),
+        ("POST", "/api/webhook/test", "", Some(json!({ "id": "none" })), 400),
+        // Only a page of the console signs in.
+        ("POST", "/api/sign-in", "", Some(json!({ "token": TOKEN })), 403),
+        ("POST", "/api/sign-out", "", Some(json!({})), 403),
         ("GET", "/api/status", "", None, 200),
         ("GET", "/api/metrics", "", None, 200),
         ("GET", "/api/config", "", None, 200),

@@ -24,7 +24,8 @@ fn users(token: &str) -> String {
 }
 
 fn folder() -> Folder {
-    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/console" }]);
+    let plugins =
+        json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/console" }]);
     let folder = Folder::new(json!({ "connectionToken": TOKEN, "users": "users.json", "plugins": plugins }));
     folder.write("users.json", &users(ADA));
     folder.write("webhooks/in.md", "---\nid: in\nautomation: true\nsecret: host:in\n---\n");
@@ -94,7 +95,13 @@ async fn the_route_serves_pages_without_data() {
     let (head, page) = ask(&daemon, &format!("GET {PAGE}"), "", "").await;
     assert_eq!(status(&head), 200);
     let policy = header(&head, "content-security-policy").unwrap();
-    for part in ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+    for part in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    ] {
         assert!(policy.contains(part), "{policy}");
     }
     assert!(!policy.contains("unsafe"), "{policy}");
@@ -106,12 +113,15 @@ async fn the_route_serves_pages_without_data() {
     let tag = header(&head, "etag").unwrap().to_owned();
     let (head, body) = ask(&daemon, &format!("GET {PAGE}"), &format!("If-None-Match: {tag}\r\n"), "").await;
     assert_eq!((status(&head), body.as_str()), (304, ""));
-    let modules: Vec<&str> = page.split(['"']).filter(|word| word.ends_with(".js") || word.ends_with(".css")).collect();
+    let modules: Vec<&str> =
+        page.split(['"']).filter(|word| word.ends_with(".js") || word.ends_with(".css")).collect();
     assert!(modules.len() > 5, "{modules:?}");
     for module in modules {
         let (head, body) = ask(&daemon, &format!("GET {PAGE}{module}"), "", "").await;
         assert_eq!(status(&head), 200, "{module}");
-        assert!(body.len() > 100 && !body.contains("http://") && !body.contains("https://cdn"), "{module}");
+        // Nothing of another site; the name of a namespace is no address.
+        let body = body.replace("http://www.w3.org/2000/svg", "");
+        assert!(body.len() > 100 && !body.contains("http://") && !body.contains("https://"), "{module}");
     }
     let (head, _) = ask(&daemon, &format!("POST {PAGE}"), "", "{}").await;
     assert_eq!(status(&head), 405);
@@ -125,7 +135,8 @@ async fn a_page_signs_in_as_the_user_of_a_token() {
     let folder = folder();
     let daemon = folder.start();
     assert_eq!(me(&daemon, &own(&daemon, "")).await.0, 401);
-    let (head, answer) = ask(&daemon, "POST /api/sign-in", &own(&daemon, ""), r#"{ "token": "wrong" }"#).await;
+    let (head, answer) =
+        ask(&daemon, "POST /api/sign-in", &own(&daemon, ""), r#"{ "token": "wrong" }"#).await;
     assert_eq!((status(&head), header(&head, "set-cookie")), (401, None), "{answer}");
 
     let cookie = sign_in(&daemon, ADA).await;
@@ -142,11 +153,18 @@ async fn a_page_signs_in_as_the_user_of_a_token() {
     let root = sign_in(&daemon, TOKEN).await;
     let (head, body) = ask(&daemon, "GET /api/webhook/list", &own(&daemon, &root), "").await;
     let listed: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status(&head), &listed[0]["id"], &listed[0]["secretSet"]), (200, &json!("in"), &json!(true)), "{body}");
+    assert_eq!(
+        (status(&head), &listed[0]["id"], &listed[0]["secretSet"]),
+        (200, &json!("in"), &json!(true)),
+        "{body}"
+    );
     assert!(!body.contains("right"), "{body}");
     let (head, body) = ask(&daemon, "GET /api/user/permissions", &own(&daemon, &root), "").await;
     let listed: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status(&head), &listed[0]["id"], &listed[0]["roles"][0]["role"]), (200, &json!("ada"), &json!("member")));
+    assert_eq!(
+        (status(&head), &listed[0]["id"], &listed[0]["roles"][0]["role"]),
+        (200, &json!("ada"), &json!("member"))
+    );
 
     let (head, _) = ask(&daemon, "POST /api/sign-out", &own(&daemon, &cookie), "{}").await;
     assert_eq!(status(&head), 200);
@@ -174,7 +192,8 @@ async fn no_other_site_uses_a_sign_in() {
     for headers in &foreign {
         let (code, answer) = me(&daemon, &format!("{headers}{cookie}")).await;
         assert!(matches!(code, 401 | 403), "{headers}: {code} {answer}");
-        let (head, _) = ask(&daemon, "POST /api/user/add", &format!("{headers}{cookie}"), r#"{ "id": "eve" }"#).await;
+        let (head, _) =
+            ask(&daemon, "POST /api/user/add", &format!("{headers}{cookie}"), r#"{ "id": "eve" }"#).await;
         assert!(matches!(status(&head), 401 | 403), "{headers}: {head}");
         let body = json!({ "token": TOKEN }).to_string();
         let (head, _) = ask(&daemon, "POST /api/sign-in", headers, &body).await;
@@ -208,13 +227,16 @@ async fn a_sign_in_ends_with_its_token() {
 
 #[tokio::test]
 async fn a_host_without_tokens_needs_no_sign_in() {
-    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/console" }] }));
+    let folder =
+        Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/console" }] }));
     let daemon = folder.start();
     let (code, answer) = me(&daemon, &own(&daemon, "")).await;
     assert_eq!((code, &answer["signIn"], &answer["users"]), (200, &json!(false), &json!(false)), "{answer}");
     assert_eq!(me(&daemon, "Origin: https://evil.org\r\n").await.0, 403);
     // What changes this computer is left to the commands on it.
-    for (path, body) in [("plugin/install", r#"{ "name": "x" }"#), ("vault/set/host%3Ax", r#"{ "value": "x" }"#)] {
+    for (path, body) in
+        [("plugin/install", r#"{ "name": "x" }"#), ("vault/set/host%3Ax", r#"{ "value": "x" }"#)]
+    {
         let (head, _) = ask(&daemon, &format!("POST /api/{path}"), &own(&daemon, ""), body).await;
         assert_eq!(status(&head), 403, "{path}");
     }
@@ -246,5 +268,8 @@ async fn pages_are_notified_of_deliveries() {
     assert_eq!(log["calls"][0]["status"], 202, "{body}");
     let (_, body) = ask(&daemon, "GET /api/log", &own(&daemon, &cookie), "").await;
     let lines: Value = serde_json::from_str(&body).unwrap();
-    assert!(lines.as_array().unwrap().iter().any(|line| line["text"].as_str().unwrap().contains("console")), "{body}");
+    assert!(
+        lines.as_array().unwrap().iter().any(|line| line["text"].as_str().unwrap().contains("console")),
+        "{body}"
+    );
 }

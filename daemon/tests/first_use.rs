@@ -105,6 +105,7 @@ fn a_preset_is_an_agent() {
     let lines: Vec<&str> = written.out.lines().collect();
     assert!(lines[0].ends_with("config.json with agent claude-acp."), "{written:?}");
     assert_eq!(lines[1..3], ["Check the agent: ostler agent check claude-acp", "Next: ostler start"]);
+    assert_eq!(lines.last(), Some(&"Console: http://127.0.0.1:9187/plugins/console/"));
     let plugins = json!([
         { "name": "@ostler/acp", "options": { "presets": ["claude-acp"] } },
         { "name": "@ostler/terminal", "options": { "shellIntegration": true } },
@@ -148,6 +149,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
         "--no-terminal",
         "--no-webhook",
         "--no-github",
+        "--no-console",
         "--path",
         ".",
         "--json",

@@ -166,7 +166,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_sign_in_ends_by_itself_and_by_signing_out() {
-        let (sign_ins, page) = (SignIns::default(), [("host", "localhost:1"), ("sec-fetch-site", "same-origin")]);
+        let (sign_ins, page) =
+            (SignIns::default(), [("host", "localhost:1"), ("sec-fetch-site", "same-origin")]);
         let begin = || {
             let set = sign_ins.begin("right".to_owned(), &headers(&page)).unwrap();
             let set = set.to_str().unwrap().to_owned();
@@ -203,7 +204,8 @@ mod tests {
     fn a_cookie_over_tls_is_secure() {
         let sign_ins = SignIns::default();
         for (name, value) in [("origin", "https://a.example"), ("x-forwarded-proto", "https")] {
-            let set = sign_ins.begin(String::new(), &headers(&[("host", "a.example"), (name, value)])).unwrap();
+            let set =
+                sign_ins.begin(String::new(), &headers(&[("host", "a.example"), (name, value)])).unwrap();
             assert!(set.to_str().unwrap().ends_with("; Secure"));
         }
     }

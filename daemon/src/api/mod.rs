@@ -172,12 +172,7 @@ impl Refused {
     }
 }
 
-async fn serve(
-    control: &Arc<Control>,
-    path: &str,
-    request: Request,
-    page: &Page,
-) -> Result<Value, Refused> {
+async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page) -> Result<Value, Refused> {
     let (row, name) = rows::find(path).ok_or(Refused::NotThere)?;
     if request.method().as_str() != row.method.name() {
         return Err(Refused::Method(row.method.name()));

@@ -173,7 +173,8 @@ mod tests {
         let again = get("/plugins/console/", Some(&format!("\"other\", {tag}")));
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         assert_eq!(again.into_body().read(1).await.unwrap().len(), 0);
-        for nothing in ["/plugins/console/nothing.js", "/plugins/console/../webhook/in", "/plugins/console//"] {
+        for nothing in ["/plugins/console/nothing.js", "/plugins/console/../webhook/in", "/plugins/console//"]
+        {
             assert_eq!(get(nothing, None).status(), StatusCode::NOT_FOUND, "{nothing}");
         }
         assert_eq!(get("/plugins/console", None).status(), StatusCode::PERMANENT_REDIRECT);

@@ -71,7 +71,7 @@ export function show(main, app) {
     clearTimeout(wait);
     wait = setTimeout(load, 500);
   };
-  const ends = [app.onTopic(['plugins', 'health'], again), app.onSessions(again)];
+  const ends = [app.onTopic(['health'], again), app.onSessions(again)];
   return () => {
     clearTimeout(wait);
     ends.forEach((end) => end());
