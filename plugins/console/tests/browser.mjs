@@ -3,7 +3,7 @@
 //
 // node browser.mjs <program> <modules> <screenshots>
 
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -57,11 +57,12 @@ function folder() {
       deltaWindowMs: 0,
       connectionToken: TOKEN,
       users: 'users.json',
-      paths: ['.'],
+      paths: ['work'],
       plugins: [
         { name: '@ostler/echo' },
         { name: '@ostler/webhook' },
-        { name: '@ostler/bot', options: { root: './bot-folders' } },
+        { name: '@ostler/bot', options: { root: join(dir, 'bot-folders') } },
+        { name: '@ostler/git' },
         { name: '@ostler/terminal' },
         { name: '@ostler/console' },
         { name: './greet.js' },
@@ -87,8 +88,15 @@ function folder() {
       ],
     }),
   );
-  write('webhooks/in.md', '---\nid: in\nautomation: true\nsecret: host:in\n---\n');
-  write('vault.json', '{ "host:in": "right" }');
+  write('webhooks/in.md', '---\nid: in\nautomation: true\nsecret: host:in\nkeepBodies: 1d\n---\n');
+  write('bots/helper.md', '---\nname: Helper\nowner: user:ada\nharness: echo\n---\nBe kind.\n');
+  write('vault.json', '{ "host:in": "right", "host:webhook-bodies": "a key for bodies" }');
+  write('work/greeting.txt', 'Hello\nworld\n');
+  const git = (...words) => execFileSync('git', ['-C', join(dir, 'work'), ...words], { stdio: 'ignore' });
+  git('init');
+  git('add', '.');
+  git('-c', 'user.name=Ada', '-c', 'user.email=ada@example.org', 'commit', '--message', 'Greet');
+  write('work/greeting.txt', 'Hello\nthere\n');
   write(
     'automations/note.md',
     `---
@@ -167,14 +175,21 @@ const turn = (text) => ({
   message: { text, origin: { kind: 'user' } },
 });
 
-async function session(peer, text) {
+async function session(peer, text, directory) {
   const uri = `echo:/${crypto.randomUUID()}`;
-  await peer.request('createSession', { channel: uri, provider: 'echo' });
+  await peer.request('createSession', {
+    channel: uri,
+    provider: 'echo',
+    ...(directory && { workingDirectories: [`file://${directory}`] }),
+  });
   const { snapshot } = await peer.request('subscribe', { channel: uri });
   const chat = snapshot.state.defaultChat ?? snapshot.state.chats[0].resource;
   if (text) peer.dispatch(chat, turn(text));
   return { uri, chat };
 }
+
+const painted = (page) =>
+  page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? Infinity);
 
 async function inspect(page, name) {
   await page.evaluate(axe);
@@ -213,7 +228,7 @@ const figure = (what, value, most) =>
   check(value < most, `${what}: ${Math.round(value)} ms (less than ${most})`);
 const longest = (page) => page.evaluate(() => Math.max(0, ...window.tasks));
 
-async function run(address, browser) {
+async function run(address, browser, dir) {
   const base = `http://${address}/plugins/console/`;
   const context = await browser.newContext({ viewport: SIZES.desktop, bypassCSP: false });
   context.setDefaultTimeout(15000);
@@ -263,7 +278,7 @@ async function run(address, browser) {
   const peer = await client(address);
   const waits = await session(peer, '/confirm greet {"name":"Ada"}');
   const asks = await session(peer, '/ask Which branch?');
-  const talks = await session(peer, 'Hello there');
+  const talks = await session(peer, 'Hello there', join(dir, 'work'));
   await page.getByText('2 waiting', { exact: true }).waitFor();
   check(true, 'sessions that wait for input are shown as they come');
 
@@ -308,10 +323,27 @@ async function run(address, browser) {
   await question.getByRole('button', { name: 'Answer' }).click();
   await page.locator('.turn .text', { hasText: 'main' }).first().waitFor();
   check(true, 'a question is answered');
-  for (const tab of ['Changes', 'Terminals', 'About']) {
-    await page.getByRole('tab', { name: tab }).click();
-    await inspect(page, `session, ${tab}`);
-  }
+  await go(page, LINK(talks.uri));
+  await page.getByRole('tab', { name: 'Changes' }).click();
+  await page.getByText('greeting.txt').first().click();
+  await page.locator('.diff .plus', { hasText: 'there' }).waitFor();
+  check((await page.locator('.diff .minus').first().textContent()) === '- world', 'a change is a diff');
+  await inspect(page, 'session, changes');
+  await page.getByRole('tab', { name: 'Terminals' }).click();
+  const terminal = `ahp-terminal:/${crypto.randomUUID()}`;
+  const claim = { kind: 'session', session: talks.uri, chat: talks.chat };
+  await peer.request('createTerminal', {
+    channel: terminal,
+    claim,
+    name: 'shell',
+    cwd: `file://${join(dir, 'work')}`,
+  });
+  peer.dispatch(terminal, { type: 'terminal/input', data: 'echo terminal-$((20 + 3))\n' });
+  await page.locator('pre', { hasText: 'terminal-23' }).waitFor();
+  check(true, 'a terminal is shown as it writes');
+  await inspect(page, 'session, terminals');
+  await page.getByRole('tab', { name: 'About' }).click();
+  await inspect(page, 'session, about');
 
   await go(page, '#/automations');
   await page.getByRole('button', { name: 'Run now: Note' }).click();
@@ -325,6 +357,9 @@ async function run(address, browser) {
   await page.getByRole('button', { name: 'Test in' }).click();
   await page.getByText(/run (completed|running|pending)/).waitFor();
   check(true, 'an endpoint is tested and its delivery shown with its outcome');
+  await page.getByRole('button', { name: 'Replay' }).first().click();
+  await page.getByText('a replay').waitFor();
+  check(true, 'a delivery is replayed');
 
   for (const [size, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
@@ -335,10 +370,32 @@ async function run(address, browser) {
       await page.screenshot({ path: join(screenshots, `${name}-${size}.png`) });
     }
   }
+  await page.emulateMedia({ colorScheme: 'dark' });
+  for (const name of ['sessions', 'endpoints', 'users']) {
+    await go(page, `#/${name}`);
+    await page.waitForFunction(() => !document.querySelector('main').textContent.includes('Loading'));
+    await inspect(page, `${name}, dark`);
+  }
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.locator('body').click({ position: { x: 5, y: 700 } });
   await page.keyboard.press('g');
   await page.keyboard.press('s');
   await page.getByRole('heading', { name: 'Sessions' }).waitFor();
   check(true, 'the keys lead to pages');
+
+  const plain = [];
+  const other = await context.newPage();
+  for (let nth = 0; nth < 6; nth++) {
+    // What is not there is answered with a line of text.
+    await other.goto(`${base}nothing?${nth}`);
+    await other.waitForTimeout(300);
+    plain.push(await painted(other));
+  }
+  await other.close();
+  slowness = Math.max(1, Math.min(...plain) / 50);
+  console.log(
+    `        a plain page is painted in ${plain.map(Math.round).join(', ')} ms; limits times ${slowness.toFixed(1)}`,
+  );
 
   // Figures: many sessions, a long turn, the first paint.
   for (let made = 3; made < SESSIONS; made += 25) {
@@ -437,13 +494,15 @@ try {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox'],
   });
-  await run(address, browser);
+  await run(address, browser, dir);
 } catch (error) {
   check(false, error.stack);
   console.log(log().split('\n').slice(-20).join('\n'));
 } finally {
   await browser?.close();
+  const ended = new Promise((resolve) => daemon.once('exit', resolve));
   daemon.kill();
+  await ended;
   rmSync(dir, { recursive: true, force: true });
 }
 if (failures.length) {
