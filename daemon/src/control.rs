@@ -84,9 +84,7 @@ impl Control {
 
     /// Whether the plugin of an id is loaded.
     pub fn has_applied(&self, id: &str) -> bool {
-        self.loaded
-            .iter()
-            .any(|plugin| plugin.state == State::Applied && plugin.id.as_deref() == Some(id))
+        self.loaded.iter().any(|plugin| plugin.state == State::Applied && plugin.id.as_deref() == Some(id))
     }
 
     /// How much each JavaScript plugin has used: CPU milliseconds and bytes.

@@ -6,6 +6,7 @@ mod host;
 mod openapi;
 #[cfg(test)]
 mod page;
+pub mod page_shapes;
 mod people;
 mod plugins;
 pub mod rows;

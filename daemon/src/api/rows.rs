@@ -14,10 +14,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::page_shapes::{CallEndpoint, SignIn};
 use super::people::{self, Groups};
 use super::shapes::{
-    AddGroup, AddUser, CallEndpoint, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing,
-    RemoveOption, RemovePlugin, ReplayDelivery, Restart, SetOption, SignIn, StoreSecret, UpdatePlugin,
+    AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
+    RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
 };
 use super::sign_in::{self, Page};
 use super::{Refused, body, host, openapi, plugins, secrets, webhooks};

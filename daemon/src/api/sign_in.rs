@@ -8,8 +8,9 @@ use ostler_protocol::names;
 use ostler_server::{SIGN_IN_LIFETIME, bearer_of};
 
 use super::Refused;
+use super::page_shapes::{Me, Permissions, RoleGrants, SignIn, SignedIn};
 use super::rows::Ask;
-use super::shapes::{Me, Nothing, Permissions, RoleGrants, SignIn, SignedIn};
+use super::shapes::Nothing;
 use crate::exit::Exit;
 
 /// What a request carries beside its body, and the cookie of its answer.

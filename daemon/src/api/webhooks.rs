@@ -4,8 +4,8 @@ use ostler_contract::Value;
 use serde::de::DeserializeOwned;
 
 use super::Refused;
+use super::page_shapes::{CallEndpoint, CalledEndpoint, Endpoint, EndpointLog, LogLine};
 use super::rows::Ask;
-use super::shapes::{CallEndpoint, CalledEndpoint, Endpoint, EndpointLog, LogLine};
 use crate::client::screen::Screen;
 use crate::exit::Exit;
 use crate::webhook::{Endpoints, TestFlags, WebhookVerb};
