@@ -1,7 +1,7 @@
 // Webhook endpoints with their deliveries: what came of each, a test call, a replay.
 
 import { api } from '../api.js';
-import { action, announce, facts, h, head, notify, table, tag, write } from '../dom.js';
+import { action, announce, facts, h, head, keyed, notify, table, tag, write } from '../dom.js';
 import { ago, at, bytes, duration, runLink } from '../format.js';
 
 const kindOf = (code) => (code < 300 ? 'good' : 'bad');
@@ -107,28 +107,23 @@ export function show(main, app) {
   const list = h('div');
   const state = h('p', { class: 'quiet', role: 'status' }, 'Loading endpoints');
   main.append(head('Endpoints'), state, list);
-  let shown = new Map();
   const load = async () => {
     try {
       const endpoints = await api('webhook/list');
       write(state, endpoints.length ? '' : 'There are no endpoints. Add one with: ostler webhook add <id>');
-      const next = new Map();
-      for (const endpoint of endpoints) {
-        const { last, ...facts } = endpoint;
-        const key = JSON.stringify(facts);
-        const old = shown.get(endpoint.id);
-        const element = old?.key === key ? old.element : make(endpoint, app);
-        next.set(endpoint.id, { key, element, last: JSON.stringify(last) });
-        if (old?.element !== element || old.last !== JSON.stringify(last))
+      const known = ({ last, ...rest }) => JSON.stringify(rest);
+      keyed(
+        list,
+        endpoints,
+        known,
+        (endpoint) => make(endpoint, app),
+        (element, { last }) => {
+          const now = JSON.stringify(last ?? null);
+          if (element.last === now) return;
+          element.last = now;
           element.log().catch((error) => notify(error.message));
-      }
-      if (
-        [...shown.values()].map((one) => one.element).join() !== [...next.values()].join() ||
-        shown.size !== next.size
-      ) {
-        list.replaceChildren(...[...next.values()].map((one) => one.element));
-      }
-      shown = next;
+        },
+      );
     } catch (error) {
       write(state, error.message);
     }
