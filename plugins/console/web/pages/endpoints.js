@@ -111,7 +111,7 @@ export function show(main, app) {
     try {
       const endpoints = await api('webhook/list');
       write(state, endpoints.length ? '' : 'There are no endpoints. Add one with: ostler webhook add <id>');
-      const known = ({ last, ...rest }) => JSON.stringify(rest);
+      const known = (endpoint) => JSON.stringify({ ...endpoint, last: undefined });
       keyed(
         list,
         endpoints,
