@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -113,16 +114,25 @@ async fn the_route_serves_pages_without_data() {
     let tag = header(&head, "etag").unwrap().to_owned();
     let (head, body) = ask(&daemon, &format!("GET {PAGE}"), &format!("If-None-Match: {tag}\r\n"), "").await;
     assert_eq!((status(&head), body.as_str()), (304, ""));
-    let modules: Vec<&str> =
-        page.split(['"']).filter(|word| word.ends_with(".js") || word.ends_with(".css")).collect();
-    assert!(modules.len() > 5, "{modules:?}");
-    for module in modules {
-        let (head, body) = ask(&daemon, &format!("GET {PAGE}{module}"), "", "").await;
+    // Every module that the page leads to.
+    let base = url::Url::parse(&format!("http://{}{PAGE}", daemon.address())).unwrap();
+    let named = |from: &url::Url, text: &str| -> Vec<url::Url> {
+        let words = text.split(['"', '\'']).filter(|word| word.ends_with(".js") || word.ends_with(".css"));
+        words.map(|word| from.join(word).unwrap()).collect()
+    };
+    let (mut waiting, mut seen) = (named(&base, &page), BTreeSet::new());
+    while let Some(module) = waiting.pop() {
+        if !seen.insert(module.to_string()) {
+            continue;
+        }
+        let (head, body) = ask(&daemon, &format!("GET {}", module.path()), "", "").await;
         assert_eq!(status(&head), 200, "{module}");
+        waiting.extend(named(&module, &body));
         // Nothing of another site; the name of a namespace is no address.
         let body = body.replace("http://www.w3.org/2000/svg", "");
         assert!(body.len() > 100 && !body.contains("http://") && !body.contains("https://"), "{module}");
     }
+    assert!(seen.len() > 20, "{seen:?}");
     let (head, _) = ask(&daemon, &format!("POST {PAGE}"), "", "{}").await;
     assert_eq!(status(&head), 405);
     let (head, _) = ask(&daemon, &format!("GET {PAGE}nothing.js"), "", "").await;

@@ -162,10 +162,13 @@ pub fn admit<B>(
     sign_ins: &SignIns,
 ) -> Result<Principal, Refused> {
     let headers = request.headers();
-    if let Some(principal) = signed_in(headers, token, gate, sign_ins) {
+    let given = given(request.uri().query(), headers);
+    // A token that is sent says more than a cookie that the browser adds.
+    if given.is_none()
+        && let Some(principal) = signed_in(headers, token, gate, sign_ins)
+    {
         return Ok(if principal == Principal::Root { gate.root() } else { principal });
     }
-    let given = given(request.uri().query(), headers);
     if let (Some(token), Some(given)) = (token, &given)
         && token.is(given.reveal())
     {
