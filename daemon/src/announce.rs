@@ -38,6 +38,9 @@ pub fn block(
     if let Some(address) = http {
         lines.push(format!("http on http://{address}/api"));
     }
+    if let (true, Listens::At(address), None) = (settings.console, listens, routes) {
+        lines.push(format!("console on http://{address}{}", names::route("console", "")));
+    }
     lines.push(format!("pid {}", std::process::id()));
     lines.push(composed.automations.clone());
     lines.push(format!("plugins {}", or_none(&applied)));

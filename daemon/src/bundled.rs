@@ -3,14 +3,21 @@
 use ostler_contract::Plugin;
 use ostler_contract::points::Agent;
 use ostler_plugin_acp::supervisor::SUPERVISE;
+use ostler_plugin_console::Changes;
 
 use crate::cli::ENTER;
 
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
+    plugins_with(Changes::default())
+}
+
+/// Every bundled plugin; pages of the console are notified of these changes.
+pub fn plugins_with(changes: Changes) -> Vec<Plugin> {
     vec![
         ostler_plugin_acp::plugin(command("mcp-bridge"), supervisor(), ostler_loader::options::misfit),
         ostler_plugin_bot::plugin(),
+        ostler_plugin_console::plugin(changes),
         ostler_plugin_containers::plugin(command(ENTER)),
         ostler_plugin_echo::plugin(),
         ostler_plugin_git::plugin(),

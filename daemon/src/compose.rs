@@ -13,6 +13,7 @@ use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown}
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{Engine, JsOptions, JsSource, ListenRule, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
+use ostler_plugin_console::Changes;
 use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
     SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
@@ -57,6 +58,10 @@ pub struct Composed {
     pub modules: Vec<Module>,
     /// The files the plugins are made of, where they are watched.
     pub sources: Sources,
+    /// What pages of the console are notified of.
+    pub changes: Changes,
+    /// The lines of the log.
+    pub lines: diagnostics::Lines,
 }
 
 impl Composed {
@@ -123,7 +128,9 @@ async fn compose_with(
     host.sessions.set_tools_server(tools.opener());
     let door = HostDoor::new(&host.front);
     let http = network();
-    let told = diagnostics::own(lines, http.clone());
+    let told = diagnostics::own(lines.clone(), http.clone());
+    let log_lines = lines;
+    let changes = Changes::default();
     let (own, automations) = own(agents, told, settings, log, &facts, (&host, door.clone()), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.core.set_own_sessions(port.value.clone());
@@ -139,7 +146,7 @@ async fn compose_with(
         js.read = sources.sink();
     }
     let loader = Loader {
-        bundled: bundled::plugins(),
+        bundled: bundled::plugins_with(changes.clone()),
         source: Arc::new(JsSource::new(js)),
         config_dir: settings.dir.clone(),
         facts,
@@ -173,6 +180,8 @@ async fn compose_with(
         tools,
         modules: loaded.modules,
         sources,
+        changes,
+        lines: log_lines,
     })
 }
 

@@ -8,11 +8,13 @@ use ostler_contract::JsonObject;
 use ostler_contract::points::Vault;
 use ostler_engine::Host;
 use ostler_js::Engine;
-use ostler_loader::{Hidden, LoadedPlugin};
+use ostler_loader::{Hidden, LoadedPlugin, State};
+use ostler_server::{SignIns, Token};
 use parking_lot::Mutex;
 
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
+use crate::diagnostics::Lines;
 use crate::exit::Exit;
 use crate::metrics::Metrics;
 use crate::place::Place;
@@ -33,6 +35,12 @@ pub struct Control {
     pub writing: tokio::sync::Mutex<()>,
     /// What no answer may hold.
     pub hidden: Hidden,
+    /// The pages that signed in.
+    pub sign_ins: SignIns,
+    /// The connection token, where there is one; set before requests are served.
+    pub token: OnceLock<Token>,
+    /// The last lines of the log.
+    pub lines: Lines,
     loaded: Vec<LoadedPlugin>,
     metrics: Metrics,
     engines: Vec<Weak<Engine>>,
@@ -56,6 +64,9 @@ impl Control {
             host: composed.host.clone(),
             teller,
             hidden: hidden.clone(),
+            sign_ins: SignIns::default(),
+            token: OnceLock::new(),
+            lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),
             loaded: composed.plugins.clone(),
             metrics,
@@ -69,6 +80,22 @@ impl Control {
     /// The metrics as text.
     pub fn metrics(&self) -> String {
         self.metrics.text(&self.host, &self.engines)
+    }
+
+    /// Whether the plugin of an id is loaded.
+    pub fn has_applied(&self, id: &str) -> bool {
+        self.loaded.iter().any(|plugin| plugin.state == State::Applied && plugin.id.as_deref() == Some(id))
+    }
+
+    /// How much each JavaScript plugin has used: CPU milliseconds and bytes.
+    pub fn used(&self) -> Vec<(String, u128, usize)> {
+        let engines = self.engines.iter().filter_map(Weak::upgrade);
+        engines
+            .map(|engine| {
+                let (time, bytes) = engine.used();
+                (engine.label(), time.as_millis(), bytes)
+            })
+            .collect()
     }
 
     /// Says that it is up.

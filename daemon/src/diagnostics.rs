@@ -1,5 +1,6 @@
 //! What the daemon tells of itself without any plugin: its log, the network as it sees it, and whether a URL answers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use ostler_contract::{Call, HostFunction, JsonObject, Thrown, Value, json};
 use ostler_js::HttpClient;
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
+use parking_lot::Mutex;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::log::clock;
@@ -21,22 +23,41 @@ const FETCH_LIMIT: Duration = Duration::from_secs(10);
 /// What tells programs how to reach the network.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
+/// How many of the last lines are retained, for who begins to read.
+const RETAINED: usize = 200;
+/// How much of a retained line.
+const LONGEST: usize = 2000;
+
 /// The lines of the log, for whoever listens.
 #[derive(Debug, Clone)]
-pub struct Lines(broadcast::Sender<Arc<str>>);
+pub struct Lines(broadcast::Sender<Arc<str>>, Arc<Mutex<VecDeque<(String, Arc<str>)>>>);
 
 impl Default for Lines {
     fn default() -> Self {
-        Self(broadcast::channel(WAITING).0)
+        Self(broadcast::channel(WAITING).0, Arc::default())
     }
 }
 
 impl Lines {
     /// Tells a line, without credentials already.
     pub fn tell(&self, line: &str) {
+        let shown: String = line.chars().take(LONGEST).collect();
+        let mut last = self.1.lock();
+        if last.len() == RETAINED {
+            last.pop_front();
+        }
+        last.push_back((clock().iso(), shown.into()));
+        drop(last);
         if self.0.receiver_count() > 0 {
             let _ = self.0.send(line.into());
         }
+    }
+}
+
+impl Lines {
+    /// The last lines and when they were written, oldest first.
+    pub fn last(&self) -> Vec<(String, Arc<str>)> {
+        self.1.lock().iter().cloned().collect()
     }
 }
 

@@ -5,6 +5,7 @@ pub mod announce;
 pub mod answer;
 pub mod api;
 pub mod bundled;
+mod changes;
 pub mod cli;
 mod cli_manifest;
 pub mod client;

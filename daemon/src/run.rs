@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::announce::{self, Listens};
 use crate::api;
+use crate::changes;
 use crate::cli::KeptPorts;
 use crate::compose::{Composed, compose};
 use crate::control::Control;
@@ -118,6 +119,9 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         return Err(Exit::machine("the registry was not built"));
     };
     let control = Control::new(&settings, &place, &composed, metrics, &hidden, teller);
+    if let Some(token) = &token {
+        let _ = control.token.set(token.clone());
+    }
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     let mut mounts = vec![composed.tools.mount(host.core.bodies.clone())];
     let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.core.bodies.clone());
@@ -128,6 +132,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
         }
         None => mounts.push(routes_mount),
     }
+    let page = api::pages(&control, doors.clone(), token.clone());
     let mut http_address = None;
     if settings.http.is_some() {
         match http {
@@ -137,14 +142,22 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
                 settings.origins.iter().for_each(|origin| names.announce(origin));
                 let api = api::mount(control.clone(), names, token.clone());
                 tokio::spawn(Server::new(vec![api]).serve(http, stopped.clone()));
+                if settings.console {
+                    mounts.extend(page);
+                }
             }
             None => {
                 http_address = Some(address);
-                mounts.push(api::mount(control.clone(), doors.clone(), token.clone()));
+                mounts.extend(page);
             }
         }
     }
-    let server = Server::new(mounts).with_protocol(host.clone(), token, doors.clone());
+    if settings.console {
+        tokio::spawn(changes::watch(control.clone(), composed.changes.clone()));
+    }
+    let server = Server::new(mounts)
+        .with_protocol(host.clone(), token, doors.clone())
+        .with_sign_ins(control.sign_ins.clone());
     tokio::spawn(server.serve(listener, stopped));
     host.core.listening();
     tokio::spawn(idle::watch());

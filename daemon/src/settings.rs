@@ -38,6 +38,8 @@ pub struct Settings {
     pub routes: Option<SocketAddr>,
     /// The HTTP API, where it is on.
     pub http: Option<Http>,
+    /// Whether the web console is served.
+    pub console: bool,
     /// URLs this host is reached by from outside.
     pub origins: Vec<String>,
     /// One connection on stdin and stdout instead of a listener.
@@ -149,6 +151,11 @@ impl Settings {
                 Some(Http::At(SocketAddr::new(self::ip(host.as_deref().unwrap_or(DEFAULT_HOST))?, port.0)))
             }
         };
+        let plugins = plugins(flags, &files, &config, working_dir);
+        // Its pages take what they show from the API of the same listener.
+        let console = !flags.stdio
+            && plugins.iter().any(|entry| entry.enabled && entry.name == ostler_plugin_console::NAME);
+        let http = http.or_else(|| console.then_some(Http::Here));
         let mut settings = Self {
             address: SocketAddr::new(ip, port),
             routes,
@@ -171,7 +178,8 @@ impl Settings {
             log: LogOptions::new(&config.log.take().unwrap_or_default())?,
             mcp_servers: mcp_servers(&files, &mut warnings),
             javascript: JavaScriptLimits::default(),
-            plugins: plugins(flags, &files, &config, working_dir),
+            plugins,
+            console,
             plugin_listen: plugin_listen(&config),
             plugin_options: flags.plugin_option.clone(),
             watch_plugins: flags.watch_plugins,

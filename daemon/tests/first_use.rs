@@ -72,7 +72,7 @@ fn from_nothing_to_an_answer() {
     assert_eq!(lines[1..], ["Next: ostler start", "Then: ostler session send --new \"Hello\""]);
     let terminal = json!({ "name": "@ostler/terminal", "options": { "shellIntegration": true } });
     let plugins = json!([{ "name": "@ostler/echo" }, terminal, { "name": "@ostler/webhook" },
-        { "name": "@ostler/git" }, { "name": "@ostler/github" }]);
+        { "name": "@ostler/git" }, { "name": "@ostler/github" }, { "name": "@ostler/console" }]);
     assert_eq!(home.config(), json!({ "port": 0, "plugins": plugins }));
     // Never over one that is there.
     let again = home.run(&["init", "--agent", "echo"]);
@@ -105,12 +105,14 @@ fn a_preset_is_an_agent() {
     let lines: Vec<&str> = written.out.lines().collect();
     assert!(lines[0].ends_with("config.json with agent claude-acp."), "{written:?}");
     assert_eq!(lines[1..3], ["Check the agent: ostler agent check claude-acp", "Next: ostler start"]);
+    assert_eq!(lines.last(), Some(&"Console: http://127.0.0.1:9187/plugins/console/"));
     let plugins = json!([
         { "name": "@ostler/acp", "options": { "presets": ["claude-acp"] } },
         { "name": "@ostler/terminal", "options": { "shellIntegration": true } },
         { "name": "@ostler/webhook" },
         { "name": "@ostler/git" },
         { "name": "@ostler/github" },
+        { "name": "@ostler/console" },
     ]);
     assert_eq!(home.config(), json!({ "plugins": plugins }));
 }
@@ -147,6 +149,7 @@ fn an_agent_of_a_path_is_named_and_one_that_is_none_leaves_nothing() {
         "--no-terminal",
         "--no-webhook",
         "--no-github",
+        "--no-console",
         "--path",
         ".",
         "--json",

@@ -10,6 +10,8 @@ use ostler_engine::{Gate, Principal};
 use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 
+use crate::sign_ins::SignIns;
+
 /// The names a listener answers to: its loopback names and its bound address with the port, and names an
 /// operator or a plugin announced.
 #[derive(Debug, Clone, Default)]
@@ -147,7 +149,8 @@ pub enum Refused {
 }
 
 /// Who comes in: the token of the host makes a connection the host's own; a person's token admits, and says who it
-/// is only where the operator takes it for that; nobody in particular comes in where no token is asked.
+/// is only where the operator takes it for that; a page that signed in is who it signed in as; nobody in particular comes
+/// in where no token is asked.
 ///
 /// # Errors
 /// Why it is not let in.
@@ -156,9 +159,16 @@ pub fn admit<B>(
     token: Option<&Token>,
     names: &HostNames,
     gate: &Gate,
+    sign_ins: &SignIns,
 ) -> Result<Principal, Refused> {
     let headers = request.headers();
     let given = given(request.uri().query(), headers);
+    // A token that is sent says more than a cookie that the browser adds.
+    if given.is_none()
+        && let Some(principal) = signed_in(headers, token, gate, sign_ins)
+    {
+        return Ok(if principal == Principal::Root { gate.root() } else { principal });
+    }
     if let (Some(token), Some(given)) = (token, &given)
         && token.is(given.reveal())
     {
@@ -174,13 +184,39 @@ pub fn admit<B>(
 }
 
 /// Who asks by a token alone, where each request says who it is: the token of the host is the host itself, a person's
-/// is that person. `None` where the request carries neither.
-pub fn caller<B>(request: &http::Request<B>, token: Option<&Token>, gate: &Gate) -> Option<Principal> {
-    let given = given(request.uri().query(), request.headers())?;
-    match token {
-        Some(token) if token.is(given.reveal()) => Some(Principal::Root),
-        _ => gate.people()?.person_of_token(given.reveal()).map(Principal::Person),
+/// is that person. A page that signed in stands for the token it signed in with. Where there is no token at all, nobody
+/// in particular asks. `None` where the request carries none.
+pub fn caller<B>(
+    request: &http::Request<B>,
+    token: Option<&Token>,
+    gate: &Gate,
+    sign_ins: &SignIns,
+) -> Option<Principal> {
+    if token.is_none() && gate.people().is_none() {
+        return Some(Principal::Anyone);
     }
+    match given(request.uri().query(), request.headers()) {
+        Some(given) => bearer_of(given.reveal(), token, gate),
+        None => signed_in(request.headers(), token, gate, sign_ins),
+    }
+}
+
+/// Whose a token is.
+pub fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Principal> {
+    match token {
+        Some(token) if token.is(given) => Some(Principal::Root),
+        _ => gate.people()?.person_of_token(given).map(Principal::Person),
+    }
+}
+
+/// Who the page of a request signed in as; nobody once the token is no token any more.
+fn signed_in(
+    headers: &HeaderMap,
+    token: Option<&Token>,
+    gate: &Gate,
+    sign_ins: &SignIns,
+) -> Option<Principal> {
+    bearer_of(sign_ins.token(headers)?.reveal(), token, gate)
 }
 
 /// The bearer token a request carries.
@@ -265,7 +301,7 @@ mod tests {
             if let Some(authorization) = authorization {
                 request = request.header(header::AUTHORIZATION, authorization);
             }
-            caller(&request.body(()).unwrap(), Some(&token), &Gate::default())
+            caller(&request.body(()).unwrap(), Some(&token), &Gate::default(), &SignIns::default())
         };
         assert_eq!(asks("x=1&tkn=a%20b%26c", None), Some(Principal::Root));
         assert_eq!(asks("", Some("bearer a b&c")), Some(Principal::Root));
@@ -298,7 +334,7 @@ mod tests {
             if let Some(origin) = origin {
                 request = request.header(header::ORIGIN, origin);
             }
-            admit(&request.body(()).unwrap(), token, &names, &Gate::default())
+            admit(&request.body(()).unwrap(), token, &names, &Gate::default(), &SignIns::default())
         };
         let (near, foreign) = (Some("http://localhost"), Some("https://evil.org"));
         assert_eq!(

@@ -13,14 +13,16 @@ mod listener;
 mod mount;
 mod reply;
 mod routes;
+mod sign_ins;
 mod stdio;
 mod tools;
 mod websocket;
 
-pub use guard::{HostNames, Token, names_a_host};
+pub use guard::{HostNames, Token, bearer_of, names_a_host};
 pub use listener::{Listener, Server};
 pub use mount::{Guard, Handler, Mount};
 pub use reply::{Reply, refuse};
 pub use routes::{no_plugin_routes, plugin_routes};
+pub use sign_ins::{LIFETIME as SIGN_IN_LIFETIME, SignIns};
 pub use stdio::serve_stdio;
 pub use tools::ToolServers;

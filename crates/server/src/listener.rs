@@ -22,6 +22,7 @@ use crate::heads::{Head, Heads};
 use crate::linger::Socket;
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
+use crate::sign_ins::SignIns;
 use crate::websocket;
 
 /// How long a peer may take to send a request's head.
@@ -69,6 +70,7 @@ struct Door {
     host: Arc<Host>,
     token: Option<Token>,
     names: HostNames,
+    sign_ins: SignIns,
 }
 
 impl Server {
@@ -81,7 +83,16 @@ impl Server {
     /// elsewhere than `names`.
     #[must_use]
     pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>, names: HostNames) -> Self {
-        self.door = Some(Door { host, token, names });
+        self.door = Some(Door { host, token, names, sign_ins: SignIns::default() });
+        self
+    }
+
+    /// Lets pages in that signed in, as who they signed in as.
+    #[must_use]
+    pub fn with_sign_ins(mut self, sign_ins: SignIns) -> Self {
+        if let Some(door) = &mut self.door {
+            door.sign_ins = sign_ins;
+        }
         self
     }
 
@@ -160,7 +171,8 @@ impl Server {
         if !websocket::is_handshake(&request) {
             return not_a_handshake();
         }
-        let principal = match admit(&request, door.token.as_ref(), &door.names, &door.host.access.gate) {
+        let gate = &door.host.access.gate;
+        let principal = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
             Ok(principal) => principal,
             Err(Refused::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
             Err(Refused::NoToken) => {

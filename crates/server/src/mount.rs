@@ -10,6 +10,7 @@ use ostler_engine::Gate;
 
 use crate::guard::{HostNames, Token, caller, origin_is_near};
 use crate::reply::Reply;
+use crate::sign_ins::{SignIns, is_same_origin};
 
 /// What answers the requests of a mount.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
@@ -33,6 +34,13 @@ pub enum Guard {
         token: Option<Token>,
         /// Who else is known.
         gate: Gate,
+        /// The pages that signed in.
+        sign_ins: SignIns,
+    },
+    /// One of these names as its `Host`, and a page of this very listener as its `Origin`: for signing in and out.
+    SamePage {
+        /// The names.
+        names: HostNames,
     },
     /// The handler checks a credential of its own before it reads anything: said, so that no mount is open by
     /// omission.
@@ -49,13 +57,20 @@ impl Guard {
         match self {
             Self::Own => Ok(()),
             Self::Host { names, what } => named(names, what),
-            Self::Token { names, token, gate } => {
+            Self::SamePage { names } => {
+                named(names, "API")?;
+                match is_same_origin(headers) {
+                    true => Ok(()),
+                    false => Err(Reply::NotOwnPage),
+                }
+            }
+            Self::Token { names, token, gate, sign_ins } => {
                 named(names, "API")?;
                 if !origin_is_near(headers, names) {
                     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
                     return Err(Reply::ForeignPage(origin.unwrap_or("that origin").to_owned()));
                 }
-                let caller = caller(request, token.as_ref(), gate).ok_or(Reply::NoToken)?;
+                let caller = caller(request, token.as_ref(), gate, sign_ins).ok_or(Reply::NoToken)?;
                 request.extensions_mut().insert(caller);
                 Ok(())
             }

@@ -31,6 +31,9 @@ pub enum Reply {
     /// A page of another site asks the API.
     #[error("This API does not answer to pages of {0}; name it under origins")]
     ForeignPage(String),
+    /// Something else than a page of this host signs in or out.
+    #[error("Only the console of this host signs in and out here; send the token with each request instead")]
+    NotOwnPage,
     /// No connection token, or a wrong one.
     #[error("A connection token is required")]
     NoToken,
@@ -64,7 +67,9 @@ impl Reply {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed | Self::NotOneMessage(_) => StatusCode::BAD_REQUEST,
-            Self::ForeignHost { .. } | Self::ForeignOrigin | Self::ForeignPage(_) => StatusCode::FORBIDDEN,
+            Self::ForeignHost { .. } | Self::ForeignOrigin | Self::ForeignPage(_) | Self::NotOwnPage => {
+                StatusCode::FORBIDDEN
+            }
             Self::NoToken | Self::NotItsToken => StatusCode::UNAUTHORIZED,
             Self::NoRoute(_) | Self::NoApi(_) | Self::NoTools(_) => StatusCode::NOT_FOUND,
             Self::NoMethod(_) | Self::NoStream => StatusCode::METHOD_NOT_ALLOWED,

@@ -6,11 +6,14 @@ mod host;
 mod openapi;
 #[cfg(test)]
 mod page;
+pub mod page_shapes;
 mod people;
 mod plugins;
 pub mod rows;
 mod secrets;
 pub mod shapes;
+mod sign_in;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -22,6 +25,7 @@ use ostler_protocol::RpcError;
 use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
 
 use self::rows::Ask;
+use self::sign_in::Page;
 use crate::config::ConfigFiles;
 use crate::control::Control;
 use crate::exit::Exit;
@@ -40,6 +44,7 @@ enum Refused {
     Method(&'static str),
     Media,
     NoMemory,
+    Token,
     Body(String),
     TooLarge(String),
     Slow(String),
@@ -71,10 +76,20 @@ impl From<RpcError> for Refused {
 
 /// The mount of the API.
 pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
-    let gate = control.host.access.gate.clone();
+    let (gate, sign_ins) = (control.host.access.gate.clone(), control.sign_ins.clone());
+    of_rows("/api", Guard::Token { names, token, gate, sign_ins }, control)
+}
+
+/// The mounts of the API on a listener that has pages: they sign in and out there.
+pub fn pages(control: &Arc<Control>, names: HostNames, token: Option<Token>) -> Vec<Mount> {
+    let page = |prefix| of_rows(prefix, Guard::SamePage { names: names.clone() }, control.clone());
+    vec![page(rows::SIGN_IN), page(rows::SIGN_OUT), mount(control.clone(), names.clone(), token)]
+}
+
+fn of_rows(prefix: &'static str, guard: Guard, control: Arc<Control>) -> Mount {
     Mount::new(
-        "/api",
-        Guard::Token { names, token, gate },
+        prefix,
+        guard,
         Arc::new(move |request| {
             let control = control.clone();
             Box::pin(async move { answer(&control, request).await })
@@ -83,8 +98,17 @@ pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> M
 }
 
 async fn answer(control: &Arc<Control>, request: Request) -> Response {
+    let page = Page { headers: request.headers().clone(), ..Page::default() };
+    let mut response = answer_to(control, request, &page).await;
+    if let Some(cookie) = page.cookie.get() {
+        response.headers_mut().insert(header::SET_COOKIE, cookie.clone());
+    }
+    response
+}
+
+async fn answer_to(control: &Arc<Control>, request: Request, page: &Page) -> Response {
     let path = request.uri().path().to_owned();
-    match serve(control, &path, request).await {
+    match serve(control, &path, request, page).await {
         Ok(value) => {
             let value = hide(control, without_userinfo(value));
             match (rows::find(&path).map(|(row, _)| row.answer), value) {
@@ -124,6 +148,7 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         }
         Refused::Media => http::message(status, "The content type must be application/json"),
         Refused::NoMemory => refuse(&Reply::NoMemory),
+        Refused::Token => http::message(status, "The token is not valid; check it and sign in again"),
         Refused::Grant(why) | Refused::Body(why) | Refused::TooLarge(why) | Refused::Slow(why) => {
             http::message(status, why)
         }
@@ -137,6 +162,7 @@ impl Refused {
             Self::Exit(Exit::Usage(_)) | Self::Body(_) => StatusCode::BAD_REQUEST,
             Self::Exit(Exit::Machine(_)) => StatusCode::CONFLICT,
             Self::Grant(_) => StatusCode::FORBIDDEN,
+            Self::Token => StatusCode::UNAUTHORIZED,
             Self::NotThere => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Media => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -147,7 +173,7 @@ impl Refused {
     }
 }
 
-async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<Value, Refused> {
+async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page) -> Result<Value, Refused> {
     let (row, name) = rows::find(path).ok_or(Refused::NotThere)?;
     if request.method().as_str() != row.method.name() {
         return Err(Refused::Method(row.method.name()));
@@ -158,7 +184,7 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request) -> Result<V
         control.host.access.record_sign_in(person);
     }
     row.admits(control, &caller)?;
-    let ask = Ask { control: control.clone(), caller, name };
+    let ask = Ask { control: control.clone(), caller, name, page: page.clone() };
     if row.body.is_none() {
         return row.run(ask, JsonObject::new()).await;
     }

@@ -162,6 +162,7 @@ fn operation_id(row: &Row) -> String {
 fn example(name: &str) -> &'static str {
     match name {
         "pool" => "user:ada",
+        "endpoint" => "in",
         _ => "host:github",
     }
 }
@@ -206,6 +207,9 @@ fn operation(row: &Row, read: &mut SchemaGenerator, written: &mut SchemaGenerato
         });
     }
     operation["responses"] = responses.into();
+    if row.is_open() {
+        operation["security"] = json!([]);
+    }
     operation
 }
 

@@ -14,12 +14,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::page_shapes::{CallEndpoint, SignIn};
 use super::people::{self, Groups};
 use super::shapes::{
     AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
     RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
 };
-use super::{Refused, body, host, openapi, plugins, secrets};
+use super::sign_in::{self, Page};
+use super::{Refused, body, host, openapi, plugins, secrets, webhooks};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::metrics;
@@ -43,7 +45,14 @@ pub enum Needs {
     Plugin(&'static str),
     /// The connection token itself: the request changes what runs in this process.
     Deployment,
+    /// No caller yet, but a page of this host: the request signs in or out.
+    Page,
 }
+
+/// Where pages sign in.
+pub const SIGN_IN: &str = "/api/sign-in";
+/// Where pages sign out.
+pub const SIGN_OUT: &str = "/api/sign-out";
 
 /// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +93,7 @@ pub struct Ask {
     pub caller: Principal,
     /// The last part of the path, decoded; empty where the row's path has none.
     pub name: String,
+    pub(super) page: Page,
 }
 
 type Handler =
@@ -180,11 +190,21 @@ fn written(answer: impl Serialize) -> Result<Value, Refused> {
 /// Every request.
 pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     use Kind::{Project, Team, User};
-    use Needs::{Config, Deployment, Diagnostics, People, Pool, Secret};
+    use Needs::{Config, Deployment, Diagnostics, People, Plugin, Pool, Secret};
     let by = Groups::new;
     vec![
         get("/api/openapi.json", Needs::Nothing, "This API as an OpenAPI document", openapi::serve),
         get("/api/cli-manifest", Needs::Nothing, "Commands that send requests, as JSON", host::manifest),
+        post(
+            SIGN_IN,
+            Needs::Page,
+            "Sign a page of this host in: the answer sets a cookie that stands for the token",
+            |ask, body: SignIn| sign_in::sign_in(ask, body),
+        ),
+        post(SIGN_OUT, Needs::Page, "Sign a page of this host out", |ask, body: Nothing| {
+            sign_in::sign_out(ask, body)
+        }),
+        get("/api/me", Needs::Nothing, "Who the caller is, with its effective grants", sign_in::me),
         get("/api/status", Config("settings"), "State of the daemon", host::status).sent_by("status"),
         get(
             "/api/metrics",
@@ -246,14 +266,34 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         post("/api/vault/delete/{name}", Secret, "Delete a secret", |ask, _: Nothing| secrets::delete(ask))
             .sent_by("vault delete"),
         get("/api/usage/{pool}", Pool, "The usage of a pool", host::usage).sent_by("usage"),
+        get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines),
+        get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list),
+        get(
+            "/api/webhook/log/{endpoint}",
+            Config("settings"),
+            "The last calls of a webhook endpoint, oldest first",
+            webhooks::log,
+        ),
+        post(
+            "/api/webhook/test",
+            Plugin(REPLAY_GRANT),
+            "Call a webhook endpoint as a sender would, with its secret",
+            |ask, body: CallEndpoint| webhooks::test(ask, body),
+        ),
         post(
             "/api/webhook/replay",
-            Needs::Plugin(REPLAY_GRANT),
+            Plugin(REPLAY_GRANT),
             "Deliver a call of a webhook endpoint again whose body is stored",
             |ask, body: ReplayDelivery| host::replay(ask, body),
         )
         .sent_by("webhook replay"),
         get("/api/user/list", People(User, "list"), "The users", people::users).sent_by("user list"),
+        get(
+            "/api/user/permissions",
+            People(User, "list"),
+            "The effective grants of the users, by role",
+            sign_in::permissions,
+        ),
         post(
             "/api/user/add",
             People(User, "put"),
@@ -346,6 +386,11 @@ impl Row {
         self.parts().0.split('/').filter(|word| !word.is_empty() && *word != "api")
     }
 
+    /// Whether the request is made without a token.
+    pub(super) fn is_open(&self) -> bool {
+        self.needs == Needs::Page
+    }
+
     /// The required grant, as documentation writes it.
     pub fn grant(&self) -> String {
         match self.needs {
@@ -358,6 +403,7 @@ impl Row {
             Needs::Plugin(grant) => grant.to_owned(),
             Needs::Pool => "none for own pools, usage:get for others".to_owned(),
             Needs::Deployment => "the connection token".to_owned(),
+            Needs::Page => "none, from a page of this host".to_owned(),
         }
     }
 
@@ -365,7 +411,11 @@ impl Row {
     pub(super) fn admits(&self, control: &Control, caller: &Principal) -> Result<(), Refused> {
         let gate = &control.host.access.gate;
         match self.needs {
-            Needs::Nothing | Needs::Secret | Needs::Pool => Ok(()),
+            // Without any token, what changes this computer is left to the commands on it.
+            Needs::Secret if *caller == Principal::Anyone => Err(Refused::Grant(
+                "This host has no token, so secrets are set at its computer: ostler vault set".to_owned(),
+            )),
+            Needs::Nothing | Needs::Secret | Needs::Pool | Needs::Page => Ok(()),
             Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
             Needs::Plugin(grant) => match Grant::parse(grant) {
                 Some(grant) => Ok(gate.require(caller, &grant)?),
@@ -386,7 +436,10 @@ impl Row {
                     "{} may not install or remove a plugin here; only the deployment token may",
                     person.id
                 ))),
-                Principal::Anyone | Principal::Plugin { .. } => Err(Refused::NotThere),
+                Principal::Anyone => Err(Refused::Grant(
+                    "This host has no token, so this is done at its computer, by the command".to_owned(),
+                )),
+                Principal::Plugin { .. } => Err(Refused::NotThere),
             },
         }
     }

@@ -221,7 +221,7 @@ keys! {
     routes: RoutesListener {}
 
     /// HTTP API: `true` serves it on the daemon's port, `{ port, host }` on a separate listener. It requires a
-    /// connection token or a users file.
+    /// connection token or a users file. With the web console it is always served on the daemon's port.
     http: HttpApi {
         root "HTTP API" => Effect::Restart;
     }

@@ -17,6 +17,7 @@ use crate::made::Made;
 use crate::place::Place;
 use crate::plugins;
 use crate::progress::Progress;
+use crate::settings::DEFAULT_PORT;
 
 /// The backend that comes with this host.
 const ECHO: &str = "@ostler/echo";
@@ -47,6 +48,9 @@ pub struct InitFlags {
     /// Omit the plugin for pull requests
     #[arg(long)]
     pub no_github: bool,
+    /// Omit the web console
+    #[arg(long)]
+    pub no_console: bool,
     /// Omit the plugin for containers, which is named if Docker or Podman is found
     #[arg(long)]
     pub no_containers: bool,
@@ -80,6 +84,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         (flags.no_webhook, json!({ "name": WEBHOOK })),
         (flags.no_git, json!({ "name": ostler_plugin_git::NAME })),
         (flags.no_github, json!({ "name": ostler_plugin_github::NAME })),
+        (flags.no_console, json!({ "name": ostler_plugin_console::NAME })),
         (
             flags.no_containers || !ostler_plugin_containers::is_runtime_found(),
             json!({ "name": ostler_plugin_containers::NAME }),
@@ -124,6 +129,10 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     }
     lines.push(format!("Next: {start}"));
     lines.push(format!("Then: {} session send --new \"Hello\"", names::HOST));
+    let port = flags.port.unwrap_or(DEFAULT_PORT);
+    if !flags.no_console && port != 0 {
+        lines.push(format!("Console: http://127.0.0.1:{port}{}", names::route("console", "")));
+    }
     Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))
 }
 

@@ -348,6 +348,11 @@ impl Client {
         config.max_frame_size = None;
         let connected = tokio_tungstenite::connect_async_with_config(url, Some(config), false).await;
         let (socket, _) = connected.unwrap();
+        Self::of(socket)
+    }
+
+    /// One on a socket that is open.
+    pub fn of(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
         Self { socket, before: Default::default(), next: 1 }
     }
 

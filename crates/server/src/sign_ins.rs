@@ -1,0 +1,212 @@
+//! Sign-ins of browsers: a random cookie that stands for a token, so that no page has to hold the token.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header};
+use ostler_contract::Secret;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long a sign-in lasts.
+pub const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+/// How many there may be; the oldest one ends where there are more.
+const MOST: usize = 256;
+/// How the name of the cookie begins. The port follows: browsers send a cookie to every port of a name.
+const COOKIE: &str = "ostler-sign-in-";
+
+/// The sign-ins of a daemon, in its memory.
+#[derive(Clone, Default)]
+pub struct SignIns(Arc<Mutex<HashMap<String, SignIn>>>);
+
+struct SignIn {
+    token: Secret<String>,
+    until: Instant,
+}
+
+impl fmt::Debug for SignIns {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} sign-ins", self.0.lock().len())
+    }
+}
+
+impl SignIns {
+    /// Begins a sign-in with a token that was verified; returns the `Set-Cookie` of its answer.
+    pub fn begin(&self, token: String, headers: &HeaderMap) -> Option<HeaderValue> {
+        let id = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        let now = Instant::now();
+        let mut all = self.0.lock();
+        all.retain(|_, sign_in| sign_in.until > now);
+        while all.len() >= MOST {
+            let oldest = all.iter().min_by_key(|(_, sign_in)| sign_in.until).map(|(id, _)| id.clone());
+            all.remove(&oldest?);
+        }
+        all.insert(id.clone(), SignIn { token: Secret::new(token), until: now + LIFETIME });
+        cookie(headers, &id, LIFETIME)
+    }
+
+    /// Ends the sign-in of a request; returns the `Set-Cookie` that clears its cookie.
+    pub fn end(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        for id in ids(headers) {
+            self.0.lock().remove(id);
+        }
+        cookie(headers, "", Duration::ZERO)
+    }
+
+    /// The token that the sign-in of a request stands for. A page of another site gets none.
+    pub(crate) fn token(&self, headers: &HeaderMap) -> Option<Secret<String>> {
+        if !is_same_origin(headers) {
+            return None;
+        }
+        let now = Instant::now();
+        let mut all = self.0.lock();
+        let id = ids(headers).find(|id| all.contains_key(*id))?;
+        if all.get(id)?.until <= now {
+            all.remove(id);
+            return None;
+        }
+        all.get(id).map(|sign_in| Secret::new(sign_in.token.reveal().clone()))
+    }
+}
+
+/// Whether the browser says that a page of this very listener sends a request. What says nothing is no browser, or one
+/// that cannot be believed.
+pub fn is_same_origin(headers: &HeaderMap) -> bool {
+    let one = |name: &str| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next()?.to_str().ok();
+        // Two of them are two opinions of where it comes from.
+        Some(if values.next().is_some() { None } else { value })
+    };
+    if let Some(site) = one("sec-fetch-site") {
+        return site == Some("same-origin");
+    }
+    let (Some(Some(origin)), Some(Some(host))) = (one("origin"), one("host")) else { return false };
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let default = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return false,
+    };
+    let host = host.strip_suffix(default).unwrap_or(host);
+    !host.is_empty() && authority.eq_ignore_ascii_case(host)
+}
+
+/// The cookie's name at the port that a request asked.
+fn name(headers: &HeaderMap) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| port.parse::<u16>().is_ok());
+    format!("{COOKIE}{}", port.unwrap_or("0"))
+}
+
+fn ids(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let name = name(headers);
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|value| value.split(';')).filter_map(move |pair| {
+        let (key, value) = pair.trim().split_once('=')?;
+        (key == name).then_some(value)
+    })
+}
+
+fn cookie(headers: &HeaderMap, id: &str, lifetime: Duration) -> Option<HeaderValue> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let encrypted =
+        text("origin").starts_with("https://") || text("x-forwarded-proto").eq_ignore_ascii_case("https");
+    let secure = if encrypted { "; Secure" } else { "" };
+    let (name, seconds) = (name(headers), lifetime.as_secs());
+    let mut value = HeaderValue::try_from(format!(
+        "{name}={id}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    ))
+    .ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[(&'static str, &str)]) -> HeaderMap {
+        values
+            .iter()
+            .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn only_a_page_of_this_listener_is_of_the_same_origin() {
+        let host = ("host", "localhost:9187");
+        for good in [
+            &[host, ("origin", "http://localhost:9187")][..],
+            &[("host", "a.example"), ("origin", "https://a.example")],
+            &[("host", "a.example:443"), ("origin", "https://A.example")],
+            // A proxy wrote the host, the browser has the last word.
+            &[host, ("origin", "https://a.example"), ("sec-fetch-site", "same-origin")],
+            &[host, ("sec-fetch-site", "same-origin")],
+        ] {
+            assert!(is_same_origin(&headers(good)), "{good:?}");
+        }
+        for bad in [
+            &[host][..],
+            &[host, ("origin", "null")],
+            &[host, ("origin", "http://localhost:9188")],
+            &[host, ("origin", "http://localhost")],
+            &[host, ("origin", "https://evil.org")],
+            &[host, ("origin", "http://localhost:9187"), ("sec-fetch-site", "same-site")],
+            &[host, ("origin", "http://localhost:9187"), ("sec-fetch-site", "none")],
+            &[host, ("sec-fetch-site", "cross-site")],
+            &[host, ("origin", "http://localhost:9187"), ("origin", "https://evil.org")],
+            &[("origin", "http://localhost:9187")],
+        ] {
+            assert!(!is_same_origin(&headers(bad)), "{bad:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sign_in_ends_by_itself_and_by_signing_out() {
+        let (sign_ins, page) =
+            (SignIns::default(), [("host", "localhost:1"), ("sec-fetch-site", "same-origin")]);
+        let begin = || {
+            let set = sign_ins.begin("right".to_owned(), &headers(&page)).unwrap();
+            let set = set.to_str().unwrap().to_owned();
+            assert!(set.contains("; HttpOnly; SameSite=Strict") && !set.contains("right"), "{set}");
+            let cookie = set.split(';').next().unwrap().to_owned();
+            assert!(cookie.starts_with("ostler-sign-in-1="));
+            cookie
+        };
+        let token = |cookie: &str| {
+            let with = [page[0], page[1], ("cookie", cookie)];
+            sign_ins.token(&headers(&with)).map(|token| token.reveal().clone())
+        };
+        let first = begin();
+        assert_eq!(token(&format!("other=1; {first}")).as_deref(), Some("right"));
+        assert_eq!(token("ostler-sign-in-1=guess"), None);
+        let foreign = [page[0], ("sec-fetch-site", "cross-site"), ("cookie", first.as_str())];
+        assert!(sign_ins.token(&headers(&foreign)).is_none());
+        tokio::time::advance(LIFETIME).await;
+        assert_eq!(token(&first), None);
+
+        let second = begin();
+        sign_ins.end(&headers(&[page[0], ("cookie", second.as_str())]));
+        assert_eq!(token(&second), None);
+        let oldest = begin();
+        for _ in 0..MOST {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            begin();
+        }
+        assert_eq!(token(&oldest), None);
+        assert_eq!(format!("{sign_ins:?}"), format!("{MOST} sign-ins"));
+    }
+
+    #[test]
+    fn a_cookie_over_tls_is_secure() {
+        let sign_ins = SignIns::default();
+        for (name, value) in [("origin", "https://a.example"), ("x-forwarded-proto", "https")] {
+            let set =
+                sign_ins.begin(String::new(), &headers(&[("host", "a.example"), (name, value)])).unwrap();
+            assert!(set.to_str().unwrap().ends_with("; Secure"));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Pages that sign in, and who a caller is.
+
+use std::sync::{Arc, OnceLock};
+
+use ostler_contract::http::{HeaderMap, HeaderValue};
+use ostler_engine::Principal;
+use ostler_protocol::names;
+use ostler_server::{SIGN_IN_LIFETIME, bearer_of};
+
+use super::Refused;
+use super::page_shapes::{Me, Permissions, RoleGrants, SignIn, SignedIn};
+use super::rows::Ask;
+use super::shapes::Nothing;
+use crate::exit::Exit;
+
+/// What a request carries beside its body, and the cookie of its answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Page {
+    pub(super) headers: HeaderMap,
+    pub(super) cookie: Arc<OnceLock<HeaderValue>>,
+}
+
+/// Exchanges a token for a cookie that no script can read.
+pub(super) async fn sign_in(ask: Ask, SignIn { token }: SignIn) -> Result<SignedIn, Refused> {
+    let control = &ask.control;
+    let gate = &control.host.access.gate;
+    let principal = bearer_of(&token, control.token.get(), gate).ok_or(Refused::Token)?;
+    if let Principal::Person(person) = &principal {
+        control.host.access.record_sign_in(person);
+    }
+    let cookie = control.sign_ins.begin(token, &ask.page.headers);
+    let cookie = cookie.ok_or_else(|| Exit::machine("the sign-in cannot be written as a cookie"))?;
+    let _ = ask.page.cookie.set(cookie);
+    Ok(SignedIn { name: shown(&principal), seconds: SIGN_IN_LIFETIME.as_secs() })
+}
+
+pub(super) async fn sign_out(ask: Ask, _: Nothing) -> Result<Nothing, Refused> {
+    if let Some(cookie) = ask.control.sign_ins.end(&ask.page.headers) {
+        let _ = ask.page.cookie.set(cookie);
+    }
+    Ok(Nothing {})
+}
+
+fn shown(principal: &Principal) -> String {
+    match principal {
+        Principal::Anyone => "this computer".to_owned(),
+        Principal::Root => "connection token".to_owned(),
+        Principal::Person(_) | Principal::Plugin { .. } => principal.name(),
+    }
+}
+
+pub(super) async fn me(ask: Ask) -> Result<Me, Refused> {
+    let gate = &ask.control.host.access.gate;
+    let (roles, memberships, grants) = match &ask.caller {
+        Principal::Person(person) => {
+            let reader = &person.reader;
+            (reader.roles.clone(), reader.memberships.clone(), reader.grants.clone())
+        }
+        _ => (Vec::new(), Vec::new(), vec!["*:*".to_owned()]),
+    };
+    Ok(Me {
+        name: shown(&ask.caller),
+        user: matches!(ask.caller, Principal::Person(_)).then(|| ask.caller.name()),
+        host: names::HOST.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sign_in: ask.control.token.get().is_some() || gate.people().is_some(),
+        users: gate.people().is_some(),
+        roles,
+        memberships,
+        grants,
+    })
+}
+
+/// What each user may do, and which role gives it.
+pub(super) async fn permissions(ask: Ask) -> Result<Vec<Permissions>, Refused> {
+    let none = || Exit::machine("this host has no users file; set users in the configuration");
+    let people = ask.control.host.access.gate.people().ok_or_else(none)?;
+    let (file, known) = (people.file(), people.now());
+    let ids = file.ids(ostler_engine::users::Kind::User);
+    let persons = ids.iter().filter_map(|id| known.person(id));
+    let permissions = persons.map(|person| Permissions {
+        id: person.id.clone(),
+        roles: person
+            .reader
+            .roles
+            .iter()
+            .map(|role| RoleGrants {
+                role: role.clone(),
+                grants: known.role(role).unwrap_or_default().iter().map(ToString::to_string).collect(),
+            })
+            .collect(),
+        memberships: person.reader.memberships.clone(),
+        grants: person.reader.grants.clone(),
+        has_signed_in: person.has_signed_in,
+    });
+    Ok(permissions.collect())
+}

@@ -1,0 +1,182 @@
+//! `@ostler/console`: the web console. The route serves files that hold no data; the pages take everything from the Agent
+//! Host Protocol and the HTTP API of the listener they came from, as whoever signed in there.
+
+mod files;
+
+use std::sync::Arc;
+
+use ostler_contract::events::EventName;
+use ostler_contract::http::{self, HeaderValue, Method, Request, Response, StatusCode, header};
+use ostler_contract::points::{Channel, Description};
+use ostler_contract::{Call, JsonObject, Plugin, PluginHost, Thrown, json};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+pub use files::SIZE;
+
+/// The plugin's spec.
+pub const NAME: &str = "@ostler/console";
+/// The scheme of its channel.
+const SCHEME: &str = "x-console";
+/// The channel on which pages learn that something they show has changed.
+const CHANGES: &str = "x-console://changes";
+/// Changes that wait to be published; a page that misses one reads anew with the next.
+const WAITING: usize = 64;
+/// What a page may load and do: what is served here, and nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// What changed outside the protocol, for pages that show it.
+#[derive(Debug, Clone)]
+pub struct Changes(broadcast::Sender<&'static str>);
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self(broadcast::channel(WAITING).0)
+    }
+}
+
+impl Changes {
+    /// Tells that something of a topic changed.
+    pub fn tell(&self, topic: &'static str) {
+        let _ = self.0.send(topic);
+    }
+}
+
+/// The plugin. Pages are notified of what is told to `changes`.
+pub fn plugin(changes: Changes) -> Plugin {
+    Plugin::new(NAME, move |host, _| {
+        let changes = changes.clone();
+        Box::pin(async move { apply(&host, &changes) })
+    })
+    .title("Console")
+}
+
+fn apply(host: &PluginHost, changes: &Changes) -> Result<(), Thrown> {
+    let channel = host.register_channel(
+        SCHEME.into(),
+        Channel {
+            grant: "config:settings".into(),
+            snapshot: Call::now(|(uri, _, _): (String, _, _)| match uri == CHANGES {
+                true => Ok(json!({})),
+                false => Err(Thrown::new(format_args!("unknown channel {uri}"))),
+            }),
+            describe: Some(Call::now(|()| {
+                let description = "Which of the things that the console shows have changed.";
+                Ok(Description {
+                    title: Some("Console".to_owned()),
+                    description: Some(description.to_owned()),
+                })
+            })),
+            ..Channel::default()
+        },
+    )?;
+    let (changes, told) = (changes.clone(), host.clone());
+    host.on(
+        EventName::Listening,
+        Call::new(move |_| {
+            let (mut heard, channel, host) = (changes.0.subscribe(), channel.clone(), told.clone());
+            tokio::spawn(async move {
+                loop {
+                    let topic = match heard.recv().await {
+                        Ok(topic) => topic,
+                        Err(RecvError::Lagged(_)) => "all",
+                        Err(RecvError::Closed) => return,
+                    };
+                    let action = JsonObject::from_iter([
+                        ("type".to_owned(), json!(format!("{SCHEME}/changed"))),
+                        ("topic".to_owned(), json!(topic)),
+                    ]);
+                    if let Err(why) = channel.publish.call((CHANGES.to_owned(), action, None)) {
+                        let _ = host.log(format!("the change of {topic} is not published: {}", why.message));
+                    }
+                }
+            });
+            async { Ok(()) }
+        }),
+    )?;
+    let files = Arc::new(files::Files::new());
+    host.register_route(Call::now(move |(request,): (Request,)| Ok(serve(&files, &request))))
+}
+
+fn serve(files: &files::Files, request: &Request) -> Response {
+    let path = request.uri().path();
+    let Some(name) = path.strip_prefix("/plugins/console") else {
+        return http::message(StatusCode::NOT_FOUND, format_args!("nothing is at {path}"));
+    };
+    if name.is_empty() {
+        let mut response = http::message(StatusCode::PERMANENT_REDIRECT, "The console is at console/");
+        response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/plugins/console/"));
+        return response;
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = http::message(StatusCode::METHOD_NOT_ALLOWED, "The console is read with GET");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    let Some(file) = files.get(&name[1..]) else {
+        return http::message(StatusCode::NOT_FOUND, format_args!("nothing is at {path}"));
+    };
+    let known = request.headers().get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+    let is_known = known.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == file.tag));
+    let mut response = Response::new(match is_known || *request.method() == Method::HEAD {
+        true => Default::default(),
+        false => file.body.clone().into(),
+    });
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, file.media),
+        // Asked for each time, answered with nothing where it is the same: after an update no page is made of two versions.
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(tag) = HeaderValue::try_from(&file.tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::http::Body;
+
+    use super::*;
+
+    fn get(path: &str, tag: Option<&str>) -> Response {
+        let mut request = Request::new(Body::Empty);
+        *request.uri_mut() = path.parse().unwrap();
+        if let Some(tag) = tag {
+            request.headers_mut().insert(header::IF_NONE_MATCH, tag.parse().unwrap());
+        }
+        serve(&files::Files::new(), &request)
+    }
+
+    #[tokio::test]
+    async fn a_page_is_sent_once_and_nothing_else_is_there() {
+        let first = get("/plugins/console/", None);
+        assert_eq!(first.status(), StatusCode::OK);
+        assert_eq!(first.headers()[header::CONTENT_SECURITY_POLICY], POLICY);
+        let tag = first.headers()[header::ETAG].to_str().unwrap().to_owned();
+        let page = first.into_body().read(1 << 20).await.unwrap();
+        let page = std::str::from_utf8(&page).unwrap();
+        assert!(!page.contains("<script>") && !page.contains("<style") && !page.contains(" style="));
+        let again = get("/plugins/console/", Some(&format!("\"other\", {tag}")));
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(again.into_body().read(1).await.unwrap().len(), 0);
+        for nothing in ["/plugins/console/nothing.js", "/plugins/console/../webhook/in", "/plugins/console//"]
+        {
+            assert_eq!(get(nothing, None).status(), StatusCode::NOT_FOUND, "{nothing}");
+        }
+        assert_eq!(get("/plugins/console", None).status(), StatusCode::PERMANENT_REDIRECT);
+    }
+}

@@ -1,0 +1,198 @@
+// Automations with their runs, and the timeline of a run.
+
+import { action, announce, facts, frame, h, head, keyed, table, tag, write } from '../dom.js';
+import { ago, at, duration, runLink, sessionLink, short } from '../format.js';
+
+const KINDS = { completed: 'good', failed: 'bad', pending: 'quiet', running: '', cancelled: 'quiet' };
+const AUTOMATIONS = 'ahp-automations://';
+
+function trigger(one) {
+  if (one.kind === 'schedule') return `${one.schedule.expression} ${one.schedule.timeZone}`;
+  const config = Object.entries(one.config ?? {}).map(
+    ([key, value]) => `${key} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  return [one.title || one.type, ...config].join(', ');
+}
+
+function origin(run) {
+  if (run.origin.kind === 'manual') return 'manually';
+  if (run.origin.scheduledFor) return `scheduled for ${at(run.origin.scheduledFor)}`;
+  return run.origin.event?.event ? `event ${run.origin.event.event}` : 'trigger';
+}
+
+function took({ startedAt, completedAt }) {
+  return startedAt
+    ? duration((completedAt ? Date.parse(completedAt) : Date.now()) - Date.parse(startedAt))
+    : '';
+}
+
+const runs = (list) =>
+  table(
+    'Runs',
+    [
+      ['Run', (run) => h('a', { href: runLink(run.resource) }, ago(run.lifecycle.createdAt))],
+      ['State', (run) => tag(run.lifecycle.status, KINDS[run.lifecycle.status])],
+      ['Started', origin],
+      ['Took', (run) => took(run.lifecycle), true],
+      ['Session', (run) => run.primarySession && h('a', { href: sessionLink(run.primarySession) }, 'Open')],
+    ],
+    list,
+  );
+
+function make(entry, connection) {
+  const enabled = h('input', { type: 'checkbox', id: `on-${entry.resource}` });
+  enabled.addEventListener('change', () =>
+    connection.dispatch(AUTOMATIONS, {
+      type: 'automation/updateRequested',
+      resource: entry.resource,
+      changes: { enabled: enabled.checked },
+    }),
+  );
+  const run = action(
+    'Run now',
+    async () => {
+      const { resource } = await connection.request('runAutomation', {
+        channel: AUTOMATIONS,
+        automation: entry.resource,
+        requestId: crypto.randomUUID(),
+      });
+      announce('A run was started');
+      return resource;
+    },
+    'primary',
+  );
+  const more = action('Earlier runs', () =>
+    connection.request('fetchAutomationRuns', {
+      channel: AUTOMATIONS,
+      automation: entry.resource,
+      cursor: element.cursor,
+    }),
+  );
+  const title = h('h2', { class: 'grow' });
+  const about = h('div');
+  const list = h('div');
+  const label = h('label', { class: 'row', for: enabled.id }, enabled, 'Enabled');
+  const element = h(
+    'section',
+    { class: 'card' },
+    h('div', { class: 'row' }, title, label, run),
+    about,
+    list,
+    more,
+  );
+  return Object.assign(element, { parts: { enabled, run, more, title, about, list } });
+}
+
+function update(element, entry) {
+  const looks = JSON.stringify(entry);
+  if (element.looks === looks) return;
+  Object.assign(element, { looks, cursor: entry.runsNextCursor });
+  const { definition, operations } = entry;
+  const { enabled, run, more, title, about, list } = element.parts;
+  write(title, definition.title);
+  run.setAttribute('aria-label', `Run now: ${definition.title}`);
+  enabled.checked = definition.enabled;
+  enabled.disabled = !operations.includes('update');
+  run.hidden = !operations.includes('run');
+  more.hidden = !entry.runsNextCursor;
+  about.replaceChildren(
+    facts([
+      ['Triggers', definition.triggers.map(trigger).join('; ') || 'manual only'],
+      ['Next run', entry.nextRunAt && at(entry.nextRunAt)],
+      ['Agent', definition.session?.provider],
+      ['Message', definition.message?.text?.slice(0, 300)],
+    ]),
+  );
+  list.replaceChildren(entry.runs.length ? runs(entry.runs) : h('p', { class: 'quiet' }, 'No runs yet.'));
+}
+
+function showRun(main, app, uri) {
+  const body = h('div');
+  main.append(head('Run', h('a', { href: '#/automations' }, 'All automations')), body);
+  return app.connection.subscribe(uri, (run, _, error) => {
+    if (error) return body.replaceChildren(h('p', { class: 'bad' }, error.message));
+    const { lifecycle } = run;
+    const steps = [
+      ['Created', lifecycle.createdAt, origin(run)],
+      [
+        'Started',
+        lifecycle.startedAt,
+        duration(Date.parse(lifecycle.startedAt) - Date.parse(lifecycle.createdAt)),
+      ],
+      [lifecycle.status, lifecycle.completedAt, took(lifecycle)],
+    ].filter(([, time]) => time);
+    const from = Date.parse(lifecycle.createdAt);
+    const whole = Math.max(1, Date.parse(lifecycle.completedAt ?? new Date().toISOString()) - from);
+    const event =
+      run.origin.event && Object.keys(run.origin.event).length
+        ? JSON.stringify(run.origin.event, null, 2)
+        : '';
+    body.replaceChildren(
+      h('p', {}, tag(lifecycle.status, KINDS[lifecycle.status])),
+      lifecycle.error ? h('p', { class: 'bad' }, lifecycle.error.message) : '',
+      h('h2', {}, 'Timeline'),
+      table(
+        'Timeline',
+        [
+          ['Step', ([name]) => name],
+          ['When', ([, time]) => at(time)],
+          ['After', ([, time]) => duration(Date.parse(time) - from), true],
+          ['Note', ([, , note]) => note],
+        ],
+        steps,
+      ),
+      h('progress', {
+        'aria-label': 'Time from start to end',
+        max: whole,
+        value: Date.parse(lifecycle.startedAt ?? '') - from || 0,
+        hidden: true,
+      }),
+      h('h2', {}, 'Sessions'),
+      h(
+        'ul',
+        {},
+        run.sessions.map((session) =>
+          h(
+            'li',
+            {},
+            h('a', { href: sessionLink(session) }, app.sessions.get(session)?.title || short(session)),
+          ),
+        ),
+      ),
+      event ? h('h2', {}, 'Event') : '',
+      event ? h('pre', { tabindex: '0' }, event) : '',
+    );
+  });
+}
+
+export function show(main, app, parameter, name) {
+  if (name === 'run') return showRun(main, app, parameter);
+  const list = h('div');
+  const none = h('p', { class: 'quiet', role: 'status' }, 'Loading automations');
+  main.append(head('Automations'), none, list);
+  let state;
+  const draw = frame(() => {
+    write(
+      none,
+      state.entries.length
+        ? ''
+        : 'There are no automations. Write one as automations/<id>.md beside the configuration.',
+    );
+    keyed(
+      list,
+      state.entries,
+      (one) => one.resource,
+      (one) => make(one, app.connection),
+      update,
+    );
+  });
+  const end = app.connection.subscribe(AUTOMATIONS, (now, _, error) => {
+    if (error) return write(none, error.message);
+    state = now;
+    draw();
+  });
+  return () => {
+    draw.stop();
+    end();
+  };
+}

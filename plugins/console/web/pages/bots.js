@@ -1,0 +1,61 @@
+// Bots, as their plugin serves them.
+
+import { facts, h, head, tag, write } from '../dom.js';
+import { ago, sessionLink } from '../format.js';
+
+export function show(main, app) {
+  const list = h('div');
+  const state = h('p', { class: 'quiet', role: 'status' }, 'Loading bots');
+  main.append(head('Bots'), state, list);
+  const load = async () => {
+    try {
+      const bots = await app.connection.records('bot');
+      write(
+        state,
+        bots.length
+          ? `${bots.length} bots`
+          : 'There are no bots. Write one as bots/<id>.md beside the configuration.',
+      );
+      list.replaceChildren(
+        ...bots.map((bot) =>
+          h(
+            'section',
+            { class: 'card' },
+            h(
+              'div',
+              { class: 'row' },
+              h('h2', { class: 'grow' }, bot.name ?? bot.id),
+              bot.problem ? tag('unreadable', 'bad') : '',
+            ),
+            bot.problem ? h('p', { class: 'bad' }, bot.problem) : '',
+            facts([
+              ['Address', `bot://${bot.id}`],
+              ['About', bot.description],
+              ['Owner', bot.owner],
+              ['Agent', bot.harness],
+              ['Model', bot.model],
+              ['Machine', bot.computer],
+              ['Folder', bot.workspace],
+              ['Labels', bot.labels?.join(', ')],
+              ['Changed', bot.updatedAt && ago(bot.updatedAt)],
+              ['Session', bot.session && h('a', { href: sessionLink(bot.session) }, 'Open')],
+            ]),
+            bot.instructions
+              ? h(
+                  'details',
+                  {},
+                  h('summary', {}, 'Instructions'),
+                  h('p', { class: 'text' }, bot.instructions),
+                )
+              : '',
+          ),
+        ),
+      );
+    } catch (error) {
+      write(state, `Bots are not available: ${error.message}`);
+    }
+  };
+  const ready = app.connection.ready.then(load, load);
+  const end = app.onTopic(['bots'], () => ready.then(load));
+  return end;
+}
