@@ -256,6 +256,7 @@ mod tests {
         "webhook log",
         "webhook rm",
         "completion",
+        "man-pages",
         "demo",
     ];
 
