@@ -154,6 +154,7 @@ impl KeptPorts {
 
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
+    ostler_net::use_own_resolver();
     // Read before an update replaces the executable.
     let program = std::env::current_exe();
     let arguments: Vec<String> = match std::env::args_os().map(std::ffi::OsString::into_string).collect() {
