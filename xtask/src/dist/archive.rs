@@ -1,10 +1,12 @@
 //! The archive of a platform, and how archives are written.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-use super::Release;
-use super::table::{Packed, compressed};
+use super::table::Packed;
+use super::{Effort, Release};
 
 /// A file of an archive.
 pub(super) struct Entry<'a> {
@@ -26,6 +28,27 @@ pub(super) fn entry<'a>(file: &'a Packed, folder: &str, place: &str) -> Option<E
     Some(Entry { path: format!("{folder}/{place}"), bytes, mode: file.mode })
 }
 
+/// Compresses with `gzip`, without a name or a time. The archives have tens of megabytes, for which a library in a build
+/// without optimization takes longer than everything else.
+fn compressed(effort: Effort, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("gzip: {error}");
+    let level = if effort == Effort::Best { "-9n" } else { "-1n" };
+    let mut child = Command::new("gzip")
+        .args([level, "--stdout"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut input = child.stdin.take().ok_or("gzip has no input")?;
+    let writes = std::thread::spawn(move || input.write_all(&bytes));
+    let output = child.wait_with_output().map_err(failed)?;
+    match writes.join() {
+        Ok(Ok(())) if output.status.success() => Ok(output.stdout),
+        Ok(Err(error)) => Err(failed(error)),
+        _ => Err("gzip failed".to_owned()),
+    }
+}
+
 /// Writes a compressed archive. The same entries always give the same bytes.
 pub(super) fn save(
     release: &Release<'_>,
@@ -45,6 +68,7 @@ pub(super) fn save(
     }
     let bytes = archive.into_inner().map_err(|error| format!("{name}: {error}"))?;
     let path = release.out.join(name);
-    fs::write(&path, compressed(&bytes)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    fs::write(&path, compressed(release.effort, bytes)?)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }

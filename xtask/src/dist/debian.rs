@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 
 use super::program::Linkage;
 use super::table::{Packed, compressed, read};
-use super::{Release, VERSION};
+use super::{Effort, Release, VERSION};
 
 /// Who is named in the package.
 const MAINTAINER: &str = "The ostler authors <ostler@packages.example>";
@@ -68,7 +68,9 @@ pub(super) fn write(release: &Release<'_>) -> Result<PathBuf, String> {
     }
     let path = release.out.join(format!("ostler_{VERSION}-{REVISION}_{}.deb", release.platform.debian));
     let output = Command::new("dpkg-deb")
-        .args(["--root-owner-group", "-Zxz", "--build"])
+        .args(["--root-owner-group"])
+        .args(if release.effort == Effort::Best { ["-Zxz", "-z6"] } else { ["-Zgzip", "-z1"] })
+        .arg("--build")
         .args([tree.path(), &path])
         .env("SOURCE_DATE_EPOCH", release.time.to_string())
         .output()

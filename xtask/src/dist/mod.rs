@@ -31,8 +31,19 @@ struct Wanted {
     repository: String,
     /// Whether a program that is linked with the system's C library is packaged.
     dynamic: bool,
+    /// How hard files are compressed.
+    effort: Effort,
     /// Only the parts that are made of packages of every platform.
     collect: bool,
+}
+
+/// How hard files are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// As small as possible.
+    Best,
+    /// In little time: for tests.
+    Fast,
 }
 
 /// A release that is being packaged.
@@ -46,6 +57,7 @@ struct Release<'a> {
     /// The time of every file, in seconds: that of the commit, so that the same sources give the same packages.
     time: u64,
     repository: &'a str,
+    effort: Effort,
 }
 
 /// Builds the packages; returns what was written.
@@ -72,6 +84,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
         }
         let time = commit_time(root);
         let files = table::packed(root, &binary, bytes)?;
+        let effort = wanted.effort;
         let release = Release {
             root,
             platform: wanted.platform,
@@ -80,6 +93,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
             linkage,
             time,
             repository: &wanted.repository,
+            effort,
         };
         written.push(archive::write(&release)?);
         let package = debian::write(&release)?;
@@ -105,6 +119,7 @@ fn wanted(root: &Path, arguments: &[String]) -> Result<Wanted, String> {
         out: target(root).join("packages"),
         repository: repository(root)?,
         dynamic: false,
+        effort: Effort::Best,
         collect: false,
     };
     let mut words = arguments.iter();
@@ -124,10 +139,11 @@ fn wanted(root: &Path, arguments: &[String]) -> Result<Wanted, String> {
             "--out" => wanted.out = PathBuf::from(value()?),
             "--repository" => wanted.repository = value()?,
             "--dynamic" => wanted.dynamic = true,
+            "--fast" => wanted.effort = Effort::Fast,
             "--collect" => wanted.collect = true,
             other => {
                 return Err(format!(
-                    "unknown argument {other}; there are --target, --binary, --profile, --out, --repository, --dynamic, --collect"
+                    "unknown argument {other}; there are --target, --binary, --profile, --out, --repository, --dynamic, --fast, --collect"
                 ));
             }
         }

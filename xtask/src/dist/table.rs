@@ -124,7 +124,13 @@ const ROWS: &[Row] = &[
     // Keys of agents may stand in it.
     row(From::File("xtask/dist/debian/default"), 0o640, "", "etc/default/ostler", ""),
     row(From::File("LICENSE"), 0o644, "LICENSE", "usr/share/doc/ostler/copyright", "LICENSE"),
-    row(From::File("xtask/dist/debian/lintian-overrides"), 0o644, "", "usr/share/lintian/overrides/ostler", ""),
+    row(
+        From::File("xtask/dist/debian/lintian-overrides"),
+        0o644,
+        "",
+        "usr/share/lintian/overrides/ostler",
+        "",
+    ),
     row(From::File("README.md"), 0o644, "README.md", "", ""),
     row(From::File("CHANGELOG.md"), 0o644, "CHANGELOG.md", "", ""),
     row(From::Compressed("CHANGELOG.md"), 0o644, "", "usr/share/doc/ostler/changelog.gz", ""),
