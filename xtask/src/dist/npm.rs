@@ -36,16 +36,16 @@ pub(super) fn write(release: &Release<'_>) -> Result<Vec<PathBuf>, String> {
         "license": "MIT",
         "repository": { "type": "git", "url": release.repository },
         "keywords": ["ahp", "acp", "agent", "agents", "webhook"],
-        "bin": { "ostler": "bin/ostler.js" },
+        "bin": { "ostler": "bin/ostler.mjs" },
         "files": ["bin"],
         "engines": { "node": ">=18" },
         "optionalDependencies": dependencies,
     }));
-    let launcher = read(&release.root.join("xtask/dist/npm/launcher.js"))?;
+    let launcher = read(&release.root.join("xtask/dist/npm/launcher.mjs"))?;
     let readme = read(&release.root.join("xtask/dist/npm/README.md"))?;
     let licence = read(&release.root.join("LICENSE"))?;
     let entries = [
-        ("bin/ostler.js", launcher.as_slice(), 0o755),
+        ("bin/ostler.mjs", launcher.as_slice(), 0o755),
         ("README.md", &readme, 0o644),
         ("LICENSE", &licence, 0o644),
         ("package.json", own.as_bytes(), 0o644),
