@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -15,6 +15,7 @@ use crate::answer::{Answer, Common};
 use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
+use crate::service::{self, Notice, Passed};
 use crate::settings::Settings;
 use crate::webhook::WebhookVerb;
 use crate::{demo, doctor, remote, run, verbs};
@@ -104,6 +105,12 @@ enum Command {
         /// Shell to generate the script for
         shell: clap_complete::Shell,
     },
+    /// Write a man page of each command into a folder
+    #[command(hide = true)]
+    ManPages {
+        /// Folder to write to
+        folder: PathBuf,
+    },
     /// Start a temporary host, call a webhook and show the resulting agent session
     #[command(args = Common::not_served())]
     Demo(demo::DemoFlags),
@@ -147,6 +154,7 @@ impl KeptPorts {
 
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
+    ostler_net::use_own_resolver();
     // Read before an update replaces the executable.
     let program = std::env::current_exe();
     let arguments: Vec<String> = match std::env::args_os().map(std::ffi::OsString::into_string).collect() {
@@ -161,7 +169,7 @@ pub fn main() -> ExitCode {
     }
     match start(&arguments) {
         Ok(Ending::Code(code)) => ExitCode::from(code),
-        Ok(Ending::Again(kept)) => failed(&again(program, arguments, kept)),
+        Ok(Ending::Again(kept, passed)) => failed(&again(program, arguments, kept, &passed)),
         Err(exit) => failed(&exit),
     }
 }
@@ -174,19 +182,26 @@ fn failed(exit: &Exit) -> ExitCode {
 /// How a successful command ended.
 enum Ending {
     Code(u8),
-    /// The daemon restarts in this process, on these ports.
-    Again(Option<KeptPorts>),
+    /// The daemon restarts in this process, on these ports or with these listeners.
+    Again(Option<KeptPorts>, Passed),
 }
 
 /// Replaces the running program with itself: the same process, environment, directory and log.
 #[cfg(unix)]
-fn again(program: std::io::Result<PathBuf>, mut arguments: Vec<String>, kept: Option<KeptPorts>) -> Exit {
+fn again(
+    program: std::io::Result<PathBuf>,
+    mut arguments: Vec<String>,
+    kept: Option<KeptPorts>,
+    passed: &Passed,
+) -> Exit {
     use std::os::unix::process::CommandExt;
     arguments.retain(|argument| KeptPorts::parse(argument).is_none());
     arguments.extend(kept.map(KeptPorts::word));
     match program {
         Ok(program) => {
-            let error = std::process::Command::new(program).args(arguments.iter().skip(1)).exec();
+            let mut command = std::process::Command::new(program);
+            passed.pass_on(&mut command);
+            let error = command.args(arguments.iter().skip(1)).exec();
             Exit::machine(format!("cannot restart: {error}"))
         }
         Err(error) => Exit::machine(format!("cannot restart: {error}")),
@@ -194,7 +209,7 @@ fn again(program: std::io::Result<PathBuf>, mut arguments: Vec<String>, kept: Op
 }
 
 #[cfg(not(unix))]
-fn again(_: std::io::Result<PathBuf>, _: Vec<String>, _: Option<KeptPorts>) -> Exit {
+fn again(_: std::io::Result<PathBuf>, _: Vec<String>, _: Option<KeptPorts>, _: &Passed) -> Exit {
     Exit::machine("restarting in place is not supported on this system")
 }
 
@@ -295,13 +310,15 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     if cli.command.is_some() && cli.run != RunFlags::default() {
         return Err(Exit::usage("flags of a run are accepted after `ostler start` or without a command"));
     }
+    // Only a daemon takes them: a command that it runs has the same environment.
+    let passed = if cli.command.is_none() { Passed::take()? } else { Passed::default() };
     ostler_memory::map_large();
     ostler_processes::leave_children_to(ostler_js::awaits_child);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Exit::machine(format!("cannot start threads: {error}")))?;
-    let outcome = runtime.block_on(dispatch(cli, arguments));
+    let outcome = runtime.block_on(dispatch(cli, arguments, passed));
     // What still runs by then has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     // The engines end with the process, so nothing of theirs is dropped.
@@ -317,8 +334,14 @@ fn words_of(matches: &clap::ArgMatches) -> String {
     }
 }
 
-async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
-    let Some(command) = cli.command else { return serve(&cli.common, &cli.run, arguments).await };
+async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Ending, Exit> {
+    let Some(command) = cli.command else {
+        let served = serve(&cli.common, &cli.run, arguments, passed).await;
+        if let Err(exit) = &served {
+            let _ = service::notify(&Notice::Status(exit.to_string()));
+        }
+        return served;
+    };
     let place = Place::of_process(&cli.common)?;
     let answer = match command {
         Command::Init(flags) => verbs::init(&place, flags).await?,
@@ -342,19 +365,32 @@ async fn dispatch(cli: Cli, arguments: &[String]) -> Result<Ending, Exit> {
         Command::Project(verb) => verbs::people::group(&place, Kind::Project, verb).await?,
         Command::Usage(flags) => verbs::usage(&place, flags).await?,
         Command::Completion { shell } => completion(shell),
+        Command::ManPages { folder } => man_pages(&folder)?,
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),
     };
     answer.print(&cli.common);
     Ok(Ending::Code(answer.code))
 }
 
-async fn serve(common: &Common, flags: &RunFlags, arguments: &[String]) -> Result<Ending, Exit> {
+async fn serve(
+    common: &Common,
+    flags: &RunFlags,
+    arguments: &[String],
+    passed: Passed,
+) -> Result<Ending, Exit> {
     let place = Place::of_process(common)?;
     let settings = Settings::new(flags, place.files()?, &place.working_dir)?;
-    match run::run(settings, place, arguments).await? {
+    match run::run(settings, place, arguments, &passed).await? {
         run::Ended::Done => Ok(Ending::Code(0)),
-        run::Ended::Again(kept) => Ok(Ending::Again(kept)),
+        run::Ended::Again(kept) => Ok(Ending::Again(kept, passed)),
     }
+}
+
+fn man_pages(folder: &Path) -> Result<Answer, Exit> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::declared(), folder))
+        .map_err(|error| Exit::machine(format!("cannot write man pages to {}: {error}", folder.display())))?;
+    Ok(Answer::default())
 }
 
 fn completion(shell: clap_complete::Shell) -> Answer {

@@ -260,6 +260,7 @@ mod tests {
         "webhook log",
         "webhook rm",
         "completion",
+        "man-pages",
         "demo",
     ];
 

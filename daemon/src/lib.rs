@@ -35,6 +35,7 @@ pub mod record;
 pub mod remote;
 mod root_settings;
 pub mod run;
+pub mod service;
 pub mod settings;
 mod shown;
 pub mod sources;

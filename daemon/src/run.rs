@@ -28,7 +28,8 @@ use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::record::{Holding, Record};
 use crate::root_settings::RootSettings;
-use crate::settings::{Http, Settings};
+use crate::service::{self, Notice, Passed};
+use crate::settings::{Http, Settings, check_reachable};
 use crate::token::TokenSource;
 use crate::told::{Teller, Told};
 
@@ -46,11 +47,16 @@ pub enum Ended {
     Again(Option<KeptPorts>),
 }
 
-/// Runs until it is told to stop. `arguments` are what it was started with.
+/// Runs until it is told to stop. `arguments` are what it was started with, `passed` the listeners of the service manager.
 ///
 /// # Errors
 /// Exit 1 where it could not start.
-pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Result<Ended, Exit> {
+pub async fn run(
+    settings: Settings,
+    place: Place,
+    arguments: &[String],
+    passed: &Passed,
+) -> Result<Ended, Exit> {
     let hidden = Hidden::default();
     let (log, metrics) = log::start(&settings.log, &hidden);
     for line in &settings.warnings {
@@ -61,8 +67,11 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     }
     process::take_files();
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
-    let (mut told, teller) = Told::listen(settings.detached)?;
+    let (mut told, teller) = Told::listen(settings.detached || service::is_managed())?;
     if settings.stdio {
+        if !passed.is_empty() {
+            return Err(Exit::usage("--stdio serves no listener; remove the socket unit of this service"));
+        }
         return over_stdio(&settings, &place, (&log, metrics), &hidden, (&mut told, teller))
             .await
             .map(|()| Ended::Done);
@@ -70,15 +79,29 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let holding = Holding::take(&settings.folders())?;
     // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
     let kept = settings.kept;
-    let listener = bind(settings.address, kept.map(|kept| kept.main)).await?;
-    let settings = Settings { address: listener.address(), ..settings };
-    let routes = match settings.routes {
-        Some(address) => Some(bind(address, kept.map(|kept| kept.routes)).await?),
-        None => None,
+    let listener = match passed.listener(service::Place::Main)? {
+        Some(listener) => {
+            let address = listener.address();
+            check_reachable(&address.to_string(), address.ip(), &settings.token)?;
+            listener
+        }
+        None => bind(settings.address, kept.map(|kept| kept.main)).await?,
     };
-    let http = match settings.http {
-        Some(Http::At(address)) => Some(bind(address, kept.map(|kept| kept.http)).await?),
-        Some(Http::Here) | None => None,
+    let settings = Settings { address: listener.address(), ..settings };
+    let routes = match (passed.listener(service::Place::Routes)?, settings.routes) {
+        (Some(listener), _) => Some(listener),
+        (None, Some(address)) => Some(bind(address, kept.map(|kept| kept.routes)).await?),
+        (None, None) => None,
+    };
+    let http = match (passed.listener(service::Place::Http)?, settings.http) {
+        (Some(_), None) => {
+            return Err(Exit::usage(
+                "the service manager passed a listener for the HTTP API, which is off; set http in the configuration",
+            ));
+        }
+        (Some(listener), Some(_)) => Some(listener),
+        (None, Some(Http::At(address))) => Some(bind(address, kept.map(|kept| kept.http)).await?),
+        (None, Some(Http::Here) | None) => None,
     };
     let token = settings.token.text()?;
     token.iter().for_each(|token| hidden.add(token));
@@ -185,6 +208,7 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
     let _ = std::io::stdout().lock().write_all(hidden.hide(&block).as_bytes());
     let _ = std::io::stdout().lock().flush();
     holding.record(&record)?;
+    service::ready(address, &host, &log);
     let ended = loop {
         let signal = tokio::select! {
             signal = told.next() => signal,
@@ -212,6 +236,10 @@ pub async fn run(settings: Settings, place: Place, arguments: &[String]) -> Resu
             }
         }
     };
+    let notice = if ended == Ended::Done { Notice::Stopping } else { Notice::Reloading };
+    if let Err(why) = service::notify(&notice) {
+        log.line(why);
+    }
     let closing = async {
         host.stop().await;
         stop.send_replace(true);

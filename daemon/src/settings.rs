@@ -112,11 +112,8 @@ impl Settings {
         let host = config.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let ip = ip(&host)?;
         let port = config.port.map_or(DEFAULT_PORT, |port| port.0);
-        if !ip.is_loopback() && token == TokenSource::Unsaid && !flags.stdio {
-            return Err(Exit::usage(format!(
-                "{host} is reachable from other computers, so connections need a token: pass --connection-token, \
-                 --connection-token-file or --without-connection-token"
-            )));
+        if !flags.stdio {
+            check_reachable(&host, ip, &token)?;
         }
         let routes = match &config.routes {
             None => None,
@@ -190,6 +187,17 @@ impl Settings {
         config.set(&mut settings)?;
         Ok(settings)
     }
+}
+
+/// Checks that an address other computers reach has a token, or is said to need none.
+pub(crate) fn check_reachable(host: &str, ip: IpAddr, token: &TokenSource) -> Result<(), Exit> {
+    if ip.is_loopback() || *token != TokenSource::Unsaid {
+        return Ok(());
+    }
+    Err(Exit::usage(format!(
+        "{host} is reachable from other computers, so connections need a token: pass --connection-token, \
+         --connection-token-file or --without-connection-token"
+    )))
 }
 
 impl Settings {

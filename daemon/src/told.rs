@@ -28,20 +28,20 @@ impl Teller {
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
-    /// Only a detached daemon starts again; in the foreground both end it, as they end any program.
+    /// Only a daemon that is detached or managed starts again; in the foreground both end it, as they end any program.
     again: Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>,
 }
 
 #[cfg(unix)]
 impl Signals {
-    fn listen(detached: bool) -> Result<Self, Exit> {
+    fn listen(restarts: bool) -> Result<Self, Exit> {
         use tokio::signal::unix::{SignalKind, signal};
         let hear =
             |kind| signal(kind).map_err(|error| Exit::machine(format!("cannot handle signals: {error}")));
         Ok(Self {
             terminate: hear(SignalKind::terminate())?,
             interrupt: hear(SignalKind::interrupt())?,
-            again: match detached {
+            again: match restarts {
                 true => Some((hear(SignalKind::hangup())?, hear(SignalKind::user_defined2())?)),
                 false => None,
             },
@@ -67,18 +67,18 @@ impl Signals {
 }
 
 impl Told {
-    /// Begins to listen.
+    /// Begins to listen; also for signals to start again, if `restarts`.
     ///
     /// # Errors
     /// Exit 1 where the system allows no handler.
-    pub fn listen(detached: bool) -> Result<(Self, Teller), Exit> {
+    pub fn listen(restarts: bool) -> Result<(Self, Teller), Exit> {
         let (teller, inside) = mpsc::unbounded_channel();
         let teller = Teller(teller);
         #[cfg(not(unix))]
-        let _ = detached;
+        let _ = restarts;
         let told = Self {
             #[cfg(unix)]
-            signals: Signals::listen(detached)?,
+            signals: Signals::listen(restarts)?,
             inside,
             _teller: teller.clone(),
         };

@@ -5,6 +5,7 @@ pub mod bench;
 mod boundary;
 mod cargo;
 mod decisions;
+pub mod dist;
 pub mod examples;
 pub mod generate;
 pub mod modules;

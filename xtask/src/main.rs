@@ -11,6 +11,7 @@ cargo xtask agents [--check] FOLDER   ask the installed ACP agents what they sup
 cargo xtask packages [--subset|--write] [<name>…]   run npm packages under Node and in a plugin; needs npm
 cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
 cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>
+cargo xtask dist [--target T] [--binary FILE]   build the packages of a release into target/packages
 cargo xtask vscode [--screenshots FOLDER]  drive VS Code's web UI against the daemon; needs npm and chromium
 cargo xtask verify --long [<name>…]   run the checks that take long and record them in docs/verification.md";
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         "replay-agent" => xtask::bench::replay_agent(),
         "soak" => xtask::bench::soak(&root, &arguments).map(|what| print(&what)),
         "vscode" => xtask::vscode::run(&root, &arguments).map(|what| print(&what)),
+        "dist" => xtask::dist::run(&root, &arguments).map(|what| print(&what)),
         "verify" => xtask::verify::run(&root, &arguments),
         _ => {
             print(USAGE);

@@ -64,6 +64,7 @@ const TOP: &[&str] = &[
     ".ci",
     ".git",
     ".gitattributes",
+    ".github",
     ".gitignore",
     ".oxfmtrc.json",
     ".oxlintrc.json",

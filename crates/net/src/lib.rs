@@ -1,6 +1,8 @@
 //! The one outbound HTTP client. A redirect is answered as it is, never followed; a body comes as it is read; a
 //! connection that cannot be made is given up. How long an answer may take is for whoever asks.
 
+mod resolver;
+
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,6 +12,8 @@ use futures::stream::{BoxStream, StreamExt};
 use http::{Request, Response, header};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
+
+pub use resolver::use_own_resolver;
 
 /// How long a connection may take to be made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);

@@ -50,6 +50,17 @@ impl Listener {
         Ok(Self { listener, address })
     }
 
+    /// A listener that another process has bound.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn passed(listener: std::net::TcpListener) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
     /// Where it listens, with the port it got.
     pub fn address(&self) -> SocketAddr {
         self.address

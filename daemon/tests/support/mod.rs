@@ -128,9 +128,14 @@ impl Folder {
 
     /// Starts a command of this folder's and waits until it is up.
     pub fn started(&self, mut command: Command) -> Daemon {
+        command.stdin(Stdio::null());
+        self.started_as_is(command)
+    }
+
+    /// As [`Folder::started`], with the input that the command has.
+    pub fn started_as_is(&self, mut command: Command) -> Daemon {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(log)).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::from(log)).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut block = Vec::new();
         loop {

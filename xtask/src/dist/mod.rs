@@ -1,0 +1,216 @@
+//! Packages of a release, from the table in `table.rs`: an archive, a Debian package, npm packages, the folder that a container
+//! image is built in, a Homebrew formula, and their checksums.
+
+mod archive;
+mod debian;
+mod npm;
+mod program;
+mod table;
+mod texts;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo::cargo;
+use program::Linkage;
+use table::{PLATFORMS, Platform};
+
+/// The version of every package.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What is asked for.
+struct Wanted {
+    platform: &'static Platform,
+    /// A program that is built already.
+    binary: Option<PathBuf>,
+    /// The profile it is built in otherwise.
+    profile: String,
+    out: PathBuf,
+    /// Where the packages can be downloaded: for the formula.
+    repository: String,
+    /// Whether a program that is linked with the system's C library is packaged.
+    dynamic: bool,
+    /// How hard files are compressed.
+    effort: Effort,
+    /// Only the parts that are made of packages of every platform.
+    collect: bool,
+}
+
+/// How hard files are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// As small as possible.
+    Best,
+    /// In little time: for tests.
+    Fast,
+}
+
+/// A release that is being packaged.
+struct Release<'a> {
+    root: &'a Path,
+    platform: &'static Platform,
+    out: &'a Path,
+    /// The contents of every row of the table.
+    files: Vec<table::Packed>,
+    linkage: Linkage,
+    /// The time of every file, in seconds: that of the commit, so that the same sources give the same packages.
+    time: u64,
+    repository: &'a str,
+    effort: Effort,
+}
+
+/// Builds the packages; returns what was written.
+///
+/// # Errors
+/// What could not be built or written.
+pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
+    let wanted = wanted(root, arguments)?;
+    fs::create_dir_all(&wanted.out).map_err(|error| format!("{}: {error}", wanted.out.display()))?;
+    let mut written = Vec::new();
+    if !wanted.collect {
+        let binary = match &wanted.binary {
+            Some(binary) => binary.clone(),
+            None => build(root, &wanted)?,
+        };
+        let bytes = fs::read(&binary).map_err(|error| format!("{}: {error}", binary.display()))?;
+        let linkage = program::linkage(&bytes, wanted.platform)
+            .map_err(|why| format!("{}: {why}", binary.display()))?;
+        if let (Linkage::Dynamic { .. }, false) = (&linkage, wanted.dynamic) {
+            return Err(format!(
+                "{} needs a C library; leave out --binary to build a static one, or pass --dynamic",
+                binary.display()
+            ));
+        }
+        let time = commit_time(root);
+        let files = table::packed(root, &binary, bytes)?;
+        let effort = wanted.effort;
+        let release = Release {
+            root,
+            platform: wanted.platform,
+            out: &wanted.out,
+            files,
+            linkage,
+            time,
+            repository: &wanted.repository,
+            effort,
+        };
+        written.push(archive::write(&release)?);
+        let package = debian::write(&release)?;
+        written.extend(npm::write(&release)?);
+        written.push(texts::image(&release, &package)?);
+        written.push(package);
+    }
+    written.push(texts::formula(&wanted.out, &wanted.repository)?);
+    written.push(texts::checksums(&wanted.out)?);
+    let mut lines: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+    lines.sort();
+    Ok(lines.join("\n"))
+}
+
+fn wanted(root: &Path, arguments: &[String]) -> Result<Wanted, String> {
+    let mut wanted = Wanted {
+        platform: PLATFORMS
+            .iter()
+            .find(|platform| platform.target.starts_with(std::env::consts::ARCH))
+            .ok_or("no packages are made for this platform; pass --target")?,
+        binary: None,
+        profile: "dist".to_owned(),
+        out: target(root).join("packages"),
+        repository: repository(root)?,
+        dynamic: false,
+        effort: Effort::Best,
+        collect: false,
+    };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().cloned().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--target" => {
+                let target = value()?;
+                let known = || PLATFORMS.map(|platform| platform.target).join(", ");
+                wanted.platform = PLATFORMS
+                    .iter()
+                    .find(|platform| platform.target == target)
+                    .ok_or_else(|| format!("no packages are made for {target}, but for {}", known()))?;
+            }
+            "--binary" => wanted.binary = Some(PathBuf::from(value()?)),
+            "--profile" => wanted.profile = value()?,
+            "--out" => wanted.out = PathBuf::from(value()?),
+            "--repository" => wanted.repository = value()?,
+            "--dynamic" => wanted.dynamic = true,
+            "--fast" => wanted.effort = Effort::Fast,
+            "--collect" => wanted.collect = true,
+            other => {
+                return Err(format!(
+                    "unknown argument {other}; there are --target, --binary, --profile, --out, --repository, --dynamic, --fast, --collect"
+                ));
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+/// The target folder of cargo.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Builds a program that contains the C library: with the installed toolchain, for its own kind of target.
+fn build(root: &Path, wanted: &Wanted) -> Result<PathBuf, String> {
+    let target_name = wanted.platform.target;
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let ended = cargo()
+        .current_dir(root)
+        .args([
+            "build",
+            "--locked",
+            "--package",
+            "ostler",
+            "--profile",
+            &wanted.profile,
+            "--target",
+            target_name,
+        ])
+        .env("RUSTFLAGS", format!("{flags} -C target-feature=+crt-static").trim())
+        .status()
+        .map_err(|error| format!("cargo build could not be started: {error}"))?;
+    match ended.success() {
+        true => Ok(target(root).join(target_name).join(&wanted.profile).join("ostler")),
+        false => Err(format!("the program could not be built for {target_name}")),
+    }
+}
+
+/// The time of the last commit, or what `SOURCE_DATE_EPOCH` says.
+fn commit_time(root: &Path) -> u64 {
+    let said = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let committed = || {
+        let output =
+            Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"]).output().ok()?;
+        String::from_utf8(output.stdout).ok()
+    };
+    said.or_else(committed).and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}
+
+/// The repository, as the workspace's metadata has it.
+fn repository(root: &Path) -> Result<String, String> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cargo metadata could not be started: {error}"))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata did not answer: {error}"))?;
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    let own = packages.iter().find(|package| package["name"] == "ostler");
+    own.and_then(|package| package["repository"].as_str())
+        .map(str::to_owned)
+        .ok_or_else(|| "Cargo.toml has no repository".to_owned())
+}
+
+impl Release<'_> {
+    /// `<name>-<version>-<target>`
+    fn stem(&self) -> String {
+        format!("ostler-{VERSION}-{}", self.platform.target)
+    }
+}
