@@ -100,6 +100,10 @@ enum Command {
     Project(verbs::GroupVerb),
     /// Show what a pool was charged
     Usage(verbs::UsageFlags),
+    /// Back up configuration and state to one archive
+    Backup(verbs::BackupFlags),
+    /// Restore configuration and state from an archive
+    Restore(verbs::RestoreFlags),
     /// Generate a shell completion script
     Completion {
         /// Shell to generate the script for
@@ -364,6 +368,8 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb).await?,
         Command::Project(verb) => verbs::people::group(&place, Kind::Project, verb).await?,
         Command::Usage(flags) => verbs::usage(&place, flags).await?,
+        Command::Backup(flags) => verbs::backup(&place, flags).await?,
+        Command::Restore(flags) => verbs::restore(&place, flags).await?,
         Command::Completion { shell } => completion(shell),
         Command::ManPages { folder } => man_pages(&folder)?,
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),

@@ -339,11 +339,17 @@ async fn own(
             let store =
                 FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
             let dir = settings.dir.join("automations");
-            (Arc::new(store).into_point(), format!("automations in {}, schedules fire", dir.display()))
+            (
+                Arc::new(store.retaining(settings.runs)).into_point(),
+                format!("automations in {}, schedules fire", dir.display()),
+            )
         }
         _ => {
             let store = MemoryAutomations::new(report.clone()).map_err(failed)?;
-            (Arc::new(store).into_point(), format!("{AUTOMATIONS_IN_MEMORY}, schedules do not fire"))
+            (
+                Arc::new(store.retaining(settings.runs)).into_point(),
+                format!("{AUTOMATIONS_IN_MEMORY}, schedules do not fire"),
+            )
         }
     };
     let db = match &file {

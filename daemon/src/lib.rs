@@ -4,6 +4,7 @@ pub mod acp;
 pub mod announce;
 pub mod answer;
 pub mod api;
+mod backup;
 pub mod bundled;
 mod changes;
 pub mod cli;

@@ -53,4 +53,12 @@ impl Place {
     pub fn folders(&self) -> Result<Folders, Exit> {
         config::folders(self.common.config_file.as_deref(), &self.environment)
     }
+
+    /// The folders that the host has once its files are there: for a command that brings them.
+    ///
+    /// # Errors
+    /// As [`config::future_folders`].
+    pub fn future_folders(&self) -> Result<Folders, Exit> {
+        config::future_folders(self.common.config_file.as_deref(), &self.environment)
+    }
 }

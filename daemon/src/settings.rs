@@ -11,7 +11,7 @@ use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Log};
 use ostler_loader::Entry;
-use ostler_ports::Stamp;
+use ostler_ports::{RunRetention, Stamp};
 use ostler_server::names_a_host;
 
 use crate::cli::KeptPorts;
@@ -66,6 +66,8 @@ pub struct Settings {
     pub sessions: Keep,
     /// Where automations are kept.
     pub automations: Keep,
+    /// Which ended runs of automations are retained.
+    pub runs: RunRetention,
     /// The file that takes the frames of every connection.
     pub wire: Option<PathBuf>,
     /// What the host is built with. `compose` adds what the machine determines.
@@ -170,6 +172,7 @@ impl Settings {
             files: files.files.clone(),
             sessions: Keep::default(),
             automations: Keep::default(),
+            runs: RunRetention::default(),
             wire: None,
             host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
             log: LogOptions::new(&config.log.take().unwrap_or_default())?,

@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod bench;
+mod book;
 mod boundary;
 mod cargo;
 mod decisions;

@@ -1,5 +1,6 @@
 //! Checks beyond the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of files,
-//! top-level entries, tests named by the ledger, the form and citations of decisions, and generated files.
+//! top-level entries, tests named by the ledger, the form and citations of decisions, the pages and links of the book,
+//! and generated files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -107,6 +108,7 @@ pub fn check(root: &Path) -> Vec<String> {
     top(root, &mut problems);
     ledger(root, &mut problems);
     crate::decisions::check(root, &mut problems);
+    crate::book::check(root, &mut problems);
     crate::generate::check(root, &mut problems);
     crate::verify::check_page(root, &mut problems);
     problems

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const RECORD: &str = "docs/verification.md";
 /// Where each check's output is.
 const OUTPUT: &str = "target/verify";
+/// The version of mdBook that the book was built with.
+const MDBOOK: &str = "0.5.4";
 /// The heading of the recorded table.
 const TABLE: &str = "| check | date | commit | took | result |\n|---|---|---|---|---|\n";
 
@@ -106,6 +108,12 @@ const CHECKS: &[Check] = &[
         what: "cargo-mutants over the webhook plugin, guards, policies, grants and options, as .cargo/mutants.toml lists them",
         subset: "none: the tests that kill the mutants run",
         run: mutants,
+    },
+    Check {
+        name: "book",
+        what: "docs/ built by mdBook",
+        subset: "its pages, links and quoted messages, without mdBook",
+        run: book,
     },
     Check {
         name: "advisories",
@@ -216,6 +224,19 @@ fn mutants(session: &Session) -> Result<String, String> {
         Some(line) if line.contains("missed") || line.contains("timeout") => Err(line.to_owned()),
         Some(line) => Ok(line.to_owned()),
         None => Err("cargo mutants did not run; install it with cargo install cargo-mutants".to_owned()),
+    }
+}
+
+fn book(session: &Session) -> Result<String, String> {
+    let mut command = Command::new("mdbook");
+    let (success, output) = session.output(command.args(["build", "docs"])).map_err(|why| {
+        format!("{why}; install it with cargo install mdbook@{MDBOOK} --no-default-features --locked")
+    })?;
+    let warned = output.lines().find(|line| line.contains("WARN") || line.contains("ERROR"));
+    match (success, warned) {
+        (true, None) => Ok("no warning".to_owned()),
+        (_, Some(line)) => Err(line.trim().to_owned()),
+        (false, None) => Err("see the output".to_owned()),
     }
 }
 

@@ -71,23 +71,12 @@ impl Staged {
     pub(crate) fn new(path: &Path, content: &[u8], access: Access) -> io::Result<Self> {
         // A link stays one: what it leads to is written.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let prefix = format!(".{}.", name_of(&target));
-        let mut builder = Builder::new();
-        builder.prefix(&prefix).suffix(LEFTOVER).rand_bytes(RANDOM);
         let before = fs::metadata(&target).ok().map(|found| found.permissions());
         let wanted = match access {
             Access::Owner => mode(0o600),
             Access::Usual => before.clone().or_else(|| mode(0o600)),
         };
-        if let Some(wanted) = wanted {
-            builder.permissions(wanted);
-        }
-        let mut file = loop {
-            let file = builder.tempfile_in(folder_of(&target))?;
-            if claimed(file.as_file()) {
-                break file;
-            }
-        };
+        let mut file = beside(&target, wanted)?;
         if let (Access::Usual, Some(before)) = (access, before) {
             // The process's mask was taken off it above.
             file.as_file().set_permissions(before)?;
@@ -106,6 +95,27 @@ impl Staged {
         let ours = before.modified().ok() == found.modified().ok() && before.len() == found.len();
         let stamp = if ours { Stamp::of_own(&found) } else { Stamp::unknown() };
         Ok((found, stamp))
+    }
+}
+
+/// An empty file beside `path`, its owner's alone, which goes with the value unless it is put in a place. No sweep takes
+/// it meanwhile; one that a killed process left is taken.
+pub fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    beside(path, mode(0o600))
+}
+
+fn beside(target: &Path, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
+    let prefix = format!(".{}.", name_of(target));
+    let mut builder = Builder::new();
+    builder.prefix(&prefix).suffix(LEFTOVER).rand_bytes(RANDOM);
+    if let Some(permissions) = permissions {
+        builder.permissions(permissions);
+    }
+    loop {
+        let file = builder.tempfile_in(folder_of(target))?;
+        if claimed(file.as_file()) {
+            return Ok(file);
+        }
     }
 }
 
@@ -131,7 +141,7 @@ fn name_of(path: &Path) -> Cow<'_, str> {
 }
 
 /// Makes what was placed in a folder, or removed from it, durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     // Elsewhere a folder is no file to open, and renames are durable without.
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
@@ -244,8 +254,8 @@ pub(crate) fn sweep_file(path: &Path) {
     }
 }
 
-/// `.<name>.<random>.ostler-tmp`
-fn is_leftover(name: &str) -> bool {
+/// Whether a name is that of a file that is being written: `.<name>.<random>.ostler-tmp`.
+pub fn is_leftover(name: &str) -> bool {
     let parts = name
         .strip_prefix('.')
         .and_then(|rest| rest.strip_suffix(LEFTOVER))

@@ -42,6 +42,7 @@ pub use files::DiskFiles;
 pub use folder::Watching;
 pub use policies::FilePolicies;
 pub use records::{FileRecords, memory_records};
+pub use runs::RunRetention;
 pub use sessions::SqliteSessions;
 pub use stamp::Stamp;
 pub use state::{Relocated, StateDb};

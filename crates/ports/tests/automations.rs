@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use lines::Lines;
 use ostler_contract::points::{AutomationChange, AutomationStore, ChangeType, KeptAutomation};
-use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationDefinitionPatch};
+use ostler_contract::protocol::wire::state::{
+    AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
+};
 use ostler_contract::{Value, json};
 use ostler_ports::conformance::{Heard, automations_conformance};
-use ostler_ports::{FileAutomations, MemoryAutomations, StateDb, Watching};
+use ostler_ports::{FileAutomations, MemoryAutomations, RunRetention, StateDb, Watching};
 
 /// As in the spec: *Webhook automation file shape*.
 const WEBHOOK: &str = "\
@@ -340,6 +342,85 @@ async fn a_new_automation_is_a_file_for_people() {
     );
     let store = Arc::new(reopened.await.unwrap()).into_point();
     assert_eq!(store.get.unbounded(("sweep".into(),)).await.unwrap(), Some(made));
+}
+
+/// An ended run of `a` with a number, an end and a message of some length.
+fn ended_run(number: usize, at: &str, length: usize) -> AutomationRunState {
+    serde_json::from_value(json!({
+        "resource": format!("ahp-automation-run:/{number}"), "automation": "ahp-automation:/a",
+        "origin": { "kind": "manual" }, "sessions": [],
+        "lifecycle": {
+            "status": "failed", "createdAt": at, "startedAt": at, "completedAt": at,
+            "error": { "errorType": "test", "message": "x".repeat(length) },
+        },
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn ended_runs_are_retained_by_count_age_and_size_and_others_always() {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("automations")).unwrap();
+    fs::write(folder.path().join("automations/a.md"), "---\ntitle: A\n---\n").unwrap();
+    let db = StateDb::open(folder.path()).unwrap();
+    let open = async |retention: Option<RunRetention>| {
+        let store =
+            FileAutomations::open(folder.path(), db.clone(), Lines::default().report()).await.unwrap();
+        let store = match retention {
+            Some(retention) => store.retaining(retention),
+            None => store,
+        };
+        Arc::new(store).into_point()
+    };
+    let numbers = async |store: &AutomationStore| {
+        let (mut numbers, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = store.runs.unbounded(("a".into(), cursor)).await.unwrap();
+            numbers.extend(
+                page.runs
+                    .iter()
+                    .map(|run| run.resource.rsplit_once('/').unwrap().1.parse::<usize>().unwrap()),
+            );
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return numbers;
+            }
+        }
+    };
+    let settled = async |store: &AutomationStore, expected: &[usize]| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while numbers(store).await != expected {
+            assert!(Instant::now() < deadline, "{:?} is not {expected:?}", numbers(store).await);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let store = open(None).await;
+    let running = json!({ "status": "running", "createdAt": now, "startedAt": now });
+    let mut going = serde_json::to_value(ended_run(0, &now, 1)).unwrap();
+    going["lifecycle"] = running;
+    store.run.unbounded((serde_json::from_value(going).unwrap(),)).await.unwrap();
+    for number in 1..=6 {
+        let at = if number <= 2 { "2026-01-01T00:00:00.000Z" } else { &now };
+        store.run.unbounded((ended_run(number, at, 10_000),)).await.unwrap();
+    }
+    assert_eq!(numbers(&store).await, [6, 5, 4, 3, 2, 1, 0]);
+
+    // What is too much by new rules goes when a host starts with them, and what comes later when a run ends.
+    let day = Duration::from_secs(24 * 60 * 60);
+    let store = open(Some(RunRetention { age: Some(day), ..RunRetention::default() })).await;
+    settled(&store, &[6, 5, 4, 3, 0]).await;
+    store.run.unbounded((ended_run(7, "2026-01-01T00:00:00.000Z", 1),)).await.unwrap();
+    assert_eq!(numbers(&store).await, [6, 5, 4, 3, 0]);
+    let store = open(Some(RunRetention { bytes: Some(31_500), ..RunRetention::default() })).await;
+    settled(&store, &[6, 5, 4, 0]).await;
+    store.run.unbounded((ended_run(8, &now, 5_000),)).await.unwrap();
+    assert_eq!(numbers(&store).await, [8, 6, 5, 0]);
+    let store = open(Some(RunRetention { count: 1, ..RunRetention::default() })).await;
+    settled(&store, &[8, 0]).await;
+    // The one that was going ends, and is older than the other.
+    store.run.unbounded((ended_run(0, &now, 1),)).await.unwrap();
+    assert_eq!(numbers(&store).await, [8]);
 }
 
 #[tokio::test]

@@ -128,8 +128,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 7); update ostler, or move the file away to begin anew");
-    version(7);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 8); update ostler, or move the file away to begin anew");
+    version(8);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -253,7 +253,7 @@ async fn an_empty_file_beside_a_log_is_not_begun_anew() {
 }
 
 #[tokio::test]
-async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
+async fn sessions_of_an_older_database_are_listed_and_their_chats_found_and_its_runs_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     drop(sessions(folder.path()));
@@ -262,6 +262,10 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
          DROP INDEX sessions_drafts;
          ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN listed_at; ALTER TABLE sessions DROP COLUMN uri;
+         DROP TABLE automation_run_totals; DROP TRIGGER automation_runs_added; DROP TRIGGER automation_runs_changed;
+         DROP TRIGGER automation_runs_removed; DROP INDEX automation_runs_ended;
+         ALTER TABLE automation_runs DROP COLUMN ended_at;
+         INSERT INTO automation_runs (uri, automation, ended, run) VALUES ('1', 'a', 1, '{'), ('2', 'a', 1, '{}'), ('3', 'a', 0, '{}');
          PRAGMA user_version = 5;",
     )
     .unwrap();
@@ -305,6 +309,12 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found() {
     assert_eq!((of("ahp-chat:/a3").await, of("ahp-chat://default/ZQ").await), (None, None));
     let damaged = store.session.clone().unwrap().unbounded(("damaged".into(),)).await;
     assert!(damaged.unwrap_err().message.contains("damaged"));
+    let totals = Connection::open(&path).unwrap().query_row(
+        "SELECT automation, runs, bytes FROM automation_run_totals",
+        [],
+        |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
+    );
+    assert_eq!(totals.unwrap(), ("a".to_owned(), 2, 3));
 }
 
 /// What a future that needs no thread returns at its first poll.

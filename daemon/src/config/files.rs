@@ -98,10 +98,28 @@ pub fn folders(only: Option<&Path>, environment: &Environment) -> Result<Folders
     Ok(Folders::of(&own, &named, environment))
 }
 
+/// The folders that the host has once its files are there.
+///
+/// # Errors
+/// No file is named, and there is no home to look in: exit 2.
+pub fn future_folders(only: Option<&Path>, environment: &Environment) -> Result<Folders, Exit> {
+    let (own, named) = places(only, environment)?;
+    Ok(Folders::of(&own, &named, environment))
+}
+
 type Files = (Option<PathBuf>, Option<PathBuf>);
 
 /// The person's own file, there or not, and the one that was named.
 fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, Exit> {
+    let (own, named) = places(only, environment)?;
+    match named.as_ref().filter(|named| !named.exists()) {
+        Some(missing) => Err(Exit::usage(format!("{} does not exist", missing.display()))),
+        None => Ok((own, named)),
+    }
+}
+
+/// Where the person's own file is, and the one that was named, there or not.
+fn places(only: Option<&Path>, environment: &Environment) -> Result<Files, Exit> {
     let own = match only {
         Some(_) => None,
         None => {
@@ -113,11 +131,7 @@ fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, 
             Some(home.join(names::HOST).join(FILE))
         }
     };
-    let named = only.map(Path::to_owned).or_else(|| environment.named.clone());
-    match named.as_ref().filter(|named| !named.exists()) {
-        Some(missing) => Err(Exit::usage(format!("{} does not exist", missing.display()))),
-        None => Ok((own, named)),
-    }
+    Ok((own, only.map(Path::to_owned).or_else(|| environment.named.clone())))
 }
 
 /// Reads files that were read before, as they are now.

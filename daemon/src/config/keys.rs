@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use clap::Args;
 use ostler_contract::cross::{data_from_live, data_to_live};
@@ -10,6 +11,7 @@ use ostler_contract::live::Live;
 use ostler_contract::shape::Shape;
 use ostler_contract::{Cross, JsonObject, Mismatch, json};
 use ostler_engine::Limits;
+use ostler_ports::RunRetention;
 use serde::{Deserialize, Serialize};
 
 use super::declare::{Effect, Flag, Key, RootSetting, keys};
@@ -234,6 +236,11 @@ keys! {
     /// Usage accounting.
     usage: UsageSettings {}
 
+    /// Which ended runs of automations are retained. The oldest are removed first.
+    runs: RunSettings {
+        sets |settings, runs| settings.runs = runs.over(settings.runs);
+    }
+
     /// Limits of each JavaScript plugin. A plugin that exceeds one is interrupted.
     javascript: JavaScriptLimits {
         sets |settings, limits| settings.javascript = limits;
@@ -270,6 +277,35 @@ keys! {
             watch_plugins: bool
         }
     }
+}
+
+impl RunSettings {
+    /// The rules, with those of `default` for those that are absent.
+    fn over(&self, default: RunRetention) -> RunRetention {
+        RunRetention {
+            count: self.count.map_or(default.count, |count| count.0),
+            age: self
+                .days
+                .map_or(default.age, |days| Some(Duration::from_secs(u64::from(days.0) * 24 * 60 * 60))),
+            bytes: self.size_mb.map_or(default.bytes, |size| Some(u64::from(size.0) << 20)),
+        }
+    }
+}
+
+/// Which ended runs of automations are retained.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct RunSettings {
+    /// How many of each automation. Default: 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<RunCount>,
+    /// For how many days after their end. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days: Option<Days>,
+    /// How much those of all automations take in the state database, in MiB. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_mb: Option<Mebibytes>,
 }
 
 impl LimitSettings {
@@ -493,6 +529,10 @@ integers! {
     Mebibytes(u32): 1 to 65_536;
     /// Sessions.
     AwakeSessions(u32): 1 to 1_000_000;
+    /// Runs of an automation.
+    RunCount(u32): 1 to 10_000_000;
+    /// Days.
+    Days(u32): 1 to 36_500;
 }
 
 /// Keys this host does not serve: refused, not silently taken.

@@ -13,9 +13,10 @@ mod page;
 
 pub use declare::{Apply, Effect, Key, RootSetting};
 pub use edit::edit;
-pub use files::{ConfigFiles, Environment, FILE, folders, parse, read, read_again};
+pub use files::{ConfigFiles, Environment, FILE, folders, future_folders, parse, read, read_again};
 pub use folders::Folders;
 pub use keys::{
     Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, Keep, LimitSettings, LogFormat, LogSettings,
-    Mebibytes, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, Unowned, UsageSettings,
+    Mebibytes, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, RunSettings, Unowned,
+    UsageSettings,
 };

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 mod ask;
 mod author;
 mod automation;
+mod backup;
 mod config;
 mod init;
 mod logs;
@@ -20,6 +21,7 @@ mod webhook;
 
 pub use agent::{AgentVerb, agent};
 pub use automation::{AutomationVerb, automation};
+pub use backup::{BackupFlags, RestoreFlags, backup, restore};
 pub use config::config;
 pub use init::{InitFlags, init};
 pub use logs::{LogsFlags, logs};

@@ -319,6 +319,22 @@ rows! {
         file(json!("Etc/GMT-14"), json!(1)),
         file(json!("Etc/GMT+12"), json!(0)),
     ];
+    runs: "runs", retained_runs, with json!({}), vec![
+        file(json!(null), json!(4)),
+        file(json!({ "count": 1 }), json!(1)),
+    ];
+    runs_count: "runs.count", retained_runs, with json!({}), vec![
+        file(json!(1000), json!(4)),
+        file(json!(2), json!(2)),
+    ];
+    runs_days: "runs.days", retained_runs, with json!({}), vec![
+        file(json!(30), json!(4)),
+        file(json!(5), json!(3)),
+    ];
+    runs_size: "runs.sizeMb", retained_runs, with json!({}), vec![
+        file(json!(8), json!(4)),
+        file(json!(1), json!(2)),
+    ];
     javascript: "javascript", busy, with json!({}), vec![
         file(json!(null), json!(200)),
         file(json!({ "busyLimitMs": 100 }), json!(500)),

@@ -1,5 +1,6 @@
 //! What a key controls, as it is observed from outside.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 
@@ -333,6 +334,43 @@ async fn records(at: &mut At, what: &str) -> Value {
     let read = request("resourceRead", &format!("usage://{pool}/{what}")).await;
     let entries: Vec<Value> = serde_json::from_str(read["data"].as_str().unwrap()).unwrap();
     json!(entries.len())
+}
+
+/// How many of four runs are there: one that ended ten days ago, one of yesterday and one of now, of more than half a MiB
+/// each, and one small one after them.
+pub async fn retained_runs(at: &mut At) -> Value {
+    at.folder.write(
+        "automations/note.md",
+        "---\ntitle: Note\nenabled: true\nsession: {}\ntriggers: []\n---\nHello\n",
+    );
+    at.daemon.take().unwrap().stop();
+    let db = rusqlite::Connection::open(at.folder.state_file("state.db")).unwrap();
+    for days in [10, 1, 0] {
+        let ended = Timestamp::now() - SignedDuration::from_hours(24 * days);
+        let ended = ended.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+        let uri = format!("ahp-automation-run:/{days}");
+        let run = json!({
+            "resource": uri, "automation": "ahp-automation:/note", "origin": { "kind": "manual" }, "sessions": [],
+            "lifecycle": {
+                "status": "failed", "createdAt": ended, "startedAt": ended, "completedAt": ended,
+                "error": { "errorType": "test", "message": "x".repeat(600 << 10) },
+            },
+        });
+        let sql = "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, 'note', 1, ?2)";
+        db.execute(sql, [uri, run.to_string()]).unwrap();
+    }
+    drop(db);
+    at.restart();
+    let ran = wait_for(|| {
+        let ran = at.folder.run(&["automation", "run", "note", "--follow"]);
+        (ran.code == Some(0)).then_some(ran)
+    });
+    ran.expect("the automation runs");
+    // Clients that watch an automation keep what they have seen.
+    at.restart();
+    let listed = at.folder.run(&["automation", "runs", "note", "--json"]);
+    let runs: Vec<Value> = serde_json::from_str(&listed.out).unwrap_or_else(|_| panic!("{listed:?}"));
+    json!(runs.len())
 }
 
 pub async fn busy(at: &mut At) -> Value {

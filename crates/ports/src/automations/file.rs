@@ -16,7 +16,7 @@ use super::format::{AutomationFormat, Read, patched_text, text};
 use super::{exists, none_such, refuse_id};
 use crate::Report;
 use crate::folder::{Edit, Events, Folder, Place, Watching};
-use crate::runs::Runs;
+use crate::runs::{RunRetention, Runs};
 use crate::state::StateDb;
 use crate::watchers::{Watchers, blocking};
 
@@ -57,6 +57,12 @@ impl FileAutomations {
         };
         let folder = blocking(move || Folder::open(place, AutomationFormat)).await?.map_err(Thrown::new)?;
         Ok(Self { folder, runs: Runs::new(db, report), watchers })
+    }
+
+    /// The same with other rules for ended runs. Call it within a tokio runtime.
+    #[must_use]
+    pub fn retaining(self, runs: RunRetention) -> Self {
+        Self { runs: self.runs.retaining(runs), ..self }
     }
 
     /// The store as the point has it.

@@ -15,7 +15,7 @@ use super::check::check;
 use super::edit::{iso, message, patched};
 use super::{exists, none_such, refuse_id};
 use crate::Report;
-use crate::runs::Runs;
+use crate::runs::{RunRetention, Runs};
 use crate::state::StateDb;
 
 /// Automations and runs in memory.
@@ -28,6 +28,12 @@ impl MemoryAutomations {
     /// An empty store.
     pub fn new(report: Report) -> Result<Self, Thrown> {
         Ok(Self { held: Mutex::default(), runs: Runs::new(StateDb::memory()?, report) })
+    }
+
+    /// The same with other rules for ended runs. Call it within a tokio runtime.
+    #[must_use]
+    pub fn retaining(self, runs: RunRetention) -> Self {
+        Self { runs: self.runs.retaining(runs), ..self }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, KeptAutomation>> {

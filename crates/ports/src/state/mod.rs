@@ -4,6 +4,7 @@
 //! after that commit. Other threads read, from what was committed last, and never wait for the writer. A look-up by key
 //! takes less time than waking one of them and runs on its caller's thread.
 
+mod backup;
 mod guard;
 mod relocate;
 mod reserve;
@@ -106,12 +107,7 @@ impl StateDb {
     /// The database that a start would open, where there is one: that of `dir`, or the one it would bring there from
     /// `former`. Refuses what [`StateDb::open`] refuses, and writes nothing. No process may have it open. Blocks.
     pub fn examine(former: &Path, dir: &Path) -> Result<Option<PathBuf>, Thrown> {
-        let is_there = |folder: &&Path| std::fs::symlink_metadata(Self::file(folder)).is_ok();
-        let Some(path) =
-            [dir, former].iter().find(|folder| is_there(folder)).map(|folder| Self::file(folder))
-        else {
-            return Ok(None);
-        };
+        let Some(path) = Self::found(former, dir) else { return Ok(None) };
         let place = path.display().to_string();
         refuse_cut(&path, &place)?;
         std::fs::File::options()
@@ -122,6 +118,12 @@ impl StateDb {
         let connection = untouched(&path).map_err(failed)?;
         schema::check(&connection, &place).map_err(|failure| thrown(&place, failure))?;
         Ok(Some(path))
+    }
+
+    /// The file that a start would open, or bring from `former`.
+    fn found(former: &Path, dir: &Path) -> Option<PathBuf> {
+        let is_there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();
+        [dir, former].into_iter().map(Self::file).find(is_there)
     }
 
     /// Tells `hears` when the file turns out to be removed, replaced or cut short, from which on every write is refused,

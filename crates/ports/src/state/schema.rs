@@ -86,6 +86,30 @@ const VERSIONS: &[&str] = &["
         WHEN json_valid(kept) AND kept -> '$.draft' IS NULL THEN CAST(kept ->> '$.modifiedAt' AS TEXT)
     END) VIRTUAL;
     CREATE INDEX sessions_listed ON sessions (listed_at DESC, uri) WHERE listed_at IS NOT NULL;
+", "
+    ALTER TABLE automation_runs ADD COLUMN ended_at TEXT AS (CASE
+        WHEN ended = 1 AND json_valid(run) THEN CAST(run ->> '$.lifecycle.completedAt' AS TEXT)
+    END) VIRTUAL;
+    CREATE INDEX automation_runs_ended ON automation_runs (ended_at) WHERE ended_at IS NOT NULL;
+    CREATE TABLE automation_run_totals (
+        automation TEXT PRIMARY KEY, runs INTEGER NOT NULL, bytes INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER automation_runs_added AFTER INSERT ON automation_runs WHEN NEW.ended = 1 BEGIN
+        INSERT INTO automation_run_totals VALUES (NEW.automation, 1, octet_length(NEW.run))
+            ON CONFLICT (automation) DO UPDATE SET runs = runs + 1, bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER automation_runs_changed AFTER UPDATE ON automation_runs BEGIN
+        UPDATE automation_run_totals SET runs = runs - 1, bytes = bytes - octet_length(OLD.run)
+            WHERE OLD.ended = 1 AND automation = OLD.automation;
+        INSERT INTO automation_run_totals SELECT NEW.automation, 1, octet_length(NEW.run) WHERE NEW.ended = 1
+            ON CONFLICT (automation) DO UPDATE SET runs = runs + 1, bytes = bytes + excluded.bytes;
+    END;
+    CREATE TRIGGER automation_runs_removed AFTER DELETE ON automation_runs WHEN OLD.ended = 1 BEGIN
+        UPDATE automation_run_totals SET runs = runs - 1, bytes = bytes - octet_length(OLD.run)
+            WHERE automation = OLD.automation;
+    END;
+    INSERT INTO automation_run_totals
+        SELECT automation, count(*), sum(octet_length(run)) FROM automation_runs WHERE ended = 1 GROUP BY automation;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

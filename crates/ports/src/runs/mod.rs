@@ -1,5 +1,7 @@
 //! Automation runs, in the state database.
 
+mod retention;
+
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -15,20 +17,27 @@ use crate::Report;
 use crate::sessions::{decode, encode};
 use crate::state::{Failure, StateDb};
 
+pub use retention::RunRetention;
+
 /// How many runs are answered at once.
 const PAGE: i64 = 20;
-/// How many ended runs of an automation are kept.
-const KEPT: i64 = 1000;
 
 #[derive(Clone)]
 pub(crate) struct Runs {
     db: Arc<StateDb>,
     report: Report,
+    retention: RunRetention,
 }
 
 impl Runs {
     pub(crate) fn new(db: Arc<StateDb>, report: Report) -> Self {
-        Self { db, report }
+        Self { db, report, retention: RunRetention::default() }
+    }
+
+    /// The same with other rules, which what is stored is brought in line with on a task of its own.
+    pub(crate) fn retaining(self, retention: RunRetention) -> Self {
+        tokio::spawn(retention.keep_up(Arc::downgrade(&self.db), self.report.clone()));
+        Self { retention, ..self }
     }
 
     pub(crate) fn close(&self) -> Pending<()> {
@@ -43,7 +52,7 @@ impl Runs {
         let ended =
             !matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_));
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
-        let uri = run.resource.clone();
+        let (uri, retention) = (run.resource.clone(), self.retention);
         self.db.write(move |db| {
             db.prepare_cached(
                 "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)
@@ -51,13 +60,7 @@ impl Runs {
             )?
             .execute(params![uri, automation, ended, text])?;
             if ended {
-                db.prepare_cached(
-                    "DELETE FROM automation_runs WHERE automation = ?1 AND ended = 1 AND number <= (
-                         SELECT number FROM automation_runs WHERE automation = ?1 AND ended = 1
-                         ORDER BY number DESC LIMIT 1 OFFSET ?2
-                     )",
-                )?
-                .execute(params![automation, KEPT])?;
+                retention.after(db, &automation)?;
             }
             Ok(())
         })
@@ -142,6 +145,7 @@ impl Runs {
     pub(crate) fn forget(&self, id: String) -> Pending<()> {
         self.db.write(move |db| {
             db.prepare_cached("DELETE FROM automation_runs WHERE automation = ?1")?.execute([&id])?;
+            db.prepare_cached("DELETE FROM automation_run_totals WHERE automation = ?1")?.execute([&id])?;
             db.prepare_cached("DELETE FROM automation_progress WHERE automation = ?1")?.execute([&id])?;
             Ok(())
         })

@@ -1,0 +1,128 @@
+//! Which ended runs stay.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::Report;
+use crate::state::{Failure, StateDb};
+
+/// How many runs one write removes at most: others wait for it.
+const STEP: i64 = 1000;
+/// How often runs are looked for that have become too old.
+const LOOK: Duration = Duration::from_secs(3600);
+
+/// Which ended runs of automations are retained. The oldest go first; runs that have not ended stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunRetention {
+    /// How many of each automation.
+    pub count: u32,
+    /// For how long after their end; without it, any time.
+    pub age: Option<Duration>,
+    /// How many bytes those of all automations take, as they are stored; without it, any number.
+    pub bytes: Option<u64>,
+}
+
+impl Default for RunRetention {
+    fn default() -> Self {
+        Self { count: 1000, age: None, bytes: None }
+    }
+}
+
+impl RunRetention {
+    /// Removes what is too much once a run of `automation` has ended.
+    pub(super) fn after(&self, db: &Connection, automation: &str) -> Result<(), Failure> {
+        self.by_count(db, automation)?;
+        self.by_age(db)?;
+        self.by_bytes(db)?;
+        Ok(())
+    }
+
+    /// Removes some of what is too much; answers whether there was any.
+    fn step(&self, db: &Connection) -> Result<bool, Failure> {
+        let mut asked =
+            db.prepare_cached("SELECT automation FROM automation_run_totals WHERE runs > ?1 LIMIT 1")?;
+        let crowded: Option<String> = asked.query_row([self.count], |row| row.get(0)).optional()?;
+        let counted = match crowded {
+            Some(automation) => self.by_count(db, &automation)?,
+            None => 0,
+        };
+        Ok(counted + self.by_age(db)? + self.by_bytes(db)? > 0)
+    }
+
+    fn by_count(&self, db: &Connection, automation: &str) -> Result<usize, Failure> {
+        let mut asked = db.prepare_cached(
+            "SELECT coalesce(max(runs), 0) FROM automation_run_totals WHERE automation = ?1",
+        )?;
+        let runs: i64 = asked.query_row([automation], |row| row.get(0))?;
+        let excess = runs - i64::from(self.count);
+        if excess <= 0 {
+            return Ok(0);
+        }
+        let mut removed = db.prepare_cached(
+            "DELETE FROM automation_runs WHERE number IN (
+                 SELECT number FROM automation_runs WHERE automation = ?1 AND ended = 1 ORDER BY number LIMIT ?2
+             )",
+        )?;
+        Ok(removed.execute(params![automation, excess.min(STEP)])?)
+    }
+
+    fn by_age(&self, db: &Connection) -> Result<usize, Failure> {
+        let Some(age) = self.age else { return Ok(0) };
+        let oldest =
+            SignedDuration::try_from(age).ok().and_then(|age| Timestamp::now().checked_sub(age).ok());
+        let Some(oldest) = oldest else { return Ok(0) };
+        // As the host writes times, so that texts compare as times do.
+        let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
+        let mut removed = db.prepare_cached(
+            "DELETE FROM automation_runs WHERE number IN (
+                 SELECT number FROM automation_runs WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2
+             )",
+        )?;
+        Ok(removed.execute(params![oldest, STEP])?)
+    }
+
+    fn by_bytes(&self, db: &Connection) -> Result<usize, Failure> {
+        let Some(bytes) = self.bytes else { return Ok(0) };
+        let mut asked = db.prepare_cached("SELECT coalesce(sum(bytes), 0) FROM automation_run_totals")?;
+        let stored: i64 = asked.query_row([], |row| row.get(0))?;
+        let mut excess = stored - i64::try_from(bytes).unwrap_or(i64::MAX);
+        if excess <= 0 {
+            return Ok(0);
+        }
+        let mut oldest = db.prepare_cached(
+            "SELECT number, octet_length(run) FROM automation_runs WHERE ended = 1 ORDER BY number LIMIT ?1",
+        )?;
+        let mut rows = oldest.query([STEP])?;
+        let mut last = None;
+        while excess > 0
+            && let Some(row) = rows.next()?
+        {
+            last = Some(row.get::<_, i64>(0)?);
+            excess -= row.get::<_, i64>(1)?;
+        }
+        drop(rows);
+        let mut removed =
+            db.prepare_cached("DELETE FROM automation_runs WHERE ended = 1 AND number <= ?1")?;
+        Ok(removed.execute([last])?)
+    }
+
+    /// Removes what earlier rules retained, in steps between which others write; then looks for runs that are too old, for
+    /// as long as the database is open.
+    pub(super) async fn keep_up(self, db: Weak<StateDb>, report: Report) {
+        loop {
+            let Some(open) = db.upgrade() else { return };
+            let removed = open.write(move |db| self.step(db));
+            drop(open);
+            match removed.await {
+                Ok(true) => continue,
+                Ok(false) if self.age.is_none() => return,
+                Ok(false) => {}
+                Err(why) => report(format!("old runs could not be removed: {why}")),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

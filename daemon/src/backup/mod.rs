@@ -1,0 +1,127 @@
+//! Backups of a host: one compressed tar archive of the configuration folder and the state database.
+//!
+//! The first entry says what the archive is, the last one lists every file with its checksum, so that an archive that was
+//! cut short or changed is recognized before anything is restored from it.
+
+mod read;
+mod write;
+
+use std::io::{self, Read, Write};
+
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Folders;
+
+pub use read::{Restored, restore};
+pub use write::{Written, write};
+
+/// The version of the archive's layout that this program writes, and the newest it reads.
+const FORMAT: u32 = 1;
+/// The first entry.
+const HEADER: &str = "backup.json";
+/// The last entry.
+const CONTENTS: &str = "contents.json";
+/// What the files of the configuration folder are stored under.
+const CONFIG: &str = "config";
+/// The state database.
+const STATE: &str = "state/state.db";
+/// The program that the header names.
+const PROGRAM: &str = env!("CARGO_PKG_NAME");
+/// Begins the name of a folder with what a restore replaced.
+const REPLACED: &str = ".before-restore-";
+/// Begins the name of a folder that a restore unpacks into.
+const UNPACKED: &str = ".restore-";
+
+/// What stands in the configuration folder and is in no backup: what belongs to a running process, what `ostler plugin
+/// install` brings again, recordings for debugging, and the state database, which has an entry of its own.
+const LEFT_OUT: &[&str] = &[
+    "node_modules",
+    "wire",
+    "client-plugins",
+    "daemon.json",
+    "daemon.lock",
+    "daemon.log",
+    "daemon.log.1",
+    "state.db",
+    "state.db-shm",
+    "state.db-wal",
+];
+
+/// The first entry: what the archive is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    program: String,
+    format: u32,
+    version: String,
+    created_at: String,
+}
+
+/// The last entry: every file between.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Contents {
+    files: Vec<Stored>,
+}
+
+/// A file of the archive.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stored {
+    path: String,
+    size: u64,
+    sha256: String,
+}
+
+/// Whether an entry of the configuration folder itself is part of a backup. `is_state` says that it is the state folder.
+fn is_covered(name: &str, is_state: bool) -> bool {
+    !is_state && !LEFT_OUT.contains(&name) && !name.starts_with(REPLACED) && !name.starts_with(UNPACKED)
+}
+
+/// Whether a path is the state folder, or one that leads to it.
+fn is_state(path: &std::path::Path, folders: &Folders) -> bool {
+    folders.state != folders.config && folders.state.starts_with(path)
+}
+
+/// Passes bytes on, and knows their number and checksum.
+struct Hashed<T> {
+    inner: T,
+    size: u64,
+    context: Context,
+}
+
+impl<T> Hashed<T> {
+    fn new(inner: T) -> Self {
+        Self { inner, size: 0, context: Context::new(&SHA256) }
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        self.size += bytes.len() as u64;
+        self.context.update(bytes);
+    }
+
+    fn stored(self, path: String) -> Stored {
+        let digest = self.context.finish();
+        let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Stored { path, size: self.size, sha256 }
+    }
+}
+
+impl<T: Read> Read for Hashed<T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.take_in(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+impl<T: Write> Write for Hashed<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.take_in(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

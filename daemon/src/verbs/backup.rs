@@ -1,0 +1,206 @@
+//! `ostler backup` and `ostler restore`: the host's files in one archive.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, IsTerminal as _, Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler_contract::json;
+use ostler_ports::atomic;
+
+use crate::answer::Answer;
+use crate::backup::{self, Restored, Written};
+use crate::config::RunFlags;
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::record::{self, Holding};
+use crate::settings::Settings;
+
+/// Stands for standard input and output in place of a file.
+const STREAM: &str = "-";
+
+/// The flags of `ostler backup`.
+#[derive(Debug, Clone, Args)]
+pub struct BackupFlags {
+    /// Archive to write, which must not exist; - for standard output
+    pub file: PathBuf,
+}
+
+/// The flags of `ostler restore`.
+#[derive(Debug, Clone, Args)]
+pub struct RestoreFlags {
+    /// Archive that `ostler backup` wrote; - for standard input
+    pub file: PathBuf,
+    /// Move an existing configuration and state aside
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Writes the configuration folder and the state database into one archive. The daemon may run.
+///
+/// # Errors
+/// Exit 1 where the archive exists already or a file cannot be read or written.
+pub async fn backup(at: &Place, flags: BackupFlags) -> Result<Answer, Exit> {
+    let folders = at.folders()?;
+    if !folders.config.is_dir() {
+        return Err(Exit::machine(format!(
+            "{} does not exist; there is nothing to back up",
+            folders.config.display()
+        )));
+    }
+    let outside = outside(at);
+    let created_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let progress = Progress::begin(&at.common, "backing up");
+    let (file, at_time) = (flags.file.clone(), created_at.clone());
+    let written = blocking(move || match is_stream(&file) {
+        true => {
+            let out = std::io::stdout();
+            if out.is_terminal() {
+                return Err(Exit::usage(
+                    "an archive is not written to a terminal; name a file, or redirect the output",
+                ));
+            }
+            let mut out = BufWriter::new(out.lock());
+            let written = backup::write(&folders, at_time, &mut out)?;
+            out.flush().map_err(|error| Exit::machine(format!("standard output: {error}")))?;
+            Ok(written)
+        }
+        false => to_file(&file, |out| backup::write(&folders, at_time, out)),
+    })
+    .await?;
+    drop(progress);
+    Ok(told(&flags.file, created_at, written, outside))
+}
+
+/// Writes an archive beside its place, and puts it there when it is whole and durable.
+fn to_file(
+    file: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<Written, Exit>,
+) -> Result<Written, Exit> {
+    let failed =
+        |error: std::io::Error| Exit::machine(format!("{} could not be written: {error}", file.display()));
+    let exists =
+        || Exit::machine(format!("{} already exists; remove it, or name another file", file.display()));
+    if std::fs::symlink_metadata(file).is_ok() {
+        return Err(exists());
+    }
+    let archive = atomic::temporary(file).map_err(failed)?;
+    let mut out = BufWriter::new(archive.as_file());
+    let written = write(&mut out)?;
+    out.flush().map_err(failed)?;
+    drop(out);
+    archive.as_file().sync_all().map_err(failed)?;
+    archive.persist_noclobber(file).map_err(|refused| match refused.error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(),
+        _ => failed(refused.error),
+    })?;
+    atomic::sync_folder(
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+    )
+    .map_err(failed)?;
+    Ok(written)
+}
+
+fn told(file: &Path, created_at: String, written: Written, outside: Vec<String>) -> Answer {
+    let Written { files, bytes, state, left_out } = written;
+    let shown = file.display().to_string();
+    let database = match &state {
+        Some(path) => format!("the state database {}", path.display()),
+        None => "no state database, because there is none".to_owned(),
+    };
+    let json = json!({
+        "file": shown, "createdAt": created_at, "files": files, "bytes": bytes,
+        "state": state.map(|path| path.display().to_string()), "leftOut": left_out, "outside": outside,
+    });
+    let line =
+        format!("Backed up {files} files and {database} to {shown}. It contains secrets; keep it private.");
+    let mut answer = Answer::new([line], json).named([shown]);
+    for path in &left_out {
+        answer = answer.note(format!("not in the backup: {path}"));
+    }
+    for path in &outside {
+        answer =
+            answer.note(format!("not in the backup, because it is outside the configuration folder: {path}"));
+    }
+    if is_stream(file) {
+        // Standard output is the archive.
+        answer.notes.insert(0, answer.text.trim_end().replace(" to -.", "."));
+        answer.printed = true;
+    }
+    answer
+}
+
+/// The files that the configuration names and that are not in its folder. Nothing where the configuration cannot be read:
+/// a backup of it may be what its user needs now.
+fn outside(at: &Place) -> Vec<String> {
+    let Ok(files) = at.files() else { return Vec::new() };
+    let Ok(settings) = Settings::new(&RunFlags::default(), files, &at.working_dir) else { return Vec::new() };
+    let token = match &settings.token {
+        crate::token::TokenSource::File(file) => Some(file),
+        _ => None,
+    };
+    let named = settings.files.iter().chain(&settings.users).chain(token);
+    named
+        .filter(|file| !file.starts_with(&settings.dir) && file.exists())
+        .map(|file| file.display().to_string())
+        .collect()
+}
+
+/// Restores an archive into the folders of the configuration.
+///
+/// # Errors
+/// Exit 1 where a daemon runs, where something is there already, and where the archive is damaged; 2 for a file that is no
+/// backup.
+pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
+    let folders = at.future_folders()?;
+    if let Some(running) = record::running(&folders) {
+        let (url, pid) = (running.url, running.pid);
+        return Err(Exit::machine(format!(
+            "{url} is running (pid {pid}) on these files; run ostler stop first"
+        )));
+    }
+    let progress = Progress::begin(&at.common, "restoring");
+    let (RestoreFlags { file, force }, into) = (flags, folders.clone());
+    let restored = blocking(move || {
+        let source: Box<dyn Read> =
+            match is_stream(&file) {
+                true => Box::new(std::io::stdin().lock()),
+                false => Box::new(File::open(&file).map_err(|error| {
+                    Exit::machine(format!("{} could not be read: {error}", file.display()))
+                })?),
+            };
+        let _held = Holding::take(&into)?;
+        let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        backup::restore(&into, BufReader::new(source), force, &stamp)
+    })
+    .await?;
+    drop(progress);
+    let Restored { created_at, version, files, state, replaced } = restored;
+    let config = folders.config.display();
+    let with = if state { " and the state database" } else { "" };
+    let mut lines =
+        vec![format!("Restored {files} files{with} of {created_at} (ostler {version}) to {config}.")];
+    let replaced: Vec<String> = replaced.iter().map(|path| path.display().to_string()).collect();
+    lines.extend(replaced.iter().map(|path| format!("What was there before is in {path}.")));
+    if folders.config.join("package.json").exists() && !folders.config.join("node_modules").exists() {
+        lines.push(format!("Install its plugin packages: npm install --prefix {config}"));
+    }
+    lines.push("Next: ostler doctor, then ostler start".to_owned());
+    let json = json!({
+        "createdAt": created_at, "version": version, "files": files, "state": state, "replaced": replaced,
+        "config": config.to_string(),
+    });
+    Ok(Answer::new(lines, json).named([config.to_string()]))
+}
+
+fn is_stream(file: &Path) -> bool {
+    file.as_os_str() == STREAM
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Exit> + Send + 'static,
+) -> Result<T, Exit> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Exit::machine(format!("it ended unexpectedly: {error}"))))
+}
