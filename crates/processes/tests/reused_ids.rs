@@ -125,7 +125,7 @@ async fn a_scope_whose_last_process_ended_unseen_signals_nobody() {
     }
     let (process, id) = start("sleep 301 >/dev/null 2>&1 & exit 0").await;
     process.ended().await;
-    assert_eq!(running("sleep 301"), 1);
+    until(|| running("sleep 301") == 1).await;
     Command::new("pkill").args(["-KILL", "-x", "-f", "sleep 301"]).status().unwrap();
     until(|| running("sleep 301") == 0).await;
     // Its end is collected too: the group is nobody's then.
