@@ -104,6 +104,12 @@ const CHECKS: &[Check] = &[
         run: |session| crate::vscode::run(session.root, &[]),
     },
     Check {
+        name: "console",
+        what: "the web console in Chromium, with its figures as required; the computer has to be idle",
+        subset: "the same, with figures that may be eight times as large",
+        run: console,
+    },
+    Check {
         name: "mutants",
         what: "cargo-mutants over the webhook plugin, guards, policies, grants and options, as .cargo/mutants.toml lists them",
         subset: "none: the tests that kill the mutants run",
@@ -224,6 +230,17 @@ fn mutants(session: &Session) -> Result<String, String> {
         Some(line) if line.contains("missed") || line.contains("timeout") => Err(line.to_owned()),
         Some(line) => Ok(line.to_owned()),
         None => Err("cargo mutants did not run; install it with cargo install cargo-mutants".to_owned()),
+    }
+}
+
+fn console(session: &Session) -> Result<String, String> {
+    let mut command = Command::new(session.root.join(".ci/console"));
+    let (success, output) = session.output(command.env("OSTLER_CONSOLE_FIGURES", "exact"))?;
+    let lines = |mark: &str| output.lines().filter(|line| line.contains(mark)).collect::<Vec<_>>();
+    match (success, lines(" FAIL ").as_slice()) {
+        (true, _) => Ok(format!("{} checks", lines(" ok  ").len())),
+        (false, []) => Err("did not run; see the output".to_owned()),
+        (false, failed) => Err(failed.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; ")),
     }
 }
 

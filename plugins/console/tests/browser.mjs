@@ -224,10 +224,13 @@ const observe = (page) =>
     window.observer.observe({ type: 'longtask' });
   });
 const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
-/** How many times slower this computer is now than one on which a page of plain text is painted within 50 ms. */
-let slowness = 1;
+/**
+ * What else runs on a computer adds to a figure, so a run fails for those that are far off. With OSTLER_CONSOLE_FIGURES=exact,
+ * on an idle computer, it fails for what the requirements do not allow.
+ */
+const TOLERANCE = process.env.OSTLER_CONSOLE_FIGURES === 'exact' ? 1 : 8;
 const figure = (what, value, limit) => {
-  const most = Math.round(limit * slowness);
+  const most = limit * TOLERANCE;
   check(value < most, `${what}: ${Math.round(value)} ms (less than ${most})`);
 };
 const longest = (page) => page.evaluate(() => Math.max(0, ...window.tasks));
@@ -388,20 +391,6 @@ async function run(address, browser, dir) {
   await page.getByRole('heading', { name: 'Sessions' }).waitFor();
   check(true, 'the keys lead to pages');
 
-  const plain = [];
-  const other = await context.newPage();
-  for (let nth = 0; nth < 6; nth++) {
-    // What is not there is answered with a line of text.
-    await other.goto(`${base}nothing?${nth}`);
-    await other.waitForTimeout(300);
-    plain.push(await painted(other));
-  }
-  await other.close();
-  slowness = Math.max(1, Math.min(...plain) / 50);
-  console.log(
-    `        a plain page is painted in ${plain.map(Math.round).join(', ')} ms; limits times ${slowness.toFixed(1)}`,
-  );
-
   // Figures: many sessions, a long turn, the first paint.
   for (let made = 3; made < SESSIONS; made += 25) {
     await Promise.all(Array.from({ length: 25 }, () => session(peer, 'x')));
@@ -450,7 +439,7 @@ async function run(address, browser, dir) {
   await page.getByText('Done in').first().waitFor();
   // What else runs on this computer only adds to a figure, so the best of a few is what the page takes.
   const rounds = [];
-  while (rounds.length < 5 && !rounds.some((one) => one.delay < UPDATE && one.task < LONGEST_TASK)) {
+  while (rounds.length < 3 && !rounds.some((one) => one.delay < UPDATE && one.task < LONGEST_TASK)) {
     await observe(page);
     await page.evaluate(() =>
       Object.assign(window, { completedAt: undefined, doneAt: undefined, deltas: 0 }),
@@ -471,19 +460,13 @@ async function run(address, browser, dir) {
   figure('longest task during it', Math.min(...rounds.map((one) => one.task)), LONGEST_TASK);
   await page.screenshot({ path: join(screenshots, 'turn-desktop.png') });
 
-  // Beside a page of plain text, which says how busy this computer is at that moment.
   const paints = [];
-  while (paints.length < 10 && !paints.some(({ paint, most }) => paint < most)) {
-    await page.goto(`${base}nothing?${paints.length}`);
-    await page.waitForTimeout(200);
-    const most = FIRST_PAINT * Math.max(1, (await painted(page)) / 50);
+  while (paints.length < 5 && !paints.some((paint) => paint < FIRST_PAINT)) {
     await page.goto(`${base}?${paints.length}#/sessions`);
     await page.getByText('Connected').waitFor();
-    paints.push({ paint: await painted(page), most });
+    paints.push(await painted(page));
   }
-  const shown = paints.map(({ paint, most }) => `${Math.round(paint)} (less than ${Math.round(most)})`);
-  const last = paints.at(-1);
-  check(last.paint < last.most, `first paint: ${shown.join(', ')} ms`);
+  figure('first paint', Math.min(...paints), FIRST_PAINT);
 
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByLabel('Token').waitFor();
