@@ -29,24 +29,31 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
                 .line(format_args!("the console does not see changes of {collection}: {why}"));
         }
     }
-    let control: Weak<Control> = Arc::downgrade(&control);
-    let mut compare = tokio::time::interval(COMPARE_EVERY);
+    let weak: Weak<Control> = Arc::downgrade(&control);
+    drop(control);
+    let control = weak;
     let mut seen = None;
     loop {
-        compare.tick().await;
+        // A daemon that nobody looks at does nothing.
+        changes.watched().await;
         let Some(control) = control.upgrade() else { return };
         let people = control.host.access.gate.people().map(|people| people.now());
-        let now =
-            (control.used(), control.restart_needed(), people.map(|people| Arc::as_ptr(&people).addr()));
+        let now = (control.used(), control.restart_needed(), people);
         if let Some((used, restart, people)) = &seen {
             if *used != now.0 || *restart != now.1 {
                 changes.tell("plugins");
             }
-            if *people != now.2 {
+            let is_same = match (people, &now.2) {
+                (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+                (before, now) => before.is_none() && now.is_none(),
+            };
+            if !is_same {
                 changes.tell("users");
             }
         }
         seen = Some(now);
+        drop(control);
+        tokio::time::sleep(COMPARE_EVERY).await;
     }
 }
 

@@ -3,14 +3,15 @@
 
 mod files;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ostler_contract::events::EventName;
 use ostler_contract::http::{self, HeaderValue, Method, Request, Response, StatusCode, header};
 use ostler_contract::points::{Channel, Description};
 use ostler_contract::{Call, JsonObject, Plugin, PluginHost, Thrown, json};
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 
 pub use files::SIZE;
 
@@ -28,18 +29,28 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// What changed outside the protocol, for pages that show it.
 #[derive(Debug, Clone)]
-pub struct Changes(broadcast::Sender<&'static str>);
+pub struct Changes {
+    told: broadcast::Sender<&'static str>,
+    /// The clients that want to know.
+    pages: watch::Sender<HashSet<String>>,
+}
 
 impl Default for Changes {
     fn default() -> Self {
-        Self(broadcast::channel(WAITING).0)
+        Self { told: broadcast::channel(WAITING).0, pages: watch::Sender::default() }
     }
 }
 
 impl Changes {
     /// Tells that something of a topic changed.
     pub fn tell(&self, topic: &'static str) {
-        let _ = self.0.send(topic);
+        let _ = self.told.send(topic);
+    }
+
+    /// Waits until there is a page that wants to know.
+    pub async fn watched(&self) {
+        // The sender is here, so it does not end.
+        let _ = self.pages.subscribe().wait_for(|pages| !pages.is_empty()).await;
     }
 }
 
@@ -53,14 +64,22 @@ pub fn plugin(changes: Changes) -> Plugin {
 }
 
 fn apply(host: &PluginHost, changes: &Changes) -> Result<(), Thrown> {
+    let (come, gone) = (changes.pages.clone(), changes.pages.clone());
     let channel = host.register_channel(
         SCHEME.into(),
         Channel {
             grant: "config:settings".into(),
-            snapshot: Call::now(|(uri, _, _): (String, _, _)| match uri == CHANGES {
-                true => Ok(json!({})),
-                false => Err(Thrown::new(format_args!("unknown channel {uri}"))),
+            snapshot: Call::now(move |(uri, _, client): (String, _, String)| {
+                if uri != CHANGES {
+                    return Err(Thrown::new(format_args!("unknown channel {uri}")));
+                }
+                come.send_if_modified(|pages| pages.insert(client));
+                Ok(json!({}))
             }),
+            left: Some(Call::now(move |(client,): (String,)| {
+                gone.send_if_modified(|pages| pages.remove(&client));
+                Ok(())
+            })),
             describe: Some(Call::now(|()| {
                 let description = "Which of the things that the console shows have changed.";
                 Ok(Description {
@@ -75,7 +94,7 @@ fn apply(host: &PluginHost, changes: &Changes) -> Result<(), Thrown> {
     host.on(
         EventName::Listening,
         Call::new(move |_| {
-            let (mut heard, channel, host) = (changes.0.subscribe(), channel.clone(), told.clone());
+            let (mut heard, channel, host) = (changes.told.subscribe(), channel.clone(), told.clone());
             tokio::spawn(async move {
                 loop {
                     let topic = match heard.recv().await {
