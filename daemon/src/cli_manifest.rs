@@ -259,6 +259,8 @@ mod tests {
         "webhook test",
         "webhook log",
         "webhook rm",
+        "backup",
+        "restore",
         "completion",
         "man-pages",
         "demo",

@@ -406,7 +406,8 @@ fn a_supervised_agent_that_a_signal_ended_is_said_to_have_ended_by_it() {
     let options = json!({ "scope": "group", "agents": agents });
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
     for signal in signals {
-        let ended = folder.run(&["agent", "check", &format!("by-{signal}"), "--json"]);
+        let check = format!("by-{signal}");
+        let ended = crate::support::ended(&mut folder.heeding(&["agent", "check", &check, "--json"]));
         let report: Value = serde_json::from_str(&ended.out).unwrap_or_else(|why| panic!("{why}: {ended:?}"));
         let begins = format!("by-{signal} ended by signal {signal};");
         assert!(report["problem"].as_str().unwrap().starts_with(&begins), "{report}");
@@ -525,7 +526,7 @@ fn an_interrupted_check_leaves_nothing() {
                 crate::agent::entry(json!({ "hangOn": "initialize", "ignoreEof": true, "daemon": true }));
             let options = json!({ "scope": scope, "agents": { "fake": entry } });
             let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
-            let mut check = folder.command(&["agent", "check", "fake"]).spawn().unwrap();
+            let mut check = folder.heeding(&["agent", "check", "fake"]).spawn().unwrap();
             let runs = || left(check.id()).iter().any(|line| line.contains("sleep 300")).then_some(());
             assert!(wait_for(runs).is_some(), "{scope}: {:?}", left(check.id()));
             tell(check.id(), signal);
@@ -542,8 +543,10 @@ fn a_check_ignores_the_signals_it_was_started_to_ignore() {
     let options = json!({ "scope": "group", "agents": { "fake": entry } });
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
     for (trapped, told, code) in [("HUP INT", Signal::TERM, 143), ("INT", Signal::HUP, 129)] {
-        let mut nohup = std::process::Command::new("sh");
-        nohup.arg("-c").arg(format!("trap '' {trapped}; exec \"$0\" \"$@\""));
+        let mut nohup = std::process::Command::new("env");
+        nohup
+            .args([crate::support::HEEDING, "sh", "-c"])
+            .arg(format!("trap '' {trapped}; exec \"$0\" \"$@\""));
         let mut check = folder.told(nohup, &["agent", "check", "fake"]).spawn().unwrap();
         assert!(wait_for(|| (!left(check.id()).is_empty()).then_some(())).is_some());
         for signal in [Signal::HUP, Signal::INT] {

@@ -24,6 +24,9 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 /// How long anything may take before a test gives up.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
+/// The argument of `env` for the signals that shells and `nohup` have a program ignore.
+pub const HEEDING: &str = "--default-signal=HUP,INT,QUIT";
+
 /// A configuration folder.
 pub struct Folder {
     pub dir: TempDir,
@@ -98,6 +101,13 @@ impl Folder {
             .env("XDG_STATE_HOME", self.state_home())
             .current_dir(self.path());
         command
+    }
+
+    /// The program, which heeds the signals that the test itself may have been started to ignore.
+    pub fn heeding(&self, arguments: &[&str]) -> Command {
+        let mut env = Command::new("env");
+        env.arg(HEEDING);
+        self.told(env, arguments)
     }
 
     /// A command that is told the program with these arguments, to become it.
