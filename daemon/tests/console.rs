@@ -208,6 +208,8 @@ async fn no_other_site_uses_a_sign_in() {
         let body = json!({ "token": TOKEN }).to_string();
         let (head, _) = ask(&daemon, "POST /api/sign-in", headers, &body).await;
         assert_eq!((status(&head), header(&head, "set-cookie")), (403, None), "{headers}: {head}");
+        let (head, _) = ask(&daemon, "TRACE /api/sign-in", headers, "").await;
+        assert_eq!((status(&head), header(&head, "allow")), (405, Some("post")), "{headers}: {head}");
     }
     for origin in ["https://evil.org", "http://localhost:1", "null"] {
         assert_eq!(connect(&daemon, &cookie, origin).await.err(), Some(401), "{origin}");

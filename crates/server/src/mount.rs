@@ -37,7 +37,8 @@ pub enum Guard {
         /// The pages that signed in.
         sign_ins: SignIns,
     },
-    /// One of these names as its `Host`, and a page of this very listener as its `Origin`: for signing in and out.
+    /// One of these names as its `Host`, and a page of this very listener as its `Origin` where something is posted: for
+    /// signing in and out. The handler refuses other methods.
     SamePage {
         /// The names.
         names: HostNames,
@@ -59,7 +60,7 @@ impl Guard {
             Self::Host { names, what } => named(names, what),
             Self::SamePage { names } => {
                 named(names, "API")?;
-                match is_same_origin(headers) {
+                match *request.method() != http::Method::POST || is_same_origin(headers) {
                     true => Ok(()),
                     false => Err(Reply::NotOwnPage),
                 }
