@@ -388,16 +388,22 @@ impl Outbox {
 
     /// Queues an answer, or the one that says there is no memory for it.
     pub(crate) fn answer(&self, text: String, instead: impl FnOnce() -> String) {
+        self.push(Item::Frame(self.framed(text, instead)));
+    }
+
+    /// The frame of an answer, or of the one that says there is no memory for it. A small one is charged when it is
+    /// queued.
+    pub(crate) fn framed(&self, text: String, instead: impl FnOnce() -> String) -> Frame {
         let bytes = text.len();
         if bytes <= SMALL {
-            return self.send(text);
+            return text.into();
         }
         match self.budget.try_take(bytes) {
-            Some(charge) => self.push(Item::Frame(Frame::charged(text.into(), charge))),
+            Some(charge) => Frame::charged(text.into(), charge),
             None => {
                 let instead = instead();
                 let charge = self.budget.take_anyway(instead.len());
-                self.push(Item::Frame(Frame::charged(instead.into(), charge)));
+                Frame::charged(instead.into(), charge)
             }
         }
     }
@@ -424,7 +430,16 @@ impl Outbox {
         state.bytes += first.bytes();
         state.own += first.bytes();
         state.queue.push_back(first);
-        state.holds -= 1;
+        self.end_hold(state);
+    }
+
+    /// Ends a hold whose answer is made later: what waited has nothing to do with it.
+    pub(crate) fn unhold(&self) {
+        self.end_hold(self.state());
+    }
+
+    fn end_hold(&self, mut state: MutexGuard<'_, State>) {
+        state.holds = state.holds.saturating_sub(1);
         if state.holds == 0 {
             let held = std::mem::take(&mut state.held);
             state.queue.extend(held);

@@ -108,6 +108,27 @@ impl Responder {
         self.outbox.send(encode::error(Some(&self.id), &error));
     }
 
+    /// Answers the JSON text that `result` gives before everything that is queued from its begin on. Where it gives none,
+    /// the answer is still to be made.
+    pub(crate) fn raw_first<E>(
+        mut self,
+        result: impl FnOnce() -> Result<String, E>,
+    ) -> Result<(), (Self, E)> {
+        self.outbox.hold();
+        match result() {
+            Ok(result) => {
+                self.answered = true;
+                let result = encode::raw_result(&self.id, &result);
+                self.outbox.release(self.outbox.framed(result, || self.no_memory()));
+                Ok(())
+            }
+            Err(why) => {
+                self.outbox.unhold();
+                Err((self, why))
+            }
+        }
+    }
+
     /// Answers what came of it.
     pub fn settle<T: Serialize>(self, outcome: Result<T, RpcError>) {
         match outcome {

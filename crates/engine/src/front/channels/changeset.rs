@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use ostler_protocol::RpcError;
 
-use super::{COPIES, ChannelKind, Dispatched, Subscribing, require};
+use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
 use crate::core::fanout::rejection;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::snapshot;
 
 /// A changeset.
 pub(super) struct Changeset;
@@ -26,17 +25,19 @@ impl ChannelKind for Changeset {
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
         let connection = connection.clone();
         tokio::spawn(async move {
-            let Subscribing { spelled, latency, answer, .. } = subscribing;
             let front = connection.front();
-            match front.workspace.find_changeset(&spelled).await {
-                Ok(asked) => {
-                    let subscriber = connection.subscriber(&spelled, asked.uri(), latency);
-                    connection.remember(&spelled, asked.uri());
-                    let (text, seq, of) = front.workspace.watch_changeset(asked, subscriber);
-                    answer.give(snapshot(&spelled, &text, seq));
-                    front.workspace.changeset_is_watched(&of).await;
-                }
-                Err(error) => answer.fail(error),
+            let asked = match front.workspace.find_changeset(&subscribing.spelled).await {
+                Ok(asked) => asked,
+                Err(error) => return subscribing.answer.fail(error),
+            };
+            let (uri, mut watched) = (asked.uri().to_owned(), None);
+            begin(&connection, &uri, subscribing, |subscriber| {
+                let (text, seq, of) = front.workspace.watch_changeset(asked, subscriber);
+                watched = Some(of);
+                Ok((text, seq))
+            });
+            if let Some(of) = watched {
+                front.workspace.changeset_is_watched(&of).await;
             }
         });
     }

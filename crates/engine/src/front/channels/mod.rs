@@ -135,8 +135,8 @@ fn begin(
     let Subscribing { spelled, latency, answer, .. } = subscribing;
     let subscriber = connection.subscriber(&spelled, name, latency);
     connection.remember(&spelled, name);
-    match state(subscriber) {
-        Ok((state, seq)) => answer.give(snapshot(&spelled, &state, seq)),
-        Err(error) => answer.fail(error),
+    let begun = answer.give_first(|| state(subscriber).map(|(state, seq)| snapshot(&spelled, &state, seq)));
+    if let Err((answer, error)) = begun {
+        answer.fail(error);
     }
 }

@@ -33,13 +33,15 @@ impl ChannelKind for Run {
         let Ok(run) = self.resolve(front, &subscribing.spelled) else {
             return subscribe_kept(connection, subscribing);
         };
-        let subscriber = connection.subscriber(&subscribing.spelled, &run, subscribing.latency);
-        connection.remember(&subscribing.spelled, &run);
-        match front.automations.subscribe_run(&front.core.fanout, &run, subscriber) {
-            Some((state, seq)) => {
-                subscribing.answer.give(snapshot(&subscribing.spelled, &state, seq));
-            }
-            None => subscribe_kept(connection, subscribing),
+        let Subscribing { spelled, latency, turns, answer } = subscribing;
+        let subscriber = connection.subscriber(&spelled, &run, latency);
+        connection.remember(&spelled, &run);
+        let begun = answer.give_first(|| {
+            let begun = front.automations.subscribe_run(&front.core.fanout, &run, subscriber);
+            begun.map(|(state, seq)| snapshot(&spelled, &state, seq)).ok_or(())
+        });
+        if let Err((answer, ())) = begun {
+            subscribe_kept(connection, Subscribing { spelled, latency, turns, answer });
         }
     }
 

@@ -30,10 +30,15 @@ impl ChannelKind for Telemetry {
             return answer.fail(no_channel(channel));
         };
         connection.remember(channel, channel);
+        // Others may be told already, and so may it be from now on.
+        connection.outbox.hold();
         front.core.fanout.subscribe(channel, subscriber);
         match answer {
-            Snapshots::Subscribe(responder) => responder.raw("{}"),
-            Snapshots::Collect(collect) => drop(collect.send(None)),
+            Snapshots::Subscribe(responder) => responder.release("{}"),
+            Snapshots::Collect(collect) => {
+                drop(collect.send(None));
+                connection.outbox.unhold();
+            }
         }
         // Only now: what is told at once has to find who asked.
         front.channels.begin_telling(channel, teller);

@@ -99,12 +99,40 @@ impl Snapshots {
         }
     }
 
+    /// Gives the snapshot that `subscribe` takes when it adds the subscriber. What other threads publish from then on comes
+    /// after it: until it has a state, a client drops the actions of a channel. Where `subscribe` fails, the answer is still
+    /// to be given.
+    pub(crate) fn give_first<E>(
+        self,
+        subscribe: impl FnOnce() -> Result<String, E>,
+    ) -> Result<(), (Self, E)> {
+        match self {
+            Self::Subscribe(responder) => responder
+                .raw_first(|| subscribe().map(|snapshot| answer_of(&snapshot)))
+                .map_err(|(responder, why)| (Self::Subscribe(responder), why)),
+            // The whole connection waits for the answer that this is a part of.
+            Self::Collect(_) => match subscribe() {
+                Ok(snapshot) => {
+                    self.give(snapshot);
+                    Ok(())
+                }
+                Err(why) => Err((self, why)),
+            },
+        }
+    }
+
+    /// Gives a snapshot whose channel says nothing meanwhile.
     pub(crate) fn give(self, snapshot: String) {
         match self {
-            Self::Subscribe(responder) => responder.raw(&format!(r#"{{"snapshot":{snapshot}}}"#)),
+            Self::Subscribe(responder) => responder.raw(&answer_of(&snapshot)),
             Self::Collect(collect) => {
                 let _ = collect.send(Some(Collected { text: snapshot, charge: None }));
             }
         }
     }
+}
+
+/// The result of `subscribe`.
+fn answer_of(snapshot: &str) -> String {
+    format!(r#"{{"snapshot":{snapshot}}}"#)
 }
