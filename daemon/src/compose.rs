@@ -26,7 +26,7 @@ use crate::client_plugins::ClientPluginFolders;
 use crate::config::{JavaScriptLimits, Keep};
 use crate::diagnostics;
 use crate::exit::Exit;
-use crate::here::OnDisk;
+use crate::local_system::OnDisk;
 use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;

@@ -97,7 +97,7 @@ async fn run(
 
 /// Nobody is left to be told of it.
 fn unwanted(method: &'static str) -> AgentError {
-    AgentError::Refused { method, failure: Failure::internal("whoever asked for it has left".to_owned()) }
+    AgentError::Refused { method, failure: Failure::internal("the caller has disconnected".to_owned()) }
 }
 
 async fn converse(
