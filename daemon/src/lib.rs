@@ -25,6 +25,7 @@ pub mod local_system;
 pub mod log;
 mod mcp_servers;
 pub mod metrics;
+mod otlp;
 pub mod people;
 pub mod place;
 pub mod plugin_check;

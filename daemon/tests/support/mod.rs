@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
 pub mod attack;
+pub mod collector;
 mod stdio;
 
 use std::fs;
