@@ -47,9 +47,11 @@ impl Roots {
         let (folder, beginning) = typed.rsplit_once('/').unwrap_or(("", typed));
         let end = Instant::now() + LOOKED_FOR;
         let mut paths = going_on(&root, folder, &beginning.to_lowercase(), end);
-        if paths.len() < ANSWERED && !beginning.is_empty() {
-            let walks =
-                Box::new(move |each: &mut dyn FnMut(String) -> bool| walk(&root, &named, rules, each));
+        let walks = Box::new(move |each: &mut dyn FnMut(String) -> bool| walk(&root, &named, rules, each));
+        if beginning.is_empty() {
+            // More is likely to be typed.
+            self.names.prepare(&base, walks);
+        } else if paths.len() < ANSWERED {
             for deeper in self.names.find(&base, &typed.to_lowercase(), ANSWERED, walks) {
                 if !paths.contains(&deeper) {
                     paths.push(deeper);

@@ -179,23 +179,39 @@ impl Names {
             }
         };
         listing.wait(Instant::now() + self.waited);
-        let found = listing.best(typed, most);
         if listing.is_small(self.small) {
-            let mut all = self.listings.lock();
-            if all.get(directory).is_some_and(|held| Arc::ptr_eq(held, &listing)) {
-                all.remove(directory);
-            }
+            forget(&self.listings, directory, &listing);
         }
-        found
+        listing.best(typed, most)
+    }
+
+    /// Begins to read a directory of which the paths are not known.
+    pub(super) fn prepare(&self, directory: &Path, walk: Walk) {
+        if !self.listings.lock().contains_key(directory) {
+            let listing = Listing::new();
+            self.insert(directory, listing.clone());
+            self.read(directory, &listing, walk, false);
+        }
     }
 
     /// Has a thread read a directory; the paths take the place of earlier ones when all are read.
     fn read(&self, directory: &Path, listing: &Arc<Listing>, walk: Walk, replaces: bool) {
         let (all, reads, directory) = (self.listings.clone(), listing.clone(), directory.to_owned());
+        let small = self.small;
         let read = move || {
             reads.read(walk);
+            let is_small = reads.is_small(small);
+            if !replaces {
+                if is_small {
+                    // It is read again for the next answer.
+                    forget(&all, &directory, &reads);
+                }
+                return;
+            }
             let mut all = all.lock();
-            if replaces && let Some(earlier) = all.get_mut(&directory) {
+            if is_small {
+                all.remove(&directory);
+            } else if let Some(earlier) = all.get_mut(&directory) {
                 reads.state.lock().used = earlier.state.lock().used;
                 *earlier = reads;
             }
@@ -220,6 +236,14 @@ impl Names {
             let all = Arc::downgrade(&self.listings);
             let _ = std::thread::Builder::new().name("names".to_owned()).spawn(move || forget_unused(&all));
         }
+    }
+}
+
+/// Forgets a listing, if it is still that of the directory.
+fn forget(all: &Listings, directory: &Path, listing: &Arc<Listing>) {
+    let mut all = all.lock();
+    if all.get(directory).is_some_and(|held| Arc::ptr_eq(held, listing)) {
+        all.remove(directory);
     }
 }
 
@@ -274,6 +298,12 @@ mod tests {
         assert_eq!(names.find(directory, "a", 9, walk(&["a"])), ["a"]);
         assert_eq!(names.find(directory, "a", 9, walk(&["a", "ab"])), ["a", "ab"]);
         assert!(names.listings.lock().is_empty());
+        // One that is prepared is used while it is read, and not later.
+        names.prepare(directory, walk(&["a"]));
+        let end = Instant::now() + LONG;
+        while names.find(directory, "b", 9, walk(&["b"])) != ["b"] {
+            assert!(Instant::now() < end, "it is not read again");
+        }
     }
 
     #[test]
