@@ -18,6 +18,7 @@ pub mod demo;
 mod diagnostics;
 pub mod doctor;
 pub mod exit;
+mod foreground;
 pub mod here;
 mod idle;
 pub mod log;
