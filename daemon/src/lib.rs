@@ -20,6 +20,7 @@ pub mod demo;
 mod diagnostics;
 pub mod doctor;
 pub mod exit;
+mod foreground;
 mod idle;
 pub mod local_system;
 pub mod log;

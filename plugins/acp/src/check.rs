@@ -42,7 +42,7 @@ pub async fn check(
     }
     if let Err(why) = run(agent, runtime, catalogue, prompt, left, &mut report).await {
         report["state"] = state(&why).into();
-        report["problem"] = why.sentence(agent).into();
+        report["problem"] = why.what(agent).into();
         if let (AgentError::NotInstalled, Some(install)) = (&why, &agent.install) {
             report["install"] = install.as_str().into();
         }

@@ -304,6 +304,8 @@ impl Actor {
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }
+            // Changes of the directories belong to its changesets.
+            self.sessions.look_around(&self.entry, false);
         }
         Ok(())
     }

@@ -185,6 +185,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         unstored: std::sync::atomic::AtomicBool::default(),
         brought: watch::Sender::default(),
         lent_tokens: parking_lot::Mutex::default(),
+        client_resources: super::client_resources::ClientResources::default(),
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
         memory: std::sync::atomic::AtomicUsize::default(),

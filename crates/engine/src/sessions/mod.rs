@@ -15,6 +15,7 @@ mod chat_actions;
 mod chats;
 mod client_actions;
 mod client_plugins;
+mod client_resources;
 mod client_settings;
 mod client_versions;
 pub(crate) mod config;
@@ -158,6 +159,8 @@ pub struct Entry {
     client: Option<String>,
     /// Tokens of the clients that created it and its chats.
     lent_tokens: Mutex<lending::LentTokens>,
+    /// Attachments whose content clients have.
+    client_resources: client_resources::ClientResources,
     mailbox: Mutex<Resting>,
     /// Its running turns, for those who stop them.
     stops: stop::Stops,
