@@ -1010,7 +1010,7 @@ async fn a_window_looks_after_detached_trees() {
         client.request(create, json!({ "session": "echo:/plain", "prompt": "p" })).await.unwrap_err();
     assert_eq!(
         (&refused["code"], &refused["message"]),
-        (&json!(-32602), &json!("echo:/plain has no working tree of its own"))
+        (&json!(-32602), &json!("echo:/plain has no separate working tree"))
     );
     let mut made = Vec::new();
     for _ in 0..2 {
