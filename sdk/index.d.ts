@@ -1443,7 +1443,7 @@ export interface ChangesOf {
     /** Path of its first directory, if it has one. */
     directory?: string;
     /** Paths of its further directories. Their changes belong to the same changesets. */
-    further?: string[];
+    further: string[];
     /** Its title, if it has one. */
     title?: string;
 }

@@ -334,6 +334,101 @@ async fn a_machine_is_a_resource() {
     assert!(said.is_ok(), "{said:?}");
 }
 
+/// A configuration whose echo backend calls tools.
+fn with_tools(socket: &str, image: &str, advanced: bool) -> Folder {
+    let folder = folder(socket, image, json!({ "tools": true }));
+    let path = folder.path().join("config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    config["advancedTools"] = advanced.into();
+    config["plugins"].as_array_mut().unwrap().push(json!({ "name": "@ostler/echo" }));
+    fs::write(&path, config.to_string()).unwrap();
+    folder
+}
+
+/// Has the echo backend call a tool; the text of its result, and whether it succeeded.
+async fn call(client: &mut Client, session: &str, turn: &str, tool: &str, input: Value) -> (bool, String) {
+    let chat = ostler_protocol::uri::default_chat(session);
+    client.subscribe(&chat).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": format!("/tool {tool} {input}") } });
+    client.dispatch(&chat, 1, turn).await;
+    let said = client.actions_until("chat/turnComplete").await;
+    let done = said.iter().find(|action| action["action"]["type"] == "chat/toolCallComplete").unwrap();
+    let result = &done["action"]["result"];
+    let failed = result["error"]["message"].as_str();
+    let text = result["content"][0]["text"].as_str().or(failed).unwrap_or_else(|| panic!("{result}"));
+    (result["success"] == true, text.to_owned())
+}
+
+async fn echo(client: &mut Client, folder: &Folder, session: &str) {
+    let directory = format!("file://{}", folder.path().join("work").display());
+    let params = json!({ "channel": session, "provider": "echo", "workingDirectories": [directory] });
+    client.request("createSession", params).await.unwrap();
+}
+
+#[tokio::test]
+async fn tools_for_machines_need_the_operators_permission() {
+    let profile = json!({ "profile": "plain" });
+    let folder = with_tools("/no/such/socket", "localhost/x", false);
+    let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    echo(&mut one, &folder, "echo:/1").await;
+    let (made, why) = call(&mut one, "echo:/1", "t1", "request_disposable_computer", profile.clone()).await;
+    assert_eq!((made, why.as_str()), (false, "there is no tool request_disposable_computer"));
+    drop(daemon);
+    let folder = with_tools("/no/such/socket", "localhost/x", true);
+    let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    echo(&mut one, &folder, "echo:/1").await;
+    let (made, why) = call(&mut one, "echo:/1", "t1", "request_disposable_computer", profile).await;
+    assert!(!made && why.contains("/no/such/socket"), "{why}");
+}
+
+#[tokio::test]
+#[ignore = "needs Podman: .ci/podman"]
+async fn a_model_makes_a_machine_and_runs_commands_in_it() {
+    let (socket, image) = podman();
+    let folder = with_tools(&socket, &image, true);
+    let daemon = folder.start();
+    let mut one = client(&daemon).await;
+    echo(&mut one, &folder, "echo:/1").await;
+    echo(&mut one, &folder, "echo:/2").await;
+    let plain = json!({ "profile": "plain" });
+    let (made, text) = call(&mut one, "echo:/1", "t1", "request_disposable_computer", plain.clone()).await;
+    assert!(made, "{text}");
+    let machine: Value = serde_json::from_str(&text).unwrap();
+    let computer = machine["computer"].as_str().unwrap();
+    assert_eq!(machine["workdir"], folder.path().join("work").display().to_string());
+    let (_, prefix) = container(&mut one, computer.strip_prefix("computer://").unwrap()).await;
+    let exec = |command: &str| json!({ "computer": computer, "command": command, "timeoutSeconds": 60 });
+    let (ran, text) = call(&mut one, "echo:/1", "t2", "computer_exec", exec("cat here.txt; exit 3")).await;
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((ran, result), (true, json!({ "exitCode": 3, "truncated": false, "output": "here\n" })));
+    let mut slow = exec("echo begun; sleep 4714");
+    slow["timeoutSeconds"] = json!(10);
+    let (ran, text) = call(&mut one, "echo:/1", "t3", "computer_exec", slow).await;
+    assert!(!ran && text.contains("did not end within 10 seconds") && text.contains("begun"), "{text}");
+    let sleeps = || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.any(|line| line.starts_with(b"sleep\x004714"))
+    };
+    until("what was ended runs on", || !sleeps());
+    // Another session sees nothing of it.
+    for (turn, tool) in [("t1", "computer_exec"), ("t2", "release_computer")] {
+        let (ran, why) = call(&mut one, "echo:/2", turn, tool, exec("id")).await;
+        assert!(!ran && why.contains(&format!("No machine at {computer}")), "{why}");
+    }
+    let (released, why) =
+        call(&mut one, "echo:/1", "t4", "release_computer", json!({ "computer": computer })).await;
+    assert!(released, "{why}");
+    assert_eq!(containers(&socket, &prefix), 0);
+    // What is not released ends with the session.
+    let (made, text) = call(&mut one, "echo:/1", "t5", "request_disposable_computer", plain).await;
+    assert!(made && containers(&socket, &prefix) == 1, "{text}");
+    one.request("disposeSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    until("containers are left", || containers(&socket, &prefix) == 0);
+}
+
 #[tokio::test]
 async fn what_a_manifest_may_not_name_is_refused() {
     let folder = folder("/no/such/socket", "localhost/x", json!({ "images": ["ghcr.io/acme/*"] }));

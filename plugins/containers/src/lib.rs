@@ -3,7 +3,7 @@
 //! [`runtime`] finds the runtime and limits each call. [`machines`] finds the containers of this host, which are those with
 //! its label, and says how a process runs in one, with the program in [`enter`]. [`make`] creates them, with the volumes of
 //! [`parts`]. [`dev`] makes dev containers with the official command line, and connects clients to a host inside.
-//! [`resources`] serves machines as `computer://<id>`.
+//! [`resources`] serves machines as `computer://<id>`, and [`tools`] offers some to models.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod options;
 mod parts;
 mod resources;
 mod runtime;
+mod tools;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,6 +110,7 @@ fn schema() -> Value {
                     "required": ["image", "path"], "additionalProperties": false
                 }
             },
+            "tools": { "type": "boolean", "description": "Whether models can make containers and run commands in them, where advancedTools is set [default: false]" },
             "devcontainer": {
                 "type": "object",
                 "description": "Dev containers",
@@ -137,6 +139,7 @@ fn apply(host: &PluginHost, options: &Options, enter: Vec<String>) -> Result<(),
         enter,
         parts: parts::Parts::default(),
         leftover: Mutex::default(),
+        tool_requests: tokio::sync::Mutex::default(),
         env: Mutex::new(HashMap::new()),
         options: configured,
     });
@@ -144,6 +147,23 @@ fn apply(host: &PluginHost, options: &Options, enter: Vec<String>) -> Result<(),
     host.register_resource_provider(resources::SCHEME.into(), resources::provider(&machines))?;
     if !machines.options.devcontainer.plugins.is_empty() {
         host.register_containers(dev::point(&machines), None)?;
+    }
+    if machines.options.tools {
+        tools::register(host, &machines)?;
+        let of_tools = machines.clone();
+        host.on(
+            EventName::SessionEnd,
+            Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
+                if let Event::SessionEnd { session, reason } = event.0
+                    && reason == "disposed"
+                {
+                    // Nobody waits until their processes have ended.
+                    let machines = of_tools.clone();
+                    tokio::spawn(async move { machines.remove_made_by_tools(&session).await });
+                }
+                Ok(())
+            }),
+        )?;
     }
     host.on(
         EventName::Listening,
@@ -219,7 +239,7 @@ fn computers(machines: &Arc<Machines>) -> Computers {
                         if request.source.starts_with(dev::SOURCE) {
                             return making.make_session_dev_container(request).await;
                         }
-                        let address = making.make_disposable(request).await?;
+                        let address = making.make_disposable(request, false).await?;
                         Ok((making.name(id_of(&address)), address))
                     })
                     .await
@@ -280,6 +300,23 @@ impl Machines {
             }
         });
         made.await.map_err(|_| Thrown::new("the machine was not made"))?
+    }
+
+    /// Removes what tools made for a session that has ended.
+    async fn remove_made_by_tools(&self, session: &str) {
+        // Without a runtime there is nothing to remove.
+        if self.runtime.address().is_err() {
+            return;
+        }
+        let made = match tools::made_for(self, session).await {
+            Ok(made) => made,
+            Err(why) => return self.log(&format!("cannot look for containers of {session}"), why),
+        };
+        for machine in made {
+            if let Err(why) = self.destroy(&machine.id).await {
+                self.log(&format!("{ADDRESS}{} of {session}", machine.id), why);
+            }
+        }
     }
 
     /// Stops a machine and removes it, with the volumes that only it has.

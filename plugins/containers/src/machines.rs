@@ -41,6 +41,8 @@ pub mod label {
     pub const MOUNTS: &str = "ostler.mounts";
     /// Its working directory.
     pub const WORKDIR: &str = "ostler.workdir";
+    /// Marks a machine that a tool made, beside the one that its session may run in.
+    pub const TOOL: &str = "ostler.tool";
     /// The run of the daemon that made it.
     pub const RUN: &str = "ostler.run";
     /// The folder of a dev container.
@@ -73,6 +75,8 @@ pub struct Machines {
     pub parts: Parts,
     /// Containers whose removal failed.
     pub leftover: Mutex<HashSet<String>>,
+    /// Locked during a request of a tool for a machine.
+    pub tool_requests: tokio::sync::Mutex<()>,
     /// Variables of dev containers by their ids.
     pub env: Mutex<HashMap<String, BTreeMap<String, String>>>,
 }

@@ -40,8 +40,8 @@ pub struct Wanted<'a> {
 }
 
 impl Machines {
-    /// Makes the machine of a session from a profile.
-    pub async fn make_disposable(&self, request: MachineRequest) -> Result<String, Thrown> {
+    /// Makes the machine of a session from a profile; with `tool`, one that the session does not run in.
+    pub async fn make_disposable(&self, request: MachineRequest, tool: bool) -> Result<String, Thrown> {
         let profile =
             request.source.strip_prefix(DISPOSABLE).and_then(|name| self.options.profiles.get(name));
         let profile = profile
@@ -58,17 +58,14 @@ impl Machines {
             workdir = workdir.or_else(|| Some(target.clone()));
             mounts.push(MachineMount { source: directory, target, read_only: false });
         }
-        let wanted = Wanted {
-            id: &id,
-            machine: Machine { workdir, ..machine },
-            mounts,
-            plan: request.plan,
-            labels: vec![
-                (label::SESSION, request.session),
-                (label::DISPOSABLE, name.to_owned()),
-                (label::AGENTS, request.agents.join(",")),
-            ],
-        };
+        let mut labels = vec![
+            (label::SESSION, request.session),
+            (label::DISPOSABLE, name.to_owned()),
+            (label::AGENTS, request.agents.join(",")),
+        ];
+        labels.extend(tool.then(|| (label::TOOL, "1".to_owned())));
+        let wanted =
+            Wanted { id: &id, machine: Machine { workdir, ..machine }, mounts, plan: request.plan, labels };
         self.make(wanted).await?;
         Ok(format!("{ADDRESS}{id}"))
     }

@@ -27,6 +27,8 @@ pub struct Configured {
     pub profiles: BTreeMap<String, Profile>,
     /// Where the parts of machines come from, beside the known ones.
     pub parts: BTreeMap<String, PartSource>,
+    /// Whether models are offered the tools for containers.
+    pub tools: bool,
     /// Dev containers.
     pub devcontainer: DevContainers,
 }
@@ -41,6 +43,7 @@ impl Default for Configured {
             body_mounts: false,
             profiles: BTreeMap::new(),
             parts: BTreeMap::new(),
+            tools: false,
             devcontainer: DevContainers::default(),
         }
     }

@@ -66,7 +66,7 @@ pub struct ChangesOf {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Paths of its further directories. Their changes belong to the same changesets.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub further: Vec<String>,
     /// Its title, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
