@@ -486,8 +486,8 @@ async fn tool_calls_thoughts_and_titles_are_shown() {
     assert_eq!((&call["title"], &call["kind"]), (&json!("Edit a"), &json!("edit")));
     assert_eq!(of("tool_call")[1]["kind"], "execute", "that of a tool with a name");
     let of_call = |call: &str| {
-        let updates = of("tool_call_update").into_iter().filter(|update| update["toolCallId"] == call);
-        updates.last().cloned().unwrap()
+        let mut updates = of("tool_call_update").into_iter().filter(|update| update["toolCallId"] == call);
+        updates.next_back().cloned().unwrap()
     };
     assert_eq!(of_call("n")["kind"], "execute");
     let done = of_call("c");
