@@ -151,12 +151,14 @@ pub fn call_fields(call: &Value) -> Value {
         _ => "in_progress",
     };
     let name = call["toolName"].as_str().unwrap_or_default();
+    // `@ostler/acp` says what kind of tool it is where the tool has a name.
+    let kind = call["_meta"]["ostler.toolKind"].as_str().unwrap_or(name);
     let title = [&call["invocationMessage"], &call["displayName"], &call["toolName"]]
         .into_iter()
         .map(text_of)
         .find(|text| !text.is_empty());
     let mut shown = json!({ "toolCallId": call["toolCallId"], "title": title.unwrap_or_default(), "status": status,
-        "kind": if KINDS.contains(&name) { name } else { "other" } });
+        "kind": if KINDS.contains(&kind) { kind } else { "other" } });
     if let Some(input) = call["toolInput"].as_str() {
         shown["rawInput"] = serde_json::from_str(input).unwrap_or_else(|_| json!(input));
     }

@@ -471,6 +471,8 @@ async fn tool_calls_thoughts_and_titles_are_shown() {
             "rawInput": { "path": "/a" }, "locations": [{ "path": "/a", "line": 3 }] }),
         json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
             "content": [{ "type": "diff", "path": "/a", "oldText": "x\n", "newText": "y\n" }] }),
+        json!({ "sessionUpdate": "tool_call", "toolCallId": "n", "name": "Bash", "title": "ls", "kind": "execute",
+            "status": "completed" }),
         json!({ "sessionUpdate": "session_info_update", "title": "Editing" }),
         json!({ "sessionUpdate": "usage_update", "used": 10, "size": 100 }),
         json!({ "sessionUpdate": "available_commands_update",
@@ -482,7 +484,13 @@ async fn tool_calls_thoughts_and_titles_are_shown() {
     let of = |kind: &str| updates.iter().filter(|update| update["sessionUpdate"] == kind).collect::<Vec<_>>();
     let call = of("tool_call")[0];
     assert_eq!((&call["title"], &call["kind"]), (&json!("Edit a"), &json!("edit")));
-    let done = *of("tool_call_update").last().unwrap();
+    assert_eq!(of("tool_call")[1]["kind"], "execute", "that of a tool with a name");
+    let of_call = |call: &str| {
+        let mut updates = of("tool_call_update").into_iter().filter(|update| update["toolCallId"] == call);
+        updates.next_back().cloned().unwrap()
+    };
+    assert_eq!(of_call("n")["kind"], "execute");
+    let done = of_call("c");
     assert_eq!((&done["status"], &done["rawInput"]), (&json!("completed"), &json!({ "path": "/a" })));
     assert_eq!(done["locations"], json!([{ "path": "/a", "line": 3 }]));
     assert_eq!(

@@ -555,8 +555,11 @@ impl ToolCall {
 
     fn action(&self, kind: &str, turn: &str) -> Value {
         let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": self.shown });
+        if let (Some(_), Some(kind)) = (&self.whole.name, &self.whole.kind) {
+            action["_meta"]["ostler.toolKind"] = kind.as_str().into();
+        }
         if let Some(locations) = tool_content::locations(&self.whole) {
-            action["_meta"] = json!({ "ostler.locations": locations });
+            action["_meta"]["ostler.locations"] = json!(locations);
         }
         action
     }
