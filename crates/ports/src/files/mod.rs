@@ -1,6 +1,7 @@
 //! The files below the directories a host serves: the store behind `file:`.
 
 mod complete;
+mod names;
 mod place;
 mod read;
 mod watch;
