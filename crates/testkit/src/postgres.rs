@@ -56,7 +56,6 @@ impl Postgres {
         fs::write(folder.path().join("vault.key"), VAULT_KEY).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let server = Self { folder, programs: programs.into(), port };
-        // SCRAM takes long without optimization, so it is for the socket.
         run(unprivileged(&server.programs.join("initdb"))
             .args([
                 "--username=ostler",
