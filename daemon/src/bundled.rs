@@ -4,16 +4,17 @@ use ostler_contract::Plugin;
 use ostler_contract::points::Agent;
 use ostler_plugin_acp::supervisor::SUPERVISE;
 use ostler_plugin_console::Changes;
+use ostler_plugin_postgres::Retention;
 
 use crate::cli::ENTER;
 
 /// Every bundled plugin, by its spec.
 pub fn plugins() -> Vec<Plugin> {
-    plugins_with(Changes::default())
+    plugins_with(Changes::default(), Retention::default())
 }
 
-/// Every bundled plugin; pages of the console are notified of these changes.
-pub fn plugins_with(changes: Changes) -> Vec<Plugin> {
+/// Every bundled plugin; pages of the console are notified of these changes, and ended runs are retained by these rules.
+pub fn plugins_with(changes: Changes, retention: Retention) -> Vec<Plugin> {
     vec![
         ostler_plugin_acp::plugin(command("mcp-bridge"), supervisor(), ostler_loader::options::misfit),
         ostler_plugin_bot::plugin(),
@@ -22,6 +23,7 @@ pub fn plugins_with(changes: Changes) -> Vec<Plugin> {
         ostler_plugin_echo::plugin(),
         ostler_plugin_git::plugin(),
         ostler_plugin_github::plugin(),
+        ostler_plugin_postgres::plugin(retention),
         ostler_plugin_terminal::plugin(supervisor()),
         ostler_plugin_webhook::plugin(),
     ]
@@ -55,7 +57,9 @@ mod tests {
     #[tokio::test]
     async fn nothing_that_comes_with_the_host_asks_for_the_operators_leave() {
         let builder = MemoryHost::builder().session_tools().records(ostler_ports::memory_records());
-        let host = plugins().into_iter().fold(builder, |builder, plugin| builder.plugin(plugin, json!({})));
+        // The one with the stores needs a database.
+        let plugins = plugins().into_iter().filter(|plugin| plugin.spec != ostler_plugin_postgres::NAME);
+        let host = plugins.fold(builder, |builder, plugin| builder.plugin(plugin, json!({})));
         let host = host.start().await;
         let tools = host.registry().all::<Tool>();
         assert!(!tools.is_empty());

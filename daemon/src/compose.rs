@@ -12,11 +12,12 @@ use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
-use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
+use ostler_loader::{Entry, Hidden, LoadedPlugin, Loader, Looked, State};
 use ostler_plugin_console::Changes;
+use ostler_plugin_postgres as postgres;
 use ostler_ports::{
     DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
-    SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
+    RunRetention, SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
 };
 use ostler_protocol::names;
 use ostler_server::ToolServers;
@@ -148,7 +149,7 @@ async fn compose_with(
         js.read = sources.sink();
     }
     let loader = Loader {
-        bundled: bundled::plugins_with(changes.clone()),
+        bundled: bundled::plugins_with(changes.clone(), retention(settings)),
         source: Arc::new(JsSource::new(js)),
         config_dir: settings.dir.clone(),
         facts,
@@ -156,12 +157,14 @@ async fn compose_with(
         log: Arc::new(move |line| lines.line(line)),
         hidden: hidden.clone(),
     };
+    check_order(&settings.plugins)?;
     let mut looked = loader.importer().look(&settings.plugins).await;
     if settings.watch_plugins {
         looked.iter().for_each(|plugin| note(&sources, plugin, settings));
     }
     plugin_options::apply(&settings.plugin_options, &mut looked)?;
     let loaded = loader.apply_all(looked, own).await;
+    check_stores(&loaded.plugins, hidden)?;
     let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
     let vault_plugin = match loaded.registry.holder::<Vault>() {
         Some(Registrant::Plugin(id)) => Some(id.to_string()),
@@ -170,6 +173,10 @@ async fn compose_with(
     let vault = match &vault_plugin {
         Some(_) => "vault from a plugin".to_owned(),
         None => format!("vault {}", settings.dir.join(FileVault::FILE).display()),
+    };
+    let automations = match loaded.registry.holder::<AutomationStore>() {
+        Some(Registrant::Plugin(id)) => format!("automations from plugin {id}, schedules fire"),
+        _ => automations,
     };
     host.build(loaded.registry).await;
     Ok(Composed {
@@ -186,6 +193,32 @@ async fn compose_with(
         changes,
         lines: log_lines,
     })
+}
+
+/// The rules for ended runs, as a store of a plugin has them.
+fn retention(settings: &Settings) -> postgres::Retention {
+    let RunRetention { count, age, bytes } = settings.runs;
+    postgres::Retention { count, age, bytes }
+}
+
+/// Checks that the plugin with the stores comes before every other one: what those read and write belongs into them.
+fn check_order(plugins: &[Entry]) -> Result<(), Exit> {
+    match plugins.iter().filter(|entry| entry.enabled).position(|entry| entry.name == postgres::NAME) {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(Exit::usage(format!(
+            "{} has to be the first of the plugins in the configuration, so that the others find its stores",
+            postgres::NAME
+        ))),
+    }
+}
+
+/// Checks that the stores of the configuration are there: without them, the host would serve and fill others.
+fn check_stores(plugins: &[LoadedPlugin], hidden: &Hidden) -> Result<(), Exit> {
+    let Some(plugin) = plugins.iter().find(|plugin| plugin.spec == postgres::NAME) else { return Ok(()) };
+    match (&plugin.state, &plugin.problem) {
+        (State::Skipped, Some(problem)) => Err(Exit::machine(hidden.hide(&problem.to_string()).into_owned())),
+        _ => Ok(()),
+    }
 }
 
 /// Notes the files of a plugin, or where it was looked for in vain.
@@ -391,7 +424,6 @@ async fn own(
 mod tests {
     use ostler_contract::points::AgentSession;
     use ostler_contract::{JsonObject, json};
-    use ostler_loader::Entry;
 
     use super::*;
     use crate::config::RunFlags;

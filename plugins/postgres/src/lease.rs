@@ -27,6 +27,8 @@ const VALID: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(12);
 /// How long a renewal may take.
 const RENEWAL: Duration = Duration::from_secs(2);
+/// How long connecting for it may take.
+const CONNECT: Duration = Duration::from_secs(4);
 /// How often entries of `changes` are removed, in renewals.
 const PRUNE_EVERY: u64 = 30;
 
@@ -245,9 +247,8 @@ impl Renewal {
         let mut client: Option<Client> = None;
         let (mut is_late, mut renewals) = (false, 0_u64);
         while !self.lease.is_over() {
-            let sent = Instant::now();
-            let renewed = tokio::time::timeout(RENEWAL, self.renew(&mut client, renewals)).await;
-            let renewed = renewed.unwrap_or_else(|_| Err("no answer within 2 seconds".to_owned()));
+            let begun = Instant::now();
+            let (sent, renewed) = self.renew(&mut client, renewals).await;
             renewals += 1;
             match renewed {
                 Ok(true) => {
@@ -274,7 +275,7 @@ impl Renewal {
                 }
             }
             let pause =
-                if is_late { Duration::from_millis(250) } else { RENEW.saturating_sub(sent.elapsed()) };
+                if is_late { Duration::from_millis(250) } else { RENEW.saturating_sub(begun.elapsed()) };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.stop.notified() => break,
@@ -283,12 +284,22 @@ impl Renewal {
         self.give_up(client).await;
     }
 
-    /// Renews once; whether the lease is still this host's.
-    async fn renew(&self, client: &mut Option<Client>, renewals: u64) -> Result<bool, String> {
-        let open = match client.take().filter(|open| !open.is_closed()) {
-            Some(open) => open,
-            None => self.listen().await.map_err(|why| failure::sentence(&why))?,
-        };
+    /// Renews once: when that was sent, and whether the lease is still this host's.
+    async fn renew(&self, client: &mut Option<Client>, renewals: u64) -> (Instant, Result<bool, String>) {
+        if client.as_ref().is_none_or(Client::is_closed) {
+            *client = match tokio::time::timeout(CONNECT, self.listen()).await {
+                Ok(Ok(open)) => Some(open),
+                Ok(Err(why)) => return (Instant::now(), Err(failure::sentence(&why))),
+                Err(_) => return (Instant::now(), Err("no connection within 4 seconds".to_owned())),
+            };
+        }
+        let sent = Instant::now();
+        let Some(open) = client else { return (sent, Err("not connected".to_owned())) };
+        let renewed = tokio::time::timeout(RENEWAL, self.send(open, renewals)).await;
+        (sent, renewed.unwrap_or_else(|_| Err("no answer within 2 seconds".to_owned())))
+    }
+
+    async fn send(&self, open: &Client, renewals: u64) -> Result<bool, String> {
         let url = self.url.lock().clone();
         let sql = format!(
             "UPDATE host SET expires_at = clock_timestamp() + interval '{LENGTH}', url = $2 WHERE incarnation = $1"
@@ -300,7 +311,6 @@ impl Renewal {
             let pruned = "DELETE FROM changes WHERE at < now() - interval '10 minutes'";
             drop(open.execute(pruned, &[]).await);
         }
-        *client = Some(open);
         Ok(renewed == 1)
     }
 

@@ -17,7 +17,7 @@ use ostler_plugin_postgres::{Retention, plugin};
 use server::Postgres;
 
 /// How long anything may take before a test gives up.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// The stores of one host.
 #[derive(Clone)]
