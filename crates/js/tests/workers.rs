@@ -56,7 +56,7 @@ async fn a_plugin_and_its_workers_have_one_limit_together() {
     // Each alone is well within the limit; together they are not.
     let body = "const fill = 'globalThis.kept = new Uint8Array(24 << 20).fill(1); parentPort.postMessage(1); parentPort.on(\"message\", () => {});';\n\
          const workers = [start(fill), start(fill)];\n\
-         for (const worker of workers) await next(worker);\n\
+         await Promise.all(workers.map(next));\n\
          const third = await end(start(fill));\n\
          const own = (() => { try { return new Uint8Array(40 << 20).length; } catch (error) { return error.message; } })();\n\
          await Promise.all(workers.map((worker) => worker.terminate()));\n\
