@@ -163,11 +163,20 @@ pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
             return;
         }
     };
-    if let Some(why) = state.watch.interrupted() {
+    if state.shared.is_killed() {
+        // It has ended; what is interrupted for that is no fault.
+    } else if state.watch.interrupted().is_some()
+        && let Some(link) = &state.link
+    {
+        link.fail(ctx, state, &value);
+    } else if let Some(why) = state.watch.interrupted() {
         let thrown = thrown(state, &value);
         let at = thrown.stack.map(|stack| format!("\n{stack}")).unwrap_or_default();
         state.shared.log(Level::Uncaught, format!("{}{at}", state.shared.overran(why)));
     } else if !state.heard(ctx, "uncaughtException", &value, None) {
+        if let Some(link) = &state.link {
+            return link.fail(ctx, state, &value);
+        }
         state.shared.log(Level::Uncaught, format!("uncaught error: {}", uncaught(state, &value)));
     }
 }
@@ -178,6 +187,9 @@ pub(crate) fn report_rejection(ctx: &Ctx<'_>, state: &State, rejection: Rejectio
         return;
     };
     if !state.heard(ctx, "unhandledRejection", &reason, Some(promise)) {
+        if let Some(link) = &state.link {
+            return link.fail(ctx, state, &reason);
+        }
         state.shared.log(Level::Uncaught, format!("unhandled rejection: {}", uncaught(state, &reason)));
     }
 }

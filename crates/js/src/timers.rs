@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,6 +26,8 @@ pub(crate) struct Timers {
     ticks: RefCell<VecDeque<Persistent<Function<'static>>>>,
     sleep: RefCell<Option<Pin<Box<Sleep>>>>,
     next: Cell<u64>,
+    /// Those that keep nothing alive.
+    unreferenced: RefCell<HashSet<u64>>,
 }
 
 struct Timer {
@@ -59,6 +61,7 @@ impl Timers {
     }
 
     fn stop(&self, id: u64) {
+        self.unreferenced.borrow_mut().remove(&id);
         let timer = self.waiting.borrow_mut().remove(&id);
         drop(timer);
     }
@@ -99,7 +102,10 @@ impl Timers {
                     self.clock.borrow_mut().push(Reverse((Instant::now() + every, timer.start, id)));
                     Some(timer.callback.clone())
                 }
-                None => waiting.remove(&id).map(|timer| timer.callback),
+                None => {
+                    self.unreferenced.borrow_mut().remove(&id);
+                    waiting.remove(&id).map(|timer| timer.callback)
+                }
             }
         };
         if let Some(callback) = callback {
@@ -127,6 +133,21 @@ impl Timers {
             *at < moment && waiting.get(id).is_some_and(|timer| timer.start == *start)
         };
         !self.soon.borrow().is_empty() || self.clock.borrow().iter().any(is_due)
+    }
+
+    fn set_referenced(&self, id: u64, referenced: bool) {
+        let mut unreferenced = self.unreferenced.borrow_mut();
+        if referenced {
+            unreferenced.remove(&id);
+        } else if self.waiting.borrow().contains_key(&id) {
+            unreferenced.insert(id);
+        }
+    }
+
+    /// Whether one is still to come that keeps a worker alive.
+    pub(crate) fn is_referenced(&self) -> bool {
+        let unreferenced = self.unreferenced.borrow();
+        !self.ticks.borrow().is_empty() || self.waiting.borrow().keys().any(|id| !unreferenced.contains(id))
     }
 
     /// Whether one is still to come.
@@ -181,6 +202,13 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "stop",
         Function::new(ctx.clone(), |ctx: Ctx<'js>, id: u64| {
             State::of(&ctx)?.timers.stop(id);
+            Ok::<_, rquickjs::Error>(())
+        }),
+    )?;
+    native.set(
+        "reference",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, id: u64, referenced: bool| {
+            State::of(&ctx)?.timers.set_referenced(id, referenced);
             Ok::<_, rquickjs::Error>(())
         }),
     )?;

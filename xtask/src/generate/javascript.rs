@@ -42,13 +42,23 @@ const NOTES: &[(&str, &str)] = &[
     ("child_process", "No channel between parent and child: no stdio `'ipc'`, no `send`."),
     (
         "crypto",
-        "Signatures: RSA with SHA-256, SHA-384 and SHA-512 (SHA-1 only for verification), PKCS#1 and PSS; ECDSA on P-256 with\n\
-         SHA-256 and on P-384 with SHA-384; Ed25519. Key pairs can be generated for `ec` and `ed25519`, not for `rsa`. GCM needs an\n\
-         iv of 12 bytes. Encrypted private keys, and RSA keys as JWK, are not supported.",
+        "Signatures: RSA with SHA-1, SHA-224, SHA-256, SHA-384 and SHA-512, PKCS#1 and PSS; ECDSA on the curves above with any\n\
+         digest; Ed25519. Key pairs: `rsa` (up to 8192 bits), `ec`, `ed25519`, `x25519`. RSA encrypts with OAEP and PKCS#1, not without\n\
+         padding. GCM in `crypto.subtle` needs an iv of 12 bytes. Encrypted private keys and classic Diffie-Hellman groups are not supported.",
     ),
     (
         "zlib",
-        "gzip, zlib and raw deflate, without dictionaries. Decompressed data counts against the plugin's memory.",
+        "gzip, zlib, raw deflate and brotli, without dictionaries and without brotli's large windows. Decompressed data counts\n\
+         against the plugin's memory, and so does what brotli needs to work: 16 to 70 MB.",
+    ),
+    (
+        "worker_threads",
+        "A `Worker` is an engine on its own thread. It has Node's modules and `@ostler/sdk`, but not the plugin's `host`. The values\n\
+         of a plugin and of all its workers, and messages on their way between them, are within the plugin's memory limit together,\n\
+         and every worker is interrupted like the plugin if it runs too long without a pause. A plugin has at most 32 workers.\n\
+         `resourceLimits.maxOldGenerationSizeMb` and `maxYoungGenerationSizeMb` together limit a worker's values, `stackSizeMb` its calls\n\
+         (at most 2 MB). Workers end with the plugin. A `SharedArrayBuffer` cannot be sent. What a worker prints is in the plugin's log:\n\
+         there are no `stdin`, `stdout` and `stderr`, and no `SHARE_ENV`.",
     ),
     (
         "test",

@@ -6,8 +6,11 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rquickjs::allocator::Allocator;
+
+use super::Family;
 
 /// A block from this size on is refused beyond the limit.
 const LARGE: usize = 4 << 10;
@@ -18,17 +21,52 @@ const HEADROOM: usize = 64 << 20;
 /// The collector looks for cycles once this much was charged since it last did.
 const COLLECT_AFTER: usize = 8 << 20;
 
+/// The other engines of the plugin know what this one takes to this many bytes.
+const REPORTED: usize = 256 << 10;
+
 /// What the values of one engine take. Lives on its thread.
 pub(crate) struct Memory {
     limit: Option<usize>,
+    family: Arc<Family>,
+    reported: Cell<usize>,
     used: Cell<usize>,
     refused: Cell<bool>,
     charged: Cell<usize>,
 }
 
 impl Memory {
-    pub(crate) fn new(limit: Option<usize>) -> Self {
-        Self { limit, used: Cell::new(0), refused: Cell::new(false), charged: Cell::new(0) }
+    /// `limit` is this engine's own, beside that of its family.
+    pub(crate) fn new(limit: Option<usize>, family: Arc<Family>) -> Self {
+        Self {
+            limit,
+            family,
+            reported: Cell::new(0),
+            used: Cell::new(0),
+            refused: Cell::new(false),
+            charged: Cell::new(0),
+        }
+    }
+
+    /// How many bytes the values may take now.
+    fn limit(&self) -> Option<usize> {
+        let Some(shared) = self.family.limit() else { return self.limit };
+        let others = self.family.used().saturating_sub(self.reported.get());
+        let shared = shared.saturating_sub(others);
+        Some(self.limit.map_or(shared, |own| own.min(shared)))
+    }
+
+    /// How many bytes more they may take.
+    pub(crate) fn left(&self) -> usize {
+        self.limit().map_or(usize::MAX, |limit| limit.saturating_sub(self.used()))
+    }
+
+    fn set_used(&self, used: usize) {
+        self.used.set(used);
+        let reported = self.reported.get();
+        if used.abs_diff(reported) > REPORTED {
+            self.family.report(reported, used);
+            self.reported.set(used);
+        }
     }
 
     /// How many bytes the values take.
@@ -38,16 +76,16 @@ impl Memory {
 
     /// Whether the values take more than they may.
     pub(crate) fn over(&self) -> bool {
-        self.limit.is_some_and(|limit| self.used.get() > limit)
+        self.limit().is_some_and(|limit| self.used.get() > limit)
     }
 
     /// Takes memory that holds no value of QuickJS's, where there is room.
     pub(crate) fn charge(&self, bytes: usize) -> bool {
         let after = self.used.get().saturating_add(bytes);
-        if self.limit.is_some_and(|limit| after > limit) {
+        if self.limit().is_some_and(|limit| after > limit) {
             return false;
         }
-        self.used.set(after);
+        self.set_used(after);
         self.charged.set(self.charged.get().saturating_add(bytes));
         true
     }
@@ -74,7 +112,7 @@ impl Memory {
 
     /// Whether `more` bytes may be taken by a block that will have `size`.
     fn grants(&self, more: usize, size: usize) -> bool {
-        let Some(limit) = self.limit else { return true };
+        let Some(limit) = self.limit() else { return true };
         let after = self.used.get().saturating_add(more);
         let granted = after <= limit || (size < LARGE && after <= limit.saturating_add(limit.max(HEADROOM)));
         if !granted {
@@ -85,12 +123,18 @@ impl Memory {
 
     fn took(&self, block: *mut u8) -> *mut u8 {
         // A block that the system refused is null, and has no size.
-        self.used.set(self.used.get() + usable(block));
+        self.set_used(self.used.get() + usable(block));
         block
     }
 
     fn gave(&self, bytes: usize) {
-        self.used.set(self.used.get().saturating_sub(bytes));
+        self.set_used(self.used.get().saturating_sub(bytes));
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.family.report(self.reported.get(), 0);
     }
 }
 

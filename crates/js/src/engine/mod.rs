@@ -1,5 +1,6 @@
 //! One engine: a thread of its own, on which alone its JavaScript runs.
 
+mod family;
 mod memory;
 mod rejections;
 mod shared;
@@ -7,7 +8,9 @@ mod state;
 mod thread;
 mod turn;
 mod watch;
+mod worker;
 
+pub(crate) use family::Family;
 pub(crate) use memory::Memory;
 pub(crate) use rejections::{Rejection, Rejections};
 use shared::Condition;
@@ -16,3 +19,4 @@ pub(crate) use state::{Held, Settle, State, Table};
 pub use thread::Engine;
 pub(crate) use thread::{Message, Post};
 pub(crate) use watch::{Overrun, Watch};
+pub(crate) use worker::{Ended, Link, Setup};

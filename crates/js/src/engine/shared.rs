@@ -1,21 +1,26 @@
 //! What both sides of an engine know: the thread it runs on, and whoever calls into it.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use ostler_contract::Thrown;
 use tokio::sync::oneshot;
 
-use super::Overrun;
+use super::{Family, Overrun};
 use crate::options::{JsOptions, Level, Line};
 
 /// What both sides know.
 pub(crate) struct Shared {
-    label: RwLock<String>,
+    label: Arc<RwLock<String>>,
     /// What the plugin was imported as.
     pub(crate) spec: String,
     pub(crate) options: Arc<JsOptions>,
+    /// The engines of the plugin, of which this is one.
+    pub(crate) family: Arc<Family>,
+    /// The number among them; that of the plugin's own engine is 0.
+    pub(crate) number: u64,
+    killed: AtomicBool,
     condition: AtomicU8,
     /// CPU time of the thread, in nanoseconds, after its last turn.
     cpu: AtomicU64,
@@ -39,10 +44,29 @@ pub(crate) enum Condition {
 
 impl Shared {
     pub(crate) fn new(label: &str, options: Arc<JsOptions>) -> Self {
+        let family = Arc::new(Family::new(options.memory_limit));
+        Self::of(Arc::new(RwLock::new(label.to_owned())), label.to_owned(), options, family, 0)
+    }
+
+    /// For a worker that this engine starts.
+    pub(crate) fn worker(&self, number: u64) -> Self {
+        Self::of(self.label.clone(), self.spec.clone(), self.options.clone(), self.family.clone(), number)
+    }
+
+    fn of(
+        label: Arc<RwLock<String>>,
+        spec: String,
+        options: Arc<JsOptions>,
+        family: Arc<Family>,
+        number: u64,
+    ) -> Self {
         Self {
-            label: RwLock::new(label.to_owned()),
-            spec: label.to_owned(),
+            label,
+            spec,
             options,
+            family,
+            number,
+            killed: AtomicBool::new(false),
             condition: AtomicU8::new(Condition::Running as u8),
             cpu: AtomicU64::default(),
             memory: AtomicUsize::default(),
@@ -58,15 +82,29 @@ impl Shared {
         *self.label.write().unwrap_or_else(PoisonError::into_inner) = label.to_owned();
     }
 
+    /// Ends the engine: nothing further of its code runs.
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
     /// Records what the thread has used.
     pub(crate) fn set_used(&self, cpu: Duration, memory: usize) {
-        self.cpu.store(u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let now = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+        let before = self.cpu.swap(now, Ordering::Relaxed);
+        if self.number > 0 {
+            self.family.add_worked(Duration::from_nanos(now.saturating_sub(before)));
+        }
         self.memory.store(memory, Ordering::Relaxed);
     }
 
-    /// The CPU time and the memory the thread had used after its last turn.
+    /// The CPU time and the memory that the plugin's own thread had used after its last turn, with those of its workers.
     pub(crate) fn used(&self) -> (Duration, usize) {
-        (Duration::from_nanos(self.cpu.load(Ordering::Relaxed)), self.memory.load(Ordering::Relaxed))
+        let cpu = Duration::from_nanos(self.cpu.load(Ordering::Relaxed)) + self.family.worked();
+        (cpu, self.memory.load(Ordering::Relaxed).max(self.family.used()))
     }
 
     pub(crate) fn set_condition(&self, condition: Condition) {

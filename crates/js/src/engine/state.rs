@@ -9,9 +9,10 @@ use rquickjs::{Ctx, Error, Function, JsLifetime, Persistent, Result, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::{Post, Rejections, Reply, Shared, Watch};
+use super::{Engine, Link, Post, Rejections, Reply, Shared, Watch};
 use crate::modules::Modules;
 use crate::native::frames::Frames;
+use crate::native::ports::Endpoint;
 use crate::timers::Timers;
 use crate::values::Helpers;
 
@@ -33,6 +34,18 @@ pub(crate) struct State {
     pub(crate) importing: RefCell<Option<Box<dyn FnOnce()>>>,
     /// `process`, once the plugin listens there to what nobody caught.
     pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
+    /// Functions that other engines of the plugin have called, by number.
+    pub(crate) callbacks: Table<Persistent<Function<'static>>>,
+    /// The ends of channels that are here.
+    pub(crate) endpoints: Table<Rc<RefCell<Option<Endpoint>>>>,
+    /// Hears of what others broadcast.
+    pub(crate) broadcast: RefCell<Option<Persistent<Function<'static>>>>,
+    /// The workers it started and that run.
+    pub(crate) workers: RefCell<HashMap<u64, Arc<Engine>>>,
+    /// How many ports keep a worker alive.
+    pub(crate) held: Cell<i32>,
+    /// Where it is a worker: who started it.
+    pub(crate) link: Option<Link>,
     /// Whoever asked whether it rests, with the moment until which a timer counts.
     pub(crate) rest_asked: RefCell<Vec<(Instant, Reply<bool>)>>,
 }
@@ -88,8 +101,8 @@ impl State {
 
     /// Gives the import up if nothing is left that could go on with it. `busy` says whether futures or jobs wait.
     pub(crate) fn give_up_import(&self, busy: impl FnOnce() -> bool) {
-        if self.importing.borrow().is_none() || self.timers.is_waiting() || self.promises.len() > 0 || busy()
-        {
+        let waits = self.timers.is_waiting() || self.promises.len() > 0 || !self.workers.borrow().is_empty();
+        if self.importing.borrow().is_none() || waits || busy() {
             return;
         }
         let give_up = self.importing.take();
@@ -106,13 +119,34 @@ impl State {
     /// Answers whoever asked whether it rests. `busy` says whether futures or jobs wait.
     pub(crate) fn answer_rest(&self, busy: impl Fn() -> bool) {
         for (end, reply) in self.rest_asked.take() {
-            let works = self.promises.len() > 0 || self.timers.is_due_before(end) || busy();
+            let works = self.promises.len() > 0
+                || self.timers.is_due_before(end)
+                || !self.workers.borrow().is_empty()
+                || busy();
             reply.send(Ok(!works));
         }
     }
 
+    /// Whether something keeps a worker alive. `busy` says whether futures or jobs wait.
+    pub(crate) fn is_held(&self, busy: impl Fn() -> bool) -> bool {
+        self.held.get() > 0
+            || self.promises.len() > 0
+            || self.timers.is_referenced()
+            || !self.workers.borrow().is_empty()
+            || busy()
+    }
+
     /// Lets go of every JavaScript value: none may outlive the runtime.
     pub(crate) fn clear(&self) {
+        for (_, worker) in self.workers.take() {
+            worker.kill();
+        }
+        self.callbacks.clear();
+        self.endpoints.clear();
+        drop(self.broadcast.borrow_mut().take());
+        if let Some(link) = &self.link {
+            link.clear();
+        }
         self.functions.clear();
         self.promises.clear();
         self.timers.clear();

@@ -12,8 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 use tokio::time::Instant;
 
+use super::family::MOST_WORKERS;
 use super::memory::Counted;
-use super::{Condition, Memory, Reply, Shared, State, Table, Watch, turn};
+use super::worker::Farewell;
+use super::{Condition, Link, Memory, Reply, Setup, Shared, State, Table, Watch, turn};
 use crate::options::{JsOptions, Level};
 use crate::timers::Timers;
 
@@ -71,13 +73,37 @@ impl Engine {
         let shared = Arc::new(Shared::new(label, options));
         let (inbox, outbox) = mpsc::unbounded_channel();
         let post = Post(inbox.downgrade());
-        let inside = shared.clone();
-        std::thread::Builder::new()
-            .name("plugin".to_owned())
-            .stack_size(THREAD_STACK)
-            .spawn(move || run(outbox, &inside, post, host))
-            .map_err(|error| Thrown::new(format_args!("no thread could be started for it: {error}")))?;
+        // The first: there is room.
+        shared.family.join(post.clone());
+        spawn(outbox, &shared, post, host, None)?;
         Ok(Arc::new(Self { inbox, shared }))
+    }
+
+    /// Starts a worker for an engine, and returns its number. It runs `internal/worker-main`.
+    pub(crate) fn start_worker(
+        parent: &Shared,
+        setup: Setup,
+        host: Handle,
+    ) -> Result<(Arc<Self>, u64), Thrown> {
+        let (inbox, outbox) = mpsc::unbounded_channel();
+        let post = Post(inbox.downgrade());
+        let number = parent.family.join(post.clone()).ok_or_else(|| {
+            Thrown::new(format_args!(
+                "a plugin can have {MOST_WORKERS} workers; end one before you start another"
+            ))
+        })?;
+        let shared = Arc::new(parent.worker(number));
+        if let Err(thrown) = spawn(outbox, &shared, post, host, Some(setup)) {
+            parent.family.leave(number);
+            return Err(thrown);
+        }
+        Ok((Arc::new(Self { inbox, shared }), number))
+    }
+
+    /// Ends the engine, also in the middle of what it runs.
+    pub(crate) fn kill(&self) {
+        self.shared.kill();
+        self.send(Message::Run(Box::new(|_, _| ())));
     }
 
     /// What the plugin is called in log lines and sentences.
@@ -150,23 +176,54 @@ impl fmt::Debug for Engine {
     }
 }
 
+fn spawn(
+    outbox: UnboundedReceiver<Message>,
+    shared: &Arc<Shared>,
+    post: Post,
+    host: Handle,
+    setup: Option<Setup>,
+) -> Result<(), Thrown> {
+    let inside = shared.clone();
+    std::thread::Builder::new()
+        .name(if setup.is_some() { "plugin worker" } else { "plugin" }.to_owned())
+        .stack_size(THREAD_STACK)
+        .spawn(move || run(outbox, &inside, post, host, setup))
+        .map(drop)
+        .map_err(|error| Thrown::new(format_args!("no thread could be started for it: {error}")))
+}
+
 /// Says that the engine is gone, however its thread ends.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         self.0.set_condition(Condition::Ended);
+        self.0.family.leave(self.0.number);
     }
 }
 
-fn run(mut outbox: UnboundedReceiver<Message>, shared: &Arc<Shared>, post: Post, host: Handle) {
+fn run(
+    mut outbox: UnboundedReceiver<Message>,
+    shared: &Arc<Shared>,
+    post: Post,
+    host: Handle,
+    setup: Option<Setup>,
+) {
+    // Dropped last, when its memory is free again.
+    let farewell = setup.as_ref().map(|setup| Farewell(setup.ended.clone()));
     // Dropped before the messages nobody read, so that their replies can say why.
     let _ending = Ending(shared);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return shared.log(Level::Error, format!("no engine could be started: {error}")),
     };
-    let ran = runtime.block_on(serve(&mut outbox, shared, post, host));
+    let ran = runtime.block_on(serve(&mut outbox, shared, post, host, setup));
+    if let Some(Farewell(ended)) = &farewell
+        && (ran.is_err() || shared.is_killed())
+    {
+        // The code of what was ended from outside; one that ended by itself has its own.
+        ended.exit(1);
+    }
     if let Err(error) = ran {
         shared.log(Level::Error, format!("no engine could be started: {error}"));
     }
@@ -177,10 +234,12 @@ async fn serve(
     shared: &Arc<Shared>,
     post: Post,
     host: Handle,
+    setup: Option<Setup>,
 ) -> rquickjs::Result<()> {
-    let memory = Rc::new(Memory::new(shared.options.memory_limit));
+    let (limit, stack) = setup.as_ref().map_or((None, None), |setup| (setup.memory, setup.stack));
+    let memory = Rc::new(Memory::new(limit, shared.family.clone()));
     let runtime = AsyncRuntime::new_with_alloc(Counted(memory.clone()))?;
-    runtime.set_max_stack_size(SCRIPT_STACK).await;
+    runtime.set_max_stack_size(stack.map_or(SCRIPT_STACK, |stack| stack.min(SCRIPT_STACK))).await;
     runtime.set_gc_threshold(COLLECT_AFTER).await;
     let watch = Rc::new(Watch::new(shared.clone(), memory));
     let context = AsyncContext::full(&runtime).await?;
@@ -205,6 +264,12 @@ async fn serve(
         modules: Default::default(),
         importing: Default::default(),
         listener: Default::default(),
+        callbacks: Table::default(),
+        endpoints: Table::default(),
+        broadcast: Default::default(),
+        workers: Default::default(),
+        held: Default::default(),
+        link: setup.map(Link::new),
         rest_asked: Default::default(),
     });
     let tracked = state.clone();
@@ -215,6 +280,9 @@ async fn serve(
         .await;
     crate::modules::install(&runtime).await;
     let started = context.with(|ctx| state.install(&ctx).and_then(|()| crate::globals::install(&ctx))).await;
+    if started.is_ok() && state.link.is_some() {
+        turn::begin(&context, &state, "internal/worker-main");
+    }
     if started.is_ok() {
         turn::drive(&context, &state, outbox).await;
     }

@@ -28,6 +28,9 @@ pub(super) async fn drive(
 ) {
     poll_fn(|waker| {
         for _ in 0..ROUNDS {
+            if state.shared.is_killed() {
+                return Poll::Ready(());
+            }
             let mut worked = false;
             for _ in 0..MESSAGES {
                 match outbox.poll_recv(waker) {
@@ -47,6 +50,16 @@ pub(super) async fn drive(
                 let busy = || runtime.is_job_pending().now_or_never().unwrap_or(true);
                 state.give_up_import(busy);
                 state.answer_rest(busy);
+                if let Some(link) = &state.link
+                    && !state.is_held(busy)
+                {
+                    let mut went_on = false;
+                    turn(context, state, |ctx| went_on = link.end(ctx, state));
+                    if went_on {
+                        continue;
+                    }
+                    return Poll::Ready(());
+                }
                 return Poll::Pending;
             }
         }
@@ -54,6 +67,15 @@ pub(super) async fn drive(
         Poll::Pending
     })
     .await;
+}
+
+/// Evaluates a module of the engine's own as the first turn.
+pub(super) fn begin(context: &AsyncContext, state: &Rc<State>, module: &str) {
+    turn(context, state, |ctx| {
+        if let Err(error) = crate::modules::builtin(ctx, module) {
+            errors::report_uncaught(ctx, state, error);
+        }
+    });
 }
 
 fn deliver(ctx: &Ctx<'_>, state: &Rc<State>, message: Message) {

@@ -47,8 +47,7 @@ impl Watch {
 
     /// How many bytes more they may take.
     pub(crate) fn memory_left(&self) -> usize {
-        let limit = self.shared.options.memory_limit;
-        limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.memory_used()))
+        self.memory.left()
     }
 
     /// The memory that is counted, for what is not taken through QuickJS.
@@ -75,6 +74,9 @@ impl Watch {
     /// Whether what runs has to stop. It gives the rest of the turn a fresh start: only what overran is lost.
     /// `collect` frees what nothing holds any more.
     pub(crate) fn overrun(&self, collect: impl FnOnce()) -> bool {
+        if self.shared.is_killed() {
+            return true;
+        }
         let limit = self.shared.options.busy_limit;
         let busy = self.since.get().is_some_and(|since| worked().saturating_sub(since) > limit);
         if busy {

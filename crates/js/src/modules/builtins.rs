@@ -33,7 +33,7 @@ const NODE: &[(&str, &str)] = scripts!("node":
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "buffer" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes"
-    "deep-equal" "errors" "event-source" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
+    "deep-equal" "ecdh" "errors" "event-source" "event-target" "fetch" "follow" "form-data" "fs" "generate-keys" "globals" "headers"
     "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
     "http1/server" "http2/common" "http2/session" "http2/stream" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers"
     "intl/words" "keys" "messaging" "mock-timers"
@@ -41,7 +41,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
-    "ticks" "timers" "tls" "url" "url-pattern" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "x509"
+    "ticks" "timers" "tls" "url" "url-pattern" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509"
 );
 
 const SDK_FILES: &[(&str, &str)] =
@@ -61,6 +61,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("http2", crate::native::http2::native),
     ("modules", names),
     ("net", crate::native::net::native),
+    ("ports", crate::native::ports::native),
     ("process", crate::native::process::native),
     ("sdk", crate::native::sdk::native),
     ("timers", crate::timers::native),
@@ -70,6 +71,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("vm", crate::native::vm::native),
     ("wasm", crate::native::wasm::native),
     ("websocket", crate::native::websocket::native),
+    ("worker", crate::native::worker::native),
     ("zlib", crate::native::zlib::native),
     ("zones", crate::native::zones::native),
 ];

@@ -51,12 +51,29 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
             bytes_to_js(&ctx, Bytes::copy_from_slice(open))
         },
         "cipher": super::ciphers::cipher,
+        "gcm": super::gcm::gcm,
         "scrypt": super::scrypt::now,
         "scryptLater": super::scrypt::later,
-        "generateEc": super::signatures::generate_ec,
+        "generate": super::curves::generate,
+        "generateRsa": super::rsa::generate,
+        "generateRsaLater": super::rsa::generate_later,
         "sign": super::signatures::sign,
         "verify": super::signatures::verify,
-        "publicKey": super::signatures::public_key,
+        "privateKey": super::keys::private_key,
+        "publicKey": super::keys::public_key,
+        "privateOf": super::curves::private_of,
+        "publicOf": super::curves::public_of,
+        "keyKind": super::keys::key_kind,
+        "keyMaterial": super::keys::key_material,
+        "rsaNumbers": super::keys::rsa_numbers,
+        "rsaEncrypt": super::rsa::encrypt,
+        "rsaDecrypt": super::rsa::decrypt,
+        "rsaEncryptPrivate": super::rsa::encrypt_private,
+        "rsaDecryptPublic": super::rsa::decrypt_public,
+        "agree": super::curves::agree,
+        "agreePlain": super::curves::agree_plain,
+        "point": super::curves::plain_point,
+        "convertPoint": super::curves::convert,
     };
     let native = native?;
     native.set("aesKey", AES_KEY)?;
@@ -92,6 +109,7 @@ fn equal<'js>(ctx: Ctx<'js>, a: Value<'js>, b: Value<'js>) -> Result<bool> {
 enum Hasher {
     Digest(digest::Context),
     Md5(md5::Md5),
+    Sha224(sha2::Sha224),
     Hmac(hmac::Context),
 }
 
@@ -99,6 +117,7 @@ impl Hasher {
     fn digest(ctx: &Ctx<'_>, name: &str) -> Result<Self> {
         let algorithm = match plain(name).as_str() {
             "md5" => return Ok(Self::Md5(md5::Md5::new())),
+            "sha224" => return Ok(Self::Sha224(sha2::Sha224::new())),
             "sha1" => &digest::SHA1_FOR_LEGACY_USE_ONLY,
             "sha256" => &digest::SHA256,
             "sha384" => &digest::SHA384,
@@ -124,6 +143,7 @@ impl Hasher {
         match self {
             Self::Digest(context) => context.update(bytes),
             Self::Md5(context) => context.update(bytes),
+            Self::Sha224(context) => context.update(bytes),
             Self::Hmac(context) => context.update(bytes),
         }
     }
@@ -132,9 +152,17 @@ impl Hasher {
         match self {
             Self::Digest(context) => context.finish().as_ref().to_vec(),
             Self::Md5(context) => context.finalize().to_vec(),
+            Self::Sha224(context) => context.finalize().to_vec(),
             Self::Hmac(context) => context.sign().as_ref().to_vec(),
         }
     }
+}
+
+/// The digest of data.
+pub(super) fn digest(ctx: &Ctx<'_>, name: &str, data: &[u8]) -> Result<Vec<u8>> {
+    let mut hasher = Hasher::digest(ctx, name)?;
+    hasher.update(data);
+    Ok(hasher.finish())
 }
 
 /// `RSA-SHA256`, `sha-256` and `SHA256` are one.

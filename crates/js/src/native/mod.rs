@@ -1,19 +1,26 @@
 //! What Node's modules are built on where JavaScript cannot reach: files, processes, sockets, digests. Each
 //! file makes one object of functions for the embedded JavaScript that gives it its Node-like shape.
 
+mod brotli;
 pub(crate) mod child;
 mod children;
 mod ciphers;
 pub(crate) mod crypto;
+mod curves;
+mod der;
 pub(crate) mod encoding;
 pub(crate) mod frames;
 pub(crate) mod fs;
+mod gcm;
 pub(crate) mod http1;
 pub(crate) mod http2;
 mod interfaces;
+mod keys;
 pub(crate) mod net;
 mod pipes;
+pub(crate) mod ports;
 pub(crate) mod process;
+mod rsa;
 mod scrypt;
 pub(crate) mod sdk;
 mod signatures;
@@ -24,6 +31,7 @@ pub(crate) mod url_pattern;
 pub(crate) mod vm;
 pub(crate) mod wasm;
 pub(crate) mod websocket;
+pub(crate) mod worker;
 pub(crate) mod zlib;
 pub(crate) mod zones;
 

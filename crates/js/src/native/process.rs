@@ -24,6 +24,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "now": move || started.elapsed().as_secs_f64() * 1000.0,
         "memoryUsed": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.watch.memory_used()),
         "residentMemory": resident_memory,
+        "cpu": cpu,
         "label": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.shared.label()),
         "log": log,
         "listen": listen,
@@ -36,6 +37,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "priority": priority,
         "setPriority": set_priority,
         "isProxy": is_proxy,
+        "settled": settled,
         "isTerminal": is_terminal,
     };
     let natives = natives?;
@@ -76,6 +78,22 @@ fn set_priority(ctx: Ctx<'_>, process: u32, nice: i32) -> Result<()> {
 fn is_proxy(value: Value<'_>) -> bool {
     // SAFETY: it only looks at a live value.
     unsafe { rquickjs::qjs::JS_IsProxy(value.as_raw()) }
+}
+
+/// What a promise was settled with: an array of whether it was fulfilled, and the value; nothing while it is pending.
+fn settled<'js>(ctx: Ctx<'js>, promise: rquickjs::Promise<'js>) -> Result<Option<Vec<Value<'js>>>> {
+    use rquickjs::promise::PromiseState;
+    let fulfilled = match promise.state() {
+        PromiseState::Pending => return Ok(None),
+        PromiseState::Resolved => true,
+        PromiseState::Rejected => false,
+    };
+    // SAFETY: both are alive, and what is answered is a value of its own.
+    let value = unsafe {
+        let raw = rquickjs::qjs::JS_PromiseResult(ctx.as_raw().as_ptr(), promise.as_value().as_raw());
+        Value::from_raw(ctx.clone(), raw)
+    };
+    Ok(Some(vec![Value::new_bool(ctx, fulfilled), value]))
 }
 
 /// The release of the JavaScript engine.
@@ -128,6 +146,21 @@ fn kill(ctx: Ctx<'_>, pid: i32, signal: i32) -> Result<()> {
     } else {
         Err(system_error(&ctx, SystemError::new(std::io::Error::last_os_error(), "kill")))
     }
+}
+
+/// CPU time of the plugin's thread, in microseconds: its own code's, and the system's for it.
+fn cpu() -> Vec<f64> {
+    #[cfg(target_os = "linux")]
+    const WHO: libc::c_int = libc::RUSAGE_THREAD;
+    #[cfg(not(target_os = "linux"))]
+    const WHO: libc::c_int = libc::RUSAGE_SELF;
+    // SAFETY: numbers may all be zero.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: it writes what it is handed, which is ours; if it fails, the numbers stay zero.
+    unsafe { libc::getrusage(WHO, &raw mut used) };
+    #[expect(clippy::cast_precision_loss)]
+    let micros = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+    vec![micros(used.ru_utime), micros(used.ru_stime)]
 }
 
 fn resident_memory() -> u64 {

@@ -3,25 +3,27 @@
 
 use std::cell::RefCell;
 use std::io::{Error, ErrorKind, Result as Written, Write};
+use std::rc::Rc;
 
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use flate2::{Compression, Crc, Decompress, FlushDecompress, Status};
+use flate2::{Compression, Crc, FlushDecompress, Status};
 use rquickjs::{Ctx, Object, Result, Value};
 
+use super::brotli::{Compress, Decompress, Parameters};
 use super::crypto::given;
 use super::natives;
-use crate::engine::State;
+use crate::engine::{Memory, State};
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
 /// Said where more would come out than may.
 const TOO_LARGE: &str = "too large";
 /// Said where it ends too early.
-const TRUNCATED: &str = "unexpected end of file";
+pub(super) const TRUNCATED: &str = "unexpected end of file";
 
 /// What was made and not yet given out.
 #[derive(Default)]
-struct Made {
+pub(super) struct Made {
     bytes: Vec<u8>,
     room: usize,
 }
@@ -42,7 +44,7 @@ impl Write for Made {
 
 /// The stream that `zlib` or nothing is around; it knows where it ends.
 struct Inflater {
-    work: Decompress,
+    work: flate2::Decompress,
     made: Made,
     sum: Crc,
     over: bool,
@@ -50,7 +52,7 @@ struct Inflater {
 
 impl Inflater {
     fn new(header: bool) -> Self {
-        Self { work: Decompress::new(header), made: Made::default(), sum: Crc::new(), over: false }
+        Self { work: flate2::Decompress::new(header), made: Made::default(), sum: Crc::new(), over: false }
     }
 
     /// Answers what comes after its end.
@@ -188,20 +190,32 @@ enum Codec {
     DeflateRaw(DeflateEncoder<Made>),
     Gunzip(Gunzip),
     Inflate(Inflater),
+    BrotliCompress(Compress),
+    BrotliDecompress(Decompress),
 }
 
 impl Codec {
-    fn new(kind: &str, level: Compression) -> Option<Self> {
+    fn new(kind: &str, options: &[u32], memory: Rc<Memory>) -> Written<Option<Self>> {
         let made = Made::default();
-        Some(match kind {
+        let option = |at: usize| options.get(at).copied().unwrap_or_default();
+        let level = Compression::new(option(0).min(9));
+        Ok(Some(match kind {
             "gzip" => Self::Gzip(GzEncoder::new(made, level)),
             "deflate" => Self::Deflate(ZlibEncoder::new(made, level)),
             "deflateRaw" => Self::DeflateRaw(DeflateEncoder::new(made, level)),
             "gunzip" => Self::Gunzip(Gunzip::new()),
             "inflate" => Self::Inflate(Inflater::new(true)),
             "inflateRaw" => Self::Inflate(Inflater::new(false)),
-            _ => return None,
-        })
+            "brotliCompress" => {
+                let [mode, quality, window, block, size] = [0, 1, 2, 3, 5].map(option);
+                Self::BrotliCompress(Compress::new(
+                    Parameters { mode, quality, window, block, size },
+                    memory,
+                )?)
+            }
+            "brotliDecompress" => Self::BrotliDecompress(Decompress::new(memory)),
+            _ => return Ok(None),
+        }))
     }
 
     fn made(&mut self) -> &mut Made {
@@ -211,6 +225,8 @@ impl Codec {
             Self::DeflateRaw(codec) => codec.get_mut(),
             Self::Gunzip(codec) => &mut codec.inside.made,
             Self::Inflate(codec) => &mut codec.made,
+            Self::BrotliCompress(codec) => codec.made(),
+            Self::BrotliDecompress(codec) => &mut codec.made,
         }
     }
 
@@ -222,6 +238,8 @@ impl Codec {
             Self::Gunzip(codec) => codec.write(bytes),
             // What comes after the end is nobody's.
             Self::Inflate(codec) => codec.write(bytes).map(drop),
+            Self::BrotliCompress(codec) => codec.write(bytes),
+            Self::BrotliDecompress(codec) => codec.write(bytes),
         }
     }
 
@@ -230,7 +248,8 @@ impl Codec {
             Self::Gzip(codec) => codec.flush(),
             Self::Deflate(codec) => codec.flush(),
             Self::DeflateRaw(codec) => codec.flush(),
-            Self::Gunzip(_) | Self::Inflate(_) => Ok(()),
+            Self::BrotliCompress(codec) => codec.flush(),
+            Self::Gunzip(_) | Self::Inflate(_) | Self::BrotliDecompress(_) => Ok(()),
         }
     }
 
@@ -243,6 +262,11 @@ impl Codec {
             Self::Gunzip(codec) if whole && codec.place != Place::After => truncated(),
             Self::Inflate(codec) if whole && !codec.over => truncated(),
             Self::Gunzip(_) | Self::Inflate(_) => Ok(()),
+            Self::BrotliCompress(codec) => {
+                codec.finish();
+                Ok(())
+            }
+            Self::BrotliDecompress(codec) => codec.finish(whole),
         }
     }
 }
@@ -256,11 +280,12 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "codec": codec }
 }
 
-/// A codec: `write(bytes, room)`, `flush(room)` and `finish(whole, room)` answer what came out, which is at most `room`.
-fn codec<'js>(ctx: Ctx<'js>, kind: String, level: u32) -> Result<Object<'js>> {
-    let made = Codec::new(&kind, Compression::new(level.min(9)));
+/// A codec of a level, or of brotli's parameters by their numbers: `write(bytes, room)`, `flush(room)` and `finish(whole, room)` answer what came out, which is at most `room`.
+fn codec<'js>(ctx: Ctx<'js>, kind: String, options: Vec<u32>) -> Result<Object<'js>> {
+    let made = Codec::new(&kind, &options, State::of(&ctx)?.watch.memory());
+    let made = made.map_err(|error| plain_error(&ctx, error))?;
     let made = made.ok_or_else(|| plain_error(&ctx, format_args!("there is no codec {kind}")))?;
-    let codec = std::rc::Rc::new(RefCell::new(made));
+    let codec = Rc::new(RefCell::new(made));
     let (flushed, finished) = (codec.clone(), codec.clone());
     natives! { ctx;
         "write": move |ctx: Ctx<'js>, data: Value<'js>, room: f64| {

@@ -18,7 +18,7 @@ const encodings = {
   'utf-16le': 'utf16le',
 };
 
-export const kMaxLength = 2 ** 31 - 1;
+export const kMaxLength = Number.MAX_SAFE_INTEGER;
 export const kStringMaxLength = 2 ** 29 - 24;
 export const constants = { MAX_LENGTH: kMaxLength, MAX_STRING_LENGTH: kStringMaxLength };
 export const INSPECT_MAX_BYTES = 50;
@@ -70,10 +70,11 @@ function view(value, name = 'buffer') {
   throw wrongType(name, 'an instance of Buffer or Uint8Array', value);
 }
 
+// Functions that packages call with `new`, as they may.
 const statics = {
   poolSize: 8192,
 
-  from(value, encodingOrOffset, length) {
+  from: function from(value, encodingOrOffset, length) {
     if (typeof value === 'string') return fromText(value, encodingOrOffset);
     if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) {
       return new FastBuffer(value, encodingOrOffset, length);
@@ -96,18 +97,18 @@ const statics = {
     throw wrongType('first argument', expected, value);
   },
 
-  alloc(size, fill, encoding) {
+  alloc: function alloc(size, fill, encoding) {
     checkSize(size);
     const buffer = new FastBuffer(size);
     return fill === undefined || fill === 0 || size === 0 ? buffer : buffer.fill(fill, encoding);
   },
 
-  allocUnsafe(size) {
+  allocUnsafe: function allocUnsafe(size) {
     checkSize(size);
     return new FastBuffer(size);
   },
 
-  allocUnsafeSlow(size) {
+  allocUnsafeSlow: function allocUnsafeSlow(size) {
     return statics.allocUnsafe(size);
   },
 
@@ -137,7 +138,7 @@ const statics = {
     }
   },
 
-  concat(list, length) {
+  concat: function concat(list, length) {
     if (!Array.isArray(list)) throw wrongType('list', 'an instance of Array', list);
     if (length !== undefined) {
       if (typeof length !== 'number') throw wrongType('length', 'of type number', length);
@@ -170,7 +171,7 @@ const statics = {
     return statics.from(view(source.subarray(offset, offset + length)));
   },
 
-  of(...bytes) {
+  of: function of(...bytes) {
     return FastBuffer.from(bytes);
   },
 
@@ -184,6 +185,25 @@ for (const name in statics) {
     writable: true,
     enumerable: !name.startsWith('_'),
   });
+}
+
+/** A whole number within these bounds. */
+function whole(value, name, most) {
+  if (typeof value !== 'number') throw wrongType(name, 'of type number', value);
+  if (!Number.isInteger(value)) throw outOfRange(name, 'an integer', value);
+  if (value < 0 || value > most) throw outOfRange(name, `>= 0 && <= ${most}`, value);
+  return value;
+}
+
+/** Text of UTF-16, in which a half of a character may stand alone. */
+function fromUtf16(bytes) {
+  const units = new Uint16Array(bytes.length >>> 1);
+  new Uint8Array(units.buffer).set(Uint8Array.prototype.subarray.call(bytes, 0, units.length * 2));
+  let text = '';
+  for (let at = 0; at < units.length; at += 8192) {
+    text += String.fromCharCode.apply(null, units.subarray(at, at + 8192));
+  }
+  return text;
 }
 
 function clamp(at, length, fallback) {
@@ -202,11 +222,11 @@ function find(buffer, wanted, from, encoding, last) {
   if (typeof wanted === 'number') bytes = [wanted & 0xff];
   else if (typeof wanted === 'string') bytes = fromText(wanted, encoding);
   else bytes = view(wanted, 'value');
+  if (bytes.length === 0) return Math.min(Math.max(start, 0), length);
   if (start < 0) {
     if (last) return -1;
     start = 0;
   }
-  if (bytes.length === 0) return Math.min(start, length);
   const matches = (at) => {
     for (let i = 0; i < bytes.length; i += 1) if (buffer[at + i] !== bytes[i]) return false;
     return true;
@@ -228,7 +248,8 @@ const methods = {
     const part = from === 0 && to === this.length ? this : this.subarray(from, to);
     if (encoding !== undefined && !encodings[`${encoding}`.toLowerCase()])
       throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
-    return native.decode(part, encodingOf(encoding));
+    const known = encodingOf(encoding);
+    return known === 'utf16le' ? fromUtf16(part) : native.decode(part, known);
   },
 
   toLocaleString(encoding, start, end) {
@@ -284,10 +305,10 @@ const methods = {
   fill(value, offset, end, encoding) {
     if (typeof offset === 'string') [offset, encoding] = [undefined, offset];
     else if (typeof end === 'string') [end, encoding] = [undefined, end];
-    const from = offset ?? 0;
-    const to = end ?? this.length;
-    if (from < 0 || from > this.length) throw outOfRange('offset', `>= 0 && <= ${this.length}`, from);
-    if (to < 0 || to > this.length) throw outOfRange('end', `>= 0 && <= ${this.length}`, to);
+    if (typeof value === 'string') encodingOf(encoding);
+    const from = offset === undefined ? 0 : whole(offset, 'offset', Number.MAX_SAFE_INTEGER);
+    const to = offset === undefined || end === undefined ? this.length : whole(end, 'end', this.length);
+    if (from >= to) return this;
     if (typeof value === 'number' || typeof value === 'boolean') {
       return Uint8Array.prototype.fill.call(this, Number(value) & 0xff, from, to);
     }
@@ -304,9 +325,9 @@ const methods = {
     if (typeof text !== 'string') throw wrongType('string', 'of type string', text);
     if (typeof offset === 'string') [offset, length, encoding] = [0, undefined, offset];
     else if (typeof length === 'string') [length, encoding] = [undefined, length];
-    const from = offset ?? 0;
-    if (from < 0 || from > this.length) throw outOfRange('offset', `>= 0 && <= ${this.length}`, from);
-    const room = Math.min(length ?? Infinity, this.length - from);
+    const from = offset === undefined ? 0 : whole(offset, 'offset', this.length);
+    const given = length === undefined ? this.length : whole(length, 'length', this.length);
+    const room = Math.min(given, this.length - from);
     const bytes = fromText(text, encoding);
     let many = Math.min(room, bytes.length);
     // No half characters.
@@ -383,7 +404,7 @@ const spelt = {
 
 function place(buffer, offset, size) {
   if (typeof offset !== 'number') throw wrongType('offset', 'of type number', offset);
-  if (!Number.isInteger(offset)) throw outOfRange('offset', 'an integer', offset);
+  if (Math.floor(offset) !== offset) throw outOfRange('offset', 'an integer', offset);
   if (offset < 0 || offset + size > buffer.length) {
     if (buffer.length < size) {
       throw coded(RangeError, 'ERR_BUFFER_OUT_OF_BOUNDS', 'Attempt to access memory outside buffer bounds');
@@ -405,6 +426,7 @@ for (const [type, size, least, most] of numbers) {
         return place(this, offset, size)[`get${type}`](offset, little);
       };
       methods[`write${name}${ending}`] = function write(value, offset = 0) {
+        if (typeof offset !== 'number') throw wrongType('offset', 'of type number', offset);
         if (least !== undefined && (value < least || value > most)) {
           throw outOfRange('value', `>= ${least} and <= ${most}`, value);
         }
@@ -413,6 +435,13 @@ for (const [type, size, least, most] of numbers) {
       };
     }
   }
+}
+
+/** Whether a number has as many bytes as there may be. */
+function checkWidth(size) {
+  if (typeof size !== 'number') throw wrongType('byteLength', 'of type number', size);
+  if (!Number.isInteger(size)) throw outOfRange('byteLength', 'an integer', size);
+  if (size < 1 || size > 6) throw outOfRange('byteLength', '>= 1 and <= 6', size);
 }
 
 for (const [ending, order] of [
@@ -425,12 +454,17 @@ for (const [ending, order] of [
   ]) {
     for (const name of names) {
       methods[`read${name}${ending}`] = function read(offset, size) {
+        checkWidth(size);
         place(this, offset, size);
         let value = 0;
         for (let i = 0; i < size; i += 1) value = value * 256 + this[offset + (order > 0 ? size - 1 - i : i)];
         return signed && value >= 2 ** (size * 8 - 1) ? value - 2 ** (size * 8) : value;
       };
       methods[`write${name}${ending}`] = function write(value, offset, size) {
+        checkWidth(size);
+        const half = 2 ** (size * 8 - 1);
+        const [least, most] = signed ? [-half, half - 1] : [0, half * 2 - 1];
+        if (value < least || value > most) throw outOfRange('value', `>= ${least} and <= ${most}`, value);
         place(this, offset, size);
         let rest = value < 0 ? value + 2 ** (size * 8) : value;
         for (let i = 0; i < size; i += 1) {
@@ -493,7 +527,8 @@ export function SlowBuffer(size) {
 
 export function atob(text) {
   const clean = `${text}`.replace(/[\t\n\f\r ]/g, '').replace(/={1,2}$/, '');
-  if (clean.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(clean)) {
+  if (/[^A-Za-z0-9+/]/.test(clean)) throw new DOMException('Invalid character', 'InvalidCharacterError');
+  if (clean.length % 4 === 1) {
     throw new DOMException('The string to be decoded is not correctly encoded.', 'InvalidCharacterError');
   }
   return native.decode(native.encode(clean, 'base64'), 'latin1');

@@ -13,6 +13,7 @@ const NAMES = [
   'aes-128-gcm',
   'aes-192-cbc',
   'aes-192-ctr',
+  'aes-192-gcm',
   'aes-256-cbc',
   'aes-256-ctr',
   'aes-256-gcm',
@@ -90,59 +91,82 @@ class PlainCipher extends Cipher {
   }
 }
 
-/** GCM. Everything is known to be right only once all of it is there, so it is given out at the end. */
+/** GCM. What is opened is given out before it is known to be right, which `final` checks, as in Node. */
 class AuthenticatedCipher extends Cipher {
-  #parts = [];
-  #beside = Bytes.alloc(0);
+  #native;
+  #beside = [];
+  #begun = false;
+  #over = false;
   #tag = null;
-  #key;
-  #iv;
+  #length;
   #seals;
 
-  constructor(key, iv, seals) {
+  constructor(key, iv, seals, { authTagLength = 16 } = {}) {
     super();
-    this.#key = key;
-    this.#iv = iv;
+    if (![4, 8, 12, 13, 14, 15, 16].includes(authTagLength)) {
+      throw coded(
+        TypeError,
+        'ERR_CRYPTO_INVALID_AUTH_TAG',
+        `Invalid authentication tag length: ${authTagLength}`,
+      );
+    }
+    this.#native = native.gcm(key, iv, seals);
+    this.#length = authTagLength;
     this.#seals = seals;
   }
 
-  setAAD(bytes) {
-    this.#beside = bytesOf(bytes);
+  setAAD(bytes, options) {
+    if (this.#over || this.#begun) throw invalidState('setAAD');
+    this.#beside.push(Bytes.from(bytesOf(bytes, options?.encoding)));
     return this;
   }
   setAuthTag(tag, encoding) {
-    this.#tag = Bytes.from(bytesOf(tag, encoding));
+    if (this.#seals || this.#over) throw invalidState('setAuthTag');
+    const given = Bytes.from(bytesOf(tag, encoding));
+    if (![4, 8, 12, 13, 14, 15, 16].includes(given.length)) {
+      throw coded(
+        TypeError,
+        'ERR_CRYPTO_INVALID_AUTH_TAG',
+        `Invalid authentication tag length: ${given.length}`,
+      );
+    }
+    this.#tag = given;
     return this;
   }
   getAuthTag() {
-    if (!this.#tag) throw invalidState('getAuthTag');
+    if (!this.#seals || !this.#over) throw invalidState('getAuthTag');
     return this.#tag;
   }
   setAutoPadding() {
     return this;
   }
 
+  #begin() {
+    if (!this.#begun) this.#native.beside(Bytes.concat(this.#beside));
+    this.#begun = true;
+  }
+
   update(data, from, to) {
-    this.#parts.push(Bytes.from(bytesOf(data, from)));
-    return to && to !== 'buffer' ? '' : Bytes.alloc(0);
+    if (this.#over) throw invalidState('update');
+    this.#begin();
+    return encoded(this.#native.update(bytesOf(data, from)), to);
   }
 
   final(encoding) {
-    const all = Bytes.concat(this.#parts);
-    if (!this.#seals) {
-      if (!this.#tag) throw new Error('Unsupported state or unable to authenticate data');
-      return encoded(
-        native.open(this.#key, this.#iv, Bytes.concat([all, this.#tag]), this.#beside),
-        encoding,
-      );
+    if (this.#over) throw invalidState('final');
+    this.#begin();
+    this.#over = true;
+    const tag = encoded(this.#native.tag());
+    if (this.#seals) {
+      this.#tag = tag.subarray(0, this.#length);
+    } else if (!this.#tag || !native.equal(tag.subarray(0, this.#tag.length), this.#tag)) {
+      throw new Error('Unsupported state or unable to authenticate data');
     }
-    const sealed = encoded(native.seal(this.#key, this.#iv, all, this.#beside));
-    this.#tag = sealed.subarray(sealed.length - 16);
-    return encoded(sealed.subarray(0, sealed.length - 16), encoding);
+    return encoded(Bytes.alloc(0), encoding);
   }
 }
 
-function make(algorithm, givenKey, givenIv, seals) {
+function make(algorithm, givenKey, givenIv, seals, options) {
   checkString(algorithm, 'cipher');
   const name = algorithm
     .toLowerCase()
@@ -153,10 +177,13 @@ function make(algorithm, givenKey, givenIv, seals) {
   const iv = bytesOf(givenIv, undefined, 'iv');
   const bits = Number(name.slice(4, 7));
   if (key.byteLength * 8 !== bits) throw coded(RangeError, 'ERR_CRYPTO_INVALID_KEYLEN', 'Invalid key length');
-  if (name.endsWith('gcm')) return new AuthenticatedCipher(key, iv, seals);
+  if (name.endsWith('gcm')) {
+    if (iv.byteLength === 0) throw coded(TypeError, 'ERR_CRYPTO_INVALID_IV', 'Invalid initialization vector');
+    return new AuthenticatedCipher(key, iv, seals, options ?? undefined);
+  }
   if (iv.byteLength !== 16) throw coded(TypeError, 'ERR_CRYPTO_INVALID_IV', 'Invalid initialization vector');
   return new PlainCipher(name, key, iv, seals);
 }
 
-export const createCipheriv = (algorithm, key, iv) => make(algorithm, key, iv, true);
-export const createDecipheriv = (algorithm, key, iv) => make(algorithm, key, iv, false);
+export const createCipheriv = (algorithm, key, iv, options) => make(algorithm, key, iv, true, options);
+export const createDecipheriv = (algorithm, key, iv, options) => make(algorithm, key, iv, false, options);

@@ -1,11 +1,14 @@
 // `fetch`.
 
+import zlib from 'native/zlib';
 import native from 'native/http';
 import { coded } from 'internal/errors';
 import { Request, partsOf, responseFrom } from 'internal/http';
 import { URL } from 'internal/url';
 import { Bytes } from 'internal/buffer';
 
+/** More than a body can have; the memory of the plugin is the limit. */
+const MOST = 2 ** 53;
 const MOST_REDIRECTS = 20;
 const BODY_HEADERS = [
   'content-encoding',
@@ -80,6 +83,24 @@ async function exchange(parts, signal) {
   }
 }
 
+/** The body of an answer, without brotli around it: the host takes off only gzip and deflate. */
+function unpacked({ body: next, headers }) {
+  const coding = headers.find(([name]) => name === 'content-encoding')?.[1];
+  if (coding?.trim().toLowerCase() !== 'br' || typeof next !== 'function') return next;
+  let codec = zlib.codec('brotliDecompress', []);
+  const read = async () => {
+    while (codec) {
+      const bytes = await next();
+      const made = bytes === null ? codec.finish(true, MOST) : codec.write(bytes, MOST);
+      if (bytes === null) codec = null;
+      if (made.byteLength > 0) return made;
+    }
+    return null;
+  };
+  read.cancel = () => next.cancel?.();
+  return read;
+}
+
 /** A body that fails once the signal is aborted, and gives its connection up. */
 function abortable(next, signal) {
   if (typeof next !== 'function') return next;
@@ -149,7 +170,7 @@ export async function fetch(input, init) {
     if (!isRedirect || request.redirect === 'manual') {
       return responseFrom({
         ...answer,
-        body: abortable(answer.body, signal),
+        body: abortable(unpacked(answer), signal),
         url: url.href,
         redirected: redirects > 0,
       });

@@ -2,46 +2,94 @@
 
 import native from 'native/crypto';
 import { Bytes } from 'internal/buffer';
-import { checkFunction, checkString, missing, outOfRange, wrongValue } from 'internal/errors';
-import { CURVES, KeyObject, createPublicKey, createSecretKey, privateFromJwk } from 'internal/keys';
+import {
+  checkFunction,
+  checkString,
+  coded,
+  missing,
+  outOfRange,
+  wrongType,
+  wrongValue,
+} from 'internal/errors';
+import { CURVES, KeyObject, createPublicKey, createSecretKey, curveNamed } from 'internal/keys';
 
-const NODE_NAMES = { 'P-256': 'prime256v1', 'P-384': 'secp384r1' };
+export const getCurves = () =>
+  Object.values(CURVES)
+    .map(({ node }) => node)
+    .toSorted();
 
-export const getCurves = () => Object.values(NODE_NAMES);
+const OKP = { ed25519: 'Ed25519', x25519: 'X25519' };
 
-/** A new private key. */
+/** A new private key of a curve. */
 export function newPrivate(type, curve) {
-  if (type === 'ed25519') {
-    const d = Bytes.from(native.random(32)).toString('base64url');
-    return new KeyObject('private', privateFromJwk({ kty: 'OKP', crv: 'Ed25519', d }));
+  const name = OKP[type] ?? curveNamed(curve);
+  if (!name) throw coded(TypeError, 'ERR_CRYPTO_INVALID_CURVE', 'Invalid EC curve name');
+  return new KeyObject('private', Bytes.from(native.generate(name).buffer));
+}
+
+function rsaOptions({ modulusLength, publicExponent = 65537 }) {
+  if (typeof modulusLength !== 'number')
+    throw wrongType('options.modulusLength', 'of type number', modulusLength);
+  if (!(Number.isInteger(modulusLength) && modulusLength >= 512 && modulusLength <= 8192)) {
+    throw outOfRange('options.modulusLength', '>= 512 && <= 8192', modulusLength);
   }
-  const name = Object.keys(CURVES).find((name) => name === curve || NODE_NAMES[name] === curve);
-  if (!name) throw missing(`The curve ${curve}`);
-  return new KeyObject('private', Bytes.from(native.generateEc(name)));
+  if (!(Number.isInteger(publicExponent) && publicExponent >= 3 && publicExponent < 2 ** 32)) {
+    throw outOfRange('options.publicExponent', '>= 3 && < 2 ** 32', publicExponent);
+  }
+  return [modulusLength, publicExponent];
+}
+
+export async function newRsa(options) {
+  return new KeyObject('private', Bytes.from((await native.generateRsaLater(...rsaOptions(options))).buffer));
+}
+
+function check(type) {
+  checkString(type, 'type');
+  if (['rsa', 'ec', 'ed25519', 'x25519'].includes(type)) return;
+  if (['rsa-pss', 'dsa', 'dh', 'ed448', 'x448'].includes(type)) {
+    throw missing(`Generating key pairs of type '${type}'`, 'use rsa, ec, ed25519 or x25519');
+  }
+  throw wrongValue('type', type, 'must be a supported key type');
 }
 
 function shown(key, encoding) {
-  return encoding?.format ? key.export(encoding) : key;
+  if (encoding === undefined) return key;
+  return key.export(encoding);
 }
 
+const pair = (privateKey, { publicKeyEncoding, privateKeyEncoding }) => ({
+  publicKey: shown(createPublicKey(privateKey), publicKeyEncoding),
+  privateKey: shown(privateKey, privateKeyEncoding),
+});
+
 export function generateKeyPairSync(type, options = {}) {
-  checkString(type, 'type');
-  if (type !== 'ed25519' && type !== 'ec') throw missing(`Generating key pairs of type '${type}'`);
-  const privateKey = newPrivate(type, options.namedCurve);
-  return {
-    publicKey: shown(createPublicKey(privateKey), options.publicKeyEncoding),
-    privateKey: shown(privateKey, options.privateKeyEncoding),
-  };
+  check(type);
+  const made =
+    type === 'rsa'
+      ? new KeyObject('private', Bytes.from(native.generateRsa(...rsaOptions(options)).buffer))
+      : newPrivate(type, options.namedCurve);
+  return pair(made, options);
+}
+
+function later(type, options = {}) {
+  check(type);
+  if (type === 'rsa') {
+    rsaOptions(options);
+    return newRsa(options).then((made) => pair(made, options));
+  }
+  return Promise.resolve(pair(newPrivate(type, options.namedCurve), options));
 }
 
 export function generateKeyPair(type, options, callback) {
   if (typeof options === 'function') [options, callback] = [undefined, options];
   checkFunction(callback, 'callback');
-  const { publicKey, privateKey } = generateKeyPairSync(type, options);
-  queueMicrotask(() => callback(null, publicKey, privateKey));
+  later(type, options).then(
+    ({ publicKey, privateKey }) => process.nextTick(callback, null, publicKey, privateKey),
+    (error) => process.nextTick(callback, error),
+  );
 }
 Object.defineProperty(generateKeyPair, Symbol.for('nodejs.util.promisify.custom'), {
-  value: async (type, options) => generateKeyPairSync(type, options),
+  value: async (type, options) => later(type, options),
 });
 
 export function generateKeySync(type, { length } = {}) {

@@ -1,6 +1,19 @@
 // `util.inspect` and `util.format`: what a value looks like to a person.
 
+import native from 'native/process';
+
 const custom = Symbol.for('nodejs.util.inspect.custom');
+
+/** A promise of the engine's own, not what only inherits from one. */
+function isPromise(value) {
+  if (!(value instanceof Promise)) return false;
+  try {
+    native.settled(value);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 const defaults = {
   depth: 2,
@@ -154,7 +167,7 @@ class Inspector {
         const shown = own.call(
           value,
           left,
-          { ...this.settings, depth: left, stylize: (text, style) => this.paint(text, style) },
+          { ...this.settings, stylize: (text, style) => this.paint(text, style) },
           inspect,
         );
         if (shown !== value) {
@@ -193,12 +206,12 @@ class Inspector {
       };
     }
     if (value instanceof Set) {
-      const entries = () => [...value].map((entry) => this.show(entry, level + 1));
+      const entries = () => this.some(value, (entry) => this.show(entry, level + 1));
       return { prefix: `${named('Set', value.size)} `, open: '{', close: '}', entries };
     }
     if (value instanceof Map) {
       const entries = () =>
-        [...value].map(([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
+        this.some(value, ([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
       return { prefix: `${named('Map', value.size)} `, open: '{', close: '}', entries };
     }
     if (typeof value === 'function') return { base: this.paint(this.callable(value), 'special') };
@@ -225,10 +238,18 @@ class Inspector {
       const entries = () => members.map((name) => `[${name}]: ${this.show(value[name], level + 1)}`);
       return { prefix: `${named('DataView')} `, open: '{', close: '}', entries };
     }
-    if (value instanceof Promise) return { prefix: 'Promise ', open: '{', close: '}', entries: () => [] };
+    if (isPromise(value)) {
+      const entries = () => {
+        const settled = native.settled(value);
+        if (!settled) return [this.paint('<pending>', 'special')];
+        const shown = this.show(settled[1], level + 1);
+        return [settled[0] ? shown : `${this.paint('<rejected>', 'special')} ${shown}`];
+      };
+      return { prefix: `${named('Promise')} `, open: '{', close: '}', entries };
+    }
     if (value instanceof WeakMap || value instanceof WeakSet) {
       return {
-        prefix: `${named('WeakMap')} `,
+        prefix: `${named(value instanceof WeakMap ? 'WeakMap' : 'WeakSet')} `,
         open: '{',
         close: '}',
         entries: () => [this.paint('<items unknown>', 'special')],
@@ -241,7 +262,20 @@ class Inspector {
     if (isArguments)
       return { prefix: '[Arguments] ', open: '[', close: ']', entries: () => this.list(value, level) };
     const prefix = name === 'Object' && !suffix ? '' : `${named('Object')} `;
-    return { prefix, open: '{', close: '}', entries: () => [] };
+    return { prefix, open: '{', close: '}', entries: () => [], isPlain: true };
+  }
+
+  /** As many entries of a set or a map as are shown. */
+  some(value, shown) {
+    const most = Math.min(value.size, this.settings.maxArrayLength ?? Infinity);
+    const entries = [];
+    for (const entry of value) {
+      if (entries.length >= most) break;
+      entries.push(shown(entry));
+    }
+    const left = value.size - most;
+    if (left > 0) entries.push(`... ${left} more item${left > 1 ? 's' : ''}`);
+    return entries;
   }
 
   callable(value) {
@@ -315,20 +349,40 @@ class Inspector {
           ? key
           : this.paint(quote(key), 'string');
     if (own.enumerable === false) name = `[${typeof key === 'symbol' ? String(key) : key}]`;
-    if (own.get && !this.settings.getters) {
-      return `${name}: ${this.paint(own.set ? '[Getter/Setter]' : '[Getter]', 'special')}`;
-    }
+    if (own.get) return `${name}: ${this.getter(value, own, level)}`;
     if (own.set && !own.get) return `${name}: ${this.paint('[Setter]', 'special')}`;
-    return `${name}: ${this.show(own.get ? own.get.call(value) : own.value, level + 1)}`;
+    return `${name}: ${this.show(own.value, level + 1)}`;
+  }
+
+  getter(value, own, level) {
+    const label = own.set ? 'Getter/Setter' : 'Getter';
+    const { getters } = this.settings;
+    const wanted = getters === true || (getters === 'get' && !own.set) || (getters === 'set' && own.set);
+    if (!wanted) return this.paint(`[${label}]`, 'special');
+    try {
+      const got = own.get.call(value);
+      if (got !== null && typeof got === 'object') {
+        return `${this.paint(`[${label}]`, 'special')} ${this.show(got, level + 1)}`;
+      }
+      const [open, close] = [this.paint(`[${label}:`, 'special'), this.paint(']', 'special')];
+      return `${open} ${this.show(got, level + 1)}${close}`;
+    } catch (error) {
+      const open = this.paint(`[${label}:`, 'special');
+      return `${open} <Inspection threw (${error.message})>${this.paint(']', 'special')}`;
+    }
   }
 
   structure(value, level) {
     const kind = this.kind(value, level);
     const keys = this.members(value, kind.isError);
     if (kind.base !== undefined && keys.length === 0) return kind.base;
+    if (kind.isPlain && keys.length === 0) return `${kind.prefix}{}`;
     if (level > this.settings.depth) {
-      const name = className(value) ?? 'Object';
-      return kind.base ?? this.paint(`[${Array.isArray(value) ? 'Array' : name}]`, 'special');
+      const name = className(value);
+      const tag = value[Symbol.toStringTag];
+      const suffix = typeof tag === 'string' && tag !== '' && tag !== name ? ` [${tag}]` : '';
+      const shown = Array.isArray(value) ? 'Array' : `${name ?? '[Object: null prototype]'}${suffix}`;
+      return kind.base ?? this.paint(shown.startsWith('[') ? shown : `[${shown}]`, 'special');
     }
     this.seen.push(value);
     const deepest = this.deepest;
@@ -355,7 +409,7 @@ class Inspector {
     // What holds few levels goes on one line, where it fits.
     if (compact !== false && this.deepest - level < compact && rows === entries) {
       const length = entries.reduce(
-        (sum, entry) => sum + entry.length,
+        (sum, entry) => sum + (this.settings.colors ? plain(entry) : entry).length,
         2 * entries.length + open.length + indent.length + 10,
       );
       if (length <= breakLength && !entries.some((entry) => entry.includes('\n'))) {

@@ -1,16 +1,25 @@
-// Keys: from PEM, DER, JWK and plain bytes, as the native side signs with them.
+// Keys: from PEM, DER, JWK and plain bytes. A private key is PKCS#8 here, a public one SPKI.
 
 import { Bytes } from 'internal/buffer';
 import native from 'native/crypto';
-import { coded, wrongType } from 'internal/errors';
+import { coded, wrongType, wrongValue } from 'internal/errors';
 
-const RSA = '300d06092a864886f70d0101010500';
+/** Curves by their names in JWKs: Node's names, and how many bytes a number has. */
 export const CURVES = {
-  'P-256': { id: '06082a8648ce3d030107', size: 32 },
-  'P-384': { id: '06052b81040022', size: 48 },
+  'P-256': { node: 'prime256v1', size: 32 },
+  'P-384': { node: 'secp384r1', size: 48 },
+  'P-521': { node: 'secp521r1', size: 66 },
+  secp256k1: { node: 'secp256k1', size: 32 },
 };
-const EC = '06072a8648ce3d0201';
-const ED25519 = '300506032b6570';
+const OKP = ['Ed25519', 'X25519'];
+
+/** The name of a curve, from any of its names. */
+export const curveNamed = (name) =>
+  Object.keys(CURVES).find((each) => each === name || CURVES[each].node === name);
+
+const RSA_PARTS = ['n', 'e', 'd', 'p', 'q', 'dp', 'dq', 'qi'];
+const base64url = (bytes) => bytes.toString('base64url');
+const buffer = (bytes) => Bytes.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
 function der(tag, ...parts) {
   const inside = Bytes.concat(parts);
@@ -20,61 +29,57 @@ function der(tag, ...parts) {
   return Bytes.concat([Bytes.from([tag, ...head]), inside]);
 }
 
-const sequence = (...parts) => der(0x30, ...parts);
-const bits = (bytes) => der(0x03, Bytes.from([0]), bytes);
-const octets = (bytes) => der(0x04, bytes);
-const hex = (text) => Bytes.from(text, 'hex');
-
-function integer(base64url) {
-  let bytes = Bytes.from(base64url, 'base64url');
+function integer(given) {
+  let bytes = Bytes.from(given, 'base64url');
   while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
   return der(0x02, bytes[0] & 0x80 ? Bytes.concat([Bytes.from([0]), bytes]) : bytes);
 }
 
 const zero = der(0x02, Bytes.from([0]));
 
-/** A public key in SPKI. */
-export function publicFromJwk(jwk) {
-  if (jwk.kty === 'RSA') return sequence(hex(RSA), bits(sequence(integer(jwk.n), integer(jwk.e))));
-  if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519')
-    return sequence(hex(ED25519), bits(Bytes.from(jwk.x, 'base64url')));
-  const curve = CURVES[jwk.crv];
-  if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
-  const point = Bytes.concat([
-    Bytes.from([4]),
-    Bytes.from(jwk.x, 'base64url'),
-    Bytes.from(jwk.y, 'base64url'),
-  ]);
-  return publicFromPoint(point, jwk.crv);
+function part(jwk, name) {
+  if (typeof jwk[name] !== 'string') throw wrongType(`key.${name}`, 'of type string', jwk[name]);
+  return jwk[name];
 }
 
-export function publicFromPoint(point, name) {
-  if (name === 'Ed25519') return sequence(hex(ED25519), bits(point));
-  return sequence(sequence(hex(EC), hex(CURVES[name].id)), bits(point));
+function invalidJwk() {
+  return coded(TypeError, 'ERR_CRYPTO_INVALID_JWK', 'Invalid JWK data');
 }
+
+/** Makes a key of a curve, or says what Node says of an invalid one. */
+function ofCurve(make, ...given) {
+  try {
+    return buffer(make(...given));
+  } catch {
+    throw invalidJwk();
+  }
+}
+
+/** A public key in SPKI. */
+export function publicFromJwk(jwk) {
+  if (jwk.kty === 'RSA') {
+    return buffer(native.publicKey(der(0x30, integer(part(jwk, 'n')), integer(part(jwk, 'e')))));
+  }
+  if (jwk.kty === 'OKP' && OKP.includes(jwk.crv)) {
+    return ofCurve(native.publicOf, jwk.crv, Bytes.from(part(jwk, 'x'), 'base64url'));
+  }
+  const curve = CURVES[jwk.crv];
+  if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
+  const point = [Bytes.from([4]), ...['x', 'y'].map((name) => Bytes.from(part(jwk, name), 'base64url'))];
+  return ofCurve(native.publicOf, jwk.crv, Bytes.concat(point));
+}
+
+export const publicFromPoint = (point, name) => ofCurve(native.publicOf, name, point);
 
 /** A private key in PKCS#8. */
 export function privateFromJwk(jwk) {
   if (jwk.kty === 'RSA') {
-    const numbers = ['n', 'e', 'd', 'p', 'q', 'dp', 'dq', 'qi'].map((name) => integer(jwk[name]));
-    return sequence(zero, hex(RSA), octets(sequence(zero, ...numbers)));
+    return buffer(native.privateKey(der(0x30, zero, ...RSA_PARTS.map((name) => integer(part(jwk, name))))));
   }
-  if (jwk.kty === 'OKP' && jwk.crv === 'Ed25519') {
-    return sequence(zero, hex(ED25519), octets(octets(Bytes.from(jwk.d, 'base64url'))));
+  if (!(jwk.kty === 'OKP' && OKP.includes(jwk.crv)) && !(jwk.kty === 'EC' && CURVES[jwk.crv])) {
+    throw unsupported(jwk);
   }
-  const curve = CURVES[jwk.crv];
-  if (jwk.kty !== 'EC' || !curve) throw unsupported(jwk);
-  const point = Bytes.concat([
-    Bytes.from([4]),
-    Bytes.from(jwk.x, 'base64url'),
-    Bytes.from(jwk.y, 'base64url'),
-  ]);
-  const inner = sequence(
-    der(0x02, Bytes.from([1])),
-    octets(Bytes.from(jwk.d, 'base64url')),
-    der(0xa1, bits(point)),
-  );
-  return sequence(zero, sequence(hex(EC), hex(curve.id)), octets(inner));
+  return ofCurve(native.privateOf, jwk.crv, Bytes.from(part(jwk, 'd'), 'base64url'));
 }
 
 function unsupported(jwk) {
@@ -83,19 +88,38 @@ function unsupported(jwk) {
 
 function fromPem(text) {
   const found = /-----BEGIN ([A-Z0-9 ]+)-----([\s\S]+?)-----END \1-----/.exec(text);
-  if (!found) throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'This is no key in PEM');
+  if (!found) {
+    throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'error:1E08010C:DECODER routines::unsupported');
+  }
   const [, label, body] = found;
   if (label.includes('ENCRYPTED') || body.includes('Proc-Type')) {
     throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'Encrypted private keys are not supported here');
   }
-  return { label, bytes: Bytes.from(body.replace(/[^A-Za-z0-9+/=]/g, ''), 'base64') };
+  return { bytes: Bytes.from(body.replace(/[^A-Za-z0-9+/=]/g, ''), 'base64') };
+}
+
+/** Reads bytes as a key, in any structure. */
+function read(make, bytes) {
+  try {
+    return buffer(make(bytes));
+  } catch (error) {
+    throw coded(Error, 'ERR_OSSL_UNSUPPORTED', error.message);
+  }
 }
 
 /** A key as `createSign` and its like are given it: PEM, `{ key, format, type }`, or a key object. */
 export class KeyObject {
+  #kind;
+
   constructor(type, bytes) {
     this.type = type;
     Object.defineProperty(this, '_bytes', { value: bytes });
+  }
+
+  /** `RSA`, a curve, `Ed25519` or `X25519`. */
+  get _kind() {
+    this.#kind ??= native.keyKind(this._bytes);
+    return this.#kind;
   }
 
   get symmetricKeySize() {
@@ -104,62 +128,99 @@ export class KeyObject {
 
   get asymmetricKeyType() {
     if (this.type === 'secret') return undefined;
-    const head = this._bytes.subarray(0, 64).toString('hex');
-    return head.includes('06032b6570') ? 'ed25519' : head.includes(EC) ? 'ec' : 'rsa';
+    return this._kind in CURVES ? 'ec' : this._kind.toLowerCase();
   }
 
   get asymmetricKeyDetails() {
-    if (this.asymmetricKeyType !== 'ec') return this.type === 'secret' ? undefined : {};
-    return { namedCurve: curveOf(this._bytes) === 'P-256' ? 'prime256v1' : 'secp384r1' };
+    if (this.type === 'secret') return undefined;
+    if (this._kind in CURVES) return { namedCurve: CURVES[this._kind].node };
+    if (this._kind !== 'RSA') return {};
+    const [modulus, exponent] = native.rsaNumbers(this._bytes).map(buffer);
+    return {
+      modulusLength: modulus.length * 8 - Math.clz32(modulus[0]) + 24,
+      publicExponent: BigInt(`0x${exponent.toString('hex')}`),
+    };
   }
 
-  export(options = {}) {
-    if (this.type !== 'secret' && options.format === 'jwk') return toJwk(this);
-    if (this.type === 'secret')
-      return options.format === 'jwk'
-        ? { kty: 'oct', k: this._bytes.toString('base64url') }
-        : Bytes.from(this._bytes);
-    if (options.format === 'der') return Bytes.from(this._bytes);
-    const label = this.type === 'private' ? 'PRIVATE KEY' : 'PUBLIC KEY';
-    return `-----BEGIN ${label}-----\n${this._bytes.toString('base64').replace(/(.{64})(?=.)/g, '$1\n')}\n-----END ${label}-----\n`;
+  export(options) {
+    if (this.type === 'secret') {
+      return options?.format === 'jwk' ? { kty: 'oct', k: base64url(this._bytes) } : Bytes.from(this._bytes);
+    }
+    if (options === null || typeof options !== 'object')
+      throw wrongType('options', 'of type object', options);
+    if (options.format === 'jwk') return toJwk(this);
+    const { bytes, label } = structure(this, options);
+    if (options.format === 'der') return Bytes.from(bytes);
+    if (options.format !== 'pem') throw wrongValue('options.format', options.format);
+    return `-----BEGIN ${label}-----\n${bytes.toString('base64').replace(/(.{64})(?=.)/g, '$1\n')}\n-----END ${label}-----\n`;
   }
 
   equals(other) {
-    return other instanceof KeyObject && other.type === this.type && this._bytes.equals(other._bytes);
+    if (!(other instanceof KeyObject)) throw wrongType('otherKeyObject', 'an instance of KeyObject', other);
+    return other.type === this.type && this._bytes.equals(other._bytes);
   }
 
   static from(key) {
+    if (!key?._object) throw wrongType('key', 'an instance of CryptoKey', key);
     return key._object;
   }
 }
 
-const curveOf = (bytes) =>
-  Object.keys(CURVES).find((name) => bytes.subarray(0, 64).includes(hex(CURVES[name].id)));
+/** The bytes that a key is exported as, and what PEM calls them. */
+function structure(key, { type, cipher }) {
+  if (cipher !== undefined) {
+    throw coded(Error, 'ERR_OSSL_UNSUPPORTED', 'Encrypted private keys are not supported here');
+  }
+  if (key.type === 'public') {
+    if (type === 'pkcs1' && key._kind === 'RSA') {
+      return { bytes: buffer(native.keyMaterial(key._bytes)), label: 'RSA PUBLIC KEY' };
+    }
+    if (type !== 'spki') throw wrongValue('options.type', type);
+    return { bytes: key._bytes, label: 'PUBLIC KEY' };
+  }
+  if (type === 'pkcs1' && key._kind === 'RSA') {
+    return { bytes: buffer(native.keyMaterial(key._bytes)), label: 'RSA PRIVATE KEY' };
+  }
+  if (type === 'sec1' && key._kind in CURVES) return { bytes: sec1(key), label: 'EC PRIVATE KEY' };
+  if (type !== 'pkcs8') throw wrongValue('options.type', type);
+  return { bytes: key._bytes, label: 'PRIVATE KEY' };
+}
 
-/** What stands behind the first such head, which says that it is as long as this. */
-function inside(bytes, tag, length) {
-  const at = bytes.indexOf(Bytes.from([...hex(tag), length]));
-  return bytes.subarray(at + tag.length / 2 + 1, at + tag.length / 2 + 1 + length);
+function sec1(key) {
+  const scalar = buffer(native.keyMaterial(key._bytes));
+  const point = buffer(native.point(key._kind, scalar, false));
+  // The identifier of the curve is the last part of the algorithm of the public key.
+  const spki = buffer(native.publicKey(key._bytes));
+  const algorithm = spki.subarray(spki[1] & 0x80 ? 3 : 2);
+  const curve = algorithm.subarray(2 + 9, 2 + algorithm[1]);
+  return der(
+    0x30,
+    der(0x02, Bytes.from([1])),
+    der(0x04, scalar),
+    der(0xa0, curve),
+    der(0xa1, der(0x03, Bytes.from([0]), point)),
+  );
 }
 
 function toJwk(key) {
-  const url = (bytes) => bytes.toString('base64url');
-  const publicBytes = key.type === 'public' ? key._bytes : createPublicKey(key)._bytes;
   const secret = key.type === 'private';
-  if (key.asymmetricKeyType === 'ed25519') {
-    const x = url(publicBytes.subarray(-32));
-    // The seed comes first after `OCTET STRING { OCTET STRING`.
-    return secret
-      ? { crv: 'Ed25519', d: url(inside(key._bytes, '042204', 32)), x, kty: 'OKP' }
-      : { crv: 'Ed25519', x, kty: 'OKP' };
+  if (key._kind === 'RSA') {
+    const numbers = native.rsaNumbers(key._bytes).map((number) => base64url(buffer(number)));
+    const names = secret ? RSA_PARTS : RSA_PARTS.slice(0, 2);
+    return { kty: 'RSA', ...Object.fromEntries(names.map((name, at) => [name, numbers[at]])) };
   }
-  if (key.asymmetricKeyType !== 'ec') throw unsupported({ kty: 'RSA', crv: 'as JWK' });
-  const crv = curveOf(key._bytes);
-  const { size } = CURVES[crv];
-  const point = publicBytes.subarray(-2 * size);
-  const known = { kty: 'EC', x: url(point.subarray(0, size)), y: url(point.subarray(size)), crv };
-  // `INTEGER 1, OCTET STRING`.
-  return secret ? { ...known, d: url(inside(key._bytes, '02010104', size)) } : known;
+  const point = buffer(native.keyMaterial(secret ? native.publicKey(key._bytes) : key._bytes));
+  const own = secret ? { d: base64url(buffer(native.keyMaterial(key._bytes))) } : {};
+  if (OKP.includes(key._kind)) return { crv: key._kind, ...own, x: base64url(point), kty: 'OKP' };
+  const { size } = CURVES[key._kind];
+  const whole = buffer(native.convertPoint(key._kind, point, false));
+  return {
+    kty: 'EC',
+    x: base64url(whole.subarray(1, 1 + size)),
+    y: base64url(whole.subarray(1 + size)),
+    crv: key._kind,
+    ...own,
+  };
 }
 
 export function createSecretKey(key, encoding) {
@@ -168,36 +229,50 @@ export function createSecretKey(key, encoding) {
 
 function bytesOf(given) {
   if (given instanceof KeyObject) return { object: given };
+  // A CryptoKey.
+  if (given?._object instanceof KeyObject) return { object: given._object };
   const {
     key = given,
     format,
-    type,
+    encoding,
   } = given !== null && typeof given === 'object' && !ArrayBuffer.isView(given) ? given : {};
   if (key instanceof KeyObject) return { object: key };
+  if (key?._object instanceof KeyObject) return { object: key._object };
   if (format === 'jwk') return { jwk: key };
-  if (format === 'der') return { bytes: Bytes.from(key), label: type };
-  if (typeof key === 'string' || ArrayBuffer.isView(key))
+  if (format === 'der')
+    return { bytes: typeof key === 'string' ? Bytes.from(key, encoding) : Bytes.from(key) };
+  if (key instanceof ArrayBuffer) return fromPem(Bytes.from(key).toString());
+  if (typeof key === 'string' || ArrayBuffer.isView(key)) {
     return fromPem(typeof key === 'string' ? key : Bytes.from(key).toString());
+  }
   throw wrongType('key', 'of type string or an instance of Buffer or KeyObject', key);
 }
 
+const wrongObject = (object, expected) =>
+  coded(
+    TypeError,
+    'ERR_CRYPTO_INVALID_KEY_OBJECT_TYPE',
+    `Invalid key object type ${object.type}, expected ${expected}.`,
+  );
+
 export function createPrivateKey(given) {
   const { object, jwk, bytes } = bytesOf(given);
+  if (object && object.type !== 'private') throw wrongObject(object, 'private');
   if (object) return object;
-  return new KeyObject('private', jwk ? privateFromJwk(jwk) : bytes);
+  return new KeyObject('private', jwk ? privateFromJwk(jwk) : read(native.privateKey, bytes));
 }
 
 export function createPublicKey(given) {
-  const { object, jwk, bytes, label } = bytesOf(given);
+  const { object, jwk, bytes } = bytesOf(given);
+  if (object?.type === 'secret') throw wrongObject(object, 'private');
   if (object?.type === 'public') return object;
-  if (object || /PRIVATE/.test(label ?? ''))
-    return new KeyObject('public', Bytes.from(native.publicKey(object?._bytes ?? bytes).buffer));
-  return new KeyObject('public', jwk ? publicFromJwk(jwk) : bytes);
+  return new KeyObject('public', jwk ? publicFromJwk(jwk) : read(native.publicKey, object?._bytes ?? bytes));
 }
 
 /** The bytes of a secret, however it was given. */
 export function secretOf(key, encoding) {
   if (key instanceof KeyObject) return key._bytes;
+  if (key?._object instanceof KeyObject) return key._object._bytes;
   if (typeof key === 'string') return Bytes.from(key, encoding ?? 'utf8');
   if (ArrayBuffer.isView(key) || key instanceof ArrayBuffer) return key;
   throw wrongType(

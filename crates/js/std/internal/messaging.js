@@ -4,6 +4,8 @@ import { setImmediate } from 'internal/timers';
 import { EventTarget, MessageEvent } from 'internal/event-target';
 import { follow } from 'internal/context';
 import { structuredClone } from 'internal/structured-clone';
+import native from 'native/ports';
+import { Deserializer, Serializer } from 'internal/serialize';
 import { wrongType } from 'internal/errors';
 
 const inside = Symbol('inside');
@@ -90,24 +92,142 @@ function handlers(Class, types) {
   }
 }
 
+/** What a port sends, as bytes and the ends of channels that go along. */
+class Writer extends Serializer {
+  #ports;
+
+  constructor(ports) {
+    super();
+    this.#ports = ports;
+  }
+
+  _getDataCloneError(message) {
+    return new DOMException(message, 'DataCloneError');
+  }
+
+  _otherNumber(value) {
+    if (!(value instanceof MessagePort)) {
+      if (uncloneable.has(value)) throw this._getDataCloneError('#<Object> could not be cloned.');
+      return undefined;
+    }
+    const at = this.#ports.indexOf(value);
+    if (at >= 0) return at;
+    throw this._getDataCloneError(
+      'Object that needs transfer was found in message but not listed in transferList',
+    );
+  }
+}
+
+class Reader extends Deserializer {
+  #ports;
+
+  constructor(bytes, ports) {
+    super(bytes);
+    this.#ports = ports;
+  }
+
+  _readOther(at) {
+    return this.#ports[at];
+  }
+}
+
+/** An event whose data may be `undefined`, which the class takes for nothing given. */
+function messageEvent(init) {
+  const event = new MessageEvent('message', init);
+  if (init.data === undefined) Object.defineProperty(event, 'data', { value: undefined });
+  return event;
+}
+
+const uncloneable = new WeakSet();
+/** Keeps an object from being sent. */
+export const refuse = (object) => uncloneable.add(object);
+
+/** A value for another engine. What is transferred is detached here. */
+export function encode(value, transfer = []) {
+  for (const each of transfer) {
+    if (!(each instanceof MessagePort || each instanceof ArrayBuffer)) {
+      throw new DOMException('Value not transferable', 'DataCloneError');
+    }
+  }
+  const ports = transfer.filter((each) => each instanceof MessagePort);
+  const writer = new Writer(ports);
+  writer.writeHeader();
+  writer.writeValue(value);
+  const data = writer.releaseBuffer();
+  for (const each of transfer) if (each instanceof ArrayBuffer) each.transfer();
+  return { data, ports: ports.map((port) => port._detach()) };
+}
+
+/** A value from another engine, with the ports that came along. */
+export function decode({ data, ports: handles }) {
+  const ports = handles.map((handle) => new MessagePort(inside, handle));
+  const reader = new Reader(data, ports);
+  reader.readHeader();
+  return { data: reader.readValue(), ports };
+}
+
+/** The port at the end of a channel to another engine. */
+export const portOf = (handle) => new MessagePort(inside, handle);
+
 export class MessagePort extends Port {
   #other = null;
   #waiting = [];
   #started = false;
   #closed = false;
+  #listeners = 0;
+  #held = false;
+  /** The end of a channel to another engine, where the other port is there. */
+  #handle = null;
+  #listening;
 
-  constructor(key) {
+  constructor(key, handle = null) {
     super();
     if (key !== inside) throw new TypeError('Illegal constructor');
+    this.#handle = handle;
   }
 
   _join(other) {
     this.#other = other;
   }
 
+  /** From here on the other port is on another engine. */
+  #attach(handle) {
+    this.#other = null;
+    this.#handle = handle;
+    if (this.#started) this.#listen();
+  }
+
+  /** The end of the channel, which goes to another engine. */
+  _detach() {
+    if (this.#closed) throw new DOMException('A closed MessagePort cannot be transferred', 'DataCloneError');
+    let handle = this.#handle;
+    if (!handle) {
+      const [own, theirs] = native.pair();
+      for (const { data, ports } of this.#waiting) {
+        const sent = encode(data, ports);
+        own.send(sent.data, sent.ports);
+      }
+      this.#other?.#attach(own);
+      handle = theirs;
+    }
+    this.#hold(false);
+    this.#handle = null;
+    this.#other = null;
+    this.#closed = true;
+    return handle;
+  }
+
   postMessage(value, options) {
     if (arguments.length === 0) throw wrongType('value', 'specified', value);
     const transfer = Array.isArray(options) ? options : (options?.transfer ?? []);
+    if (transfer.includes(this)) {
+      throw new DOMException('Transfer list contains source port', 'DataCloneError');
+    }
+    if (this.#handle) {
+      const { data, ports } = encode(value, transfer);
+      this.#handle.send(data, ports);
+      return;
+    }
     const ports = transfer.filter((each) => each instanceof MessagePort);
     const copied = clone(value, transfer);
     if (this.#closed) return;
@@ -125,30 +245,107 @@ export class MessagePort extends Port {
       follow(() => {
         const next = this.#waiting.shift();
         if (!next || this.#closed) return;
-        this.dispatchEvent(new MessageEvent('message', next));
+        this.dispatchEvent(messageEvent(next));
       }),
     ).unref();
   }
 
+  #listen() {
+    this.#listening = this.#handle.listen(() => this.#pull());
+  }
+
+  /** Passes on one message, then the next: each is a task of its own. */
+  #pull() {
+    const next = this.#handle?.take();
+    if (next === undefined) return;
+    if (next === null) {
+      this.#end();
+      return;
+    }
+    this.#dispatch(next);
+    if (next.more) setImmediate(() => this.#pull());
+  }
+
+  #dispatch(next) {
+    let event;
+    try {
+      event = messageEvent(decode(next));
+    } catch (error) {
+      event = new MessageEvent('messageerror', { data: error });
+    }
+    this.dispatchEvent(event);
+  }
+
+  /** Passes on everything that was sent before the other side ended. */
+  _drain() {
+    for (let next = this.#handle?.take(); next; next = this.#handle?.take()) this.#dispatch(next);
+  }
+
+  #end() {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#hold(false);
+    this.#handle?.close(this.#listening);
+    this.#handle = null;
+    this.dispatchEvent(new Event('close'));
+  }
+
   _take() {
-    return this.#waiting.shift();
+    if (!this.#handle) return this.#waiting.shift();
+    const next = this.#handle.take();
+    return next ? decode(next) : undefined;
   }
 
   start() {
     if (this.#started) return;
     this.#started = true;
+    if (this.#handle) this.#listen();
     for (let left = this.#waiting.length; left > 0; left -= 1) this.#deliver();
   }
 
   close() {
     if (this.#closed) return;
     const other = this.#other;
+    this.#hold(false);
     setImmediate(() => {
-      if (this.#closed) return;
-      this.#closed = true;
-      this.dispatchEvent(new Event('close'));
+      this.#end();
       other?.close();
     });
+  }
+
+  #hold(held) {
+    if (this.#held === held || (held && this.#closed)) return;
+    this.#held = held;
+    native.hold(held ? 1 : -1);
+  }
+
+  addEventListener(type, ...given) {
+    super.addEventListener(type, ...given);
+    if (type !== 'message') return;
+    this.#listeners += 1;
+    this.start();
+    this.#hold(true);
+  }
+
+  removeEventListener(type, ...given) {
+    super.removeEventListener(type, ...given);
+    if (type !== 'message') return;
+    this.#listeners -= 1;
+    if (this.#listeners <= 0) this.#hold(false);
+  }
+
+  ref() {
+    this.#hold(true);
+    return this;
+  }
+
+  unref() {
+    this.#hold(false);
+    return this;
+  }
+
+  hasRef() {
+    return this.#held;
   }
 }
 handlers(MessagePort, ['message', 'messageerror', 'close']);
@@ -185,6 +382,16 @@ export function receiveMessageOnPort(port) {
 }
 
 const channels = new Map();
+let hearing = false;
+
+/** Gives a message to every channel of a name that is here, but the one it comes from. */
+function tell(name, from, data) {
+  for (const other of channels.get(name) ?? []) {
+    if (other === from) continue;
+    const copy = data();
+    setImmediate(() => other._receive(copy)).unref();
+  }
+}
 
 export class BroadcastChannel extends Port {
   #name;
@@ -196,6 +403,11 @@ export class BroadcastChannel extends Port {
     this.#name = `${name}`;
     if (!channels.has(this.#name)) channels.set(this.#name, new Set());
     channels.get(this.#name).add(this);
+    if (hearing) return;
+    hearing = true;
+    native.onBroadcast((from, data) => {
+      tell(from, null, () => decode({ data, ports: [] }).data);
+    });
   }
 
   get name() {
@@ -204,13 +416,12 @@ export class BroadcastChannel extends Port {
 
   postMessage(message) {
     if (this.#closed) throw new DOMException('BroadcastChannel is closed.', 'InvalidStateError');
-    for (const other of channels.get(this.#name)) {
-      if (other === this) continue;
-      const data = structuredClone(message);
-      setImmediate(() => {
-        if (!other.#closed) other.dispatchEvent(new MessageEvent('message', { data }));
-      }).unref();
-    }
+    tell(this.#name, this, () => structuredClone(message));
+    native.broadcast(this.#name, encode(message).data);
+  }
+
+  _receive(data) {
+    if (!this.#closed) this.dispatchEvent(new MessageEvent('message', { data }));
   }
 
   close() {

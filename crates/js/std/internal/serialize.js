@@ -21,6 +21,8 @@ const VIEWS = [
 const ERRORS = { E: EvalError, R: RangeError, F: ReferenceError, S: SyntaxError, T: TypeError, U: URIError };
 const FLAGS = ['g', 'i', 'm', 'y', 'u', 's', '-', 'd', 'v'];
 const VERSION = 15;
+/** The number of a view of no class, for what only a subclass writes. */
+const OTHER = 100;
 
 function refusal(value) {
   const plain = typeof value === 'function' || typeof value === 'symbol';
@@ -165,6 +167,11 @@ export class Serializer {
     this.#tag('.');
   }
 
+  /** The number under which a subclass passes an object on; most are written. */
+  _otherNumber() {
+    return undefined;
+  }
+
   _writeHostObject(view) {
     const at = Bytes.isBuffer(view) ? 10 : VIEWS.findIndex((View) => view.constructor === View);
     if (at < 0) throw this._getDataCloneError(refusal(view));
@@ -217,7 +224,12 @@ export class Serializer {
   }
 
   #object(value) {
-    if (ArrayBuffer.isView(value)) {
+    const other = this._otherNumber(value);
+    if (other !== undefined) {
+      this.#tag('\\');
+      this.writeUint32(OTHER);
+      this.writeUint32(other);
+    } else if (ArrayBuffer.isView(value)) {
       this.#tag('\\');
       this._writeHostObject(value);
     } else if (value instanceof Date) {
@@ -260,6 +272,7 @@ export class Serializer {
     } else if (Error.isError(value)) {
       this.#error(value);
     } else if (
+      value instanceof SharedArrayBuffer ||
       value instanceof Promise ||
       value instanceof WeakMap ||
       value instanceof WeakSet ||
@@ -402,8 +415,15 @@ export class Deserializer {
     return error;
   }
 
+  /** What a subclass was passed under a number. */
+  _readOther() {
+    throw broken();
+  }
+
   _readHostObject() {
-    const View = VIEWS[this.readUint32()];
+    const number = this.readUint32();
+    if (number === OTHER) return this._readOther(this.readUint32());
+    const View = VIEWS[number];
     const length = this.readUint32();
     const bytes = this.readRawBytes(length);
     if (View === Buffer) return Bytes.from(bytes);

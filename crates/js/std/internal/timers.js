@@ -17,17 +17,19 @@ function milliseconds(after) {
   return after >= 1 && after <= LONGEST ? Math.trunc(after) : 1;
 }
 
-/** What every timer answers. Nothing here is kept running for one, so a reference is only remembered. */
+/** What every timer answers. A reference keeps a worker running; a plugin runs until it is unloaded. */
 class Timer {
   #referenced = true;
 
   ref() {
     this.#referenced = true;
+    native.reference(this._id, true);
     return this;
   }
 
   unref() {
     this.#referenced = false;
+    native.reference(this._id, false);
     return this;
   }
 
@@ -59,6 +61,10 @@ export class Timeout extends Timer {
     this.#start();
   }
 
+  get _id() {
+    return this.#id;
+  }
+
   #start() {
     this.#id = native.start(this.#call, this.#after, this.#repeat);
     running.set(this.#id, this);
@@ -68,6 +74,7 @@ export class Timeout extends Timer {
     if (running.has(this.#id)) {
       this.close();
       this.#start();
+      if (!this.hasRef()) this.unref();
     }
     return this;
   }
@@ -91,6 +98,10 @@ export class Immediate extends Timer {
     check(callback);
     const call = follow(callback);
     this.#id = native.soon(() => call.apply(this, args));
+  }
+
+  get _id() {
+    return this.#id;
   }
 
   close() {

@@ -170,6 +170,7 @@ export class URLSearchParams {
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    if (depth < 0) return options.stylize('[Object]', 'special');
     const pairs = this.#pairs.map(([name, value]) => `${inspect(name)} => ${inspect(value)}`);
     return pairs.length === 0 ? 'URLSearchParams {}' : `URLSearchParams { ${pairs.join(', ')} }`;
   }
@@ -285,6 +286,7 @@ export class URL {
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    if (depth < 0) return 'URL {}';
     const { hash, ...shown } = Object.fromEntries(names.map((name) => [name, this[name]]));
     return `URL ${inspect({ ...shown, searchParams: this.searchParams, hash }, options)}`;
   }

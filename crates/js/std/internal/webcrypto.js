@@ -3,8 +3,16 @@
 import { Bytes } from 'internal/buffer';
 import native from 'native/crypto';
 import { getRandomValues, randomUUID } from 'internal/random';
-import { newPrivate } from 'internal/generate-keys';
-import { KeyObject, createPublicKey, privateFromJwk, publicFromJwk, publicFromPoint } from 'internal/keys';
+import { newPrivate, newRsa } from 'internal/generate-keys';
+import {
+  CURVES,
+  KeyObject,
+  createPrivateKey,
+  createPublicKey,
+  privateFromJwk,
+  publicFromJwk,
+  publicFromPoint,
+} from 'internal/keys';
 
 const inside = Symbol('inside');
 
@@ -27,15 +35,19 @@ function view(data) {
 }
 
 const AES = ['AES-CBC', 'AES-CTR', 'AES-GCM'];
-const PAIRS = ['ECDSA', 'Ed25519', 'RSASSA-PKCS1-v1_5', 'RSA-PSS'];
+const RSA = ['RSASSA-PKCS1-v1_5', 'RSA-PSS', 'RSA-OAEP'];
+const SIGNS = ['ECDSA', 'Ed25519', 'RSASSA-PKCS1-v1_5', 'RSA-PSS'];
+const AGREES = ['ECDH', 'X25519'];
+const PAIRS = [...SIGNS, ...AGREES, 'RSA-OAEP'];
+const NIST = ['P-256', 'P-384', 'P-521'];
 
 /** The algorithms there are, by what can be done with them. */
 export const ALGORITHMS = {
   digest: ['SHA-1', 'SHA-256', 'SHA-384', 'SHA-512'],
-  encrypt: AES,
-  deriveBits: ['HKDF', 'PBKDF2'],
-  sign: ['HMAC', ...PAIRS],
-  generateKey: [...AES, 'ECDSA', 'Ed25519', 'HMAC'],
+  encrypt: [...AES, 'RSA-OAEP'],
+  deriveBits: ['HKDF', 'PBKDF2', ...AGREES],
+  sign: ['HMAC', ...SIGNS],
+  generateKey: [...AES, 'HMAC', ...PAIRS],
   importKey: [...AES, 'HKDF', 'HMAC', 'PBKDF2', ...PAIRS],
 };
 const KNOWN = [...new Set(Object.values(ALGORITHMS).flat())];
@@ -99,20 +111,80 @@ const BLOCKS = { 'SHA-1': 64, 'SHA-256': 64, 'SHA-384': 128, 'SHA-512': 128 };
 function manner(algorithm, key) {
   switch (algorithm.name) {
     case 'RSASSA-PKCS1-v1_5':
-      return [key.algorithm.hash.name, ''];
+      return [key.algorithm.hash.name, '', 0];
     case 'RSA-PSS':
-      return [key.algorithm.hash.name, 'pss'];
+      if (!(algorithm.saltLength >= 0)) throw new TypeError('algorithm.saltLength must be a number');
+      return [key.algorithm.hash.name, 'pss', algorithm.saltLength];
     case 'ECDSA':
-      return [algorithm.hash?.name ?? 'SHA-256', 'p1363'];
+      if (!algorithm.hash) throw new TypeError('algorithm.hash is required');
+      return [algorithm.hash.name, 'p1363', 0];
     case 'Ed25519':
-      return ['', ''];
+      return ['', '', 0];
     default:
       throw unsupported(algorithm.name);
   }
 }
 
+/** The first bits of the secret of two keys; all where no number is named. */
+function agreed(given, key, bits) {
+  const other = given.public;
+  if (
+    !(other instanceof CryptoKey) ||
+    other.algorithm.name !== given.name ||
+    key.algorithm.name !== given.name
+  ) {
+    throw new DOMException('The keys do not match the algorithm', 'InvalidAccessError');
+  }
+  if (other.type !== 'public' || key.type !== 'private' || other._object._kind !== key._object._kind) {
+    throw new DOMException(
+      'The keys are not a private and a public one of the same curve',
+      'InvalidAccessError',
+    );
+  }
+  let secret;
+  try {
+    secret = new Uint8Array(native.agree(key._object._bytes, other._object._bytes));
+  } catch (error) {
+    throw new DOMException(error.message, 'OperationError');
+  }
+  const length = bits ?? secret.length * 8;
+  if (length > secret.length * 8) throw new DOMException('derived bit length is too long', 'OperationError');
+  const cut = secret.slice(0, Math.ceil(length / 8));
+  if (length % 8 !== 0) cut[cut.length - 1] &= 0xff << (8 - (length % 8));
+  return cut;
+}
+
+/** What a key says of itself beside its name and digest. */
+function facts(name, object) {
+  if (RSA.includes(name)) {
+    const publicExponent = new Uint8Array(native.rsaNumbers(object._bytes)[1]);
+    return {
+      modulusLength: object.asymmetricKeyDetails.modulusLength,
+      publicExponent,
+    };
+  }
+  return name === 'ECDSA' || name === 'ECDH' ? { namedCurve: object._kind } : {};
+}
+
+/** Whether a key is one for the algorithm. */
+function fits(name, kind) {
+  if (RSA.includes(name)) return kind === 'RSA';
+  return name === 'ECDSA' || name === 'ECDH' ? NIST.includes(kind) : kind === name;
+}
+
+const JWK_ALGS = { 'RSASSA-PKCS1-v1_5': 'RS', 'RSA-PSS': 'PS', 'RSA-OAEP': 'RSA-OAEP-' };
+
+/** The `alg` of a key's JWK. */
+function jwkAlg({ name, hash }) {
+  if (name === 'Ed25519') return { alg: 'Ed25519' };
+  if (!JWK_ALGS[name]) return {};
+  const bits = hash.name.slice(4);
+  return { alg: name === 'RSA-OAEP' && bits === '1' ? 'RSA-OAEP' : `${JWK_ALGS[name]}${bits}` };
+}
+
 async function derive(algorithm, key, bits) {
   const given = named(algorithm);
+  if (AGREES.includes(given.name)) return agreed(given, key, bits);
   const secret = key._object._bytes;
   if (bits === null || bits % 8 !== 0)
     throw new DOMException('The length must be a multiple of 8', 'OperationError');
@@ -122,6 +194,69 @@ async function derive(algorithm, key, bits) {
   if (given.name === 'HKDF')
     return native.hkdf(given.hash.name, secret, view(given.salt), view(given.info), bits / 8);
   throw unsupported(given.name);
+}
+
+const USES = {
+  public: ['verify', 'encrypt', 'wrapKey'],
+  private: ['sign', 'decrypt', 'unwrapKey', 'deriveKey', 'deriveBits'],
+};
+
+async function generatePair(given, extractable, usages) {
+  const { name, namedCurve } = given;
+  if ((name === 'ECDSA' || name === 'ECDH') && !NIST.includes(namedCurve)) throw unsupported(namedCurve);
+  let made;
+  if (RSA.includes(name)) {
+    const publicExponent = Number(`0x${Bytes.from(view(given.publicExponent)).toString('hex')}`);
+    made = await newRsa({ modulusLength: given.modulusLength, publicExponent });
+  } else {
+    made = newPrivate(namedCurve ? 'ec' : name.toLowerCase(), namedCurve);
+  }
+  const make = (object, may) =>
+    new CryptoKey(
+      inside,
+      object.type,
+      given,
+      may,
+      USES[object.type].filter((usage) => usages.includes(usage)),
+      object._bytes,
+    );
+  return { publicKey: make(createPublicKey(made), true), privateKey: make(made, extractable) };
+}
+
+function signed(given, key, data) {
+  const [digest, form, salt] = manner(given, key);
+  return native.sign(digest, key._object._bytes, data, form, salt);
+}
+
+/** Encrypts or decrypts with RSA. */
+function oaep(run, given, key, data) {
+  const label = given.label === undefined ? undefined : view(given.label);
+  try {
+    return plain(new Uint8Array(run(key._object._bytes, data, 'oaep', key.algorithm.hash.name, label)));
+  } catch (error) {
+    throw new DOMException(`The operation failed: ${error.message}`, 'OperationError');
+  }
+}
+
+/** A key of a pair, from the form it is given in. */
+function imported(format, data, given) {
+  try {
+    if (format === 'spki') return createPublicKey({ key: view(data), format: 'der', type: 'spki' });
+    if (format === 'pkcs8') return createPrivateKey({ key: view(data), format: 'der', type: 'pkcs8' });
+    if (format === 'jwk') {
+      return data.d
+        ? new KeyObject('private', privateFromJwk(data))
+        : new KeyObject('public', publicFromJwk(data));
+    }
+    if (format === 'raw' && !RSA.includes(given.name)) {
+      return new KeyObject('public', publicFromPoint(Bytes.from(view(data)), given.namedCurve ?? given.name));
+    }
+  } catch (error) {
+    throw error instanceof DOMException
+      ? error
+      : new DOMException(`Invalid keyData: ${error.message}`, 'DataError');
+  }
+  throw unsupported(`Importing ${given.name} keys from ${format}`);
 }
 
 export class SubtleCrypto {
@@ -153,14 +288,11 @@ export class SubtleCrypto {
       checkLength(given.name, bytes.length * 8, 'DataError');
       return make('secret', bytes, { length: bytes.length * 8 });
     }
-    if (format === 'spki') return make('public', view(data));
-    if (format === 'pkcs8') return make('private', view(data));
-    if (format === 'jwk')
-      return data.d ? make('private', privateFromJwk(data)) : make('public', publicFromJwk(data));
-    if (format === 'raw' && given.name !== 'RSASSA-PKCS1-v1_5' && given.name !== 'RSA-PSS') {
-      return make('public', publicFromPoint(Bytes.from(view(data)), given.namedCurve ?? 'Ed25519'));
+    const object = imported(format, data, given);
+    if (!fits(given.name, object._kind) || (given.namedCurve && given.namedCurve !== object._kind)) {
+      throw new DOMException('Invalid key type', 'DataError');
     }
-    throw unsupported(`Importing ${given.name} keys from ${format}`);
+    return make(object.type, object._bytes, facts(given.name, object));
   }
 
   async exportKey(format, key) {
@@ -171,11 +303,14 @@ export class SubtleCrypto {
       return { kty: 'oct', k: Bytes.from(bytes).toString('base64url'), ext: true, key_ops: [...key.usages] };
     }
     if (key.type !== 'secret' && format === 'jwk') {
-      const alg = key.algorithm.name === 'Ed25519' ? { alg: 'Ed25519' } : {};
-      return { key_ops: [...key.usages], ext: true, ...alg, ...key._object.export({ format }) };
+      const exported = key._object.export({ format });
+      return { key_ops: [...key.usages], ext: true, ...jwkAlg(key.algorithm), ...exported };
     }
-    if (key.type === 'public' && format === 'raw' && ['ECDSA', 'Ed25519'].includes(key.algorithm.name)) {
-      return plain(bytes.slice({ 'P-256': -65, 'P-384': -97 }[key.algorithm.namedCurve] ?? -32));
+    if (key.type === 'public' && format === 'raw' && !RSA.includes(key.algorithm.name)) {
+      const point = native.keyMaterial(bytes);
+      const whole =
+        key._object._kind in CURVES ? native.convertPoint(key._object._kind, point, false) : point;
+      return plain(new Uint8Array(whole));
     }
     if ((key.type === 'public' && format === 'spki') || (key.type === 'private' && format === 'pkcs8'))
       return plain(bytes);
@@ -185,24 +320,7 @@ export class SubtleCrypto {
   async generateKey(algorithm, extractable, usages) {
     const given = named(algorithm);
     if (!ALGORITHMS.generateKey.includes(given.name)) throw unsupported(`Generating ${given.name} keys`);
-    if (PAIRS.includes(given.name)) {
-      if (given.name === 'ECDSA' && !['P-256', 'P-384'].includes(given.namedCurve))
-        throw unsupported(given.namedCurve);
-      const made = newPrivate(given.name === 'ECDSA' ? 'ec' : 'ed25519', given.namedCurve);
-      const make = (object, usage, may) =>
-        new CryptoKey(
-          inside,
-          object.type,
-          given,
-          may,
-          usages.filter((name) => name === usage),
-          object._bytes,
-        );
-      return {
-        publicKey: make(createPublicKey(made), 'verify', true),
-        privateKey: make(made, 'sign', extractable),
-      };
-    }
+    if (PAIRS.includes(given.name)) return generatePair(given, extractable, usages);
     const length = given.name === 'HMAC' ? (given.length ?? BLOCKS[given.hash.name] * 8) : given.length;
     checkLength(given.name, length, 'OperationError');
     return new CryptoKey(
@@ -223,8 +341,7 @@ export class SubtleCrypto {
       hmac.update(view(data));
       return plain(hmac.digest());
     }
-    const [digest, form] = manner(given, key);
-    return plain(native.sign(digest, key._object._bytes, view(data), form));
+    return plain(signed(given, key, view(data)));
   }
 
   async verify(algorithm, key, signature, data) {
@@ -235,14 +352,15 @@ export class SubtleCrypto {
       hmac.update(view(data));
       return native.equal(hmac.digest(), view(signature));
     }
-    const [digest, form] = manner(given, key);
-    return native.verify(digest, key._object._bytes, view(data), view(signature), form);
+    const [digest, form, salt] = manner(given, key);
+    return native.verify(digest, key._object._bytes, view(data), view(signature), form, salt);
   }
 
   async encrypt(algorithm, key, data) {
     const given = named(algorithm);
-    if (!AES.includes(given.name)) throw unsupported(given.name);
+    if (!ALGORITHMS.encrypt.includes(given.name)) throw unsupported(given.name);
     check(key, 'encrypt', given.name);
+    if (given.name === 'RSA-OAEP') return oaep(native.rsaEncrypt, given, key, view(data));
     if (given.name !== 'AES-GCM') return cipher(given, key, view(data), true);
     const beside = given.additionalData ? view(given.additionalData) : undefined;
     return plain(native.seal(key._object._bytes, view(given.iv), view(data), beside));
@@ -250,8 +368,9 @@ export class SubtleCrypto {
 
   async decrypt(algorithm, key, data) {
     const given = named(algorithm);
-    if (!AES.includes(given.name)) throw unsupported(given.name);
+    if (!ALGORITHMS.encrypt.includes(given.name)) throw unsupported(given.name);
     check(key, 'decrypt', given.name);
+    if (given.name === 'RSA-OAEP') return oaep(native.rsaDecrypt, given, key, view(data));
     if (given.name !== 'AES-GCM') return cipher(given, key, view(data), false);
     const beside = given.additionalData ? view(given.additionalData) : undefined;
     try {
@@ -267,7 +386,7 @@ export class SubtleCrypto {
 
   async deriveKey(algorithm, key, wanted, extractable, usages) {
     const given = named(wanted);
-    const length = given.length ?? (given.name === 'HMAC' ? BLOCKS[given.hash.name] * 8 : 256);
+    const length = given.length ?? (given.name === 'HMAC' ? BLOCKS[given.hash.name] * 8 : null);
     return this.importKey('raw', await derive(algorithm, key, length), given, extractable, usages);
   }
 

@@ -4,6 +4,15 @@ import { Transform } from 'node:stream';
 import { createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
 import { absent } from 'internal/absent';
+import {
+  ECDH,
+  createECDH,
+  diffieHellman,
+  privateDecrypt,
+  privateEncrypt,
+  publicDecrypt,
+  publicEncrypt,
+} from 'internal/ecdh';
 import { checkFunction, checkString, coded, outOfRange, wrongType } from 'internal/errors';
 import {
   generateKey,
@@ -80,11 +89,13 @@ export function hash(algorithm, data, encoding = 'hex') {
 
 export const getHashes = () => [
   'RSA-SHA1',
+  'RSA-SHA224',
   'RSA-SHA256',
   'RSA-SHA384',
   'RSA-SHA512',
   'md5',
   'sha1',
+  'sha224',
   'sha256',
   'sha384',
   'sha512',
@@ -217,22 +228,32 @@ export function hkdf(digest, key, salt, info, length, callback) {
   calling(callback, () => hkdfSync(digest, key, salt, info, length));
 }
 
-function form(key, given) {
-  if (given?.padding === constants.RSA_PKCS1_PSS_PADDING) return 'pss';
-  return given?.dsaEncoding === 'ieee-p1363' ? 'p1363' : 'der';
+/** How the native side signs: in which form, and with how long a salt. */
+function manner(key, given) {
+  const pss = given?.padding === constants.RSA_PKCS1_PSS_PADDING;
+  const salt = given?.saltLength ?? constants.RSA_PSS_SALTLEN_AUTO;
+  if (pss) return ['pss', salt];
+  if (given?.padding !== undefined && given.padding !== constants.RSA_PKCS1_PADDING) {
+    throw coded(
+      Error,
+      'ERR_OSSL_RSA_ILLEGAL_OR_UNSUPPORTED_PADDING_MODE',
+      'error:1C8000A5:Provider routines::illegal or unsupported padding mode',
+    );
+  }
+  return [given?.dsaEncoding === 'ieee-p1363' ? 'p1363' : 'der', salt];
 }
 
 export function sign(algorithm, data, key, callback) {
   return calling(callback, () => {
     const object = createPrivateKey(key);
-    return encoded(native.sign(algorithm ?? '', object._bytes, bytesOf(data), form(object, key)));
+    return encoded(native.sign(algorithm ?? '', object._bytes, bytesOf(data), ...manner(object, key)));
   });
 }
 
 export function verify(algorithm, data, key, signature, callback) {
   return calling(callback, () => {
     const object = createPublicKey(key);
-    return native.verify(algorithm ?? '', object._bytes, bytesOf(data), signature, form(object, key));
+    return native.verify(algorithm ?? '', object._bytes, bytesOf(data), signature, ...manner(object, key));
   });
 }
 
@@ -264,27 +285,40 @@ class Signer extends Transform {
 export const createSign = (algorithm) => new Signer(algorithm);
 export const createVerify = (algorithm) => new Signer(algorithm);
 
-export const constants = { RSA_PKCS1_PADDING: 1, RSA_PKCS1_OAEP_PADDING: 4, RSA_PKCS1_PSS_PADDING: 6 };
+export const constants = Object.freeze({
+  RSA_PKCS1_PADDING: 1,
+  RSA_NO_PADDING: 3,
+  RSA_PKCS1_OAEP_PADDING: 4,
+  RSA_X931_PADDING: 5,
+  RSA_PKCS1_PSS_PADDING: 6,
+  RSA_PSS_SALTLEN_DIGEST: -1,
+  RSA_PSS_SALTLEN_AUTO: -2,
+  RSA_PSS_SALTLEN_MAX_SIGN: -2,
+  POINT_CONVERSION_COMPRESSED: 2,
+  POINT_CONVERSION_UNCOMPRESSED: 4,
+  POINT_CONVERSION_HYBRID: 6,
+});
 export const { subtle } = webcrypto;
 export const getFips = () => 0;
 
 // What packages import and plugins seldom call.
-const [createDiffieHellman, createECDH, diffieHellman, privateDecrypt, publicEncrypt] = [
+const instead = 'use createECDH, or diffieHellman with keys of x25519';
+const [createDiffieHellman, createDiffieHellmanGroup, getDiffieHellman] = [
   'createDiffieHellman',
-  'createECDH',
-  'diffieHellman',
-  'privateDecrypt',
-  'publicEncrypt',
-].map((name) => absent(`crypto.${name}`));
+  'createDiffieHellmanGroup',
+  'getDiffieHellman',
+].map((name) => absent(`crypto.${name}`, instead));
 
 export {
   Crypto,
   CryptoKey,
+  ECDH,
   KeyObject,
   SubtleCrypto,
   createCipheriv,
   createDecipheriv,
   createDiffieHellman,
+  createDiffieHellmanGroup,
   createECDH,
   createPrivateKey,
   createPublicKey,
@@ -296,8 +330,11 @@ export {
   generateKeySync,
   getCiphers,
   getCurves,
+  getDiffieHellman,
   getRandomValues,
   privateDecrypt,
+  privateEncrypt,
+  publicDecrypt,
   publicEncrypt,
   randomUUID,
   webcrypto,
@@ -305,6 +342,7 @@ export {
 export default {
   Crypto,
   CryptoKey,
+  ECDH,
   Hash,
   Hmac,
   KeyObject,
@@ -313,6 +351,7 @@ export default {
   createCipheriv,
   createDecipheriv,
   createDiffieHellman,
+  createDiffieHellmanGroup,
   createECDH,
   createHash,
   createHmac,
@@ -328,6 +367,7 @@ export default {
   generateKeySync,
   getCiphers,
   getCurves,
+  getDiffieHellman,
   getFips,
   getHashes,
   getRandomValues,
@@ -337,7 +377,9 @@ export default {
   pbkdf2,
   pbkdf2Sync,
   privateDecrypt,
+  privateEncrypt,
   pseudoRandomBytes: randomBytes,
+  publicDecrypt,
   publicEncrypt,
   randomBytes,
   randomFill,

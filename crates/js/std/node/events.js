@@ -1,3 +1,4 @@
+import loader from 'native/globals';
 import { abortError, checkFunction, coded, outOfRange, wrongType } from 'internal/errors';
 
 export const captureRejectionSymbol = Symbol.for('nodejs.rejection');
@@ -304,8 +305,41 @@ export function addAbortListener(signal, listener) {
   };
 }
 
+/** An emitter whose listeners run in the store in which it was made. */
+export class EventEmitterAsyncResource extends EventEmitter {
+  #resource;
+
+  constructor(options) {
+    const { name, ...rest } = typeof options === 'string' ? { name: options } : (options ?? {});
+    super(rest);
+    const { AsyncResource } = loader.load('node:async_hooks');
+    this.#resource = new AsyncResource(name ?? new.target.name);
+  }
+
+  emit(...given) {
+    return this.#resource.runInAsyncScope(super.emit, this, ...given);
+  }
+
+  emitDestroy() {
+    this.#resource.emitDestroy();
+  }
+
+  get asyncId() {
+    return this.#resource.asyncId();
+  }
+
+  get triggerAsyncId() {
+    return this.#resource.triggerAsyncId();
+  }
+
+  get asyncResource() {
+    return this.#resource;
+  }
+}
+
 Object.assign(EventEmitter, {
   EventEmitter,
+  EventEmitterAsyncResource,
   once,
   on,
   getEventListeners,

@@ -5,6 +5,7 @@ import { EventEmitter } from 'node:events';
 import { lookup } from 'node:dns/promises';
 import { Duplex } from 'node:stream';
 import { Bytes } from 'internal/buffer';
+import { nextTick } from 'internal/ticks';
 import { missing, wrongType } from 'internal/errors';
 
 export function isIPv4(text) {
@@ -155,10 +156,16 @@ export class Socket extends Duplex {
     if (this.destroyed) return;
     this.#touched();
     if (bytes !== null) this.bytesRead += bytes.length;
-    // What a listener throws is its own error, not the connection's.
-    this.push(bytes);
-    // The end is told also where nobody reads what is not there.
-    if (bytes === null) this.read(0);
+    try {
+      this.push(bytes);
+      // The end is told also where nobody reads what is not there.
+      if (bytes === null) this.read(0);
+    } catch (error) {
+      // What a listener throws is its own error, not the connection's, and nobody catches it.
+      nextTick(() => {
+        throw error;
+      });
+    }
   }
 
   _write(chunk, encoding, callback) {

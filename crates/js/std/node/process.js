@@ -141,12 +141,19 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
       'process.chdir would move the whole daemon; use absolute paths',
     );
   },
-  exit: (code) => refuseExit(`process.exit(${code ?? ''})`),
+  exit: (code) => process.reallyExit(code),
   abort: () => refuseExit('process.abort()'),
   reallyExit: (code) => refuseExit(`process.exit(${code ?? ''})`),
   uptime: () => native.now() / 1000,
-  cpuUsage: () => ({ user: 0, system: 0 }),
-  resourceUsage: () => ({ userCPUTime: 0, systemCPUTime: 0, maxRSS: native.residentMemory() / 1024 }),
+  cpuUsage(before) {
+    const [user, system] = native.cpu();
+    return { user: user - (before?.user ?? 0), system: system - (before?.system ?? 0) };
+  },
+  resourceUsage: () => ({
+    userCPUTime: native.cpu()[0],
+    systemCPUTime: native.cpu()[1],
+    maxRSS: native.residentMemory() / 1024,
+  }),
   availableMemory: () => native.osFacts().freemem,
   constrainedMemory: () => 0,
   getuid: () => native.user().uid,

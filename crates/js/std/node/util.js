@@ -183,6 +183,12 @@ export class MIMEType {
 
 export const isArray = Array.isArray;
 
+/** `Object.assign` before there was one: packages still call it. */
+export function _extend(target, source) {
+  if (source === null || typeof source !== 'object') return target;
+  return Object.assign(target, source);
+}
+
 export function parseEnv(text) {
   const values = {};
   for (const [, name, double, single, plain] of text.matchAll(
@@ -199,6 +205,7 @@ export default {
   MIMEType,
   TextDecoder,
   TextEncoder,
+  _extend,
   aborted,
   callbackify,
   debug: debuglog,

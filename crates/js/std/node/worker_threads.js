@@ -1,35 +1,43 @@
 import { absent } from 'internal/absent';
-import { BroadcastChannel, MessageChannel, MessagePort, receiveMessageOnPort } from 'internal/messaging';
+import {
+  BroadcastChannel,
+  MessageChannel,
+  MessagePort,
+  receiveMessageOnPort,
+  refuse,
+} from 'internal/messaging';
+import { SHARE_ENV, Worker } from 'internal/worker';
+import { thread } from 'internal/worker-state';
 
-const instead = 'every plugin has its own thread; run the work as another plugin, or with node:child_process';
-
-export const Worker = absent('worker_threads.Worker', instead);
-export const moveMessagePortToContext = absent('worker_threads.moveMessagePortToContext', instead);
-export const postMessageToThread = absent('worker_threads.postMessageToThread', instead);
-export const isMainThread = true;
+export const moveMessagePortToContext = absent('worker_threads.moveMessagePortToContext');
+export const postMessageToThread = absent(
+  'worker_threads.postMessageToThread',
+  'send messages with worker.postMessage, or through a MessagePort',
+);
+export const isMainThread = thread.isMain;
 export const isInternalThread = false;
-export const parentPort = null;
-export const threadId = 0;
-export const threadName = '';
-export const workerData = null;
-export const resourceLimits = {};
-export const SHARE_ENV = Symbol.for('nodejs.worker_threads.SHARE_ENV');
+export const parentPort = thread.port;
+export const threadId = thread.id;
+export const threadName = thread.name;
+export const workerData = thread.data;
+export const resourceLimits = thread.limits;
 
-const data = new Map();
 export const setEnvironmentData = (key, value) => {
-  if (value === undefined) data.delete(key);
-  else data.set(key, value);
+  if (value === undefined) thread.environment.delete(key);
+  else thread.environment.set(key, value);
 };
-export const getEnvironmentData = (key) => data.get(key);
+export const getEnvironmentData = (key) => thread.environment.get(key);
 
 const kept = new WeakSet();
 export const markAsUntransferable = (object) => {
   if (object !== null && typeof object === 'object') kept.add(object);
 };
 export const isMarkedAsUntransferable = (object) => kept.has(object);
-export const markAsUncloneable = () => {};
+export const markAsUncloneable = (object) => {
+  if (object !== null && typeof object === 'object') refuse(object);
+};
 
-export { BroadcastChannel, MessageChannel, MessagePort, receiveMessageOnPort };
+export { BroadcastChannel, MessageChannel, MessagePort, SHARE_ENV, Worker, receiveMessageOnPort };
 export default {
   BroadcastChannel,
   MessageChannel,

@@ -4,7 +4,7 @@ import { clearTimeout, setTimeout } from 'internal/timers';
 import { Bytes } from 'internal/buffer';
 import { Server as NetServer } from 'node:net';
 import { coded, outOfRange } from 'internal/errors';
-import { STATUS_CODES, headerPairs, isInvalidValue, isToken } from 'internal/http1/common';
+import { STATUS_CODES, hangUp, headerPairs, isInvalidValue, isToken } from 'internal/http1/common';
 import { lasts, message, parser, upgrades } from 'internal/http1/connection';
 import { IncomingMessage, abortIncoming } from 'internal/http1/incoming';
 import { OutgoingMessage, headersOf } from 'internal/http1/outgoing';
@@ -367,6 +367,14 @@ function serve(server, socket) {
     socket.destroy(error);
   }
 
+  /** The client is gone: what it asked for and was not answered yet is aborted. */
+  function giveUp() {
+    if (!request) return;
+    const open = response && request.complete && !request.destroyed && !request.readableEnded;
+    if (open) request.destroy(hangUp('aborted'));
+    else abortIncoming(request);
+  }
+
   const listeners = [
     [
       'data',
@@ -394,8 +402,13 @@ function serve(server, socket) {
             return;
           }
         }
-        if (!response) socket.end();
-        else response._last = true;
+        if (server.httpAllowHalfOpen && response) {
+          response._last = true;
+          return;
+        }
+        // Who sends no more waits for no answer, unless the server is told otherwise.
+        giveUp();
+        socket.end();
       },
     ],
     [
@@ -404,7 +417,7 @@ function serve(server, socket) {
         clearTimeout(deadline);
         clearTimeout(idleTimer);
         server._httpConnections.delete(connection);
-        if (request) abortIncoming(request);
+        giveUp();
       },
     ],
     [
