@@ -236,6 +236,7 @@ fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
         version: facts.version.clone(),
         paths: settings.paths.clone(),
         mcp_servers: McpServers::new(move || mcp_servers(&log)),
+        links: settings.links(),
         ..settings.host.clone()
     }
 }

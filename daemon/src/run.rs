@@ -103,6 +103,9 @@ pub async fn run(
         (None, Some(Http::At(address))) => Some(bind(address, kept.map(|kept| kept.http)).await?),
         (None, Some(Http::Here) | None) => None,
     };
+    // With the port it got.
+    let at = http.as_ref().map(|http| Http::At(http.address()));
+    let settings = Settings { http: at.or(settings.http), ..settings };
     let token = settings.token.text()?;
     token.iter().for_each(|token| hidden.add(token));
     let token = token.map(Token::new);

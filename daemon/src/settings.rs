@@ -9,9 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
-use ostler_engine::{HostOptions, Log};
+use ostler_engine::{HostOptions, Links, Log};
 use ostler_loader::Entry;
 use ostler_ports::{RunRetention, Stamp};
+use ostler_protocol::names;
 use ostler_server::names_a_host;
 
 use crate::cli::KeptPorts;
@@ -217,6 +218,23 @@ impl Settings {
     pub fn base_url(&self) -> Option<String> {
         let listener = || (!self.stdio).then(|| format!("http://{}", reachable(self.address)));
         self.public_url.clone().or_else(listener)
+    }
+
+    /// Where runs and sessions are served over HTTP. Pages of the console work only on the daemon's own listener.
+    pub(crate) fn links(&self) -> Links {
+        let Some(base) = self.base_url().filter(|_| !self.stdio) else { return Links::default() };
+        let console = self.console && self.routes.is_none();
+        let api = match (self.http, &self.public_url) {
+            (None, _) => None,
+            (Some(Http::At(address)), None) if !self.console => {
+                Some(format!("http://{}", reachable(address)))
+            }
+            (Some(_), _) => Some(base.clone()),
+        };
+        Links {
+            console: console.then(|| format!("{base}{}", names::route("console", ""))),
+            api: api.map(|api| format!("{api}/api")),
+        }
     }
 
     /// The URLs whose hosts are names of this host.
