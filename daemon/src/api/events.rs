@@ -19,9 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::rows::Ask;
 use super::{Refused, hide};
+use crate::config_redaction::without_userinfo;
 use crate::control::Control;
 use crate::exit::Exit;
-use crate::shown::without_userinfo;
 
 /// The content type of a stream.
 pub(super) const MEDIA: &str = "text/event-stream";

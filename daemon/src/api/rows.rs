@@ -335,20 +335,24 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             sessions::events,
         ),
         get("/api/sessions/{session}", Client("session", "list"), "A session, by its id", sessions::one),
-        get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines),
-        get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list),
+        get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines)
+            .sent_by("logs"),
+        get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list)
+            .sent_by("webhook list"),
         get(
             "/api/webhook/log/{endpoint}",
             Config("settings"),
             "The last calls of a webhook endpoint, oldest first",
             webhooks::log,
-        ),
+        )
+        .sent_by("webhook log"),
         post(
             "/api/webhook/test",
             Plugin(REPLAY_GRANT),
             "Call a webhook endpoint as a sender would, with its secret",
             |ask, body: CallEndpoint| webhooks::test(ask, body),
-        ),
+        )
+        .sent_by("webhook test"),
         post(
             "/api/webhook/replay",
             Plugin(REPLAY_GRANT),

@@ -7,7 +7,7 @@ use ostler_protocol::{RpcError, names, uri};
 
 use super::Automations;
 use super::catalogue::asked;
-use super::shown::summary_of;
+use super::run_summary::summary_of;
 
 /// The states of runs.
 pub const STATES: &[&str] = &["pending", "running", "completed", "failed", "cancelled"];

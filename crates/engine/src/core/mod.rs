@@ -3,7 +3,6 @@
 
 pub(crate) mod agents;
 pub mod backlog;
-pub(crate) mod beside;
 pub mod clock;
 pub(crate) mod editor_settings;
 pub(crate) mod envelope;
@@ -17,6 +16,7 @@ pub(crate) mod limits;
 pub(crate) mod links;
 pub(crate) mod local_system;
 pub(crate) mod log;
+pub(crate) mod long_work;
 pub(crate) mod message;
 pub(crate) mod options;
 pub(crate) mod outbound;
