@@ -1688,7 +1688,7 @@ export interface RunQuery {
     until?: string;
     /**
      * Words that all occur in the run: in the automation's title or id, the event, the error, the owner or a session. A
-     * word stands for every word that begins with it.
+     * word with `*` at its end stands for every word that begins so.
      */
     text?: string;
     /** Where the previous page ended. */

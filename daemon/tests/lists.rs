@@ -219,7 +219,7 @@ async fn runs_and_sessions_are_listed_by_what_is_known_of_them() {
         ("state=failed", of(&|run| run["state"] == "failed")),
         ("state=running", of(&|_| false)),
         ("text=7001", of(&|run| run["event"]["issue"]["number"] == 7001)),
-        ("text=title+two+700", of(&|run| run["automation"] == "two")),
+        ("text=title+two+700*", of(&|run| run["automation"] == "two")),
         ("owner=user:nobody", of(&|_| false)),
         (
             "since=2020-01-01T00:00:00Z&state=completed&automation=one",

@@ -52,8 +52,14 @@ fn fits(run: &Value, query: &RunQuery) -> bool {
     let is = |wanted: &Option<String>, value: &Value| wanted.is_none() || wanted.as_deref() == value.as_str();
     let automation = query.automation.as_ref().map(|id| format!("ahp-automation:/{id}"));
     let at = run["lifecycle"]["createdAt"].as_str().unwrap();
-    let has =
-        |word: &str| words(run).split(|char: char| !char.is_alphanumeric()).any(|one| one.starts_with(word));
+    let has = |word: &str| {
+        let words = words(run);
+        let mut all = words.split(|char: char| !char.is_alphanumeric());
+        match word.strip_suffix('*') {
+            Some(beginning) => all.any(|one| one.starts_with(beginning)),
+            None => all.any(|one| one == word),
+        }
+    };
     is(&automation, &run["automation"])
         && is(&query.state, &run["lifecycle"]["status"])
         && is(&query.owner, &run["_meta"]["ostler.owner"])
@@ -130,10 +136,11 @@ fn queries() -> Vec<RunQuery> {
         "every night",
         "1234",
         "überlauf",
-        "bro",
+        "bro*",
         "disk timeout",
+        "BUI* full",
         "!?",
-        "r14",
+        "r14*",
     ] {
         queries.push(RunQuery { text: text(words), ..all(60) });
     }

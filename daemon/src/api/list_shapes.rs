@@ -21,7 +21,7 @@ pub struct RunFilter {
     #[schemars(extend("format" = "date-time"))]
     pub until: Option<String>,
     /// Words that all occur in the run: in the automation's title or id, the event, the error, the owner or a session. A
-    /// word stands for every word that begins with it; at most eight words count.
+    /// word with `*` at its end stands for every word that begins so; at most eight words count.
     pub text: Option<String>,
     /// `next` of the previous page.
     pub cursor: Option<String>,

@@ -119,7 +119,7 @@ pub struct RunQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Words that all occur in the run: in the automation's title or id, the event, the error, the owner or a session. A
-    /// word stands for every word that begins with it.
+    /// word with `*` at its end stands for every word that begins so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Where the previous page ended.

@@ -77,28 +77,48 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(move |char| !is_part(char)).filter(|word| !word.is_empty())
 }
 
-/// A search for words that each begin a word of a run.
+/// A search for words of runs.
 pub(super) struct Search {
-    words: Vec<String>,
+    words: Vec<Word>,
+}
+
+struct Word {
+    text: String,
+    /// Whether it stands for every word that begins so.
+    begins: bool,
 }
 
 impl Search {
-    /// Reads the words that are searched for; nothing where there is none.
+    /// Reads the words that are searched for; nothing where there is none. `dep*` is the beginning of a word.
     pub fn new(text: &str) -> Option<Self> {
-        let words: Vec<String> = split(text).take(MOST_WORDS).map(str::to_lowercase).collect();
+        let mut words = Vec::new();
+        for part in text.split_whitespace() {
+            words.extend(split(part).map(|word| Word { text: word.to_lowercase(), begins: false }));
+            if let Some(last) = words.last_mut().filter(|_| part.ends_with('*')) {
+                last.begins = true;
+            }
+        }
+        words.truncate(MOST_WORDS);
         (!words.is_empty()).then_some(Self { words })
     }
 
     /// The search as the index takes it.
     pub fn expression(&self) -> String {
-        let words: Vec<String> = self.words.iter().map(|word| format!("\"{word}\" *")).collect();
-        words.join(" ")
+        let words = self.words.iter().map(|Word { text, begins }| match begins {
+            true => format!("\"{text}\" *"),
+            false => format!("\"{text}\""),
+        });
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// Whether a run that is not in the index is found.
     pub fn finds(&self, words: &str) -> bool {
         let words = words.to_lowercase();
         let all: Vec<&str> = words.split(' ').collect();
-        self.words.iter().all(|word| all.iter().any(|one| one.starts_with(word.as_str())))
+        let has = |word: &Word| match word.begins {
+            true => all.iter().any(|one| one.starts_with(&word.text)),
+            false => all.contains(&word.text.as_str()),
+        };
+        self.words.iter().all(has)
     }
 }
