@@ -1633,6 +1633,11 @@ export interface AutomationStore {
     runOf(uri: string): Awaitable<AutomationRunState | null | undefined>;
     /** The runs of an automation, newest first, in pages. */
     runs(id: string, cursor?: string): Awaitable<RunPage>;
+    /**
+     * The runs of all automations that a query asks for, newest first, in pages. Without this, the runs of one automation can
+     * be listed at a time.
+     */
+    findRuns?(query: RunQuery): Awaitable<RunPage>;
     /** Calls back after a definition changed outside the host; returns the function that stops it. */
     watch?(onChange: (change: AutomationChange) => Promise<void>): Awaitable<(() => void) | null | undefined>;
     /** The runs that had not ended when the host stopped. */
@@ -1667,6 +1672,29 @@ export interface RunPage {
     runs: AutomationRunState[];
     /** Cursor of the next page; absent on the last one. */
     nextCursor?: string;
+}
+
+/** Which runs are asked for. A field that is absent asks for all. */
+export interface RunQuery {
+    /** Id of the automation. */
+    automation?: string;
+    /** State: `pending`, `running`, `completed`, `failed` or `cancelled`. */
+    state?: string;
+    /** Owner of the automation when the run was accepted. */
+    owner?: string;
+    /** Accepted at this time or later, ISO 8601. */
+    since?: string;
+    /** Accepted before this time, ISO 8601. */
+    until?: string;
+    /**
+     * Words that all occur in the run: in the automation's title or id, the event, the error, the owner or a session. A
+     * word with `*` at its end stands for every word that begins so.
+     */
+    text?: string;
+    /** Where the previous page ended. */
+    cursor?: string;
+    /** Maximum number of runs. A page may have fewer, and is the last one only if it has no cursor. */
+    limit: number;
 }
 
 /** A definition that changed outside the host. */

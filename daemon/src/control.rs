@@ -11,7 +11,9 @@ use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
 use ostler_server::{SignIns, Token};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
+use crate::api::MOST_STREAMS;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
 use crate::diagnostics::Lines;
@@ -39,6 +41,8 @@ pub struct Control {
     pub sign_ins: SignIns,
     /// The connection token, where there is one; set before requests are served.
     pub token: OnceLock<Token>,
+    /// Permits of streams of the API.
+    pub streams: Arc<Semaphore>,
     /// The last lines of the log.
     pub lines: Lines,
     loaded: Vec<LoadedPlugin>,
@@ -66,6 +70,7 @@ impl Control {
             hidden: hidden.clone(),
             sign_ins: SignIns::default(),
             token: OnceLock::new(),
+            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
             lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),
             loaded: composed.plugins.clone(),

@@ -124,6 +124,20 @@ async fn said(daemon: &Daemon, endpoint: &str, body: Value) -> (u16, Value) {
 async fn outside(
     answers: &'static [&'static str],
 ) -> (String, tokio::sync::mpsc::UnboundedReceiver<(String, Value)>) {
+    let (url, mut heads) = outside_with_heads(answers).await;
+    let (sent, seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some((head, body)) = heads.recv().await {
+            let _ = sent.send((head.lines().next().unwrap().to_owned(), body));
+        }
+    });
+    (url, seen)
+}
+
+/// The same, and tells the whole head of what it was sent.
+async fn outside_with_heads(
+    answers: &'static [&'static str],
+) -> (String, tokio::sync::mpsc::UnboundedReceiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (sent, seen) = tokio::sync::mpsc::unbounded_channel();
@@ -137,7 +151,7 @@ async fn outside(
                 if let Some((head, body)) = text.split_once("\r\n\r\n")
                     && let Ok(body) = serde_json::from_str(body)
                 {
-                    break (head.lines().next().unwrap().to_owned(), body);
+                    break (head.to_owned(), body);
                 }
             };
             sent.send((line, body)).unwrap();
@@ -147,6 +161,49 @@ async fn outside(
         }
     });
     (url, seen)
+}
+
+#[tokio::test]
+async fn answers_and_callbacks_name_the_session_they_are_of() {
+    let (url, mut seen) = outside_with_heads(&["500 Internal Server Error"]).await;
+    let folder = folder();
+    let config = folder.read("config.json");
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["connectionToken"] = "token".into();
+    config["http"] = true.into();
+    config["publicUrl"] = "https://agents.example".into();
+    folder.write("config.json", &config.to_string());
+    folder.write(
+        "webhooks/back.md",
+        &format!(
+            "---\nid: back\nbot: bot://echo\nsecret: host:in\ncallbackPrefix: {url}/\nretry: {{ times: 3, first: 1s }}\n---\n"
+        ),
+    );
+    let daemon = folder.start();
+    let call = json!({ "thread": "t", "text": "one", "callback": format!("{url}/x") }).to_string();
+    let request = format!(
+        "POST /plugins/webhook/back HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer right\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{call}",
+        daemon.address(),
+        call.len()
+    );
+    let answer = daemon.exchange(request.as_bytes()).await;
+    let link = |head: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(name, _)| name.eq_ignore_ascii_case("link")).map(|(_, value)| value.to_owned())
+    };
+    let told = link(&answer).unwrap_or_else(|| panic!("{answer}"));
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let session = told.strip_prefix("<https://agents.example/api/sessions/").unwrap();
+    let session = session.strip_suffix(r#">; rel="about""#).unwrap();
+    // The first callback fails, and the next one says the same.
+    for _ in 0..2 {
+        let (head, body) = seen.recv().await.unwrap();
+        assert_eq!((link(&head), &body["text"]), (Some(told.clone()), &json!("one")), "{head}");
+    }
+    let (status, found) =
+        daemon.ask(&format!("GET /api/sessions/{session}"), "Authorization: Bearer token\r\n", "").await;
+    assert_eq!((status, &found["id"]), (200, &json!(session)), "{found}");
 }
 
 #[tokio::test]

@@ -230,6 +230,13 @@ pub trait HostCalls: Send + Sync {
         Box::pin(async move { fired?.kept.call(()).await.map(Firing::Started) })
     }
 
+    /// Returns the URL under which people open a run or a session of this host, by its URI: a page of the web console, or
+    /// its address in the HTTP API. Nothing where neither is served.
+    #[inner]
+    fn link(&self, _caller: &Caller, _uri: String) -> Result<Option<String>, Thrown> {
+        Ok(None)
+    }
+
     /// Sends an HTTP request through the host's client and returns the response after its head. Redirects are returned,
     /// not followed. JavaScript plugins use `fetch` instead.
     #[inner]

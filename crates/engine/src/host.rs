@@ -96,5 +96,6 @@ impl Host {
         for connection in self.access.clients.open() {
             connection.drop_forbidden();
         }
+        self.core.feeds.recheck();
     }
 }

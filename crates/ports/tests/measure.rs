@@ -7,10 +7,13 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ostler_contract::points::{CollectionOptions, KeptChat, KeptSession, SessionStore, StoredCollection};
+use ostler_contract::points::{
+    CollectionOptions, KeptChat, KeptSession, RunQuery, SessionStore, StoredCollection,
+};
+use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_ports::conformance::Heard;
-use ostler_ports::{FileRecords, FileVault, SqliteSessions, StateDb};
+use ostler_ports::{FileAutomations, FileRecords, FileVault, RunRetention, SqliteSessions, StateDb};
 
 fn many() -> usize {
     std::env::var("OSTLER_MEASURE").ok().and_then(|many| many.parse().ok()).unwrap_or(300)
@@ -205,4 +208,118 @@ async fn sessions() {
     writer.await.unwrap();
     let all = store.all.as_ref().unwrap();
     say("every session", timed(5, async |_| all.unbounded(()).await.unwrap().len()).await);
+}
+
+/// The run of a webhook call, ended, with an event of usual length.
+fn ended_run(number: usize) -> AutomationRunState {
+    let at = jiff::Timestamp::new(1_790_000_000 + number as i64, 0).unwrap();
+    let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+    let failed = number.is_multiple_of(50);
+    let mut lifecycle = json!({
+        "status": if failed { "failed" } else { "completed" }, "createdAt": at, "startedAt": at, "completedAt": at,
+    });
+    if failed {
+        lifecycle["error"] = json!({ "errorType": "automation", "message": format!("its turn failed: exit status {}", number % 97) });
+    }
+    let session = format!("echo:/{number:032x}");
+    serde_json::from_value(json!({
+        "resource": format!("ahp-automation-run:/{number:032x}"), "automation": format!("ahp-automation:/a{}", number % 20),
+        "origin": { "kind": "trigger", "triggerId": "call", "event": {
+            "endpoint": "ci", "repository": { "full_name": format!("team/project-{}", number % 500) },
+            "issue": { "number": number, "title": "The build is broken since the last merge" },
+        } },
+        "lifecycle": lifecycle, "sessions": [session], "primarySession": session,
+        "_meta": { "ostler.owner": format!("user:u{}", number % 1000), "ostler.triggeredBy": "plugin:webhook" },
+    }))
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs() {
+    let many = many();
+    let folder = tempfile::tempdir().unwrap();
+    let all = RunRetention { count: 10_000_000, ..RunRetention::default() };
+    let db = StateDb::open(folder.path()).unwrap();
+    let open = async |rules: RunRetention| {
+        let store = FileAutomations::open(folder.path(), db.clone(), Arc::new(drop)).await.unwrap();
+        Arc::new(store.retaining(rules)).into_point()
+    };
+    let store = open(all).await;
+    let start = Instant::now();
+    for chunk in (0..many).collect::<Vec<_>>().chunks(256) {
+        let stored: Vec<_> = chunk.iter().map(|number| store.run.unbounded((ended_run(*number),))).collect();
+        for stored in stored {
+            stored.await.unwrap();
+        }
+    }
+    println!("{many} runs stored in {:?}", start.elapsed());
+    let size = |name: &str| fs::metadata(folder.path().join(name)).map_or(0, |file| file.len() >> 20);
+    println!("database {} MiB, log {} MiB", size("state.db"), size("state.db-wal"));
+    let one = async |time: usize| store.run.unbounded((ended_run(many + time),)).await.unwrap();
+    say("an end stored", timed(many.min(500), one).await);
+
+    let text = |text: &str| Some(text.to_owned());
+    let page = |query: RunQuery| RunQuery { limit: 50, ..query };
+    let at = |number: usize| {
+        let at = jiff::Timestamp::new(1_790_000_000 + number as i64, 0).unwrap();
+        Some(at.to_string())
+    };
+    let queries = [
+        ("newest", RunQuery::default()),
+        ("of one automation", RunQuery { automation: text("a7"), ..RunQuery::default() }),
+        ("failed", RunQuery { state: text("failed"), ..RunQuery::default() }),
+        (
+            "failed of one automation",
+            RunQuery { state: text("failed"), automation: text("a10"), ..RunQuery::default() },
+        ),
+        ("running", RunQuery { state: text("running"), ..RunQuery::default() }),
+        ("of one owner", RunQuery { owner: text("user:u7"), ..RunQuery::default() }),
+        (
+            "an hour in the middle",
+            RunQuery { since: at(many / 2), until: at(many / 2 + 3600), ..RunQuery::default() },
+        ),
+        ("one word that all have", RunQuery { text: text("build"), ..RunQuery::default() }),
+        ("the beginning of such a word", RunQuery { text: text("bui*"), ..RunQuery::default() }),
+        ("one letter", RunQuery { text: text("b*"), ..RunQuery::default() }),
+        ("a word that few have", RunQuery { text: text(&format!("{}", many / 3)), ..RunQuery::default() }),
+        ("three words", RunQuery { text: text("broken project 42"), ..RunQuery::default() }),
+        ("no such word", RunQuery { text: text("absent"), ..RunQuery::default() }),
+        ("an error", RunQuery { text: text("exit status 13"), ..RunQuery::default() }),
+        (
+            "failed with a word",
+            RunQuery { text: text("project-450"), state: text("failed"), ..RunQuery::default() },
+        ),
+    ];
+    let find = store.find_runs.as_ref().unwrap();
+    for (what, query) in queries {
+        let mut runs = 0;
+        let took = timed(20, async |_| {
+            runs = find.unbounded((page(query.clone()),)).await.unwrap().runs.len();
+        })
+        .await;
+        say(&format!("{what}, {runs} runs a page"), took);
+    }
+    let mut cursor = None;
+    let took = timed(100, async |_| {
+        let query = RunQuery { cursor: cursor.take(), ..page(RunQuery::default()) };
+        cursor = find.unbounded((query,)).await.unwrap().next_cursor;
+    })
+    .await;
+    say("each of a hundred pages", took);
+
+    let left = many / 20 / 2;
+    let start = Instant::now();
+    let stricter = open(RunRetention { count: u32::try_from(left).unwrap().max(1), ..all }).await;
+    let mut waited = Vec::new();
+    loop {
+        let write = Instant::now();
+        stricter.run.unbounded((ended_run(2 * many + waited.len()),)).await.unwrap();
+        waited.push(write.elapsed());
+        let asked = RunQuery { until: at(many / 4), limit: 1, ..RunQuery::default() };
+        if find.unbounded((asked,)).await.unwrap().runs.is_empty() {
+            break;
+        }
+    }
+    println!("half of the runs removed in {:?}", start.elapsed());
+    say("an end stored meanwhile", waited);
 }

@@ -128,8 +128,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 8); update ostler, or move the file away to begin anew");
-    version(8);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 9); update ostler, or move the file away to begin anew");
+    version(9);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -262,6 +262,8 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found_and_its_
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
          DROP INDEX sessions_drafts;
          ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN listed_at; ALTER TABLE sessions DROP COLUMN uri;
+         DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
+         DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;
          DROP TABLE automation_run_totals; DROP TRIGGER automation_runs_added; DROP TRIGGER automation_runs_changed;
          DROP TRIGGER automation_runs_removed; DROP INDEX automation_runs_ended;
          ALTER TABLE automation_runs DROP COLUMN ended_at;

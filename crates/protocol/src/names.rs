@@ -13,6 +13,10 @@ pub const ROUTES: &str = "/plugins";
 pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 /// Environment variable of the processes of a session that a run started: the run's URI.
 pub const RUN_VARIABLE: &str = "OSTLER_RUN";
+/// Environment variable of the processes of a session: the session's URL, where it has one.
+pub const SESSION_URL_VARIABLE: &str = "OSTLER_SESSION_URL";
+/// Environment variable of the processes of a session that a run started: the run's URL, where it has one.
+pub const RUN_URL_VARIABLE: &str = "OSTLER_RUN_URL";
 
 /// The path of a plugin's route: `/plugins/<plugin>/<rest>`.
 pub fn route(plugin: &str, rest: &str) -> String {

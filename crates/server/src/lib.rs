@@ -19,7 +19,7 @@ mod tools;
 mod websocket;
 
 pub use guard::{HostNames, Token, bearer_of, names_a_host};
-pub use listener::{Listener, Server};
+pub use listener::{HangUp, Listener, Server};
 pub use mount::{Guard, Handler, Mount};
 pub use reply::{Reply, refuse};
 pub use routes::{no_plugin_routes, plugin_routes};

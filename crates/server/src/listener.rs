@@ -14,7 +14,7 @@ use ostler_contract::http::{Body, Response};
 use ostler_engine::Host;
 use ostler_protocol::names;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::body::incoming;
 use crate::guard::{HostNames, Refused, Token, admit};
@@ -31,6 +31,18 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 const LONGEST_HEAD: usize = 16 * 1024;
 /// How long to wait before accepting again when there are no file handles left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Ends the connection of a request, for a handler whose caller takes nothing of a long answer. Each request has it as an
+/// extension.
+#[derive(Debug, Clone, Default)]
+pub struct HangUp(Arc<Notify>);
+
+impl HangUp {
+    /// Ends it now, whatever is on its way.
+    pub fn now(&self) {
+        self.0.notify_one();
+    }
+}
 
 /// A bound listener.
 #[derive(Debug)]
@@ -134,8 +146,11 @@ impl Server {
         let stopped = stop.clone();
         let head = Arc::new(head);
         let expected = head.clone();
-        let service = service_fn(move |request| {
+        let hang_up = HangUp::default();
+        let given = hang_up.clone();
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             expected.came();
+            request.extensions_mut().insert(given.clone());
             let (server, stop, head) = (self.clone(), stopped.clone(), expected.clone());
             async move {
                 let answer = server.answer(request, stop).await;
@@ -155,6 +170,7 @@ impl Server {
             // What goes wrong between a peer and its socket is the peer's own affair.
             _ = connection.as_mut() => {}
             () = head.given_up() => {}
+            () = hang_up.0.notified() => {}
             _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
         }
     }

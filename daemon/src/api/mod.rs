@@ -2,15 +2,20 @@
 //! `{ "message": … }`. `rows` declares every request; the rest of the folder is derived from it or handles one.
 
 mod body;
+mod events;
 mod host;
+pub mod list_shapes;
 mod openapi;
 #[cfg(test)]
 mod page;
 pub mod page_shapes;
 mod people;
 mod plugins;
+mod query;
 pub mod rows;
+mod runs;
 mod secrets;
+mod sessions;
 pub mod shapes;
 mod sign_in;
 mod webhooks;
@@ -22,8 +27,9 @@ use ostler_contract::http::{self, BodyError, Request, Response, StatusCode, head
 use ostler_contract::{Charge, JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_protocol::RpcError;
-use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
+use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, refuse};
 
+pub use self::events::MOST as MOST_STREAMS;
 use self::rows::Ask;
 use self::sign_in::Page;
 use crate::config::ConfigFiles;
@@ -41,6 +47,10 @@ enum Refused {
     Exit(Exit),
     Grant(String),
     NotThere,
+    /// The path is one of the API, and what its name means does not exist.
+    Missing(String),
+    /// As many streams are open as may.
+    Streams,
     Method(&'static str),
     Media,
     NoMemory,
@@ -109,7 +119,8 @@ async fn answer(control: &Arc<Control>, request: Request) -> Response {
 async fn answer_to(control: &Arc<Control>, request: Request, page: &Page) -> Response {
     let path = request.uri().path().to_owned();
     match serve(control, &path, request, page).await {
-        Ok(value) => {
+        Ok(Served::Stream(response)) => response,
+        Ok(Served::Value(value)) => {
             let value = hide(control, without_userinfo(value));
             match (rows::find(&path).map(|(row, _)| row.answer), value) {
                 (Some(rows::Answer::Text(media)), Value::String(text)) => {
@@ -148,10 +159,22 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         }
         Refused::Media => http::message(status, "The content type must be application/json"),
         Refused::NoMemory => refuse(&Reply::NoMemory),
-        Refused::Token => http::message(status, "The token is not valid; check it and sign in again"),
-        Refused::Grant(why) | Refused::Body(why) | Refused::TooLarge(why) | Refused::Slow(why) => {
-            http::message(status, why)
+        Refused::Streams => {
+            let mut response = http::message(
+                status,
+                format_args!("{MOST_STREAMS} streams are open, as many as may be; close one, then try again"),
+            );
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, header::HeaderValue::from_static(http::RETRY_AFTER));
+            response
         }
+        Refused::Token => http::message(status, "The token is not valid; check it and sign in again"),
+        Refused::Grant(why)
+        | Refused::Missing(why)
+        | Refused::Body(why)
+        | Refused::TooLarge(why)
+        | Refused::Slow(why) => http::message(status, why),
     }
 }
 
@@ -163,17 +186,23 @@ impl Refused {
             Self::Exit(Exit::Machine(_)) => StatusCode::CONFLICT,
             Self::Grant(_) => StatusCode::FORBIDDEN,
             Self::Token => StatusCode::UNAUTHORIZED,
-            Self::NotThere => StatusCode::NOT_FOUND,
+            Self::NotThere | Self::Missing(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Media => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory | Self::Streams => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
         }
     }
 }
 
-async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page) -> Result<Value, Refused> {
+/// What a request is answered with.
+enum Served {
+    Value(Value),
+    Stream(Response),
+}
+
+async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page) -> Result<Served, Refused> {
     let (row, name) = rows::find(path).ok_or(Refused::NotThere)?;
     if request.method().as_str() != row.method.name() {
         return Err(Refused::Method(row.method.name()));
@@ -185,12 +214,16 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page
     }
     row.admits(control, &caller)?;
     let ask = Ask { control: control.clone(), caller, name, page: page.clone() };
+    if let Some(events) = row.events(&ask, request.uri().query(), request.headers()) {
+        let hang_up = request.extensions().get::<HangUp>().cloned();
+        return Ok(Served::Stream(events?.response(hang_up)));
+    }
     if row.body.is_none() {
-        return row.run(ask, JsonObject::new()).await;
+        return row.run(ask, request.uri().query(), JsonObject::new()).await.map(Served::Value);
     }
     // Charged until the request is served.
     let (body, _charge) = body(control, request).await?;
-    row.run(ask, body).await
+    row.run(ask, None, body).await.map(Served::Value)
 }
 
 /// A body's object, with its charge; no body is an empty object.

@@ -4,9 +4,9 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 
-use super::Refused;
 use super::rows::{Answer, Ask, ROWS, Row};
 use super::shapes::{Document, Error};
+use super::{Refused, events};
 
 /// The version of OpenAPI.
 const VERSION: &str = "3.1.0";
@@ -34,14 +34,18 @@ fn has_name(row: &Row) -> bool {
     row.parts().1.is_some()
 }
 
+fn has_query(row: &Row) -> bool {
+    !row.query.is_empty()
+}
+
 /// Every status other than 200.
 pub(super) const STATUSES: &[Status] = &[
-    status(400, "The body has an unexpected shape, or a name, key or value is invalid.", |row| {
-        has_body(row) || has_name(row)
+    status(400, "The body has an unexpected shape, or a name, key, parameter or value is invalid.", |row| {
+        has_body(row) || has_name(row) || has_query(row)
     }),
     status(401, "No token, or an unknown token.", |_| true),
     status(403, "A grant is missing, or the `Host` or `Origin` is not accepted.", |_| true),
-    status(404, "Unknown path, or the API is disabled.", has_name),
+    status(404, "Unknown path, run or session, or the API is disabled.", has_name),
     status(405, "Wrong method; `Allow` has the right one.", |_| false),
     status(408, "The body did not arrive in time.", has_body),
     status(
@@ -54,8 +58,9 @@ pub(super) const STATUSES: &[Status] = &[
     status(415, "The content type is not JSON.", has_body),
     status(
         503,
-        "No memory for the body (`limits.memoryMb`); repeat the request after `Retry-After` seconds.",
-        has_body,
+        "No memory for the body (`limits.memoryMb`), or too many streams are open; repeat the request after `Retry-After` \
+         seconds.",
+        |row| has_body(row) || row.has_stream(),
     ),
 ];
 
@@ -132,9 +137,14 @@ fn object(value: Value) -> JsonObject {
 /// The group of a row: its first word where others share it.
 fn tag(row: &Row) -> &'static str {
     match row.words().count() {
-        1 => "host",
+        1 if !shares_words(row) => "host",
         _ => row.words().next().unwrap_or("host"),
     }
+}
+
+/// Whether another row has the same words: a list and one of its entries.
+fn shares_words(row: &Row) -> bool {
+    ROWS.iter().any(|other| other.path != row.path && other.words().eq(row.words()))
 }
 
 fn tags() -> Vec<&'static str> {
@@ -149,6 +159,9 @@ fn tags() -> Vec<&'static str> {
 
 /// `pluginConfigSet`
 fn operation_id(row: &Row) -> String {
+    if let Some(name) = row.parts().1.filter(|_| shares_words(row)) {
+        return name.to_owned();
+    }
     let words = row.words().flat_map(|word| word.split(['-', '.'])).enumerate();
     words
         .map(|(at, word)| match (at, word.split_at_checked(1)) {
@@ -163,15 +176,19 @@ fn example(name: &str) -> &'static str {
     match name {
         "pool" => "user:ada",
         "endpoint" => "in",
+        "run" | "session" => "6f1c2f4e-3c1a-4a55-9d5e-0b1f6f3f7a11",
         _ => "host:github",
     }
 }
 
 fn operation(row: &Row, read: &mut SchemaGenerator, written: &mut SchemaGenerator, error: &Value) -> Value {
-    let answer = match row.answer {
+    let mut answer = match row.answer {
         Answer::Json(schema) => json!({ "application/json": { "schema": schema(written) } }),
         Answer::Text(media) => json!({ media: { "schema": { "type": "string" } } }),
     };
+    if row.has_stream() {
+        answer[events::MEDIA] = json!({ "schema": { "type": "string" } });
+    }
     let mut responses = JsonObject::new();
     responses.insert("200".to_owned(), json!({ "description": "Success.", "content": answer }));
     for status in STATUSES.iter().filter(|status| (status.of)(row)) {
@@ -194,11 +211,20 @@ fn operation(row: &Row, read: &mut SchemaGenerator, written: &mut SchemaGenerato
     if let Some(command) = row.command {
         operation["x-ostler-command"] = format!("{} {command}", names::HOST).into();
     }
-    if let Some(name) = row.parts().1 {
-        operation["parameters"] = json!([{
+    let in_path = row.parts().1.map(|name| {
+        json!({
             "name": name, "in": "path", "required": true, "description": "Percent-encoded.",
             "schema": { "type": "string", "minLength": 1 }, "example": example(name),
-        }]);
+        })
+    });
+    let in_query = row.query.iter().map(|(name, schema)| {
+        let mut schema = schema.clone();
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
+    });
+    let parameters: Vec<Value> = in_path.into_iter().chain(in_query).collect();
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
     }
     if let Some(body) = row.body {
         operation["requestBody"] = json!({
@@ -255,7 +281,9 @@ mod tests {
                 operation["responses"].as_object().unwrap().keys().map(String::as_str).collect();
             assert!(statuses.is_superset(&["200", "401", "403", "409"].into()), "{}: {statuses:?}", row.path);
             assert_eq!(operation.get("requestBody").is_some(), row.method.name() == "POST", "{}", row.path);
-            assert_eq!(operation.get("parameters").is_some(), row.path.contains('{'), "{}", row.path);
+            let parameters = operation["parameters"].as_array().map_or(0, Vec::len);
+            let in_path = usize::from(row.path.contains('{'));
+            assert_eq!(parameters, in_path + row.query.len(), "{}", row.path);
         }
         assert!(ids.contains("pluginConfigSet") && ids.contains("cliManifest"), "{ids:?}");
     }
@@ -289,6 +317,8 @@ mod tests {
             Refused::Exit(Exit::machine("")),
             Refused::Grant(text()),
             Refused::NotThere,
+            Refused::Missing(text()),
+            Refused::Streams,
             Refused::Method("GET"),
             Refused::Media,
             Refused::NoMemory,

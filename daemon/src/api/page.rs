@@ -7,7 +7,8 @@ use super::rows::{ROWS, Row};
 
 /// Set by `cargo xtask generate`: the tests write the files instead of comparing them.
 const WRITE: &str = "OSTLER_WRITE_CONFIGURATION";
-const REQUESTS: &str = "| request | description | body | required grant | command |\n|---|---|---|---|---|\n";
+const REQUESTS: &str =
+    "| request | description | body or query | required grant | command |\n|---|---|---|---|---|\n";
 const CAUSES: &str = "| status | cause |\n|---|---|\n";
 
 fn file(name: &str) -> PathBuf {
@@ -26,11 +27,12 @@ fn settle(name: &str, text: &str) {
 }
 
 fn request(row: &Row) -> String {
-    let members: Vec<String> = row
-        .members()
-        .iter()
-        .map(|member| format!("`{}`{}", member.name, if member.required { "" } else { "?" }))
-        .collect();
+    let members = row.members().into_iter().map(|member| {
+        let mark = if member.required { "" } else { "?" };
+        format!("`{}`{mark}", member.name)
+    });
+    let query = row.query.keys().map(|name| format!("`?{name}=`"));
+    let members: Vec<String> = members.chain(query).collect();
     let grant = match row.grant() {
         grant if grant.contains(':') => {
             let words = grant.split(' ').map(|word| match word.contains(':') {

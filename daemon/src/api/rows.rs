@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
+use ostler_contract::http::HeaderMap;
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::Kind;
@@ -14,6 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::events::{self, Events};
 use super::page_shapes::{CallEndpoint, SignIn};
 use super::people::{self, Groups};
 use super::shapes::{
@@ -21,7 +23,7 @@ use super::shapes::{
     RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
 };
 use super::sign_in::{self, Page};
-use super::{Refused, body, host, openapi, plugins, secrets, webhooks};
+use super::{Refused, body, host, openapi, plugins, query, runs, secrets, sessions, webhooks};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::metrics;
@@ -35,6 +37,8 @@ pub enum Needs {
     Config(&'static str),
     /// `diagnostics:<operation>`
     Diagnostics(&'static str),
+    /// What clients of the protocol need for the same: `<subject>:<operation>`.
+    Client(&'static str, &'static str),
     /// `<kind>:<operation>`, on a host that knows people.
     People(Kind, &'static str),
     /// The name of the secret decides.
@@ -96,8 +100,16 @@ pub struct Ask {
     pub(super) page: Page,
 }
 
-type Handler =
-    Box<dyn Fn(Ask, JsonObject) -> BoxFuture<'static, Result<Value, Refused>> + Send + Sync + 'static>;
+/// Serves a request with its query and its body.
+type Handler = Box<
+    dyn Fn(Ask, Option<&str>, JsonObject) -> BoxFuture<'static, Result<Value, Refused>>
+        + Send
+        + Sync
+        + 'static,
+>;
+
+/// Opens the stream of a list with its query.
+type Opener = Box<dyn Fn(&Ask, Option<&str>) -> Result<Events, Refused> + Send + Sync + 'static>;
 
 /// A member of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,10 +132,13 @@ pub struct Row {
     pub command: Option<&'static str>,
     /// The body.
     pub body: Option<SchemaOf>,
+    /// The schemas of the parameters of the query, by name; each is optional.
+    pub query: JsonObject,
     /// The answer.
     pub answer: Answer,
     needs: Needs,
     serve: Handler,
+    stream: Option<Opener>,
 }
 
 /// A request without a body.
@@ -143,12 +158,48 @@ where
         summary,
         command: None,
         body: None,
+        query: JsonObject::new(),
         answer: Answer::Json(|generator| generator.subschema_for::<A>()),
         needs,
-        serve: Box::new(move |ask, _| {
+        serve: Box::new(move |ask, _, _| {
             let answer = serve(ask);
             Box::pin(async move { written(answer.await?) })
         }),
+        stream: None,
+    }
+}
+
+/// A request with parameters in its query, whose answer is a list or the stream of its changes.
+fn list<Q, A, F>(
+    path: &'static str,
+    needs: Needs,
+    summary: &'static str,
+    serve: impl Fn(Ask, Q) -> F + Send + Sync + 'static,
+    events: impl Fn(&Ask, Q) -> Result<Events, Refused> + Send + Sync + 'static,
+) -> Row
+where
+    Q: DeserializeOwned + JsonSchema + Send + 'static,
+    A: Serialize + JsonSchema,
+    F: Future<Output = Result<A, Refused>> + Send + 'static,
+{
+    let (reader, of_stream) = (query::Reader::<Q>::new(), query::Reader::<Q>::new());
+    Row {
+        method: Verb::Get,
+        path,
+        summary,
+        command: None,
+        body: None,
+        query: query::parameters::<Q>(),
+        answer: Answer::Json(|generator| generator.subschema_for::<A>()),
+        needs,
+        serve: Box::new(move |ask, query, _| match reader.read(query) {
+            Ok(query) => {
+                let answer = serve(ask, query);
+                Box::pin(async move { written(answer.await?) })
+            }
+            Err(exit) => Box::pin(std::future::ready(Err(exit.into()))),
+        }),
+        stream: Some(Box::new(move |ask, query| events(ask, of_stream.read(query)?))),
     }
 }
 
@@ -171,15 +222,17 @@ where
         summary,
         command: None,
         body: Some(|generator| generator.subschema_for::<B>()),
+        query: JsonObject::new(),
         answer: Answer::Json(|generator| generator.subschema_for::<A>()),
         needs,
-        serve: Box::new(move |ask, fields| match reader.read(fields) {
+        serve: Box::new(move |ask, _, fields| match reader.read(fields) {
             Ok(body) => {
                 let answer = serve(ask, body);
                 Box::pin(async move { written(answer.await?) })
             }
             Err(exit) => Box::pin(std::future::ready(Err(exit.into()))),
         }),
+        stream: None,
     }
 }
 
@@ -190,7 +243,7 @@ fn written(answer: impl Serialize) -> Result<Value, Refused> {
 /// Every request.
 pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     use Kind::{Project, Team, User};
-    use Needs::{Config, Deployment, Diagnostics, People, Plugin, Pool, Secret};
+    use Needs::{Client, Config, Deployment, Diagnostics, People, Plugin, Pool, Secret};
     let by = Groups::new;
     vec![
         get("/api/openapi.json", Needs::Nothing, "This API as an OpenAPI document", openapi::serve),
@@ -266,6 +319,22 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         post("/api/vault/delete/{name}", Secret, "Delete a secret", |ask, _: Nothing| secrets::delete(ask))
             .sent_by("vault delete"),
         get("/api/usage/{pool}", Pool, "The usage of a pool", host::usage).sent_by("usage"),
+        list(
+            "/api/runs",
+            Client("automation", "list"),
+            "Runs of automations, newest first",
+            runs::list,
+            runs::events,
+        ),
+        get("/api/runs/{run}", Client("automation", "list"), "A run, by its id", runs::one),
+        list(
+            "/api/sessions",
+            Client("session", "list"),
+            "Sessions, the one modified last first",
+            sessions::list,
+            sessions::events,
+        ),
+        get("/api/sessions/{session}", Client("session", "list"), "A session, by its id", sessions::one),
         get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines)
             .sent_by("logs"),
         get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list)
@@ -401,6 +470,7 @@ impl Row {
             Needs::Nothing => "none".to_owned(),
             Needs::Config(operation) => format!("config:{operation}"),
             Needs::Diagnostics(operation) => format!("diagnostics:{operation}"),
+            Needs::Client(subject, operation) => format!("{subject}:{operation}"),
             Needs::People(Kind::User, "list") => "user:list and role:list".to_owned(),
             Needs::People(kind, operation) => format!("{}:{operation}", kind.name()),
             Needs::Secret => "depends on the name".to_owned(),
@@ -421,6 +491,7 @@ impl Row {
             )),
             Needs::Nothing | Needs::Secret | Needs::Pool | Needs::Page => Ok(()),
             Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
+            Needs::Client(subject, operation) => Ok(gate.require(caller, &Grant::of(subject, operation))?),
             Needs::Plugin(grant) => match Grant::parse(grant) {
                 Some(grant) => Ok(gate.require(caller, &grant)?),
                 None => Err(Refused::NotThere),
@@ -448,8 +519,29 @@ impl Row {
         }
     }
 
+    /// Whether a list is answered as a stream of its changes where the caller accepts one.
+    pub fn has_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The stream, where there is one and the caller accepts it.
+    pub(super) fn events(
+        &self,
+        ask: &Ask,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Option<Result<Events, Refused>> {
+        let open = self.stream.as_ref().filter(|_| events::is_wanted(headers))?;
+        Some(open(ask, query))
+    }
+
     /// Serves it.
-    pub(super) async fn run(&self, ask: Ask, body: JsonObject) -> Result<Value, Refused> {
-        (self.serve)(ask, body).await
+    pub(super) async fn run(
+        &self,
+        ask: Ask,
+        query: Option<&str>,
+        body: JsonObject,
+    ) -> Result<Value, Refused> {
+        (self.serve)(ask, query, body).await
     }
 }

@@ -79,6 +79,8 @@ impl Automations {
             run: member!(self, |store: &Arc<Self>, (run,): (AutomationRunState,)| store.runs.keep(&run)),
             run_of: member!(self, |store: &Arc<Self>, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Arc<Self>, (id, cursor)| store.runs.page(id, cursor)),
+            // The host reads the pages of one automation.
+            find_runs: None,
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Arc<Self>, ()| store.runs.unfinished())),
             progress: Some(member!(self, |store: &Arc<Self>, (id,)| store.runs.progress(id))),

@@ -13,7 +13,7 @@ use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
-use crate::reply::{Answer, Refusal};
+use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
 use crate::when::{self, Unanswered};
 use crate::{CALL, TRIGGER};
@@ -79,7 +79,8 @@ pub(crate) async fn call(
         Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
         Err(why) => return Err(why),
     };
-    Ok(accepted(endpoint))
+    let about = About { runs: seen.runs.clone(), session: None };
+    Ok(accepted(endpoint).about(about))
 }
 
 fn accepted(endpoint: &Endpoint) -> Answer {

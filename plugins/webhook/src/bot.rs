@@ -10,7 +10,7 @@ use crate::callback;
 use crate::callbacks::Callback;
 use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
-use crate::reply::{Answer, Refusal};
+use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
 use crate::talk::{Chat, NotTaken, Taken, Waiting};
 use crate::turn;
@@ -104,6 +104,11 @@ impl Call<'_> {
     }
 
     async fn answer(&self, sent: Sent, callback: Option<Uri>) -> Answer {
+        let about = About { runs: Vec::new(), session: Some(sent.chat.session.clone()) };
+        self.reply(sent, callback).await.about(about)
+    }
+
+    async fn reply(&self, sent: Sent, callback: Option<Uri>) -> Answer {
         let Sent { thread, turn, chat, waiting, sure } = sent;
         let accepted = json!({ "thread": thread, "turn": turn });
         match (self.target.reply, callback) {
@@ -121,8 +126,10 @@ impl Call<'_> {
             }
             (ReplyMode::Callback, Some(url)) => {
                 let endpoint = self.endpoint.id.clone();
-                let (chat, retry) = (chat.uri, self.endpoint.extras.retry);
-                let callback = Callback { endpoint, chat, thread, turn, url, failures: 0, next: None };
+                let (session, retry) = (Some(chat.session), self.endpoint.extras.retry);
+                let chat = chat.uri;
+                let callback =
+                    Callback { endpoint, chat, session, thread, turn, url, failures: 0, next: None };
                 if retry.is_some() && self.webhook.callbacks.take(&callback) {
                     self.webhook.keep_callback(&callback).await;
                 }

@@ -6,7 +6,7 @@ use ostler_contract::http::{Body, HeaderValue, Method, Request, StatusCode, Uri,
 use ostler_contract::{PluginHost, Value};
 use url::Url;
 
-use crate::reply::Refusal;
+use crate::reply::{About, Refusal};
 
 /// How long the other side may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -22,12 +22,20 @@ pub(crate) fn checked(prefix: &Url, callback: Option<&str>) -> Result<Uri, Refus
     url.as_str().parse().map_err(|_| bad("The callback is not a valid URL to call"))
 }
 
-/// Posts a callback; answers what it was answered, or why it failed. A redirect is a failure.
-pub(crate) async fn post(host: &PluginHost, url: &Uri, body: &Value) -> Result<StatusCode, String> {
+/// Posts a callback; answers what it was answered, or why it failed. A redirect is a failure. A header has the URL of what
+/// it is about.
+pub(crate) async fn post(
+    host: &PluginHost,
+    url: &Uri,
+    body: &Value,
+    about: &About,
+) -> Result<StatusCode, String> {
     let mut request = Request::new(Body::from(body.to_string()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url.clone();
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let link = |uri: &str| host.link(uri.to_owned()).ok().flatten();
+    request.headers_mut().extend(about.headers(link));
     let answered = tokio::time::timeout(LIMIT, host.send(request)).await;
     let status = match answered {
         Ok(Ok(response)) => response.status(),

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::callback;
 use crate::endpoint::Target;
 use crate::extras::Retry;
+use crate::reply::About;
 use crate::route::Webhook;
 use crate::talk::Waiting;
 use crate::turn::Ended;
@@ -26,6 +27,8 @@ const AT_ONCE: usize = 64;
 pub(crate) struct Callback {
     pub endpoint: Slug,
     pub chat: String,
+    /// The session of the chat; unknown for one that an earlier version stored.
+    pub session: Option<String>,
     pub thread: String,
     pub turn: String,
     pub url: Uri,
@@ -55,6 +58,9 @@ impl Callbacks {
             "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
             "turn": callback.turn, "url": callback.url.to_string(), "failures": callback.failures,
         });
+        if let Some(session) = &callback.session {
+            record["session"] = session.as_str().into();
+        }
         if let Some(next) = callback.next {
             record["next"] = next.to_string().into();
         }
@@ -86,6 +92,7 @@ fn read(record: &JsonObject) -> Option<Callback> {
     Some(Callback {
         endpoint: Slug::parse(text("endpoint")?)?,
         chat: owned("chat")?,
+        session: owned("session"),
         thread: owned("thread")?,
         turn: owned("turn")?,
         url: text("url")?.parse().ok()?,
@@ -153,10 +160,11 @@ impl Webhook {
             let left = next.duration_since(Timestamp::now());
             tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
         }
+        let about = About { runs: Vec::new(), session: callback.session.clone() };
         loop {
             let posted = {
                 let _place = self.callbacks.posting.acquire().await;
-                callback::post(&self.host, &callback.url, &body).await
+                callback::post(&self.host, &callback.url, &body, &about).await
             };
             let why = match posted {
                 Ok(status) => {

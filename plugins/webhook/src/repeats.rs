@@ -9,7 +9,7 @@ use ostler_contract::points::Collection;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::reply::Answer;
+use crate::reply::{About, Answer};
 
 /// How many first answers are remembered, per endpoint.
 const MOST: usize = 1000;
@@ -72,10 +72,16 @@ impl Repeats {
 impl First {
     /// Keeps the first answer, and forgets the oldest where there are too many.
     pub async fn keep(self, answer: &Answer) -> Result<(), Thrown> {
-        let record = json!({
+        let mut record = json!({
             "id": self.id, "endpoint": self.endpoint, "at": crate::now(), "status": answer.status.as_u16(),
             "answer": answer.body,
         });
+        if !answer.about.runs.is_empty() {
+            record["runs"] = json!(answer.about.runs);
+        }
+        if let Some(session) = &answer.about.session {
+            record["session"] = session.as_str().into();
+        }
         let repeats = &self.repeats;
         let mut order = repeats.order.lock().await;
         if !order.contains_key(&self.endpoint) {
@@ -117,5 +123,8 @@ impl Drop for First {
 
 fn read(record: &JsonObject) -> Option<Answer> {
     let status = u16::try_from(record.get("status")?.as_u64()?).ok()?;
-    Some(Answer::new(StatusCode::from_u16(status).ok()?, record.get("answer")?.clone()))
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let runs = record.get("runs").and_then(Value::as_array).into_iter().flatten().filter_map(text).collect();
+    let about = About { runs, session: record.get("session").and_then(text) };
+    Some(Answer::new(StatusCode::from_u16(status).ok()?, record.get("answer")?.clone()).about(about))
 }

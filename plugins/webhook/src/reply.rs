@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ostler_contract::http::{self, Body, HeaderValue, Response, StatusCode, header};
-use ostler_contract::{Value, json};
+use ostler_contract::{PluginHost, Value, json};
 
 /// A whole answer: what a caller is told, and what a repeated delivery is told again.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,12 +12,60 @@ pub(crate) struct Answer {
     pub body: Value,
     /// What goes with a refusal.
     header: Option<(header::HeaderName, HeaderValue)>,
+    /// The runs that came of the call, or the session that it talks in: their URLs are headers of the answer.
+    pub about: About,
+}
+
+/// What an answer is about, by its URIs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct About {
+    pub runs: Vec<String>,
+    pub session: Option<String>,
+}
+
+impl About {
+    /// The headers that name it: `Location` for exactly one run, a `Link` for each of several, and one for a session. What
+    /// has no URL has no header.
+    pub fn headers(&self, link: impl Fn(&str) -> Option<String>) -> Vec<(header::HeaderName, HeaderValue)> {
+        let headers = match self.runs.as_slice() {
+            [run] => vec![(header::LOCATION, link(run))],
+            runs => {
+                runs.iter().take(MOST_LINKS).map(|run| (header::LINK, target(link(run), "item"))).collect()
+            }
+        };
+        let session = self.session.as_deref().map(|session| (header::LINK, target(link(session), "about")));
+        let all = headers.into_iter().chain(session);
+        all.filter_map(|(name, value)| Some((name, HeaderValue::from_str(&value?).ok()?))).collect()
+    }
+}
+
+/// The most runs that an answer names.
+const MOST_LINKS: usize = 50;
+
+/// A link of RFC 8288.
+fn target(url: Option<String>, rel: &str) -> Option<String> {
+    url.map(|url| format!("<{url}>; rel=\"{rel}\""))
 }
 
 impl Answer {
     /// An answer with a JSON body.
     pub fn new(status: StatusCode, body: Value) -> Self {
-        Self { status, body, header: None }
+        Self { status, body, header: None, about: About::default() }
+    }
+
+    /// The same about runs or a session.
+    pub fn about(self, about: About) -> Self {
+        Self { about, ..self }
+    }
+
+    /// As it is sent by a plugin that knows the URLs of runs and sessions.
+    pub fn linked(&self, host: &PluginHost) -> Response {
+        let mut response = self.response();
+        let link = |uri: &str| host.link(uri.to_owned()).ok().flatten();
+        for (name, value) in self.about.headers(link) {
+            response.headers_mut().append(name, value);
+        }
+        response
     }
 
     /// As it is sent.
@@ -111,6 +159,7 @@ impl From<Refusal> for Answer {
             status: refusal.status(),
             body: json!({ "message": refusal.message() }),
             header: refusal.header(),
+            about: About::default(),
         }
     }
 }
@@ -118,4 +167,32 @@ impl From<Refusal> for Answer {
 /// Whole seconds, rounded up: a caller that waits so long is not too early.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(about: &About) -> Vec<String> {
+        let link = |uri: &str| uri.strip_prefix("uri:").map(|id| format!("https://a.example/{id}"));
+        let named =
+            |(name, value): (header::HeaderName, HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
+        about.headers(link).into_iter().map(named).collect()
+    }
+
+    #[test]
+    fn one_run_is_a_location_and_several_are_links() {
+        let runs =
+            |count: usize| About { runs: (0..count).map(|at| format!("uri:{at}")).collect(), session: None };
+        assert_eq!(headers(&runs(0)), [""; 0]);
+        assert_eq!(headers(&runs(1)), ["location: https://a.example/0"]);
+        assert_eq!(
+            headers(&runs(2)),
+            [r#"link: <https://a.example/0>; rel="item""#, r#"link: <https://a.example/1>; rel="item""#]
+        );
+        assert_eq!(headers(&runs(1000)).len(), MOST_LINKS);
+        let session = |uri: &str| About { runs: Vec::new(), session: Some(uri.to_owned()) };
+        assert_eq!(headers(&session("uri:s")), [r#"link: <https://a.example/s>; rel="about""#]);
+        assert_eq!(headers(&session("none")), [""; 0]);
+    }
 }

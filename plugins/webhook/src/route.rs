@@ -103,7 +103,7 @@ impl Webhook {
         };
         seen.answered(&outcome, started);
         self.deliveries.add(&id, &seen, admitted);
-        outcome.map(|answer| answer.response())
+        outcome.map(|answer| answer.linked(&self.host))
     }
 
     /// The endpoint of an id, if there is a valid one.

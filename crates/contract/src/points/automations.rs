@@ -32,6 +32,9 @@ pub struct AutomationStore {
     pub run_of: Call<fn(uri: String) -> Option<AutomationRunState>>,
     /// The runs of an automation, newest first, in pages.
     pub runs: Call<fn(id: String, cursor: Option<String>) -> RunPage>,
+    /// The runs of all automations that a query asks for, newest first, in pages. Without this, the runs of one automation can
+    /// be listed at a time.
+    pub find_runs: Option<Call<fn(query: RunQuery) -> RunPage>>,
     /// Calls back after a definition changed outside the host; returns the function that stops it.
     pub watch: Option<Call<fn(on_change: HostFunction<fn(change: AutomationChange)>) -> Option<Call<fn()>>>>,
     /// The runs that had not ended when the host stopped.
@@ -93,6 +96,37 @@ pub struct ScheduleProgress {
     pub time_zone: String,
     /// The earliest occurrence that was not handled, ISO 8601.
     pub next: String,
+}
+
+/// Which runs are asked for. A field that is absent asks for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct RunQuery {
+    /// Id of the automation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automation: Option<String>,
+    /// State: `pending`, `running`, `completed`, `failed` or `cancelled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Owner of the automation when the run was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Accepted at this time or later, ISO 8601.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Accepted before this time, ISO 8601.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Words that all occur in the run: in the automation's title or id, the event, the error, the owner or a session. A
+    /// word with `*` at its end stands for every word that begins so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Where the previous page ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Maximum number of runs. A page may have fewer, and is the last one only if it has no cursor.
+    pub limit: u64,
 }
 
 /// A page of runs.

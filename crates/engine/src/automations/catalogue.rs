@@ -332,7 +332,7 @@ impl Automations {
 }
 
 /// The answer of the store to a request, or a failure that says how long it was waited for.
-async fn asked<T>(answer: impl Future<Output = Result<T, Thrown>>) -> Result<T, RpcError> {
+pub(super) async fn asked<T>(answer: impl Future<Output = Result<T, Thrown>>) -> Result<T, RpcError> {
     answer.await.map_err(|why| match why.is_timeout() {
         true => RpcError::internal(format!(
             "the automation store did not answer within {} seconds; check the plugin that registers it, then try again",

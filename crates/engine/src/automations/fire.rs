@@ -392,7 +392,8 @@ impl Automations {
         if let Some(target) = target
             && target.owner == entry.owner
         {
-            let place = RunPlace { run: held.as_deref(), session: &target.uri };
+            let links = &self.core.options.links;
+            let place = RunPlace { run: held.as_deref(), session: &target.uri, links };
             let request = TurnRequest {
                 place: Place::DefaultChat,
                 message: message(opening(&entry.wire.definition, &run, place), MessageKind::Automation),

@@ -7,6 +7,7 @@ use ostler_protocol::wire::state::{
 
 use super::fire::{count_of, event_id_of, event_of};
 use super::watching::is_watched_type;
+use crate::core::links::Links;
 
 /// What is known about why a run started.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ struct Facts<'a> {
     pub at: Option<&'a str>,
     /// The run's own URI; absent for an event said in the turn of a session no run has.
     pub run: Option<&'a str>,
+    /// Where people open it.
+    pub run_url: Option<String>,
     /// The session the run works in.
     pub run_session: Option<&'a str>,
 }
@@ -38,6 +41,7 @@ struct Facts<'a> {
 pub(super) struct RunPlace<'a> {
     pub run: Option<&'a str>,
     pub session: &'a str,
+    pub links: &'a Links,
 }
 
 /// What a run says first.
@@ -50,7 +54,8 @@ pub(super) fn opening(
         "" => &definition.title,
         _ => &definition.message.text,
     };
-    let own = Facts { run: place.run, run_session: Some(place.session), ..Facts::default() };
+    let run_url = place.run.and_then(|run| place.links.of(run));
+    let own = Facts { run: place.run, run_url, run_session: Some(place.session), ..Facts::default() };
     let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &own) };
     let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
         AutomationTrigger::Event(trigger) if trigger.id == origin.trigger_id => Some(trigger),
@@ -117,6 +122,7 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
         "count" => Some(facts.count.map(|count| count.to_string()).unwrap_or_default()),
         "at" => text(facts.at),
         "run.uri" => text(facts.run),
+        "run.url" => text(facts.run_url.as_deref()),
         "run.session" => text(facts.run_session),
         _ => {
             let field = name.strip_prefix("event.")?;
@@ -221,9 +227,11 @@ mod tests {
         let own =
             Facts { run: Some("ahp-automation-run:/7"), run_session: Some("echo:/2"), ..Facts::default() };
         assert_eq!(
-            fill("{{run.uri}} {{ run.session }} {{run}}", &own),
-            "ahp-automation-run:/7 echo:/2 {{run}}"
+            fill("{{run.uri}} {{ run.session }} {{run}} {{run.url}}", &own),
+            "ahp-automation-run:/7 echo:/2 {{run}} "
         );
+        let open = Facts { run_url: Some("https://a.example/7".to_owned()), ..Facts::default() };
+        assert_eq!(fill("{{run.url}}", &open), "https://a.example/7");
         let named = Facts { session: Some("echo:/1"), session_title: Some("Mine"), ..facts };
         assert_eq!(
             fill("{{sessionTitle}} {{session}}", &named),

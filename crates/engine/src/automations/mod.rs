@@ -5,6 +5,7 @@ mod catalogue;
 mod check;
 mod clockwork;
 mod fire;
+pub mod found;
 mod lanes;
 mod large;
 mod listing;

@@ -112,6 +112,7 @@ impl Automations {
             }
         }
         fanout.publish(run, outgoing);
+        self.feed_run(state);
         let state = state.clone();
         if is_over(&state.lifecycle) {
             runs.ended.insert(state.resource.clone(), state.clone());
@@ -289,6 +290,7 @@ impl Automations {
             drop(runs);
             return self.begin_waiting(&id);
         }
+        self.feed_run(&run);
         self.list_run(&resource, &run.automation).await;
         let _ = kept.send(Some(resource.clone()));
         if begins {

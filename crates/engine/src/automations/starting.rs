@@ -118,7 +118,8 @@ impl Automations {
     ) -> Result<(), String> {
         let RunTurn { entry, run, model, sender, queue } = turn;
         let definition = &entry.wire.definition;
-        let place = RunPlace { run: Some(&run.resource), session: &session.uri };
+        let links = &self.core.options.links;
+        let place = RunPlace { run: Some(&run.resource), session: &session.uri, links };
         let text = opening(definition, run, place);
         self.runs.lock().by_session.insert(session.uri.clone(), run.resource.clone());
         let running = self.lifecycle(&run.resource, "running", None);

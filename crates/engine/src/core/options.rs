@@ -7,6 +7,7 @@ use ostler_contract::JsonObject;
 
 use crate::core::fanout::DEFAULT_REPLAY;
 use crate::core::limits::Limits;
+use crate::core::links::Links;
 use crate::core::outbox::DEFAULT_LIMIT;
 
 /// How a host is set up.
@@ -40,6 +41,8 @@ pub struct HostOptions {
     pub resting_sessions: usize,
     /// How much is used on behalf of clients.
     pub limits: Limits,
+    /// Where runs and sessions are served over HTTP.
+    pub links: Links,
 }
 
 impl HostOptions {
@@ -68,6 +71,7 @@ impl Default for HostOptions {
             outbox: DEFAULT_LIMIT,
             resting_sessions: Self::RESTING_SESSIONS,
             limits: Limits::default(),
+            links: Links::default(),
         }
     }
 }

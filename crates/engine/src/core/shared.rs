@@ -8,6 +8,7 @@ use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
+use ostler_protocol::wire::state::{AutomationRunSummary, SessionSummary};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 
@@ -15,6 +16,7 @@ use crate::core::agents::OfferedTool;
 use crate::core::clock::Clock;
 use crate::core::events::Events;
 use crate::core::fanout::Fanout;
+use crate::core::feed::Feed;
 use crate::core::ids::ConnectionId;
 use crate::core::local_system::LocalSystem;
 use crate::core::log::Log;
@@ -45,6 +47,8 @@ pub struct Core {
     pub(crate) unheard_log: Log,
     /// The one sequence of actions.
     pub fanout: Fanout,
+    /// Changes of runs and sessions, for readers that are no clients of the protocol.
+    pub feeds: Feeds,
     /// The state of the root channel.
     pub root: Root,
     /// Listeners.
@@ -78,6 +82,7 @@ impl Core {
             fanout: Fanout::new(options.replay, first_number(&clock)),
             advanced_tools: AtomicBool::new(options.advanced_tools),
             options,
+            feeds: Feeds::new(&clock),
             clock,
             log: heard(log.clone(), me.clone()),
             unheard_log: log,
@@ -267,6 +272,28 @@ impl Core {
     /// Logs what a plugin threw, against the plugin.
     pub(crate) fn report_failed(&self, owner: &Registrant, what: &str, why: &Thrown) {
         self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
+    }
+}
+
+/// Changes of runs and sessions, as listings show them.
+#[derive(Debug)]
+pub struct Feeds {
+    /// Of runs. Those that retention removes, or that go with their automation, are not announced.
+    pub runs: Feed<AutomationRunSummary>,
+    /// Of sessions.
+    pub sessions: Feed<SessionSummary>,
+}
+
+impl Feeds {
+    fn new(clock: &Clock) -> Self {
+        let start = clock.now().as_microsecond();
+        Self { runs: Feed::new(start), sessions: Feed::new(start) }
+    }
+
+    /// Has readers look whether they may still read.
+    pub(crate) fn recheck(&self) {
+        self.runs.wake();
+        self.sessions.wake();
     }
 }
 

@@ -233,6 +233,10 @@ impl HostCalls for HostDoor {
         })
     }
 
+    fn link(&self, _: &Caller, uri: String) -> Result<Option<String>, Thrown> {
+        Ok(self.front()?.core.options.links.of(&uri))
+    }
+
     fn send(&self, caller: &Caller, request: Request) -> Pending<Response> {
         let front = match self.front() {
             Ok(front) => front,

@@ -447,6 +447,7 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Opt
     if let Ok(frame) = encode::notification("root/sessionAdded", &params) {
         sessions.core.fanout.notify(uri::ROOT, frame);
     }
+    sessions.core.feeds.sessions.put(|| view.summary.clone());
     sessions.core.root.set_active_sessions(&sessions.core.fanout, sessions.count());
     let (session, provider) = (entry.uri.clone(), entry.provider.clone());
     sessions.core.events.raise(Event::SessionStart { session, provider, client });

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ostler_contract::JsonObject;
 use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
-use ostler_protocol::names::{RUN_VARIABLE, SESSION_VARIABLE};
+use ostler_protocol::names::{RUN_URL_VARIABLE, RUN_VARIABLE, SESSION_URL_VARIABLE, SESSION_VARIABLE};
 use ostler_protocol::wire::state::SessionOrigin;
 
 use super::actor::Actor;
@@ -102,13 +102,21 @@ impl Actor {
     }
 
     /// Environment variables that tell a process of this session where it belongs: the session, and the run that
-    /// started it.
+    /// started it, each with its URL.
     pub(super) fn environment(&self) -> BTreeMap<String, String> {
-        let session = (SESSION_VARIABLE.to_owned(), self.entry.uri.clone());
+        let session = (SESSION_VARIABLE, SESSION_URL_VARIABLE, self.entry.uri.clone());
         let run = match &self.state.origin {
-            Some(SessionOrigin::Automation(origin)) => Some((RUN_VARIABLE.to_owned(), origin.run.clone())),
+            Some(SessionOrigin::Automation(origin)) => {
+                Some((RUN_VARIABLE, RUN_URL_VARIABLE, origin.run.clone()))
+            }
             _ => None,
         };
-        [session].into_iter().chain(run).collect()
+        let links = &self.core.options.links;
+        let both = [Some(session), run].into_iter().flatten();
+        let variables = both.flat_map(|(name, url_name, uri)| {
+            let url = links.of(&uri).map(|url| (url_name.to_owned(), url));
+            [Some((name.to_owned(), uri)), url].into_iter().flatten()
+        });
+        variables.collect()
     }
 }

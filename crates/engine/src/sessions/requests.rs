@@ -112,6 +112,9 @@ impl Sessions {
         let announced = !self.is_draft(entry);
         self.remove(entry);
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
+        if announced {
+            self.core.feeds.sessions.remove(&entry.uri);
+        }
         if announced
             && let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params)
         {

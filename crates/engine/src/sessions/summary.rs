@@ -167,6 +167,7 @@ impl Actor {
         if !self.announced || changes.is_empty() {
             return;
         }
+        self.core.feeds.sessions.put(|| view.summary.clone());
         let params = SummaryChanged { channel: uri::ROOT, session: &self.entry.uri, changes };
         if let Ok(frame) = encode::notification("root/sessionSummaryChanged", &params) {
             self.flush_out();

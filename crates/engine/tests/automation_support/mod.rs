@@ -149,6 +149,7 @@ impl Kept {
                 let runs = runs.iter().rev().filter(|run| run.automation == of).take(20).cloned().collect();
                 Ok(RunPage { runs, next_cursor: None })
             }),
+            find_runs: None,
             watch: None,
             unfinished: Some(Call::now(move |()| {
                 if unfinished.unfinished_fails.load(Ordering::SeqCst) {

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
-use ostler_contract::points::{AutomationChange, AutomationProgress, AutomationStore, KeptAutomation};
+use ostler_contract::points::{
+    AutomationChange, AutomationProgress, AutomationStore, KeptAutomation, RunPage, RunQuery,
+};
+use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
 };
@@ -14,7 +17,7 @@ use ostler_contract::{Call, RpcError, Thrown};
 use super::format::{AutomationFormat, Read, patched_text, text};
 use crate::Report;
 use crate::folder::{Edit, Events, Folder, Place, Watching};
-use crate::runs::{RunRetention, Runs};
+use crate::runs::{RunRetention, Runs, Titles};
 use crate::state::StateDb;
 use ostler_contract::stores::automations::message;
 use ostler_contract::stores::automations::{exists, none_such, refuse_id};
@@ -77,9 +80,10 @@ impl FileAutomations {
             create: member!(self, Self::create),
             update: member!(self, Self::update),
             remove: member!(self, |store: &Self, (id,): (String,)| store.remove(id)),
-            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
+            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.keep(&run)),
             run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
+            find_runs: Some(member!(self, |store: &Self, (query,): (RunQuery,)| store.find(query))),
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             progress: Some(member!(self, |store: &Self, (id,): (String,)| store.runs.progress(id))),
@@ -92,6 +96,19 @@ impl FileAutomations {
             place: Some(self.folder.path().display().to_string()),
             close: Some(member!(self, |store: &Self, ()| store.runs.close())),
         }
+    }
+
+    fn keep(&self, run: &AutomationRunState) -> Pending<()> {
+        let shelf = self.folder.shelf();
+        let read = automation_id(&run.automation).and_then(|id| shelf.get(id));
+        self.runs.keep(run, read.map(|read| read.kept.definition.title.as_str()))
+    }
+
+    fn find(&self, query: RunQuery) -> Pending<RunPage> {
+        let shelf = self.folder.shelf();
+        let titled = |(_, read): (_, &Arc<Read>)| (read.kept.id.clone(), read.kept.definition.title.clone());
+        let titles = if query.text.is_some() { shelf.iter().map(titled).collect() } else { Titles::new() };
+        self.runs.find(query, titles)
     }
 
     fn create(

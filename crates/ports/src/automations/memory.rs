@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use ostler_contract::live::{Pending, ready};
-use ostler_contract::points::{AutomationStore, KeptAutomation};
+use ostler_contract::points::{AutomationStore, KeptAutomation, RunPage, RunQuery};
+use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
 };
@@ -50,9 +51,10 @@ impl MemoryAutomations {
             create: member!(self, |store: &Self, arguments| ready(store.create(arguments))),
             update: member!(self, |store: &Self, arguments| ready(store.update(arguments))),
             remove: member!(self, |store: &Self, (id,): (String,)| store.remove(id)),
-            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.runs.keep(&run)),
+            run: member!(self, |store: &Self, (run,): (AutomationRunState,)| store.keep(&run)),
             run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
+            find_runs: Some(member!(self, |store: &Self, (query,): (RunQuery,)| store.find(query))),
             // Nobody but the host can change what is in its memory.
             watch: None,
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
@@ -62,6 +64,18 @@ impl MemoryAutomations {
             place: None,
             close: None,
         }
+    }
+
+    fn keep(&self, run: &AutomationRunState) -> Pending<()> {
+        let held = self.held();
+        let kept = automation_id(&run.automation).and_then(|id| held.get(id));
+        self.runs.keep(run, kept.map(|kept| kept.definition.title.as_str()))
+    }
+
+    fn find(&self, query: RunQuery) -> Pending<RunPage> {
+        let titled = |kept: &KeptAutomation| (kept.id.clone(), kept.definition.title.clone());
+        let titles = self.held().values().map(titled).collect();
+        self.runs.find(query, titles)
     }
 
     fn create(

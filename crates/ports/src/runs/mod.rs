@@ -1,6 +1,8 @@
 //! Automation runs, in the state database.
 
+mod find;
 mod retention;
+mod words;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use crate::Report;
 use crate::sessions::{decode, encode};
 use crate::state::{Failure, StateDb};
 
+pub(crate) use find::Titles;
 pub use retention::RunRetention;
 
 /// How many runs are answered at once.
@@ -44,7 +47,8 @@ impl Runs {
         self.db.checkpoint()
     }
 
-    pub(crate) fn keep(&self, run: &AutomationRunState) -> Pending<()> {
+    /// Stores a run of an automation with this title, by whose words it is found once it has ended.
+    pub(crate) fn keep(&self, run: &AutomationRunState, title: Option<&str>) -> Pending<()> {
         let text = match encode(run) {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
@@ -53,13 +57,19 @@ impl Runs {
             !matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_));
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let (uri, retention) = (run.resource.clone(), self.retention);
+        let words = ended.then(|| words::of(run, title));
         self.db.write(move |db| {
             db.prepare_cached(
                 "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, run = excluded.run",
             )?
             .execute(params![uri, automation, ended, text])?;
-            if ended {
+            if let Some(words) = words {
+                db.prepare_cached(
+                    "INSERT OR REPLACE INTO automation_run_words (rowid, text)
+                     SELECT number, ?2 FROM automation_runs WHERE uri = ?1",
+                )?
+                .execute([&uri, &words])?;
                 retention.after(db, &automation)?;
             }
             Ok(())
@@ -169,10 +179,14 @@ fn cursor_of(number: i64) -> String {
     URL_SAFE_NO_PAD.encode(number.to_be_bytes())
 }
 
+fn number_in(cursor: &str) -> Option<i64> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    Some(i64::from_be_bytes(bytes.try_into().ok()?))
+}
+
 /// The number in a cursor of this automation's.
 fn number_of(db: &Connection, id: &str, cursor: &str) -> Result<Option<i64>, Failure> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| bytes.try_into().ok());
-    let Some(number) = bytes.map(i64::from_be_bytes) else { return Ok(None) };
+    let Some(number) = number_in(cursor) else { return Ok(None) };
     let mut asked =
         db.prepare_cached("SELECT 1 FROM automation_runs WHERE automation = ?1 AND number = ?2")?;
     Ok(asked.exists(params![id, number])?.then_some(number))

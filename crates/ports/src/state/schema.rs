@@ -110,6 +110,42 @@ const VERSIONS: &[&str] = &["
     END;
     INSERT INTO automation_run_totals
         SELECT automation, count(*), sum(octet_length(run)) FROM automation_runs WHERE ended = 1 GROUP BY automation;
+", "
+    CREATE TABLE automation_run_facts (
+        number INTEGER PRIMARY KEY, automation TEXT NOT NULL, ended INTEGER NOT NULL, state TEXT, owner TEXT,
+        accepted_at TEXT
+    ) STRICT;
+    INSERT INTO automation_run_facts
+        SELECT number, automation, ended, run ->> '$.lifecycle.status', run ->> '$._meta.\"ostler.owner\"',
+            run ->> '$.lifecycle.createdAt'
+        FROM automation_runs WHERE json_valid(run);
+    CREATE INDEX automation_run_facts_by_time ON automation_run_facts (accepted_at);
+    CREATE INDEX automation_run_facts_by_state ON automation_run_facts (state, number) WHERE ended = 1;
+    CREATE INDEX automation_run_facts_of ON automation_run_facts (automation, state, number) WHERE ended = 1;
+    CREATE INDEX automation_run_facts_by_owner ON automation_run_facts (owner, number) WHERE owner IS NOT NULL;
+
+    CREATE VIRTUAL TABLE automation_run_words USING fts5 (
+        text, content = '', contentless_delete = 1, detail = none,
+        tokenize = \"unicode61 remove_diacritics 0 categories 'L* N* M* Co'\"
+    );
+    INSERT INTO automation_run_words (rowid, text)
+        SELECT number, automation || ' ' || substr(coalesce(run ->> '$.lifecycle.error.message', ''), 1, 2000)
+        FROM automation_runs WHERE ended = 1 AND json_valid(run);
+
+    CREATE TRIGGER automation_run_facts_added AFTER INSERT ON automation_runs WHEN json_valid(NEW.run) BEGIN
+        INSERT INTO automation_run_facts VALUES (
+            NEW.number, NEW.automation, NEW.ended, NEW.run ->> '$.lifecycle.status',
+            NEW.run ->> '$._meta.\"ostler.owner\"', NEW.run ->> '$.lifecycle.createdAt'
+        );
+    END;
+    CREATE TRIGGER automation_run_facts_changed AFTER UPDATE ON automation_runs WHEN json_valid(NEW.run) BEGIN
+        UPDATE automation_run_facts SET ended = NEW.ended, state = NEW.run ->> '$.lifecycle.status'
+            WHERE number = NEW.number;
+    END;
+    CREATE TRIGGER automation_run_facts_removed AFTER DELETE ON automation_runs BEGIN
+        DELETE FROM automation_run_facts WHERE number = OLD.number;
+        DELETE FROM automation_run_words WHERE rowid = OLD.number;
+    END;
 "];
 
 /// Refuses a database that is not ostler's, or a newer ostler's.

@@ -1,0 +1,124 @@
+//! The words of runs, by which they are found.
+
+use ostler_contract::protocol::wire::state::{
+    AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
+};
+use ostler_contract::{JsonObject, Value};
+
+/// How much of a run is indexed, in bytes of words.
+const MOST: usize = 4096;
+/// How many words of a search count.
+const MOST_WORDS: usize = 8;
+/// How deep an event is read.
+const DEPTH: u32 = 8;
+
+/// The words of a run of an automation with this title, separated by spaces: the beginning of each part is there, whatever
+/// the others have.
+pub(super) fn of(run: &AutomationRunState, title: Option<&str>) -> String {
+    let mut words = Words::default();
+    if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
+        words.add(&failed.error.message);
+    }
+    words.add(title.unwrap_or_default());
+    words.add(&run.automation);
+    words.add(&run.resource);
+    run.sessions.iter().take(4).for_each(|session| words.add(session));
+    words.add_fields(run.meta.as_ref(), DEPTH);
+    if let AutomationRunOrigin::Trigger(origin) = &run.origin {
+        words.add(&origin.trigger_id);
+        words.add_fields(origin.event.as_ref(), DEPTH);
+    }
+    words.text
+}
+
+#[derive(Default)]
+struct Words {
+    text: String,
+}
+
+impl Words {
+    fn add(&mut self, text: &str) {
+        // One part leaves room for others.
+        let end = self.text.len().saturating_add(MOST / 2).min(MOST);
+        for word in split(text) {
+            if self.text.len() + word.len() >= end {
+                return;
+            }
+            self.text.push_str(word);
+            self.text.push(' ');
+        }
+    }
+
+    fn add_fields(&mut self, fields: Option<&JsonObject>, depth: u32) {
+        fields.into_iter().flatten().for_each(|(_, value)| self.add_value(value, depth));
+    }
+
+    fn add_value(&mut self, value: &Value, depth: u32) {
+        if self.text.len() >= MOST - 1 || depth == 0 {
+            return;
+        }
+        match value {
+            Value::String(text) => self.add(text),
+            Value::Number(number) => self.add(&number.to_string()),
+            Value::Array(values) => {
+                values.iter().take(MOST).for_each(|value| self.add_value(value, depth - 1))
+            }
+            Value::Object(fields) => self.add_fields(Some(fields), depth - 1),
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+}
+
+/// The words of a text, as the index splits it: letters, digits and marks, without letters in circles, which are symbols.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |char: char| {
+        char.is_alphanumeric() && !matches!(char, '\u{2460}'..='\u{24ff}' | '\u{1f100}'..='\u{1f1ff}')
+    };
+    text.split(move |char| !is_part(char)).filter(|word| !word.is_empty())
+}
+
+/// A search for words of runs.
+pub(super) struct Search {
+    words: Vec<Word>,
+}
+
+struct Word {
+    text: String,
+    /// Whether it stands for every word that begins so.
+    begins: bool,
+}
+
+impl Search {
+    /// Reads the words that are searched for; nothing where there is none. `dep*` is the beginning of a word.
+    pub fn new(text: &str) -> Option<Self> {
+        let mut words = Vec::new();
+        for part in text.split_whitespace() {
+            words.extend(split(part).map(|word| Word { text: word.to_lowercase(), begins: false }));
+            if let Some(last) = words.last_mut().filter(|_| part.ends_with('*')) {
+                last.begins = true;
+            }
+        }
+        words.truncate(MOST_WORDS);
+        (!words.is_empty()).then_some(Self { words })
+    }
+
+    /// The search as the index takes it.
+    pub fn expression(&self) -> String {
+        let words = self.words.iter().map(|Word { text, begins }| match begins {
+            true => format!("\"{text}\" *"),
+            false => format!("\"{text}\""),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a run that is not in the index is found.
+    pub fn finds(&self, words: &str) -> bool {
+        let words = words.to_lowercase();
+        let all: Vec<&str> = words.split(' ').collect();
+        let has = |word: &Word| match word.begins {
+            true => all.iter().any(|one| one.starts_with(&word.text)),
+            false => all.contains(&word.text.as_str()),
+        };
+        self.words.iter().all(has)
+    }
+}
