@@ -1,7 +1,6 @@
 //! Putting a host together: stores, plugins, engine.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,7 +29,7 @@ use crate::here::OnDisk;
 use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
-use crate::settings::Settings;
+use crate::settings::{Settings, reachable};
 use crate::sources::Sources;
 use crate::token::TokenSource;
 use crate::wire::WireFile;
@@ -199,15 +198,7 @@ fn note(sources: &Sources, plugin: &Looked, settings: &Settings) {
 
 /// The tools endpoints of a daemon: on its own port, which one over stdio has none of.
 fn tool_servers(settings: &Settings) -> ToolServers {
-    let address = (!settings.stdio).then_some(settings.address).map(|mut address| {
-        // What listens everywhere is reached from here.
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        address
-    });
+    let address = (!settings.stdio).then(|| reachable(settings.address));
     let origin = move || address.map(|address| format!("http://{address}"));
     ToolServers::new(origin, names::HOST, env!("CARGO_PKG_VERSION"))
 }

@@ -129,11 +129,9 @@ pub async fn run(
     let (address, routes_address) = (listener.address(), routes.as_ref().map(Listener::address));
     let (stop, stopped) = watch::channel(false);
     let names = HostNames::of(routes_address.unwrap_or(address));
-    for origin in &settings.origins {
-        names.announce(origin);
-    }
+    settings.named_by().for_each(|url| names.announce(url));
     let doors = HostNames::of(address);
-    settings.origins.iter().for_each(|origin| doors.announce(origin));
+    settings.named_by().for_each(|url| doors.announce(url));
     let host = composed.host.clone();
     if settings.watch_plugins {
         log.line("watching plugin files; a change restarts the daemon");
@@ -162,7 +160,7 @@ pub async fn run(
             Some(http) => {
                 http_address = Some(http.address());
                 let names = HostNames::of(http.address());
-                settings.origins.iter().for_each(|origin| names.announce(origin));
+                settings.named_by().for_each(|url| names.announce(url));
                 let api = api::mount(control.clone(), names, token.clone());
                 tokio::spawn(Server::new(vec![api]).serve(http, stopped.clone()));
                 if settings.console {

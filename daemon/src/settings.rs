@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -42,6 +42,8 @@ pub struct Settings {
     pub console: bool,
     /// URLs this host is reached by from outside.
     pub origins: Vec<String>,
+    /// The URL under which other people reach the daemon, where it is configured; without a `/` at its end.
+    pub public_url: Option<String>,
     /// One connection on stdin and stdout instead of a listener.
     pub stdio: bool,
     /// Directories served.
@@ -160,6 +162,7 @@ impl Settings {
             routes,
             http,
             origins: Vec::new(),
+            public_url: None,
             stdio: flags.stdio,
             paths: paths(flags, &files, &config, working_dir)?,
             token,
@@ -209,10 +212,51 @@ impl Settings {
         (self.sessions, self.automations) != (Keep::Memory, Keep::Memory)
     }
 
+    /// The URL under which other people reach the daemon, without a `/` at its end: the configured one, otherwise the
+    /// listener's address. Nothing over stdio, where only a configured one leads anywhere.
+    pub fn base_url(&self) -> Option<String> {
+        let listener = || (!self.stdio).then(|| format!("http://{}", reachable(self.address)));
+        self.public_url.clone().or_else(listener)
+    }
+
+    /// The URLs whose hosts are names of this host.
+    pub fn named_by(&self) -> impl Iterator<Item = &str> {
+        self.origins.iter().chain(&self.public_url).map(String::as_str)
+    }
+
     /// The folders of the host.
     pub fn folders(&self) -> Folders {
         Folders { config: self.dir.clone(), state: self.state_dir.clone() }
     }
+}
+
+/// The address at which this computer reaches a listener: one that listens everywhere is reached at loopback.
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
+/// Reads `publicUrl`: an HTTP URL, without what cannot stand in front of a path.
+pub(crate) fn public_url(text: &str) -> Result<String, Exit> {
+    let wrong = |why| {
+        Exit::usage(format!("publicUrl must be an http or https URL such as https://host.example: {why}"))
+    };
+    let url = url::Url::parse(text).map_err(|error| wrong(format!("{error}")))?;
+    let lacking = match url.scheme() {
+        "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
+            "remove the credentials"
+        }
+        "http" | "https" if url.query().is_some() || url.fragment().is_some() => {
+            "remove the query and the fragment"
+        }
+        "http" | "https" => return Ok(url.as_str().trim_end_matches('/').to_owned()),
+        _ => "its scheme is another one",
+    };
+    Err(wrong(lacking.to_owned()))
 }
 
 /// Checks the URLs of `origins`.

@@ -57,6 +57,13 @@ fn a_wrong_configuration_ends_with_2_and_says_where() {
             r#"origins[1] must be a URL with a host, such as https://host.example, not "b.example""#
                 .to_owned(),
         ),
+        (
+            r#"{ "publicUrl": "host.example" }"#,
+            "publicUrl must be an http or https URL such as https://host.example: relative URL".to_owned(),
+        ),
+        (r#"{ "publicUrl": "ftp://host.example" }"#, "its scheme is another one".to_owned()),
+        (r#"{ "publicUrl": "https://ada:secret@host.example" }"#, "remove the credentials".to_owned()),
+        (r#"{ "publicUrl": "https://host.example/?a=b" }"#, "remove the query and the fragment".to_owned()),
         (r#"{ "host": "example.org" }"#, "invalid address example.org".to_owned()),
         (
             r#"{ "host": "0.0.0.0" }"#,

@@ -219,6 +219,12 @@ keys! {
         sets |settings, urls| settings.origins = settings::origins(urls)?;
     }
 
+    /// URL under which other people reach the daemon; links to it begin with this URL. Its host is accepted as those of
+    /// `origins` are. Default: the listener's address.
+    public_url: String {
+        sets |settings, url| settings.public_url = Some(settings::public_url(&url)?);
+    }
+
     /// Separate listener for plugin routes.
     routes: RoutesListener {}
 

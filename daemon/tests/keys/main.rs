@@ -268,6 +268,10 @@ rows! {
         file(json!(null), json!(403)),
         file(json!(["https://host.example"]), json!(200)),
     ];
+    public_url: "publicUrl", status_by_name, with json!({}), vec![
+        file(json!(null), json!(403)),
+        file(json!("https://host.example/"), json!(200)),
+    ];
     routes_key: "routes", routes, with json!({}), {
         let a = port();
         vec![file(json!(null), json!("main")), file(json!({ "port": a }), json!(format!("127.0.0.1:{a}")))]
