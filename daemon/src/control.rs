@@ -39,6 +39,8 @@ pub struct Control {
     pub sign_ins: SignIns,
     /// The connection token, where there is one; set before requests are served.
     pub token: OnceLock<Token>,
+    /// What links of notifications begin with; set before requests are served.
+    pub notify_base: OnceLock<String>,
     /// The last lines of the log.
     pub lines: Lines,
     loaded: Vec<LoadedPlugin>,
@@ -66,6 +68,7 @@ impl Control {
             hidden: hidden.clone(),
             sign_ins: SignIns::default(),
             token: OnceLock::new(),
+            notify_base: OnceLock::new(),
             lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),
             loaded: composed.plugins.clone(),

@@ -24,6 +24,7 @@ pub mod log;
 mod made;
 mod mcp_servers;
 pub mod metrics;
+pub mod notify;
 pub mod people;
 pub mod place;
 pub mod plugin_check;

@@ -106,6 +106,7 @@ async fn every_answer_is_as_the_document_says() {
         ("GET", "/api/webhook/list", "", None, 200),
         ("GET", "/api/webhook/log/{endpoint}", "none", None, 400),
         ("POST", "/api/webhook/test", "", Some(json!({ "id": "none" })), 400),
+        ("POST", "/api/notify/test", "", Some(json!({ "rule": "none" })), 400),
         // Only a page of the console signs in.
         ("POST", "/api/sign-in", "", Some(json!({ "token": TOKEN })), 403),
         ("POST", "/api/sign-out", "", Some(json!({})), 403),
