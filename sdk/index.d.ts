@@ -1440,8 +1440,10 @@ export interface Changes {
 export interface ChangesOf {
     /** The session's URI. */
     session: string;
-    /** Path of its directory, if it has one. */
+    /** Path of its first directory, if it has one. */
     directory?: string;
+    /** Paths of its further directories. Their changes belong to the same changesets. */
+    further?: string[];
     /** Its title, if it has one. */
     title?: string;
 }

@@ -6,8 +6,8 @@ use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
 use ostler_loader::options::without_password;
 
+use crate::config_redaction::without_userinfo;
 use crate::exit::Exit;
-use crate::shown::without_userinfo;
 
 /// The heading of the global flags.
 const EVERY: &str = "Global options";

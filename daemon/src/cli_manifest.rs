@@ -10,8 +10,9 @@ use crate::api::rows::{ROWS, Row};
 use crate::cli::Cli;
 use crate::remote;
 
-/// Options that ask for more than the request: the command is a client of the protocol with them.
-const BESIDE_REQUEST: &[&str] = &["follow"];
+/// Options that the request does not have: with `follow` the command asks for more, and `lines` is how much of the answer it
+/// prints.
+const BESIDE_REQUEST: &[&str] = &["follow", "lines"];
 
 /// The version of the format.
 const FORMAT: u32 = 1;
@@ -248,16 +249,12 @@ mod tests {
         "doctor",
         "start",
         "stop",
-        "logs",
         "plugin new",
         "plugin check",
         "agent login",
         "acp",
         "mcp-bridge",
         "webhook add",
-        "webhook list",
-        "webhook test",
-        "webhook log",
         "webhook rm",
         "backup",
         "restore",

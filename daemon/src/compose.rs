@@ -10,7 +10,7 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
-use ostler_js::{Engine, JsOptions, JsSource, ListenRule, LogSink, network};
+use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
 use ostler_loader::{Hidden, LoadedPlugin, Loader, Looked, State};
 use ostler_plugin_console::Changes;
 use ostler_ports::{
@@ -25,7 +25,7 @@ use crate::client_plugins::ClientPluginFolders;
 use crate::config::{JavaScriptLimits, Keep};
 use crate::diagnostics;
 use crate::exit::Exit;
-use crate::here::OnDisk;
+use crate::local_system::OnDisk;
 use crate::log::clock;
 use crate::people::UsersOnDisk;
 use crate::plugin_options;
@@ -61,6 +61,8 @@ pub struct Composed {
     pub changes: Changes,
     /// The lines of the log.
     pub lines: diagnostics::Lines,
+    /// The HTTP client of the host.
+    pub http: HttpClient,
 }
 
 impl Composed {
@@ -135,7 +137,7 @@ async fn compose_with(
         host.core.set_own_sessions(port.value.clone());
     }
     let (lines, plugin_lines) = (log.clone(), log.clone());
-    let native = http.clone();
+    let (native, exported) = (http.clone(), http.clone());
     host.core.set_outbound(Outbound::new(move |request| native(request)));
     let sources = Sources::default();
     let mut js =
@@ -170,6 +172,7 @@ async fn compose_with(
     };
     host.build(loaded.registry).await;
     Ok(Composed {
+        http: exported,
         host,
         plugins: loaded.plugins,
         skipped,

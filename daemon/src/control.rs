@@ -153,6 +153,6 @@ impl Control {
     /// What is wrong in the files: exit 2.
     pub fn shown(&self) -> Result<JsonObject, Exit> {
         let (files, rows) = self.configured()?;
-        Ok(crate::shown::config(&files, &rows))
+        Ok(crate::config_redaction::config(&files, &rows))
     }
 }

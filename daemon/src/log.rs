@@ -5,7 +5,7 @@
 
 use std::fmt::{Debug, Write as _};
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::{Clock, Log};
@@ -21,6 +21,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::{LogFormat, LogSettings};
 use crate::exit::Exit;
 use crate::metrics::{self, Metrics};
+use crate::otlp::Spans;
 
 /// Overrides `log.level`.
 const VARIABLE: &str = "OSTLER_LOG";
@@ -77,13 +78,15 @@ fn filter(text: &str) -> Option<Targets> {
     Some(filter.with_target(SIGNALS, LevelFilter::INFO))
 }
 
-/// Installs the subscribers of this process: the log on stderr and the metrics. Returns the host's log.
-pub fn start(options: &LogOptions, hidden: &Hidden) -> (Log, Metrics) {
-    let metrics = Metrics::default();
+/// Installs the subscribers of this process: the log on stderr, the metrics and the export. Returns the host's log.
+/// Spans are collected for an export where `export` is set.
+pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metrics, Option<Spans>) {
+    let (metrics, spans) = (Metrics::default(), export.then(Spans::default));
     let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(options.filter.clone()))
-        .with(metrics.layer().with_filter(metrics::filter()));
+        .with(metrics.layer().with_filter(metrics::filter()))
+        .with(spans.as_ref().map(|spans| spans.layer(hidden).with_filter(metrics::filter())));
     // A second host in one process, as in tests, uses the first one's.
     let _ = tracing::subscriber::set_global_default(subscriber);
     let hidden = hidden.clone();
@@ -91,7 +94,7 @@ pub fn start(options: &LogOptions, hidden: &Hidden) -> (Log, Metrics) {
         true => tracing::info!(target: SIGNALS, "{line}"),
         false => tracing::info!(target: LINES, "{line}"),
     });
-    (log.hiding(move |line| hidden.hide(line).into_owned()), metrics)
+    (log.hiding(move |line| hidden.hide(line).into_owned()), metrics, spans)
 }
 
 fn stderr(line: &str) {
@@ -115,7 +118,7 @@ struct Lines<W> {
 }
 
 /// The fields of a span or event, and when it began.
-struct Fields {
+pub(crate) struct Fields {
     began: Instant,
     fields: JsonObject,
 }
@@ -123,6 +126,18 @@ struct Fields {
 impl Default for Fields {
     fn default() -> Self {
         Self { began: Instant::now(), fields: JsonObject::new() }
+    }
+}
+
+impl Fields {
+    /// How long ago it began.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The fields by name.
+    pub fn into_values(self) -> JsonObject {
+        self.fields
     }
 }
 
@@ -198,7 +213,7 @@ where
 impl<W: Fn(&str)> Lines<W> {
     fn line(&self, of: &Metadata<'_>, message: &str, fields: JsonObject) {
         let (time, message) = (clock().iso(), self.hidden.hide(message));
-        let fields = fields.into_iter().map(|(name, value)| (name, self.shown(value)));
+        let fields = fields.into_iter().map(|(name, value)| (name, without_secrets(&self.hidden, value)));
         let mut line = match self.format {
             LogFormat::Text => {
                 let mut line = format!("{time} ");
@@ -229,14 +244,14 @@ impl<W: Fn(&str)> Lines<W> {
         line.push('\n');
         (self.write)(&line);
     }
+}
 
-    /// A value without credentials. A number may be one.
-    fn shown(&self, value: Value) -> Value {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        match self.hidden.hide(&text) {
-            std::borrow::Cow::Borrowed(_) => value,
-            std::borrow::Cow::Owned(hidden) => hidden.into(),
-        }
+/// A value without credentials. A number may be one.
+pub(crate) fn without_secrets(hidden: &Hidden, value: Value) -> Value {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match hidden.hide(&text) {
+        std::borrow::Cow::Borrowed(_) => value,
+        std::borrow::Cow::Owned(hidden) => hidden.into(),
     }
 }
 

@@ -17,11 +17,11 @@ use ostler_ports::atomic;
 use ostler_protocol::names;
 
 use crate::config::{self, Apply, ConfigFiles, Effect, KEYS, Key, RootSetting};
+use crate::config_redaction::{self, MARKS};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::mcp_servers::{wrong_change, wrong_with};
 use crate::plugins::{self, Change, Row};
-use crate::shown::{self, MARKS};
 use crate::wire::WireFile;
 
 const PLUGIN: &str = "plugins.";
@@ -89,13 +89,13 @@ impl OwnSettings for RootSettings {
 }
 
 fn values(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
-    let said = shown::config(files, rows);
+    let said = config_redaction::config(files, rows);
     let keys = said.into_iter().filter(|(name, _)| editable(name).is_some());
     let plugins = rows.iter().map(|row| {
         let value = json!({ "enabled": row.entry.enabled, "options": row.options() });
         (format!("{PLUGIN}{}", row.name()), value)
     });
-    keys.chain(plugins).map(|(key, value)| (key, shown::without_userinfo(value))).collect()
+    keys.chain(plugins).map(|(key, value)| (key, config_redaction::without_userinfo(value))).collect()
 }
 
 fn change(control: &Control, config: JsonObject) -> OwnChange {

@@ -25,6 +25,7 @@ use crate::idle;
 use crate::log;
 use crate::metrics::Metrics;
 use crate::notify::{self, Notify};
+use crate::otlp::{Exporter, Spans};
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::record::{Holding, Record};
@@ -59,7 +60,8 @@ pub async fn run(
     passed: &Passed,
 ) -> Result<Ended, Exit> {
     let hidden = Hidden::default();
-    let (log, metrics) = log::start(&settings.log, &hidden);
+    let (log, metrics, spans) = log::start(&settings.log, settings.otlp.is_some(), &hidden);
+    settings.otlp.iter().for_each(|collector| collector.hide(&hidden));
     for line in &settings.warnings {
         log.line(line);
     }
@@ -73,7 +75,7 @@ pub async fn run(
         if !passed.is_empty() {
             return Err(Exit::usage("--stdio serves no listener; remove the socket unit of this service"));
         }
-        return over_stdio(&settings, &place, (&log, metrics), &hidden, (&mut told, teller))
+        return over_stdio(&settings, &place, (&log, metrics, spans), &hidden, (&mut told, teller))
             .await
             .map(|()| Ended::Done);
     }
@@ -144,6 +146,7 @@ pub async fn run(
     if let Some(token) = &token {
         let _ = control.token.set(token.clone());
     }
+    let exporter = export(&settings, spans, &control, &composed, &log);
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     let mut mounts = vec![composed.tools.mount(host.core.bodies.clone())];
     let routes_mount = plugin_routes(registry, names.clone(), log.clone(), host.core.bodies.clone());
@@ -249,9 +252,25 @@ pub async fn run(
         host.close().await;
     };
     let in_order = unless_told_again(closing, &mut told, &log).await;
+    if let Some(exporter) = exporter.filter(|_| in_order) {
+        exporter.finish().await;
+    }
     host.core.record_frames(None);
     drop(holding);
     Ok(if in_order { ended } else { Ended::Done })
+}
+
+/// Starts the export of traces and metrics where a collector is configured.
+fn export(
+    settings: &Settings,
+    spans: Option<Spans>,
+    control: &Arc<Control>,
+    composed: &Composed,
+    log: &Log,
+) -> Option<Exporter> {
+    let (collector, spans) = settings.otlp.clone().zip(spans)?;
+    let control = control.clone();
+    Some(Exporter::start(collector, spans, move || control.metrics(), composed.http.clone(), log.clone()))
 }
 
 /// Closes, unless it is told to stop during that; returns whether it could close in order.
@@ -367,7 +386,7 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
 async fn over_stdio(
     settings: &Settings,
     place: &Place,
-    (log, metrics): (&Log, Metrics),
+    (log, metrics, spans): (&Log, Metrics, Option<Spans>),
     hidden: &Hidden,
     (told, teller): (&mut Told, Teller),
 ) -> Result<(), Exit> {
@@ -383,10 +402,11 @@ async fn over_stdio(
     require_backend(&composed)?;
     let host = composed.host.clone();
     let control = Control::new(settings, place, &composed, metrics, hidden, teller);
-    host.channels.set_own_settings(Arc::new(RootSettings(control)));
+    host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     if notify::read(&settings.dir).is_ok_and(|rules| !rules.0.is_empty()) {
         log.line("notify.yaml: no messages are sent over --stdio, as no listener serves their links");
     }
+    let exporter = export(settings, spans, &control, &composed, log);
     host.core.listening();
     tokio::spawn(idle::watch());
     host.core
@@ -406,6 +426,9 @@ async fn over_stdio(
         () = told.stop() => {}
     }
     unless_told_again(host.close(), told, log).await;
+    if let Some(exporter) = exporter {
+        exporter.finish().await;
+    }
     host.core.record_frames(None);
     Ok(())
 }

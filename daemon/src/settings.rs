@@ -21,6 +21,7 @@ use crate::config::{
 use crate::exit::Exit;
 use crate::log::LogOptions;
 use crate::mcp_servers::wrong_with;
+use crate::otlp::Collector;
 use crate::token::TokenSource;
 use ostler_engine::users::Issuer;
 
@@ -76,6 +77,8 @@ pub struct Settings {
     pub host: HostOptions,
     /// What is logged, and how.
     pub log: LogOptions,
+    /// The collector that traces and metrics are exported to.
+    pub otlp: Option<Collector>,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
     /// What a plugin in JavaScript may take.
@@ -179,6 +182,7 @@ impl Settings {
             wire: None,
             host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
             log: LogOptions::new(&config.log.take().unwrap_or_default())?,
+            otlp: None,
             mcp_servers: mcp_servers(&files, &mut warnings),
             javascript: JavaScriptLimits::default(),
             plugins,

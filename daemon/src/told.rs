@@ -111,20 +111,7 @@ impl Told {
 pub async fn ending() -> u8 {
     #[cfg(unix)]
     {
-        use tokio::signal::unix::{SignalKind, signal};
-        let ignored = ignored();
-        let heard = async |kind: SignalKind| match signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
-                128 + u8::try_from(kind.as_raw_value()).unwrap_or_default()
-            }
-            // Then the signal ends the process.
-            Err(_) => std::future::pending().await,
-        };
-        let heard = async |kind: SignalKind| match ignored & (1 << (kind.as_raw_value() - 1)) {
-            0 => heard(kind).await,
-            _ => std::future::pending().await,
-        };
+        use tokio::signal::unix::SignalKind;
         tokio::select! {
             code = heard(SignalKind::interrupt()) => code,
             code = heard(SignalKind::terminate()) => code,
@@ -135,6 +122,46 @@ pub async fn ending() -> u8 {
     {
         let _ = tokio::signal::ctrl_c().await;
         130
+    }
+}
+
+/// The same while a program of the command's has the terminal: what is typed to interrupt is for that program.
+#[cfg(unix)]
+pub async fn ending_in_foreground() -> u8 {
+    use tokio::signal::unix::SignalKind;
+    tokio::select! {
+        code = heard(SignalKind::terminate()) => code,
+        code = heard(SignalKind::hangup()) => code,
+        code = typed() => code,
+    }
+}
+
+/// Ignores what is typed to interrupt.
+#[cfg(unix)]
+async fn typed() -> u8 {
+    use tokio::signal::unix::SignalKind;
+    loop {
+        tokio::select! {
+            _ = heard(SignalKind::interrupt()) => {}
+            _ = heard(SignalKind::quit()) => {}
+        }
+    }
+}
+
+/// Waits for a signal. It is not waited for where this process was started to ignore it, or cannot hear it.
+#[cfg(unix)]
+async fn heard(kind: tokio::signal::unix::SignalKind) -> u8 {
+    let number = kind.as_raw_value();
+    if ignored() & (1 << (number - 1)) != 0 {
+        return std::future::pending().await;
+    }
+    match tokio::signal::unix::signal(kind) {
+        Ok(mut signal) => {
+            signal.recv().await;
+            128 + u8::try_from(number).unwrap_or_default()
+        }
+        // Then the signal ends the process.
+        Err(_) => std::future::pending().await,
     }
 }
 

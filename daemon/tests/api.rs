@@ -381,7 +381,7 @@ fn what_keeps_a_command_from_another_computer_is_said() {
             2,
             "--remote is not supported by ostler start: it works at this computer only",
         ),
-        (&url, TOKEN, &["webhook", "list"], 2, "--remote is not supported by ostler webhook list"),
+        (&url, TOKEN, &["webhook", "rm", "in"], 2, "--remote is not supported by ostler webhook rm"),
         (&url, TOKEN, &[], 2, "--remote is not supported by ostler:"),
     ] {
         let ended = ended(&mut remote(&elsewhere, token, url, line));
@@ -394,6 +394,49 @@ fn what_keeps_a_command_from_another_computer_is_said() {
     assert_eq!(ended(&mut of_file).code, Some(0));
     let alone = elsewhere.run(&["status", "--token-file", "token"]);
     assert!(alone.code == Some(2) && alone.err.contains("--token-file requires --remote"), "{alone:?}");
+}
+
+#[test]
+fn endpoints_and_the_log_of_another_computer_are_shown() {
+    let (folder, elsewhere) = (Folder::with_webhook("hello"), Folder::new(json!({})));
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }]);
+    let config = json!({ "port": 0, "http": true, "connectionToken": TOKEN, "plugins": plugins });
+    folder.write("config.json", &config.to_string());
+    let daemon = folder.start();
+    let url = format!("http://{}", daemon.address());
+    wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("the daemon is found");
+    let there = |line: &[&str]| ended(&mut remote(&elsewhere, TOKEN, &url, line));
+    let same = |line: &[&str]| {
+        let (here, there) = (folder.run(line), there(line));
+        assert_eq!((&here.out, here.code), (&there.out, there.code), "{line:?}: {here:?} {there:?}");
+        there.out
+    };
+    assert!(same(&["webhook", "list"]).starts_with("in: automations, "));
+    assert_eq!(same(&["webhook", "log", "in"]), "no calls of in recorded yet\n");
+    let followed = there(&["webhook", "test", "in", "--follow"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(
+        followed.out.contains(" returned 202\n") && followed.out.ends_with(" completed\n"),
+        "{followed:?}"
+    );
+    let called = there(&["webhook", "test", "in", "--body", r#"{ "n": 2 }"#, "--json"]);
+    let called: Value = serde_json::from_str(&called.out).unwrap();
+    assert_eq!((&called["status"], &called["answer"]), (&json!(202), &json!({ "endpoint": "in" })));
+    // The second call's run ends later.
+    let log = wait_for(|| {
+        let log = there(&["webhook", "log", "in"]).out;
+        (log.matches(" completed in echo:/").count() == 2).then_some(log)
+    });
+    assert_eq!(log.expect("the outcomes of both calls").matches(" 202 ").count(), 2);
+    same(&["webhook", "log", "in"]);
+    same(&["webhook", "list", "--quiet"]);
+    for verb in ["test", "log"] {
+        let unknown = there(&["webhook", verb, "inn"]);
+        assert!(unknown.code == Some(2) && unknown.err.contains("unknown endpoint inn"), "{unknown:?}");
+    }
+    let all = there(&["logs"]);
+    assert!(all.code == Some(0) && all.out.contains("plugin webhook from bundled"), "{all:?}");
+    assert_eq!(there(&["logs", "-n", "1"]).out.lines().count(), 1);
 }
 
 #[tokio::test]

@@ -261,7 +261,7 @@ async fn facts_of_a_repository_are_in_its_sessions() {
     yard.write("b.txt", "b\n");
     let (_daemon, mut client) = session(&yard).await;
     let facts = json!({ "branchName": "feature", "upstreamBranchName": "origin/main", "outgoingChanges": 1,
-        "incomingChanges": 0, "uncommittedChanges": 1, "baseBranchName": "main" });
+        "incomingChanges": 0, "uncommittedChanges": 1, "baseBranchName": "main", "hasGitHubRemote": false });
     let state = client.subscribe(ONE).await;
     let told = match state["_meta"]["git"].is_null() {
         false => state["_meta"]["git"].clone(),
@@ -461,6 +461,134 @@ async fn with_project(client: &mut Client, session: &str) -> Value {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("{session} has no project");
+}
+
+/// A backend that works in several directories: it writes the files that a message names.
+const WRITER: &str = "
+    import { writeFileSync } from 'node:fs';
+    export function apply(host) {
+        host.registerAgent({
+            provider: 'writer', displayName: 'Writer', description: 'Writes files.', multipleDirectories: true,
+            schema: () => ({ properties: {} }), defaults: () => ({}),
+            create: ({ emit }) => ({
+                begin(turnId, text) {
+                    for (const path of text.split(' ')) writeFileSync(path, 'written');
+                    emit('chat', { type: 'chat/turnComplete', turnId, duration: 1 });
+                },
+                cancel() {},
+                close() {},
+            }),
+        });
+    }
+";
+
+#[tokio::test]
+async fn changes_of_further_directories_are_in_the_same_changesets() {
+    let plugins = json!([{ "name": "./writer.js" }, { "name": "@ostler/git" }]);
+    let yard = Yard::with(&[("a.txt", "a\n"), ("in/c.txt", "c\n"), ("out/d.txt", "d\n")], plugins);
+    yard.folder.write("writer.js", WRITER);
+    let repository = |name: &str| {
+        let path = yard.repo.with_file_name(name);
+        fs::create_dir_all(&path).unwrap();
+        git(&path, &["init", "-q", "-b", "main"]);
+        fs::write(path.join("b.txt"), "b\n").unwrap();
+        git(&path, &["add", "-A"]);
+        git(&path, &["commit", "-qm", "First"]);
+        path
+    };
+    let (other, third) = (repository("other"), repository("third"));
+    let plain = yard.repo.with_file_name("plain");
+    fs::create_dir_all(&plain).unwrap();
+    let ids = |state: &Value| -> Vec<String> {
+        let top = format!("file://{}/", yard.repo.parent().unwrap().display());
+        let files = state["files"].as_array().unwrap().iter();
+        files.map(|file| file["id"].as_str().unwrap().strip_prefix(&top).unwrap().to_owned()).collect()
+    };
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    // Two directories of one repository, one of another, and one that is in none.
+    let folders: Vec<String> = [yard.repo.join("in"), other.clone(), yard.repo.join("out"), plain]
+        .iter()
+        .map(|path| format!("file://{}", path.display()))
+        .collect();
+    let params = json!({ "channel": "writer:/one", "provider": "writer", "workingDirectories": folders });
+    client.request("createSession", params).await.unwrap();
+    let uncommitted = "writer:/one/changeset/uncommitted";
+    yard.write("a.txt", "outside of the directories\n");
+    yard.write("in/c.txt", "C\n");
+    yard.write("out/d.txt", "D\n");
+    fs::write(other.join("b.txt"), "B\n").unwrap();
+    let state = client.subscribe(uncommitted).await;
+    assert_eq!(ids(&state), ["repo/in/c.txt", "repo/out/d.txt", "other/b.txt"]);
+    let of_other = file(&state, "b.txt");
+    assert_eq!(text(&mut client, of_other, "before").await, "b\n");
+    assert_eq!(text(&mut client, of_other, "after").await, "B\n");
+
+    let staged = |path: &Path| git(path, &["diff", "--cached", "--name-only"]);
+    operate(&mut client, uncommitted, "stage", None).await.unwrap();
+    assert_eq!((staged(&yard.repo), staged(&other)), ("in/c.txt\nout/d.txt".into(), "b.txt".into()));
+    let other_uri = format!("file://{}/b.txt", other.display());
+    operate(&mut client, uncommitted, "unstage", Some(&other_uri)).await.unwrap();
+    assert_eq!(staged(&other), "");
+    let outside = format!("file://{}/b.txt", third.display());
+    for elsewhere in [outside.as_str(), &yard.uri("a.txt")] {
+        let refused = operate(&mut client, uncommitted, "stage", Some(elsewhere)).await.unwrap_err();
+        assert!(refused["message"].as_str().unwrap().contains("is not in "), "{refused}");
+    }
+    let message = json!({ "ostler.commit": { "message": "Both" } });
+    let done = with_meta(&mut client, uncommitted, "commit", None, message).await.unwrap();
+    for path in [&yard.repo, &other] {
+        let commit = git(path, &["log", "-1", "--format=%h %s"]);
+        assert!(commit.ends_with(" Both"), "{commit}");
+        assert!(done["message"].as_str().unwrap().contains(&format!("Committed {commit}")), "{done}");
+    }
+    assert_eq!(yard.git(&["status", "--porcelain"]), " M a.txt", "what is in no directory stays");
+
+    // What changes in any of them is followed, also in one that is added during the session.
+    let mut watcher = daemon.initialized("watcher").await;
+    assert_eq!(ids(&watcher.subscribe(uncommitted).await), [""; 0]);
+    let mut until = async |expected: &[&str]| loop {
+        let content = watcher.actions_until("changeset/contentChanged").await.pop().unwrap();
+        if ids(&content["action"]) == expected {
+            return;
+        }
+    };
+    fs::write(other.join("b.txt"), "again\n").unwrap();
+    until(&["other/b.txt"]).await;
+    operate(&mut client, uncommitted, "discard", Some(&other_uri)).await.unwrap();
+    until(&[]).await;
+    assert_eq!(fs::read_to_string(other.join("b.txt")).unwrap(), "B\n");
+    fs::write(third.join("new.txt"), "n\n").unwrap();
+    let directory = format!("file://{}", third.display());
+    let added = json!({ "type": "session/workingDirectorySet", "directory": directory });
+    client.dispatch("writer:/one", 1, added).await;
+    until(&["third/new.txt"]).await;
+
+    // A turn, the session and its summary count all of them.
+    let chat = ostler_protocol::uri::default_chat("writer:/one");
+    client.subscribe(&chat).await;
+    let files = [yard.repo.join("in/t"), other.join("t"), third.join("t")];
+    let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let action =
+        json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": names.join(" ") } });
+    client.dispatch(&chat, 2, action).await;
+    client.actions_until("chat/turnComplete").await;
+    for path in [&yard.repo, &other, &third] {
+        let after = || git(path, &["for-each-ref", "refs/ostler/one/turns/t1/after"]);
+        assert!(wait_for(|| (!after().is_empty()).then_some(())).is_some(), "{}", path.display());
+    }
+    for scope in ["turn/t1", "session"] {
+        let state = changeset(&daemon, &format!("writer:/one/changeset/{scope}")).await;
+        assert_eq!(ids(&state), ["repo/in/t", "other/t", "third/t"], "{scope}");
+    }
+    let revert = format!("file://{}", other.join("t").display());
+    operate(&mut client, "writer:/one/changeset/session", "revert", Some(&revert)).await.unwrap();
+    assert!(!other.join("t").exists());
+    client.request("disposeSession", json!({ "channel": "writer:/one" })).await.unwrap();
+    for path in [&yard.repo, &other, &third] {
+        let left = || git(path, &["for-each-ref", "refs/ostler"]);
+        assert!(wait_for(|| left().is_empty().then_some(())).is_some(), "{}", left());
+    }
 }
 
 #[tokio::test]
@@ -882,7 +1010,7 @@ async fn a_window_looks_after_detached_trees() {
         client.request(create, json!({ "session": "echo:/plain", "prompt": "p" })).await.unwrap_err();
     assert_eq!(
         (&refused["code"], &refused["message"]),
-        (&json!(-32602), &json!("echo:/plain has no working tree of its own"))
+        (&json!(-32602), &json!("echo:/plain has no separate working tree"))
     );
     let mut made = Vec::new();
     for _ in 0..2 {

@@ -5,6 +5,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use support::collector::Collector;
 use support::{Client, Daemon, Folder, wait_for};
 
 const PROBE: &str = "
@@ -178,4 +179,103 @@ async fn the_metrics_require_a_grant() {
     assert_eq!(ask(&ben).await, (403, json!({ "message": "ben may not diagnostics:metrics here" })));
     assert_eq!(ask(&ada).await.0, 200);
     assert_eq!(daemon.ask("POST /api/metrics", &format!("Authorization: Bearer {ada}\r\n"), "").await.0, 405);
+}
+
+/// A configuration that exports to a collector, with a header.
+fn exporting(collector: &Collector) -> Value {
+    let endpoint = format!("http://{}", collector.address);
+    json!({ "otlp": { "endpoint": endpoint, "headers": { "authorization": "Bearer collector-key" } } })
+}
+
+#[tokio::test]
+async fn traces_and_metrics_are_exported_to_a_collector() {
+    let collector = Collector::start("200 OK");
+    let folder = folder(exporting(&collector));
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    work(&mut client, &folder, &daemon).await;
+    daemon.stop();
+    let received = collector.received();
+    assert!(!received.is_empty());
+    for request in &received {
+        assert!(request.head.contains("authorization: bearer collector-key"), "{request:?}");
+        assert!(request.head.contains("content-type: application/json"), "{request:?}");
+        assert!(!request.body.to_string().contains("collector-key"), "{request:?}");
+    }
+    let spans = collector.items("/v1/traces", ["resourceSpans", "scopeSpans", "spans"]);
+    let named = |name: &str| {
+        let found = spans.iter().find(|span| span["name"] == name);
+        found.unwrap_or_else(|| panic!("no span {name} in {spans:#?}"))
+    };
+    let created = named("command createSession");
+    assert_eq!((&created["kind"], &created["parentSpanId"]), (&json!(2), &json!("")));
+    assert_eq!(named("command disposeSession")["status"], json!({ "code": 2 }));
+    named("plugin_call Tool.run");
+    let chat = ostler_protocol::uri::default_chat("echo:/1");
+    let value = |span: &Value, key: &str| {
+        let attributes = span["attributes"].as_array().unwrap();
+        attributes
+            .iter()
+            .find(|attribute| attribute["key"] == key)
+            .map(|found| found["value"]["stringValue"].clone())
+    };
+    let turn = spans.iter().find(|span| span["name"] == "turn" && value(span, "chat") == Some(json!(chat)));
+    let turn = turn.unwrap_or_else(|| panic!("no turn of {chat} in {spans:#?}"));
+    assert_eq!(value(turn, "outcome"), Some(json!("complete")));
+    let time = |key: &str| turn[key].as_str().unwrap().parse::<u128>().unwrap();
+    assert!(time("startTimeUnixNano") < time("endTimeUnixNano"), "{turn}");
+    // What a run called belongs to its trace.
+    let run = named("run");
+    let within = spans.iter().find(|span| span["parentSpanId"] == run["spanId"]);
+    assert_eq!(within.map(|span| &span["traceId"]), Some(&run["traceId"]), "{spans:#?}");
+
+    let metrics = collector.items("/v1/metrics", ["resourceMetrics", "scopeMetrics", "metrics"]);
+    let last = |name: &str| {
+        let found = metrics.iter().rfind(|metric| metric["name"] == name);
+        found.unwrap_or_else(|| panic!("no metric {name} in {metrics:#?}"))
+    };
+    let turns = &last("ostler_turn_duration_seconds")["histogram"]["dataPoints"][0];
+    assert_eq!(turns["count"], "2", "{turns}");
+    assert_eq!(
+        turns["bucketCounts"].as_array().unwrap().len(),
+        turns["explicitBounds"].as_array().unwrap().len() + 1
+    );
+    assert!(last("ostler_connections")["gauge"]["dataPoints"][0]["asDouble"].is_number());
+    let cpu = &last("ostler_plugin_cpu_seconds")["sum"];
+    assert_eq!((&cpu["isMonotonic"], &cpu["aggregationTemporality"]), (&json!(true), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_collector_that_refuses_is_one_line_of_the_log() {
+    let collector = Collector::start("503 Service Unavailable");
+    let folder = folder(exporting(&collector));
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    work(&mut client, &folder, &daemon).await;
+    daemon.stop();
+    let log = folder.read("log");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("otlp: ")).collect();
+    let [line] = &lines[..] else { panic!("{log}") };
+    assert!(line.contains("/v1/traces: the collector answered 503 Service Unavailable"), "{line}");
+    assert!(collector.received().len() > 1);
+}
+
+#[test]
+fn an_invalid_collector_stops_the_start() {
+    for (otlp, why) in [
+        (json!({ "endpoint": "localhost:4318" }), "otlp.endpoint must be an http or https URL"),
+        (
+            json!({ "endpoint": "http://a", "headers": { "a b": "c" } }),
+            "otlp.headers: \"a b\" is not a valid HTTP header",
+        ),
+        (
+            json!({ "endpoint": "http://a", "headers": { "a": "key\n" } }),
+            "otlp.headers: \"a\" is not a valid HTTP header",
+        ),
+    ] {
+        let folder = folder(json!({ "otlp": otlp }));
+        let ended = folder.run(&[]);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains(why), "{}", ended.err);
+    }
 }

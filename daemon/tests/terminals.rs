@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use ahp::reducers::apply_action_to_terminal;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::TerminalState;
+use ostler_protocol::wire::state::{TerminalContentPart, TerminalState};
 use serde_json::{Value, json};
 use support::attack::Peak;
 use support::{Client, Daemon, Folder, Signal};
+use tokio::sync::watch;
 
 /// How long the next action of a terminal may take.
 const STEP: Duration = Duration::from_secs(60);
@@ -89,19 +90,26 @@ impl Watcher {
         self.dispatch(json!({ "type": "terminal/input", "data": data })).await;
     }
 
-    /// Applies what comes until the terminal has said this; answers how many bytes came, and how often it began anew.
-    async fn follow(&mut self, state: &mut TerminalState, what: &str) -> (usize, usize) {
-        let (mut bytes, mut anew) = (0, 0);
-        while !text_of(&serde_json::to_value(&*state).unwrap()).ends_with(what) {
+    /// Applies what comes until the terminal has said this.
+    async fn follow(&mut self, seen: &mut Seen, what: &str) {
+        while !seen.end.ends_with(what) {
             let envelope = self.step().await;
-            let action: StateAction = serde_json::from_value(envelope["action"].clone()).unwrap();
-            bytes += envelope["action"]["data"].as_str().map_or(0, str::len);
-            anew += usize::from(envelope["action"]["type"] == "terminal/cleared");
-            apply_action_to_terminal(state, &action);
+            seen.take(&envelope["action"]);
             // What is kept here is checked against the host's state, not against the past.
             self.text.clear();
         }
-        (bytes, anew)
+    }
+
+    /// The same for a client that reads few actions a second until all is printed: one that reads nothing at all is
+    /// disconnected after a while.
+    async fn crawl(&mut self, seen: &mut Seen, mut is_over: watch::Receiver<bool>, what: &str) {
+        while !*is_over.borrow() {
+            let envelope = self.step().await;
+            seen.take(&envelope["action"]);
+            self.text.clear();
+            let _ = tokio::time::timeout(Duration::from_millis(200), is_over.changed()).await;
+        }
+        self.follow(seen, what).await;
     }
 
     /// Takes the next action of the terminal.
@@ -128,13 +136,25 @@ impl Watcher {
 
     /// Waits until the terminal has said this; answers what it said up to there, and forgets it.
     async fn said(&mut self, what: &str) -> String {
+        // Where it cannot begin any more.
+        let mut searched = 0;
         loop {
-            if let Some(at) = self.text.find(what) {
-                let rest = self.text.split_off(at + what.len());
+            if let Some(at) = self.text[searched..].find(what) {
+                let rest = self.text.split_off(searched + at + what.len());
                 return std::mem::replace(&mut self.text, rest);
             }
+            searched = self.text.len() - last(&self.text, what.len()).len();
             self.step().await;
         }
+    }
+
+    /// The same where much comes before it, which is forgotten.
+    async fn said_at_last(&mut self, what: &str) {
+        while !self.text.contains(what) {
+            self.text = last(&self.text, what.len()).to_owned();
+            self.step().await;
+        }
+        self.text.clear();
     }
 
     /// Waits for an action of a type.
@@ -162,6 +182,76 @@ impl Watcher {
     async fn state(&mut self) -> Value {
         let uri = self.uri.clone();
         self.client.subscribe(&uri).await
+    }
+}
+
+/// More than the host keeps of a terminal's output, in bytes.
+const MORE_THAN_KEPT: usize = 1 << 20;
+
+/// What a client has seen of a terminal. Of its state, not much more is retained than the host retains: it would grow to
+/// all that was printed.
+struct Seen {
+    state: TerminalState,
+    /// The end of what it shows.
+    end: String,
+    /// How many bytes came, and how often it began anew.
+    bytes: usize,
+    anew: usize,
+}
+
+impl Seen {
+    fn new(state: Value) -> Self {
+        let end = text_of(&state);
+        Self { state: serde_json::from_value(state).unwrap(), end, bytes: 0, anew: 0 }
+    }
+
+    fn take(&mut self, action: &Value) {
+        let applied: StateAction = serde_json::from_value(action.clone()).unwrap();
+        apply_action_to_terminal(&mut self.state, &applied);
+        match action["type"].as_str() {
+            Some("terminal/data") => {
+                let data = action["data"].as_str().unwrap();
+                self.bytes += data.len();
+                self.end.push_str(data);
+            }
+            Some("terminal/cleared") => {
+                self.anew += 1;
+                self.end.clear();
+            }
+            _ => {}
+        }
+        // Not with each action: that would copy everything each time.
+        if self.end.len() > 2 * MORE_THAN_KEPT {
+            self.end = last(&self.end, MORE_THAN_KEPT).to_owned();
+            cut(&mut self.state);
+        }
+    }
+
+    fn kept(&self) -> Value {
+        kept(&serde_json::to_value(&self.state).unwrap())
+    }
+}
+
+/// The end of a text, of at least that many bytes where it has them.
+fn last(text: &str, bytes: usize) -> &str {
+    let mut at = text.len().saturating_sub(bytes);
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    &text[at..]
+}
+
+/// Forgets the beginning of what a state shows.
+fn cut(state: &mut TerminalState) {
+    let mut left = MORE_THAN_KEPT;
+    for part in state.content.iter_mut().rev() {
+        let text = match part {
+            TerminalContentPart::Unclassified(part) => &mut part.value,
+            TerminalContentPart::Command(part) => &mut part.output,
+            TerminalContentPart::Unknown(_) => continue,
+        };
+        *text = last(text, left).to_owned();
+        left = left.saturating_sub(text.len());
     }
 }
 
@@ -430,6 +520,12 @@ fn much() -> usize {
     std::env::var("OSTLER_TERMINAL_MEBIBYTES").map_or(24, |number| number.parse().unwrap())
 }
 
+/// How long much output may take to reach who reads it: four MiB a second, in a build without optimization.
+async fn in_time<T>(reads: impl Future<Output = T>) -> T {
+    let limit = STEP + Duration::from_millis(250) * u32::try_from(much()).unwrap();
+    tokio::time::timeout(limit, reads).await.unwrap_or_else(|_| panic!("the output took more than {limit:?}"))
+}
+
 /// Prints that much, then a line.
 fn print_much() -> String {
     format!("head -c {} /dev/zero | tr '\\0' x; echo; echo done-$((1 + 1))\r", much() << 20)
@@ -443,25 +539,19 @@ async fn much_output_costs_its_scrollback_and_a_slow_client_delays_nobody() {
     let daemon = start(&folder);
     let mut typist = Watcher::open(&daemon, json!({})).await;
     typist.said("ready> ").await;
-    // Ones who do not read until all is over, one who reads, and one who watches something else.
-    let mut stuck = Vec::new();
-    for client in ["stuck-1", "stuck-2"] {
-        let mut client = daemon.initialized(client).await;
-        let state: TerminalState = serde_json::from_value(client.subscribe(ONE).await).unwrap();
-        stuck.push((
-            Watcher { client, uri: ONE.to_owned(), seq: 0, text: String::new(), actions: Vec::new() },
-            state,
-        ));
+    // Ones who hardly read until all is over, one who reads, and one who watches something else.
+    let (printed, is_printed) = watch::channel(false);
+    let mut slow = Vec::new();
+    for client in ["slow-1", "slow-2"] {
+        let (mut watcher, mut seen) = watching(&daemon, client).await;
+        let is_printed = is_printed.clone();
+        slow.push(tokio::spawn(async move {
+            watcher.crawl(&mut seen, is_printed, END).await;
+            seen
+        }));
     }
     let mut other = daemon.initialized("other").await;
-    let mut reads = Watcher {
-        client: daemon.initialized("reads").await,
-        uri: ONE.to_owned(),
-        seq: 0,
-        text: String::new(),
-        actions: Vec::new(),
-    };
-    let mut read: TerminalState = serde_json::from_value(reads.client.subscribe(ONE).await).unwrap();
+    let (mut reads, mut read) = watching(&daemon, "reads").await;
     drop(typist);
     let mut typist = daemon.initialized("typist").await;
     let memory = Peak::watch(&daemon);
@@ -478,21 +568,29 @@ async fn much_output_costs_its_scrollback_and_a_slow_client_delays_nobody() {
         }
         longest
     });
-    let (bytes, _) = reads.follow(&mut read, END).await;
+    in_time(reads.follow(&mut read, END)).await;
     over.send(()).unwrap();
     let longest = asks.await.unwrap();
     assert!(longest < Duration::from_secs(5), "another client waited for {longest:?}");
-    let state = reads.state().await;
-    assert!(bytes >= 200_000, "{bytes}");
-    assert_eq!(kept(&serde_json::to_value(&read).unwrap()), kept(&state));
-    for (watcher, state_then) in &mut stuck {
-        let (bytes, anew) = watcher.follow(state_then, END).await;
-        assert!(anew > 0 && bytes < 12 << 20, "{anew}, {bytes}");
-        assert_eq!(kept(&serde_json::to_value(&*state_then).unwrap()), kept(&state));
+    let state = kept(&reads.state().await);
+    assert!(read.bytes >= 200_000, "{}", read.bytes);
+    assert_eq!(read.kept(), state);
+    printed.send(true).unwrap();
+    for slow in slow {
+        let seen = in_time(slow).await.unwrap();
+        assert!(seen.anew > 0 && seen.bytes < 16 << 20, "{}, {}", seen.anew, seen.bytes);
+        assert_eq!(seen.kept(), state);
     }
     let peak = memory.bytes() >> 20;
-    println!("peak {peak} MiB, {bytes} bytes were read, another client waited for {longest:?}");
+    println!("peak {peak} MiB, {} bytes were read, another client waited for {longest:?}", read.bytes);
     assert!(peak > 0 && peak < 96, "the daemon takes {peak} MiB");
+}
+
+/// A client that watches the terminal, and what it saw of it so far.
+async fn watching(daemon: &Daemon, name: &str) -> (Watcher, Seen) {
+    let mut client = daemon.initialized(name).await;
+    let seen = Seen::new(client.subscribe(ONE).await);
+    (Watcher { client, uri: ONE.to_owned(), seq: 0, text: String::new(), actions: Vec::new() }, seen)
 }
 
 #[tokio::test]
@@ -503,14 +601,20 @@ async fn output_takes_no_place_from_what_a_client_missed_elsewhere() {
     typist.said("ready> ").await;
     let mut client = daemon.initialized("back").await;
     client.request("createSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    // A session without a turn would end some time after its client has gone.
+    let chat = ostler_protocol::uri::default_chat("echo:/1");
+    client.subscribe(&chat).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "Hello" } });
+    client.dispatch(&chat, 1, turn).await;
+    client.actions_until("chat/turnComplete").await;
     client.subscribe("echo:/1").await;
     let snapshot = client.request("subscribe", json!({ "channel": ONE })).await.unwrap()["snapshot"].clone();
-    let mut state: TerminalState = serde_json::from_value(snapshot["state"].clone()).unwrap();
+    let mut seen = Seen::new(snapshot["state"].clone());
     drop(client);
     typist.dispatch(json!({ "type": "terminal/resized", "cols": 132, "rows": 50 })).await;
     typist.type_in(&print_much()).await;
     typist.until("terminal/resized").await;
-    typist.said(END).await;
+    in_time(typist.said_at_last(END)).await;
     typist.client.dispatch("echo:/1", 1, json!({ "type": "session/titleChanged", "title": "Missed" })).await;
     typist.client.subscribe("echo:/1").await;
     let mut client = daemon.client().await;
@@ -524,11 +628,11 @@ async fn output_takes_no_place_from_what_a_client_missed_elsewhere() {
     // The terminal's state follows as actions.
     let mut watcher =
         Watcher { client, uri: ONE.to_owned(), seq: 0, text: String::new(), actions: Vec::new() };
-    watcher.follow(&mut state, END).await;
+    watcher.follow(&mut seen, END).await;
     watcher.until("terminal/claimed").await;
-    state.cols = Some(132);
-    state.rows = Some(50);
-    assert_eq!(kept(&serde_json::to_value(&state).unwrap()), kept(&typist.state().await));
+    seen.state.cols = Some(132);
+    seen.state.rows = Some(50);
+    assert_eq!(seen.kept(), kept(&typist.state().await));
 }
 
 #[tokio::test]

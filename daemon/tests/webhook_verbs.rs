@@ -177,6 +177,37 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
     );
 }
 
+/// The first message of a chat waits for the turn with the bot's instructions, and is a turn under another name then.
+#[test]
+fn a_call_whose_message_waited_is_followed_and_its_turn_is_in_the_log() {
+    let folder = folder();
+    folder.write(
+        "bots/slow.md",
+        "---\nid: slow\nname: Slow\nharness: echo\nanswers: true\n---\n/slow 1s ready\n",
+    );
+    let _daemon = folder.start();
+    support::wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("it is found");
+    let add = folder.run(&["webhook", "add", "slow", "--bot", "bot://slow", "--reply", "none"]);
+    assert_eq!(add.code, Some(0), "{add:?}");
+    let test = |text: &str, more: &[&str]| {
+        let body = json!({ "thread": "t", "text": text }).to_string();
+        folder.run(&[&["webhook", "test", "slow", "--body", &body], more].concat())
+    };
+    let followed = test("hello", &["--follow"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(followed.out.ends_with("\n> hello\n  hello\nturn complete\n"), "{followed:?}");
+    for text in ["/slow 600s", "after it"] {
+        assert_eq!(test(text, &[]).code, Some(0));
+    }
+    let log = support::wait_for(|| {
+        let log = folder.run(&["webhook", "log", "slow"]).out;
+        (log.lines().count() == 6).then_some(log)
+    })
+    .expect("three calls and their turns");
+    let outcomes: Vec<&str> = log.lines().filter(|line| line.starts_with(' ')).collect();
+    assert_eq!(outcomes, ["  turn complete", "  turn running", "  turn waiting"], "{log}");
+}
+
 #[test]
 fn the_command_line_does_the_same() {
     let folder = folder();
@@ -192,6 +223,8 @@ fn the_command_line_does_the_same() {
     assert_eq!(test.code, Some(0), "{test:?}");
     let told: Value = serde_json::from_str(&test.out).unwrap();
     assert_eq!((&told["status"], &told["answer"]["text"]), (&json!(200), &json!("Hello.")));
+    let log = folder.run(&["webhook", "log", "ask"]).out;
+    assert!(log.contains(" 200 "), "the call is in the log by then: {log}");
     // The turn of a bot is followed as a run is, and its end is in the log.
     let followed = folder.run(&["webhook", "test", "ask", "--follow"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");

@@ -13,22 +13,34 @@ pub const PROBES: &str = "plugins/acp/probes.json";
 /// The presets.
 pub const PRESETS: &str = "plugins/acp/presets";
 
-/// Probes every preset whose package is installed, at the preset's version, as an npm project below the folder, and writes
-/// what they report; with `--check`, compares it instead.
+/// How long an agent may take to start whose package is installed, in seconds, and one that is downloaded first.
+const INSTALLED_LIMIT: u32 = 120;
+const DOWNLOAD_LIMIT: u32 = 600;
+
+/// Probes presets and writes what they report; with `--check`, compares it instead. Probed is every preset whose package is
+/// installed below the folder, at the preset's version; with `--download` every preset, as a user starts it: by npx or uvx.
 ///
 /// # Errors
 /// A sentence where nothing is installed, an agent does not start, or an agent reports something else.
 pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
-    let check = arguments.iter().any(|argument| argument == "--check");
-    let folder = arguments.iter().find(|argument| !argument.starts_with("--"));
-    let folder =
-        folder.ok_or("name the folder of the installed agents: cargo xtask agents [--check] FOLDER")?;
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let (check, download) = (has("--check"), has("--download"));
+    let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
+    if folder.is_some() == download {
+        return Err("name the folder of the installed agents, or --download: \
+                    cargo xtask agents [--check] FOLDER|--download"
+            .to_owned());
+    }
     let mut known = read(root)?;
     let (mut probed, mut differ, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for preset in presets(root)? {
         let id = preset["id"].as_str().unwrap_or_default().to_owned();
-        let Some(program) = installed(Path::new(folder), &preset) else { continue };
-        let report = match probe(root, &id, &program, &preset) {
+        let command = match folder.map(|folder| installed(folder, &preset)) {
+            Some(Some(command)) => Some(command),
+            Some(None) => continue,
+            None => None,
+        };
+        let report = match probe(root, &id, command, &preset) {
             Ok(report) => report,
             Err(why) => {
                 failed.push(why);
@@ -44,11 +56,14 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
         known.insert(id.clone(), report);
         probed.push(id);
     }
-    if probed.is_empty() && failed.is_empty() {
-        return Err(format!("no preset's package is installed in {folder}"));
+    if let Some(folder) = folder.filter(|_| probed.is_empty() && failed.is_empty()) {
+        return Err(format!("no preset's package is installed in {}", folder.display()));
     }
     let outcome = match (check, differ.is_empty()) {
-        (true, false) => Err(format!("{}\nRun: cargo xtask agents {folder}", differ.join("\n"))),
+        (true, false) => {
+            let again = folder.map_or_else(|| "--download".to_owned(), |folder| folder.display().to_string());
+            Err(format!("{}\nRun: cargo xtask agents {again}", differ.join("\n")))
+        }
         (true, true) => Ok(format!("as reported: {}", probed.join(", "))),
         (false, _) => {
             let text = serde_json::to_string_pretty(&known).map_err(|error| error.to_string())?;
@@ -82,38 +97,66 @@ pub(crate) fn presets(root: &Path) -> Result<Vec<Value>, String> {
     files.iter().map(read).collect()
 }
 
-/// The program of a preset's npm package in one of the projects below a folder.
-fn installed(folder: &Path, preset: &Value) -> Option<PathBuf> {
-    let (name, version) = preset["distribution"]["npx"]["package"].as_str()?.rsplit_once('@')?;
-    fs::read_dir(folder).ok()?.flatten().find_map(|project| {
-        let package = project.path().join("node_modules").join(name);
-        let manifest = fs::read_to_string(package.join("package.json")).ok()?;
-        let manifest: Value = serde_json::from_str(&manifest).ok()?;
-        if manifest["version"] != version {
-            return None;
-        }
-        let own = name.rsplit('/').next().unwrap_or(name);
-        let program = match &manifest["bin"] {
-            Value::String(path) => path.as_str(),
-            programs => programs.get(own).or_else(|| programs.as_object()?.values().next())?.as_str()?,
+/// The command line of a preset's package in one of the npm projects and virtual environments below a folder.
+fn installed(folder: &Path, preset: &Value) -> Option<(PathBuf, Vec<Value>)> {
+    let distribution = &preset["distribution"];
+    let (package, program): (&Value, fn(&Path, &Value) -> Option<PathBuf>) =
+        match distribution["npx"].is_object() {
+            true => (&distribution["npx"], in_npm_project),
+            false => (&distribution["uvx"], in_virtual_environment),
         };
-        Some(package.join(program))
+    let program =
+        fs::read_dir(folder).ok()?.flatten().find_map(|project| program(&project.path(), package))?;
+    let args = package["args"].as_array().cloned().unwrap_or_default();
+    let runs_with_node = distribution["npx"].is_object() && fs::read(&program).ok()?.starts_with(b"#!");
+    Some(match runs_with_node {
+        true => (PathBuf::from("node"), [vec![json!(program)], args].concat()),
+        false => (program, args),
     })
 }
 
-/// Starts an agent with the program that `cargo build` made, and answers what it reports.
-fn probe(root: &Path, id: &str, program: &Path, preset: &Value) -> Result<Value, String> {
+fn in_npm_project(project: &Path, package: &Value) -> Option<PathBuf> {
+    let (name, version) = package["package"].as_str()?.rsplit_once('@')?;
+    let package = project.join("node_modules").join(name);
+    let manifest = fs::read_to_string(package.join("package.json")).ok()?;
+    let manifest: Value = serde_json::from_str(&manifest).ok()?;
+    if manifest["version"] != version {
+        return None;
+    }
+    let own = name.rsplit('/').next().unwrap_or(name);
+    let program = match &manifest["bin"] {
+        Value::String(path) => path.as_str(),
+        programs => programs.get(own).or_else(|| programs.as_object()?.values().next())?.as_str()?,
+    };
+    Some(package.join(program))
+}
+
+fn in_virtual_environment(environment: &Path, package: &Value) -> Option<PathBuf> {
+    let (name, version) = package["package"].as_str()?.split_once("==")?;
+    let name = name.split('[').next().unwrap_or(name).replace('-', "_");
+    let facts = format!("{name}-{version}.dist-info");
+    let mut libraries = fs::read_dir(environment.join("lib")).ok()?.flatten();
+    libraries.find(|python| python.path().join("site-packages").join(&facts).is_dir())?;
+    Some(environment.join("bin").join(package["cmd"].as_str().unwrap_or(&name)))
+}
+
+/// Starts an agent with the program that `cargo build` made, and answers what it reports. Without a command line it is started as
+/// its preset says.
+fn probe(
+    root: &Path,
+    id: &str,
+    command: Option<(PathBuf, Vec<Value>)>,
+    preset: &Value,
+) -> Result<Value, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{id} could not be checked: {error}");
     let home = tempfile::tempdir().map_err(|error| failed(&error))?;
-    let args = preset["distribution"]["npx"]["args"].as_array().cloned().unwrap_or_default();
-    let runs_with_node = fs::read(program).map_err(|error| failed(&error))?.starts_with(b"#!");
-    let (command, args) = match runs_with_node {
-        true => (PathBuf::from("node"), [vec![json!(program)], args].concat()),
-        false => (program.to_owned(), args),
+    let (entry, limit) = match command {
+        Some((command, args)) => (json!({ "preset": id, "command": command, "args": args }), INSTALLED_LIMIT),
+        None => (json!({ "preset": id }), DOWNLOAD_LIMIT),
     };
-    let entry = json!({ "preset": id, "command": command, "args": args });
-    let config = json!({ "paths": [home.path()],
-        "plugins": [{ "name": "@ostler/acp", "options": { "agents": { id: entry }, "startTimeoutSeconds": 120 } }] });
+    let options = json!({ "agents": { id: entry }, "startTimeoutSeconds": limit });
+    let config =
+        json!({ "paths": [home.path()], "plugins": [{ "name": "@ostler/acp", "options": options }] });
     let file = home.path().join("config.json");
     fs::write(&file, config.to_string()).map_err(|error| failed(&error))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -124,6 +167,8 @@ fn probe(root: &Path, id: &str, program: &Path, preset: &Value) -> Result<Value,
         // What an agent offers depends on whether there is a browser.
         .env_remove("NO_BROWSER")
         .envs([("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")])
+        // It does not start without a model. This one is its own, for tests.
+        .env("FAST_AGENT_MODEL", "passthrough")
         .envs(
             ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
                 .map(|name| (name, home.path())),

@@ -7,7 +7,7 @@ const USAGE: &str = "\
 cargo xtask tidy                      check what the compiler does not: edges, files, the ledger
 cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/configuration.md, docs/verification.md
 cargo xtask examples                  check the examples with TypeScript; needs npm
-cargo xtask agents [--check] FOLDER   ask the installed ACP agents what they support, for docs/agents.md; needs target/debug/ostler
+cargo xtask agents [--check] FOLDER|--download   ask the installed ACP agents, or all by npx and uvx, what they support, for docs/agents.md; needs target/debug/ostler
 cargo xtask packages [--subset|--write] [<name>…]   run npm packages under Node and in a plugin; needs npm
 cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
 cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>

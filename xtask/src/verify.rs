@@ -98,6 +98,12 @@ const CHECKS: &[Check] = &[
         run: |session| crate::packages::run(session.root, &[]),
     },
     Check {
+        name: "agents",
+        what: "every preset, downloaded and started by npx or uvx, compared with the table in docs/agents.md",
+        subset: "the presets whose agents other tests need",
+        run: agents,
+    },
+    Check {
         name: "vscode",
         what: "VS Code's web UI against the daemon, step by step with screenshots",
         subset: "none: tests send what it sends",
@@ -230,6 +236,15 @@ fn mutants(session: &Session) -> Result<String, String> {
         Some(line) if line.contains("missed") || line.contains("timeout") => Err(line.to_owned()),
         Some(line) => Ok(line.to_owned()),
         None => Err("cargo mutants did not run; install it with cargo install cargo-mutants".to_owned()),
+    }
+}
+
+fn agents(session: &Session) -> Result<String, String> {
+    let mut build = crate::cargo::cargo();
+    let (success, _) = session.output(build.args(["build", "--package", "ostler", "--locked"]))?;
+    match success {
+        true => crate::agents::run(session.root, &["--check", "--download"].map(str::to_owned)),
+        false => Err("the program does not build; see the output".to_owned()),
     }
 }
 

@@ -56,6 +56,7 @@ pub mod reserved;
 pub mod secret;
 pub mod settings;
 pub mod shape;
+pub mod stores;
 pub mod thrown;
 pub mod tools_endpoint;
 pub mod vault_name;

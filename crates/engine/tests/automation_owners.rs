@@ -248,7 +248,7 @@ async fn an_event_that_wakes_nothing_for_a_missing_grant_is_logged() {
     assert_eq!(yard.fire(1).await, Vec::<String>::new());
     for (id, why) in [
         ("eves", "user:eve may not session:state here"),
-        ("nobodys", "nobody owns it, and unownedAutomations is none"),
+        ("nobodys", "it has no owner, and unownedAutomations is none"),
     ] {
         let of = uri::automation(id);
         let line = format!("{of}: its trigger t is not woken by the event done: {why}");

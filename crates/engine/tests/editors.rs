@@ -533,6 +533,65 @@ async fn a_backend_reads_what_a_client_publishes() {
     );
 }
 
+/// A window on another computer attaches its files by URIs that name no client.
+#[tokio::test(start_paused = true)]
+async fn a_backend_reads_an_attachment_that_only_its_sender_has() {
+    const REMOTE: &str = "vscode-remote://ssh-remote+box/home/ada/a.txt";
+    let host = host().await;
+    let mut client = with_tool(&host, "editor").await;
+    let mut other = host.raw();
+    other.initialize("other").await;
+    let attach = |uri: &str| {
+        let claim = json!({ "ostler.client": "other", "own": 1 });
+        json!([{ "type": "resource", "uri": uri, "label": "a.txt", "_meta": claim }])
+    };
+    let read = |uri: &str, attached: &str| message_with(&format!("/read {uri}"), attach(attached));
+    let reply = || json!({ "result": { "data": "hay", "encoding": "utf-8" } });
+    let start =
+        |id: &str, message: Value| json!({ "type": "chat/turnStarted", "turnId": id, "message": message });
+
+    client.dispatch(&chat(), 2, start("t1", read(REMOTE, REMOTE))).await;
+    let asked = answer(&mut client, reply()).await;
+    assert_eq!((asked.0.as_str(), &asked.1["uri"]), ("resourceRead", &json!(REMOTE)));
+    assert_eq!(said(&client.actions_until("chat/turnComplete").await), "hay");
+    let meta = async |client: &mut RawClient| {
+        let turns = state(client, &chat()).await["turns"].as_array().unwrap().clone();
+        turns.last().unwrap()["message"]["attachments"][0]["_meta"].clone()
+    };
+    assert_eq!(meta(&mut client).await, json!({ "own": 1, "ostler.client": "editor" }));
+
+    // From the queue as well, where the host no longer knows who sent it but for its note.
+    let note = "untitled:Untitled-1";
+    let queued =
+        json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": read(note, note) });
+    client.dispatch(&chat(), 3, queued).await;
+    assert_eq!(answer(&mut client, reply()).await.1["uri"], note);
+    assert_eq!(said(&client.actions_until("chat/turnComplete").await), "hay");
+
+    // What is served elsewhere is not marked, and a URI that nobody attached is not asked for.
+    for (at, uri) in ["file:///a", "https://example.org/a", WRAPPED].into_iter().enumerate() {
+        client.dispatch(&chat(), 4, start(&format!("s{at}"), message_with("hi", attach(uri)))).await;
+        client.actions_until("chat/turnComplete").await;
+        assert_eq!(meta(&mut client).await, json!({ "own": 1 }), "{uri}");
+    }
+    let failure = async |client: &mut RawClient| {
+        let failed = client.actions_until("chat/error").await.pop().unwrap();
+        failed["action"]["part"]["error"]["message"].as_str().unwrap().to_owned()
+    };
+    client.dispatch(&chat(), 5, start("t5", read("vscode-remote://b/c", "file:///a"))).await;
+    assert_eq!(failure(&mut client).await, "nothing here serves vscode-remote:");
+    assert!(other.ready_frames().await.is_empty(), "another client is asked for nothing");
+
+    // Once the client is gone, the error says so.
+    other.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    client.connection.close();
+    other.dispatch(&chat(), 1, turn("t6", &format!("/read {REMOTE}"))).await;
+    assert_eq!(
+        failure(&mut other).await,
+        format!("{REMOTE}: client editor, which attached it, is not connected")
+    );
+}
+
 fn message_with(text: &str, attachments: Value) -> Value {
     json!({ "text": text, "origin": { "kind": "user" }, "attachments": attachments })
 }

@@ -129,7 +129,7 @@ async fn a_store_that_refuses_costs_a_line_and_not_the_turn() {
     let usage = Usage { record: Call::new(|_| async { Err("the books are closed".into()) }), ..store() };
     let host = builder(&stage, &usage).start().await;
     turn(&mut anyone(&host).await, &stage, 0, "1", &[json!({ "inputTokens": 1 })]).await;
-    assert!(host.log.has("what a turn of stage:/1 took could not be kept: the books are closed"));
+    assert!(host.log.has("the usage of a turn of stage:/1 could not be stored: the books are closed"));
 }
 
 #[tokio::test]

@@ -25,17 +25,15 @@ pub mod frontmatter;
 mod policies;
 mod records;
 mod runs;
-mod same;
 mod sessions;
 mod stamp;
 mod state;
 mod usage;
 mod vault;
-mod watchers;
 mod worker;
 pub mod yaml;
 
-use std::sync::Arc;
+pub use ostler_contract::stores::Report;
 
 pub use automations::{FileAutomations, MemoryAutomations};
 pub use files::DiskFiles;
@@ -48,6 +46,3 @@ pub use stamp::Stamp;
 pub use state::{Relocated, StateDb};
 pub use usage::SqliteUsage;
 pub use vault::FileVault;
-
-/// Takes the lines a store has for the daemon's output.
-pub type Report = Arc<dyn Fn(String) + Send + Sync>;

@@ -10,7 +10,7 @@ use ostler_contract::policy::{check_policy, read_policies};
 use ostler_contract::{Call, JsonObject, Thrown, Value};
 
 use crate::atomic::{self, Access};
-use crate::watchers::blocking;
+use ostler_contract::stores::watchers::blocking;
 
 /// Policies in `<configDir>/policies.json`. The file is read for every question, so that a person may edit it.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod adopted;
+mod below;
 mod memory;
 mod scope;
 #[cfg_attr(not(target_os = "linux"), path = "unsupervised.rs")]
@@ -29,6 +30,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use adopted::leave_children_to;
+pub use below::end_descendants;
 pub use memory::Counted;
 use scope::Scope;
 pub use scope::{Owner, ScopeChoice, Scopes, Usage};

@@ -6,6 +6,7 @@ pub mod attacks;
 pub mod cases;
 mod memory_host;
 pub mod mirror;
+pub mod postgres;
 mod raw;
 mod stage;
 mod transport;

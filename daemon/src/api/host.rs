@@ -54,7 +54,7 @@ pub(super) async fn configuration(ask: Ask) -> Result<Configuration, Refused> {
     let (files, rows) = super::configured(&ask.control)?;
     Ok(Configuration {
         files: files.files.iter().map(|file| file.display().to_string()).collect(),
-        config: crate::shown::config(&files, &rows),
+        config: crate::config_redaction::config(&files, &rows),
         restart_needed: ask.control.restart_needed(),
     })
 }

@@ -27,10 +27,10 @@ use ostler_server::{Guard, HostNames, Mount, Reply, Token, refuse};
 use self::rows::Ask;
 use self::sign_in::Page;
 use crate::config::ConfigFiles;
+use crate::config_redaction::without_userinfo;
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::plugins::Row;
-use crate::shown::without_userinfo;
 
 /// The largest body that is read.
 const BODY_LIMIT: usize = 1024 * 1024;

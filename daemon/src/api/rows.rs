@@ -266,20 +266,24 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         post("/api/vault/delete/{name}", Secret, "Delete a secret", |ask, _: Nothing| secrets::delete(ask))
             .sent_by("vault delete"),
         get("/api/usage/{pool}", Pool, "The usage of a pool", host::usage).sent_by("usage"),
-        get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines),
-        get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list),
+        get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines)
+            .sent_by("logs"),
+        get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list)
+            .sent_by("webhook list"),
         get(
             "/api/webhook/log/{endpoint}",
             Config("settings"),
             "The last calls of a webhook endpoint, oldest first",
             webhooks::log,
-        ),
+        )
+        .sent_by("webhook log"),
         post(
             "/api/webhook/test",
             Plugin(REPLAY_GRANT),
             "Call a webhook endpoint as a sender would, with its secret",
             |ask, body: CallEndpoint| webhooks::test(ask, body),
-        ),
+        )
+        .sent_by("webhook test"),
         post(
             "/api/webhook/replay",
             Plugin(REPLAY_GRANT),

@@ -2,12 +2,12 @@
 
 use ahp::{ClientEvent, ClientEventStream, SubscriptionEvent};
 use ostler_contract::{Value, json};
-use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 use ostler_protocol::wire::state::{
-    ActiveTurn, AutomationRunLifecycle, AutomationRunState, ChatState, ResponsePart, SnapshotState,
+    ActiveTurn, AutomationRunLifecycle, AutomationRunState, ChatState, Message, ResponsePart, SnapshotState,
     ToolCallState, ToolResultContent, Turn, TurnState,
 };
+use ostler_protocol::{names, uri};
 
 use super::{Connection, exit, lost};
 use crate::exit::Exit;
@@ -181,10 +181,10 @@ impl Connection {
         })
     }
 
-    /// Follows one turn of a chat to its end.
+    /// Follows one turn of a chat to its end. A message that waits for a turn is followed under its own name.
     ///
     /// # Errors
-    /// Exit 2 when there is no such chat, exit 1 when the connection ends.
+    /// Exit 2 when there is no such chat, exit 1 when the chat has no such turn or the connection ends.
     pub async fn follow_turn(
         &self,
         chat: &str,
@@ -194,11 +194,14 @@ impl Connection {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
         let mut shown = Shown { only: Some(turn.to_owned()), from, ..Shown::default() };
-        if let Some(ended) = state.turns.iter().find(|ended| ended.id == turn) {
-            shown.ended(ended, see);
-        }
-        if let Some(active) = state.active_turn.as_ref().filter(|active| active.id == turn) {
-            shown.active(active, see);
+        match Named::find(&state, turn) {
+            Some(Named::Ended(ended)) => shown.ended(ended, see),
+            Some(Named::Active(active)) => {
+                shown.only = Some(active.id.clone());
+                shown.active(active, see);
+            }
+            Some(Named::Waiting) => {}
+            None => return Err(Exit::machine(format!("{chat} has no turn {turn}"))),
         }
         while !shown.over {
             let (channel, envelope) = events.next().await?;
@@ -247,6 +250,38 @@ impl Connection {
             None => Err(lost()),
         }
     }
+}
+
+/// Where a chat has a turn. One whose message waited is a turn under another name; a webhook's message carries the name
+/// that its caller was told.
+#[derive(Debug, Clone, Copy)]
+pub enum Named<'a> {
+    /// It has ended.
+    Ended(&'a Turn),
+    /// It runs.
+    Active(&'a ActiveTurn),
+    /// Its message waits for the turns before it.
+    Waiting,
+}
+
+impl<'a> Named<'a> {
+    /// Finds it in the state of a chat.
+    pub fn find(state: &'a ChatState, turn: &str) -> Option<Self> {
+        let is = |id: &str, message: &Message| id == turn || called(message) == Some(turn);
+        if let Some(ended) = state.turns.iter().rev().find(|ended| is(&ended.id, &ended.message)) {
+            return Some(Self::Ended(ended));
+        }
+        if let Some(active) = state.active_turn.as_ref().filter(|active| is(&active.id, &active.message)) {
+            return Some(Self::Active(active));
+        }
+        let mut waiting = state.queued_messages.iter().flatten();
+        waiting.any(|queued| is(&queued.id, &queued.message)).then_some(Self::Waiting)
+    }
+}
+
+/// The name that the caller of a webhook was told for a message.
+fn called(message: &Message) -> Option<&str> {
+    message.meta.as_ref()?.get(&names::meta_key("webhook"))?.get("turn")?.as_str()
 }
 
 /// What was shown of a chat.
@@ -331,6 +366,11 @@ impl Shown {
         if envelope.server_seq <= u64::try_from(self.from).unwrap_or_default() {
             return;
         }
+        if let (Some(only), StateAction::ChatTurnStarted(turn)) = (&mut self.only, &envelope.action)
+            && turn.queued_message_id.as_deref() == Some(only.as_str())
+        {
+            turn.turn_id.clone_into(only);
+        }
         if let (Some(only), Some(turn)) = (&self.only, turn_of(&envelope.action))
             && only != turn
         {
@@ -350,6 +390,9 @@ impl Shown {
             }
             StateAction::ChatTurnComplete(_) => self.ends("complete", None, see),
             StateAction::ChatTurnCancelled(_) => self.ends("cancelled", None, see),
+            StateAction::ChatPendingMessageRemoved(removed) if self.only.as_ref() == Some(&removed.id) => {
+                self.ends("cancelled", None, see);
+            }
             StateAction::ChatError(failed) => {
                 self.ends("error", Some(failed.part.error.message.clone()), see);
             }

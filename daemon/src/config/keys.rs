@@ -1,6 +1,7 @@
 //! The declarations of the configuration keys: documentation, type, flag, root setting and effect of each. Error messages
 //! for wrong values are derived from these declarations, and a test compares `docs/configuration.md` with them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::declare::{Effect, Flag, Key, RootSetting, keys};
 use crate::cli::KeptPorts;
 use crate::exit::Exit;
+use crate::otlp::Collector;
 use crate::root_settings;
 use crate::settings::{self, Settings};
 
@@ -260,6 +262,12 @@ keys! {
     /// Log on standard error.
     log: LogSettings {}
 
+    /// OpenTelemetry collector that traces and metrics are exported to, as JSON over OTLP/HTTP. Default: none.
+    otlp: OtlpSettings {
+        hides { "properties": { "headers": { "additionalProperties": { "writeOnly": true } } } };
+        sets |settings, otlp| settings.otlp = Some(Collector::new(&otlp)?);
+    }
+
     /// Plugins to load, in order.
     plugins: Vec<PluginEntry> {
         flag {
@@ -369,6 +377,18 @@ pub struct LogSettings {
     /// Format of the lines: `text` or `json`. Default: `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<LogFormat>,
+}
+
+/// The collector that traces and metrics are exported to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
+#[serde(rename_all = "camelCase")]
+#[cross(data)]
+pub struct OtlpSettings {
+    /// URL of the collector; `/v1/traces` and `/v1/metrics` are appended to it.
+    pub endpoint: String,
+    /// Headers of each request. A value is a credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
 }
 
 /// The format of log lines.

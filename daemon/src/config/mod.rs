@@ -17,6 +17,6 @@ pub use files::{ConfigFiles, Environment, FILE, folders, future_folders, parse, 
 pub use folders::Folders;
 pub use keys::{
     Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, Keep, LimitSettings, LogFormat, LogSettings,
-    Mebibytes, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, RunSettings, Unowned,
-    UsageSettings,
+    Mebibytes, OtlpSettings, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, RunSettings,
+    Unowned, UsageSettings,
 };

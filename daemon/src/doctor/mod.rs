@@ -14,7 +14,7 @@ use crate::client::Connection;
 use crate::config::ConfigFiles;
 use crate::config::RunFlags;
 use crate::exit::Exit;
-use crate::here::OnDisk;
+use crate::local_system::OnDisk;
 use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;

@@ -13,8 +13,8 @@ use super::npm;
 use super::rows::{Row, named};
 use crate::bundled;
 use crate::config::{self, ConfigFiles};
+use crate::created_files::CreatedFiles;
 use crate::exit::Exit;
-use crate::made::Made;
 
 /// What was installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub async fn install(
         return Err(Exit::usage(format!("a spec with {SET} cannot be installed; write its password")));
     }
     let before = npm::asked_for(&files.dir);
-    let mut made = Made::default();
+    let mut made = CreatedFiles::default();
     let installed = install_from(files, importer, working_dir, spec, enable, &mut made).await;
     // Not where another package was installed meanwhile.
     if installed.is_err() && npm::asked_for(&files.dir) == before {
@@ -94,7 +94,7 @@ async fn install_from(
     working_dir: &Path,
     spec: &str,
     enable: bool,
-    made: &mut Made,
+    made: &mut CreatedFiles,
 ) -> Result<Installed, Exit> {
     let dir = &files.dir;
     let before = npm::asked_for(dir);

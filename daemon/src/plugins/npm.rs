@@ -8,8 +8,8 @@ use ostler_contract::Value;
 use ostler_protocol::names;
 use tokio::process::Command;
 
+use crate::created_files::CreatedFiles;
 use crate::exit::Exit;
-use crate::made::Made;
 
 /// How long npm may take.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -75,7 +75,7 @@ pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
 ///
 /// # Errors
 /// Exit 1 with what the system says.
-pub fn prepare(dir: &Path, made: &mut Made) -> Result<(), Exit> {
+pub fn prepare(dir: &Path, made: &mut CreatedFiles) -> Result<(), Exit> {
     let manifest = dir.join("package.json");
     let failed = |error| Exit::machine(format!("{} could not be created: {error}", manifest.display()));
     made.folder(dir).map_err(failed)?;

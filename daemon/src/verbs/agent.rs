@@ -13,6 +13,7 @@ use crate::client::automations::object;
 use crate::compose::{Composed, compose};
 use crate::config::{Keep, RunFlags};
 use crate::exit::Exit;
+use crate::foreground::{self, Ended};
 use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
@@ -86,24 +87,41 @@ pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     };
     let outcome = tokio::select! {
         outcome = run(at, &asked, verb) => outcome,
-        code = told => Ok(Answer { code, printed: true, ..Answer::default() }),
+        code = told => Ok(Outcome::Answer(ended(code))),
     };
     asked.close().await;
-    outcome
+    match outcome? {
+        Outcome::Answer(answer) => Ok(answer),
+        Outcome::Terminal { provider, report } => in_terminal(at, &provider, report).await,
+    }
 }
 
-async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Answer, Exit> {
-    match verb {
+/// What came of a command.
+enum Outcome {
+    /// It is over.
+    Answer(Answer),
+    /// A program has to sign in, in this terminal.
+    Terminal { provider: String, report: Value },
+}
+
+/// The answer of a command that was told to end.
+fn ended(code: u8) -> Answer {
+    Answer { code, printed: true, ..Answer::default() }
+}
+
+async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Outcome, Exit> {
+    let answer = match verb {
         AgentVerb::List => list(asked).await,
         AgentVerb::Check { provider, prompt } => check(at, asked, &provider, prompt).await,
-        AgentVerb::Login { provider, method } => login(at, asked, &provider, method).await,
+        AgentVerb::Login { provider, method } => return login(at, asked, provider, method).await,
         AgentVerb::Logout { provider } => logout(at, asked, &provider).await,
         AgentVerb::Sessions { provider, directory } => {
             let directory = directory.map(|directory| at.working_dir.join(directory).display().to_string());
             sessions(at, asked, &provider, directory).await
         }
         AgentVerb::Import { provider, session } => import(at, asked, &provider, &session).await,
-    }
+    };
+    answer.map(Outcome::Answer)
 }
 
 /// The host that is asked.
@@ -317,8 +335,8 @@ fn of(provider: &str) -> JsonObject {
     [("provider".to_owned(), Value::from(provider))].into_iter().collect()
 }
 
-async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>) -> Result<Answer, Exit> {
-    let mut params = of(provider);
+async fn login(at: &Place, asked: &Asked, provider: String, method: Option<String>) -> Result<Outcome, Exit> {
+    let mut params = of(&provider);
     if let Some(method) = method {
         params.insert("method".to_owned(), method.into());
     }
@@ -333,13 +351,18 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
         if let Some(message) = report["message"].as_str() {
             tell(&one_line(message));
         }
-        params = of(provider);
+        params = of(&provider);
         params.insert("signIn".to_owned(), report["signIn"].clone());
     };
-    if report["state"] != "terminal" {
-        return Ok(Answer::new(vec![format!("{provider}: signed in")], report).named([provider]));
+    if report["state"] == "terminal" {
+        return Ok(Outcome::Terminal { provider, report });
     }
-    // The method needs a terminal, and this program has one.
+    let line = format!("{provider}: signed in");
+    Ok(Outcome::Answer(Answer::new(vec![line], report).named([provider])))
+}
+
+/// Signs in with a method that needs a terminal: this program has one.
+async fn in_terminal(at: &Place, provider: &str, report: Value) -> Result<Answer, Exit> {
     let arguments = report["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let of_method = report["env"].as_object().into_iter().flatten();
     let of_method = of_method.filter_map(|(name, value)| Some((name, value.as_str()?)));
@@ -347,19 +370,19 @@ async fn login(at: &Place, asked: &Asked, provider: &str, method: Option<String>
     if !secret.is_empty() {
         tell(&format!("{provider}: not set here, because a secret is stored for it: {}", secret.join(", ")));
     }
-    let status = tokio::process::Command::new(text(&report, "program"))
-        .args(arguments)
-        .envs(variables)
-        .envs(of_method)
-        .current_dir(&at.working_dir)
-        .status()
-        .await
-        .map_err(|why| Exit::machine(format!("cannot run {}: {why}", text(&report, "command"))))?;
-    let ended =
+    let mut program = tokio::process::Command::new(text(&report, "program"));
+    program.args(arguments).envs(variables).envs(of_method).current_dir(&at.working_dir);
+    let run = foreground::run(&mut program).await;
+    let run = run.map_err(|why| Exit::machine(format!("cannot run {}: {why}", text(&report, "command"))))?;
+    let status = match run {
+        Ended::Itself(status) => status,
+        Ended::Told(code) => return Ok(ended(code)),
+    };
+    let how =
         status.code().map_or_else(|| "was killed".to_owned(), |code| format!("ended with exit code {code}"));
     let line = match status.success() {
         true => format!("{provider}: signed in"),
-        false => format!("{provider}: not signed in: {} {ended}", one_line(text(&report, "command"))),
+        false => format!("{provider}: not signed in: {} {how}", one_line(text(&report, "command"))),
     };
     Ok(Answer { code: u8::from(!status.success()), ..Answer::new(vec![line], report).named([provider]) })
 }

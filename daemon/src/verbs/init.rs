@@ -12,8 +12,8 @@ use ostler_protocol::nearest::nearest;
 use crate::answer::Answer;
 use crate::bundled;
 use crate::config::FILE;
+use crate::created_files::CreatedFiles;
 use crate::exit::Exit;
-use crate::made::Made;
 use crate::place::Place;
 use crate::plugins;
 use crate::progress::Progress;
@@ -99,7 +99,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         fields.insert("paths".to_owned(), served(at, &flags.path)?.into());
     }
     fields.insert("plugins".to_owned(), entries.into());
-    let mut made = Made::default();
+    let mut made = CreatedFiles::default();
     if let Err(error) = write_new(&file, &format!("{:#}\n", Value::Object(fields)), &mut made) {
         made.undo();
         return Err(Exit::machine(format!("{shown} cannot be written: {error}")));
@@ -223,7 +223,7 @@ async fn install(at: &Place, agent: &str) -> Result<String, Exit> {
     Ok(installed.spec)
 }
 
-fn write_new(file: &Path, text: &str, made: &mut Made) -> std::io::Result<()> {
+fn write_new(file: &Path, text: &str, made: &mut CreatedFiles) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         made.folder(folder)?;
     }

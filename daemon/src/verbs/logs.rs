@@ -9,12 +9,18 @@ use clap::Args;
 use ostler_contract::{Value, json};
 
 use crate::answer::Answer;
+use crate::api::page_shapes::LogLine;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
+use crate::remote::Remote;
 
 /// How often a log that is followed is read.
 const EVERY: Duration = Duration::from_millis(200);
+/// How often that of another computer is asked for.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// The request for its last lines.
+const LOG: &str = "/api/log";
 
 /// Which lines of the log to print.
 #[derive(Debug, Clone, Args)]
@@ -32,6 +38,9 @@ pub struct LogsFlags {
 /// # Errors
 /// Exit 1 when there is no log.
 pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
+    if let Some(remote) = at.remote()? {
+        return elsewhere(at, &remote, flags).await;
+    }
     let folders = at.folders()?;
     let running = record::running(&folders);
     let path =
@@ -57,6 +66,32 @@ pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
         open = print(log.read(&path)?.lines(), at.common.json);
     }
     Ok(Answer { printed: true, ..Answer::default() })
+}
+
+/// Prints the last lines that the daemon at a URL has in memory.
+async fn elsewhere(at: &Place, remote: &Remote, flags: &LogsFlags) -> Result<Answer, Exit> {
+    let mut all: Vec<LogLine> = remote.get(LOG).await?;
+    let from = all.len().saturating_sub(flags.lines);
+    let mut open = print(whole(&all[from..]).iter().map(String::as_str), at.common.json);
+    while flags.follow && open {
+        tokio::time::sleep(ASK_EVERY).await;
+        let now: Vec<LogLine> = remote.get(LOG).await?;
+        open = print(whole(later(&all, &now)).iter().map(String::as_str), at.common.json);
+        all = now;
+    }
+    Ok(Answer { printed: true, ..Answer::default() })
+}
+
+/// The lines as a log file has them.
+fn whole(lines: &[LogLine]) -> Vec<String> {
+    lines.iter().map(|LogLine { at, text }| format!("{at} {text}")).collect()
+}
+
+/// The lines that came after those that were there before.
+fn later<'a>(before: &[LogLine], now: &'a [LogLine]) -> &'a [LogLine] {
+    let Some(last) = before.last() else { return now };
+    let from = now.iter().rposition(|line| line == last).map_or(0, |at| at + 1);
+    &now[from..]
 }
 
 /// Prints lines; false when nobody reads them any more.
@@ -127,6 +162,18 @@ mod tests {
         assert_eq!(reader.read(&path).unwrap(), "b c\n");
         std::fs::write(&path, "new\n").unwrap();
         assert_eq!(reader.read(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn lines_that_were_printed_are_not_printed_again() {
+        let lines = |texts: &[&str]| -> Vec<LogLine> {
+            texts.iter().map(|text| LogLine { at: "now".to_owned(), text: (*text).to_owned() }).collect()
+        };
+        let before = lines(&["a", "b", "a"]);
+        assert_eq!(later(&before, &lines(&["b", "a", "c", "d"])), lines(&["c", "d"]));
+        assert_eq!(later(&before, &before), []);
+        assert_eq!(later(&before, &lines(&["c"])), lines(&["c"]), "of a daemon that started since");
+        assert_eq!(later(&[], &before), before);
     }
 
     #[test]

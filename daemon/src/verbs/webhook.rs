@@ -1,9 +1,10 @@
 //! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
 
-use ostler_contract::json;
+use ostler_contract::{Value, json};
 
 use super::ask;
 use crate::answer::Answer;
+use crate::api::page_shapes::{CallEndpoint, CalledEndpoint, Endpoint, EndpointLog};
 use crate::api::shapes::{ReplayDelivery, ReplayedDelivery};
 use crate::client::Connection;
 use crate::client::screen::Screen;
@@ -13,8 +14,9 @@ use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
+use crate::remote::Remote;
 use crate::settings::Settings;
-use crate::webhook::{Endpoints, Told, WebhookVerb, replay_on, replayed};
+use crate::webhook::{Endpoints, TestFlags, Told, WebhookVerb, follow, listed, logged, replay_on, replayed};
 
 /// Does it; exit 1 where what was asked for did not come about.
 ///
@@ -31,6 +33,9 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
         let none = || Exit::machine("No daemon is running. Start it with: ostler start");
         let daemon = Connection::patient(at).await?.ok_or_else(none)?;
         return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
+    }
+    if let Some(remote) = at.remote()? {
+        return elsewhere(at, &remote, verb).await.map(answer);
     }
     let files = at.files()?;
     let dir = files.dir.clone();
@@ -68,6 +73,52 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
         endpoints.automations = None;
     }
     Ok(answer(endpoints.run(verb).await?))
+}
+
+/// Verbs on the endpoints of the daemon at a URL: requests of its HTTP API, and of the protocol for what came of calls.
+async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<Told, Exit> {
+    match verb {
+        WebhookVerb::List => {
+            let rows: Vec<Endpoint> = remote.get("/api/webhook/list").await?;
+            Ok(listed(rows.iter().map(|row| json!(row)).collect()))
+        }
+        WebhookVerb::Log { id } => {
+            Ok(logged(&id, calls(remote, &id).await?, Connection::patient(at).await).await)
+        }
+        WebhookVerb::Test(flags) => test(at, remote, flags).await,
+        // These write files of this computer. The command line refuses the option for them.
+        WebhookVerb::Add(_) | WebhookVerb::Rm(_) | WebhookVerb::Replay(_) => {
+            Err(Exit::usage("--remote is not supported by this command: it works at this computer only"))
+        }
+    }
+}
+
+async fn calls(remote: &Remote, id: &str) -> Result<Vec<Value>, Exit> {
+    let log: EndpointLog = remote.get_named("/api/webhook/log/", id).await?;
+    Ok(log.calls.into_iter().map(Value::Object).collect())
+}
+
+async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<Told, Exit> {
+    let TestFlags { id, body, follow: follows } = flags;
+    let daemon = if follows { Connection::patient(at).await? } else { None };
+    let called: CalledEndpoint =
+        remote.post("/api/webhook/test", &CallEndpoint { id: id.clone(), body }).await?;
+    let good = (200..300).contains(&called.status);
+    let text = called.answer.as_str().map_or_else(|| called.answer.to_string(), str::to_owned);
+    let said = [format!("{} returned {}", called.url, called.status), text];
+    let mut told = Told { lines: said.to_vec(), json: json!(called), names: vec![id.clone()], good };
+    let Some(daemon) = daemon.filter(|_| good) else { return Ok(told) };
+    let mut screen = Screen::of(&at.common);
+    said.iter().for_each(|line| screen.line(line));
+    // The request was answered once the call was in the log.
+    let call = calls(remote, &id).await?.pop().unwrap_or_default();
+    let followed = follow(&daemon, screen, &call, &mut told.json).await?;
+    (told.lines, told.good) = (followed.lines, followed.good);
+    if !followed.any && call["chat"].is_null() {
+        told.lines.push("the call started no run".to_owned());
+        told.good = false;
+    }
+    Ok(told)
 }
 
 fn answer(Told { lines, json, names, good }: Told) -> Answer {

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 
 /// How what came of a call ended.
 #[derive(Debug, Default)]
-pub(super) struct Followed {
+pub struct Followed {
     /// What is left to print.
     pub lines: Vec<String>,
     /// Whether there was a run or a turn.
@@ -18,7 +18,10 @@ pub(super) struct Followed {
 }
 
 /// Prints the runs and the turn of a row of the log until they end, and puts under `runs` and `turn` how they did.
-pub(super) async fn follow(
+///
+/// # Errors
+/// Exit 1 when the connection ends, or the chat does not have the turn.
+pub async fn follow(
     daemon: &Connection,
     mut screen: Screen,
     call: &Value,

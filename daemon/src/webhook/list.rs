@@ -12,15 +12,13 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
         endpoints.collection(ENDPOINTS).await?.list.within(limit::STORE, ()).await.map_err(machine)?;
     records.sort_by_key(|record| id_of(record).to_owned());
     let deliveries = endpoints.collection(DELIVERIES).await?;
-    let (mut lines, mut rows, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     for record in &records {
         let id = id_of(record);
-        names.push(id.to_owned());
         let url = endpoints.url(id);
         let facts = match Facts::read(record) {
             Ok(facts) => facts,
             Err(why) => {
-                lines.push(format!("{id}: {}", no_endpoint(&why)));
                 rows.push(json!({ "id": id, "url": url, "problem": why }));
                 continue;
             }
@@ -29,36 +27,49 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
         let last = deliveries.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
         let last = last.as_ref().and_then(|log| log.get("deliveries")).and_then(Value::as_array);
         let last = last.and_then(|rows| rows.last()).cloned();
-        lines.push(line(&facts, &url, set, last.as_ref()));
         rows.push(json!({
             "id": id, "url": url, "bot": facts.bot, "automation": facts.bot.is_none(), "reply": facts.reply,
             "verify": facts.verify(), "secret": facts.secret, "secretSet": set, "warnings": facts.warnings,
             "last": last,
         }));
     }
+    Ok(listed(rows))
+}
+
+/// What is printed of endpoints.
+pub fn listed(rows: Vec<Value>) -> Told {
+    let names = rows.iter().map(|row| text(row, "id").to_owned()).collect();
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("no endpoints; add one with: ostler webhook add <id>".to_owned());
     }
-    Ok(Told { lines, json: rows.into(), names, good: true })
+    Told { lines, json: rows.into(), names, good: true }
 }
 
-fn line(facts: &Facts, url: &str, set: bool, last: Option<&Value>) -> String {
-    let does = match (&facts.bot, facts.reply) {
+fn text<'a>(row: &'a Value, field: &str) -> &'a str {
+    row[field].as_str().unwrap_or_default()
+}
+
+fn line(row: &Value) -> String {
+    let id = text(row, "id");
+    if let Some(why) = row["problem"].as_str() {
+        return format!("{id}: {}", no_endpoint(why));
+    }
+    let does = match (row["bot"].as_str(), row["reply"].as_str()) {
         (Some(bot), Some(reply)) => format!("{bot}, {reply}"),
         _ => "automations".to_owned(),
     };
-    let mut line = format!("{}: {does}, {url}", facts.id);
-    if let Some(verify) = facts.verify() {
+    let mut line = format!("{id}: {does}, {}", text(row, "url"));
+    if let Some(verify) = row["verify"].as_str() {
         line.push_str(&format!(", {verify} signature"));
     }
-    if !set {
-        line.push_str(&format!(", {} is not set", facts.secret));
+    if row["secretSet"] != true {
+        line.push_str(&format!(", {} is not set", text(row, "secret")));
     }
-    if let Some(last) = last {
-        let at = last["at"].as_str().unwrap_or_default();
-        line.push_str(&format!(", last called {at} ({})", last["status"]));
+    if let Some(at) = row["last"]["at"].as_str() {
+        line.push_str(&format!(", last called {at} ({})", row["last"]["status"]));
     }
-    for warning in &facts.warnings {
+    for warning in row["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         line.push_str(&format!(", {warning}"));
     }
     line

@@ -9,6 +9,7 @@ use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
 use super::{Endpoints, Told, machine};
 use crate::client::Connection;
+use crate::client::follow::Named;
 use crate::exit::Exit;
 
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
@@ -16,20 +17,25 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     let mut all = calls(endpoints, id).await?;
     all.extend(unrecorded(endpoints, id, &all).await?);
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
-    let asked = match endpoints.connect().await {
-        Ok(Some(daemon)) => outcomes(&daemon, &mut all).await.map_err(|why| why.to_string()),
+    Ok(logged(id, all, endpoints.connect().await).await)
+}
+
+/// What is printed of calls, with what came of them where a daemon can be asked.
+pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Connection>, Exit>) -> Told {
+    let asked = match daemon {
+        Ok(Some(daemon)) => outcomes(&daemon, &mut calls).await.map_err(|why| why.to_string()),
         Ok(None) => Err("no daemon is running; start it with: ostler start".to_owned()),
         Err(why) => Err(why.to_string()),
     };
-    let mut lines: Vec<String> = all.iter().flat_map(shown_call).collect();
+    let mut lines: Vec<String> = calls.iter().flat_map(shown_call).collect();
     if lines.is_empty() {
         lines.push(format!("no calls of {id} recorded yet"));
     } else if let Err(why) = asked
-        && all.iter().any(|row| row["runs"].is_array() || row["turn"].is_string())
+        && calls.iter().any(|row| row["runs"].is_array() || row["turn"].is_string())
     {
         lines.push(format!("the outcome of these calls is unavailable: {why}"));
     }
-    Ok(Told { lines, json: json!({ "id": id, "calls": all }), names: vec![id.to_owned()], good: true })
+    Told { lines, json: json!({ "id": id, "calls": calls }), names: vec![id.to_owned()], good: true }
 }
 
 /// The calls of an endpoint that are kept, oldest first.
@@ -107,10 +113,12 @@ async fn turn_row(daemon: &Connection, chat: &str, turn: &str) -> Result<Option<
         Ok(_) | Err(Exit::Usage(_)) => return Ok(None),
         Err(other) => return Err(other),
     };
-    if state.active_turn.as_ref().is_some_and(|active| active.id == turn) {
-        return Ok(Some(json!({ "turn": turn, "status": "running" })));
-    }
-    let Some(ended) = state.turns.iter().find(|ended| ended.id == turn) else { return Ok(None) };
+    let ended = match Named::find(&state, turn) {
+        Some(Named::Ended(ended)) => ended,
+        Some(Named::Active(_)) => return Ok(Some(json!({ "turn": turn, "status": "running" }))),
+        Some(Named::Waiting) => return Ok(Some(json!({ "turn": turn, "status": "waiting" }))),
+        None => return Ok(None),
+    };
     let status = match ended.state {
         TurnState::Complete => "complete",
         TurnState::Cancelled => "cancelled",

@@ -24,6 +24,9 @@ use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
 pub use add::AddFlags;
+pub use follow::{Followed, follow};
+pub use list::listed;
+pub use log::logged;
 pub use replay::{ReplayFlags, replay_on, replayed};
 pub use rm::RmFlags;
 pub use test::TestFlags;
@@ -49,6 +52,7 @@ pub enum WebhookVerb {
     /// Show the last calls of an endpoint, their status and the outcome of their runs
     Log {
         /// Endpoint id
+        #[arg(id = "endpoint", value_name = "ID")]
         id: String,
     },
     /// Deliver a call again whose body is stored (keepBodies)

@@ -64,6 +64,10 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
     let mut json = json!({ "id": id, "url": url, "status": status, "answer": answer });
     let Some(daemon) = daemon.filter(|_| good) else {
+        if good {
+            // Who looks at the log next finds the call there.
+            let _ = logged(endpoints, id, before).await;
+        }
         let mut lines = said.to_vec();
         if good && facts.bot.is_none() {
             lines.push(format!("see the outcome with: ostler webhook log {id}, or use --follow"));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent;
-use crate::support::{Folder, wait_for};
+use crate::support::{Folder, Signal, tell, wait_for};
 use crate::talk::{Stage, Talk, all, last, text_of};
 
 const RESOURCE: &str = "https://hay.example";
@@ -74,6 +74,69 @@ fn a_method_that_needs_a_terminal_runs_in_this_one() {
             && ended.out.contains("exit code 3"),
         "{ended:?}"
     );
+}
+
+/// A folder whose agent signs in with a script, which has the folder as `$HAY`.
+fn signs_in_with(script: &str) -> Folder {
+    let methods = json!([{ "id": "t", "type": "terminal", "name": "Terminal", "args": ["signed"] }]);
+    let mut entry = agent::entry(json!({ "initialize": { "authMethods": methods } }));
+    let line = entry["args"][1].as_str().unwrap().to_owned();
+    let folder = Folder::new(json!({}));
+    let hay = folder.path().display();
+    entry["args"][1] = format!("if [ \"$0\" = signed ]; then HAY={hay}; {script}; fi; {line}").into();
+    let options = json!({ "agents": { "fake": entry } });
+    folder.write(
+        "config.json",
+        &json!({ "port": 0, "plugins": [{ "name": "@ostler/acp", "options": options }] }).to_string(),
+    );
+    folder
+}
+
+/// The process whose id a file has.
+fn process(folder: &Folder, file: &str) -> std::path::PathBuf {
+    let id = wait_for(|| folder.read(file).trim().parse::<u32>().ok());
+    format!("/proc/{}", id.expect("the program is started")).into()
+}
+
+#[test]
+fn a_sign_in_in_the_terminal_ends_with_the_command() {
+    let below = r#"sh -c 'trap "" TERM; echo $$ > "$0/below"; exec sleep 300' "$HAY" & wait"#;
+    let folder = signs_in_with(&format!(r#"echo $$ > "$HAY/own"; {below}; exit 3"#));
+    for running in [false, true] {
+        let _daemon = running.then(|| folder.start());
+        for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+            let mut login = folder.heeding(&["agent", "login", "fake"]).spawn().unwrap();
+            let processes = ["own", "below"].map(|file| process(&folder, file));
+            assert!(processes.iter().all(|process| process.exists()));
+            tell(login.id(), signal);
+            assert_eq!(login.wait().unwrap().code(), Some(code), "{running}");
+            for (file, process) in ["own", "below"].iter().zip(processes) {
+                let gone = || (!process.join("exe").exists()).then_some(());
+                assert!(wait_for(gone).is_some(), "{running}: {file}");
+                std::fs::remove_file(folder.path().join(file)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_typed_to_interrupt_is_for_the_program_that_signs_in() {
+    let folder = signs_in_with(
+        r#"trap "" INT; echo $$ > "$HAY/own"; while [ ! -e "$HAY/go" ]; do sleep 0.05; done; exit 0"#,
+    );
+    for running in [false, true] {
+        let _daemon = running.then(|| folder.start());
+        let mut login = folder.heeding(&["agent", "login", "fake"]).spawn().unwrap();
+        process(&folder, "own");
+        tell(login.id(), Signal::INT);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(login.try_wait().unwrap().is_none(), "{running}: it waits for the program");
+        folder.write("go", "");
+        assert_eq!(login.wait().unwrap().code(), Some(0), "{running}");
+        for file in ["go", "own"] {
+            std::fs::remove_file(folder.path().join(file)).unwrap();
+        }
+    }
 }
 
 #[test]

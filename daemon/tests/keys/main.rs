@@ -12,6 +12,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::pin::Pin;
+use std::sync::Mutex;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -19,6 +20,7 @@ use ostler::config::{Config, Effect, KEYS};
 use ostler_contract::Cross;
 use ostler_contract::shape::{ObjectShape, Shape};
 use serde_json::{Value, json};
+use support::collector::Collector;
 use support::{Client, Daemon, Folder};
 
 /// A daemon and what it was started with.
@@ -144,6 +146,16 @@ async fn check(row: Row) {
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
+
+/// The address of a new collector, which [`observe`] finds.
+fn collector() -> String {
+    let collector = Collector::start("200 OK");
+    let address = collector.address.clone();
+    COLLECTORS.lock().unwrap().push(collector);
+    address
+}
+
+static COLLECTORS: Mutex<Vec<Collector>> = Mutex::new(Vec::new());
 
 macro_rules! rows {
     ($($name:ident: $key:literal, $observe:ident $(in $state:ident)?, with $with:expr, $cases:expr;)+) => {
@@ -391,6 +403,24 @@ rows! {
     log_format: "log.format", log_lines, with json!({}), vec![
         file(json!("text"), json!(["text", true])),
         file(json!("json"), json!(["json", true])),
+    ];
+    otlp: "otlp", export, with json!({}), {
+        let (a, b) = (collector(), collector());
+        vec![
+            file(json!({ "endpoint": format!("http://{a}") }), json!([a, "/v1/metrics"])),
+            file(json!({ "endpoint": format!("http://{b}/otlp/") }), json!([b, "/otlp/v1/metrics"])),
+        ]
+    };
+    otlp_endpoint: "otlp.endpoint", export, with json!({}), {
+        let (a, b) = (collector(), collector());
+        vec![
+            file(json!(format!("http://{a}")), json!([a, "/v1/metrics"])),
+            file(json!(format!("http://{b}")), json!([b, "/v1/metrics"])),
+        ]
+    };
+    otlp_headers: "otlp.headers", export_key, with json!({ "otlp": { "endpoint": format!("http://{}", collector()) } }), vec![
+        file(json!({ "x-api-key": "key-one" }), json!("key-one")),
+        file(json!({ "x-api-key": "key-two" }), json!("key-two")),
     ];
     plugins: "plugins", plugins, with json!({}), vec![
         file(json!([{ "name": "@ostler/echo" }]), json!([404, 404])),

@@ -4,8 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 
+use crate::support::collector::Received;
 use crate::support::{Client, Folder, ended, exchange, post, runs_of, wait_for};
-use crate::{At, latest_day};
+use crate::{At, COLLECTORS, latest_day};
 
 /// A backend, a tool, a route and a connection, each with something to observe.
 const PROBE: &str = "
@@ -428,6 +429,29 @@ pub async fn log_lines(at: &mut At) -> Value {
     let log = at.folder.read("log");
     let json = log.lines().next().is_some_and(|line| serde_json::from_str::<Value>(line).is_ok());
     json!([if json { "json" } else { "text" }, log.contains("plugin echo from bundled")])
+}
+
+/// The first request that exported metrics to the configured collector, and the collector's address.
+fn exported(at: &mut At) -> (String, Received) {
+    at.daemon.take().unwrap().stop();
+    let config: Value = serde_json::from_str(&at.folder.read("config.json")).unwrap();
+    let endpoint = config["otlp"]["endpoint"].as_str().unwrap();
+    let collectors = COLLECTORS.lock().unwrap();
+    let collector = collectors.iter().find(|collector| endpoint.contains(&collector.address)).unwrap();
+    let is_metrics = |request: &Received| request.path.ends_with("/metrics");
+    let request = collector.received().into_iter().rfind(is_metrics).expect("metrics were exported");
+    (collector.address.clone(), request)
+}
+
+pub async fn export(at: &mut At) -> Value {
+    let (address, request) = exported(at);
+    json!([address, request.path])
+}
+
+/// The value of a configured header of an export.
+pub async fn export_key(at: &mut At) -> Value {
+    let (_, request) = exported(at);
+    request.head.lines().find_map(|line| line.strip_prefix("x-api-key: ")).into()
 }
 
 /// The statuses of the routes of both plugins.

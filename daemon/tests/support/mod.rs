@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
 pub mod attack;
+pub mod collector;
 mod stdio;
 
 use std::fs;
@@ -226,8 +227,13 @@ pub fn ended(command: &mut Command) -> Ended {
 }
 
 /// Asks until there is an answer or the time is over.
-pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + LIMIT;
+pub fn wait_for<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
+    wait_within(LIMIT, ask)
+}
+
+/// The same for what takes its time.
+pub fn wait_within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
     loop {
         if let Some(answer) = ask() {
             return Some(answer);

@@ -163,7 +163,7 @@ impl Account<'_> {
         let at = Surroundings::alone(&std::env::temp_dir());
         self.catalogue.load().await;
         let started = Running::start(self.agent, self.runtime, &at).await;
-        let started = started.map_err(|why| why.sentence(self.agent))?;
+        let started = started.map_err(|why| why.what(self.agent))?;
         // Sessions of the host have the settings of what it supports.
         self.catalogue.learn_facts(self.agent, &started.0.facts);
         self.catalogue.store().await;

@@ -146,8 +146,8 @@ impl Facts {
                     let id: String = member(method, "id")?;
                     let terminal = method.get("type").and_then(Value::as_str) == Some("terminal");
                     Some(AuthMethod {
-                        name: member(method, "name").unwrap_or_else(|| id.clone()),
-                        description: member(method, "description"),
+                        name: trimmed(method, "name").unwrap_or_else(|| id.clone()),
+                        description: trimmed(method, "description"),
                         terminal: terminal.then(|| member(method, "args").unwrap_or_default()),
                         env: member(method, "env").filter(|_| terminal).unwrap_or_default(),
                         id,
@@ -156,6 +156,12 @@ impl Facts {
                 .collect(),
         }
     }
+}
+
+/// A text for users, where it says something.
+fn trimmed(value: &Value, name: &str) -> Option<String> {
+    let text: String = member(value, name)?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// The end of what an agent wrote to stderr, as it may be repeated.

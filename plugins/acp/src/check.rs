@@ -42,7 +42,7 @@ pub async fn check(
     }
     if let Err(why) = run(agent, runtime, catalogue, prompt, left, &mut report).await {
         report["state"] = state(&why).into();
-        report["problem"] = why.sentence(agent).into();
+        report["problem"] = why.what(agent).into();
         if let (AgentError::NotInstalled, Some(install)) = (&why, &agent.install) {
             report["install"] = install.as_str().into();
         }
@@ -97,7 +97,7 @@ async fn run(
 
 /// Nobody is left to be told of it.
 fn unwanted(method: &'static str) -> AgentError {
-    AgentError::Refused { method, failure: Failure::internal("whoever asked for it has left".to_owned()) }
+    AgentError::Refused { method, failure: Failure::internal("the caller has disconnected".to_owned()) }
 }
 
 async fn converse(

@@ -80,7 +80,9 @@ async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Val
             // A file of the host is read by the agent itself; an image can only be sent.
             let image = resource.content_type.as_deref().is_some_and(|mime| mime.starts_with("image/"));
             let is_file = resource.uri.starts_with("file:");
-            let wanted = (image && facts.image) || (!is_file && facts.embedded);
+            // What only the host or a client can read is sent as text to an agent that takes no resources.
+            let is_on_web = resource.uri.starts_with("https:") || resource.uri.starts_with("http:");
+            let wanted = (image && facts.image) || (!is_file && (facts.embedded || !is_on_web));
             let Some(read) = read.as_ref().filter(|_| wanted) else { return link() };
             match tokio::time::timeout(READ_LIMIT, read.call((resource.uri.clone(),))).await {
                 Ok(Ok(content)) => {
@@ -155,5 +157,33 @@ mod tests {
         assert_eq!(kinds("", attachments.clone()).await, ["resource_link"]);
         assert_eq!(kinds("Look", attachments).await, ["text", "resource_link"]);
         assert_eq!(kinds("", Vec::new()).await, ["text"]);
+    }
+
+    #[tokio::test]
+    async fn what_an_agent_cannot_read_is_sent_to_it() {
+        let read: Read = Some(HostFunction::now(|(uri,): (String,)| match uri.ends_with(".png") {
+            true => Ok(ResourceContent::base64(&[0x89, b'P'])),
+            false => Ok(ResourceContent::text(format!("content of {uri}"))),
+        }));
+        let block = async |uri: &str, mime: Option<&str>, facts: &Facts| -> Value {
+            let mut attachment = json!({ "type": "resource", "uri": uri, "label": "a" });
+            if let Some(mime) = mime {
+                attachment["contentType"] = mime.into();
+            }
+            super::block(serde_json::from_value(attachment).unwrap(), facts, &read).await
+        };
+        let (plain, rich) = (Facts::default(), Facts { embedded: true, ..Facts::default() });
+        let remote = "vscode-remote://ssh-remote+box/a.txt";
+        let told = block(remote, None, &plain).await;
+        assert_eq!(told["text"], format!("a ({remote}):\ncontent of {remote}"), "{told}");
+        let told = block(remote, None, &rich).await;
+        assert_eq!(told["resource"]["text"], format!("content of {remote}"), "{told}");
+        for (uri, mime) in [
+            ("file:///a.txt", None),
+            ("https://example.org/a", None),
+            ("vscode-remote://ssh-remote+box/a.png", Some("image/png")),
+        ] {
+            assert_eq!(block(uri, mime, &plain).await["type"], "resource_link", "{uri}");
+        }
     }
 }

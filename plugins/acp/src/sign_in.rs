@@ -112,9 +112,9 @@ async fn authenticate(
                     .map_err(|why| format!("{agent}: {}", words(&why)));
             }
             Some(message) = incoming.recv() => take(running, message, steps),
-            () = steps.closed() => return Err(format!("{agent}: nobody waits for this sign-in")),
+            () = steps.closed() => return Err(format!("{agent}: the sign-in was abandoned")),
             () = &mut timeout => {
-                return Err(format!("{agent}: nobody signed in within {} seconds", LIMIT.as_secs()));
+                return Err(format!("{agent}: no sign-in within {} seconds", LIMIT.as_secs()));
             }
         }
     }

@@ -19,6 +19,7 @@ use percent_encoding::percent_decode_str;
 use crate::content::{Contents, LFS, objects};
 use crate::lines;
 use crate::operations;
+use crate::places::Place;
 use crate::program::Failure;
 use crate::snapshots::{Snapshots, between};
 use crate::status::{LINK, Object, Row};
@@ -101,19 +102,13 @@ impl Source {
             turn_start: Some(Call::new(move |(of, turn): (ChangesOf, String)| {
                 let source = turns.clone();
                 async move {
-                    if let Some((tree, _)) = source.tree(&of).await? {
-                        source.snapshots.begin(&tree, &of.session, &turn).await?;
+                    for place in source.trees.of_session(&of).await? {
+                        source.snapshots.begin(&place.tree, &of.session, &turn).await?;
                     }
                     Ok(())
                 }
             })),
         }
-    }
-
-    /// The working tree of a session, and its directory.
-    pub(crate) async fn tree(&self, of: &ChangesOf) -> Result<Option<(Arc<Tree>, PathBuf)>, Failure> {
-        let Some(directory) = of.directory.as_deref().map(PathBuf::from) else { return Ok(None) };
-        Ok(self.trees.of(&directory).await?.map(|tree| (tree, directory)))
     }
 
     /// Reports changes of a directory's tree until the answer is called.
@@ -141,7 +136,7 @@ impl Source {
     }
 
     async fn scopes(&self, of: &ChangesOf) -> Result<Vec<ChangeScope>, Thrown> {
-        if self.tree(of).await?.is_none() {
+        if self.trees.of_session(of).await?.is_empty() {
             return Ok(Vec::new());
         }
         let scope = |scope: &str, label: &str, description: &str, kind: &str, review| ChangeScope {
@@ -172,81 +167,96 @@ impl Source {
     }
 
     async fn state(&self, of: &ChangesOf, scope: &str) -> Result<ChangesState, Thrown> {
-        let (tree, directory) = self.tree(of).await?.ok_or_else(|| {
+        let places = self.trees.of_session(of).await?;
+        if places.is_empty() {
             let directory = of.directory.as_deref().unwrap_or("the session");
-            RpcError::invalid_params(format!("{directory} is in no git working tree"))
-        })?;
-        match scope {
+            return Err(RpcError::invalid_params(format!("{directory} is in no git working tree")).into());
+        }
+        let mut files = Vec::new();
+        let operations = match scope {
             "uncommitted" => {
-                let status = tree.status().await?;
-                let rows = tree.below(&status, &directory);
-                let fresh = self.snapshots.base(&tree, &of.session).await?.is_none();
-                let operations = operations::of_uncommitted(of, &rows, fresh);
-                let changes = rows.into_iter().filter_map(uncommitted).collect();
-                Ok(ChangesState { files: self.files(&tree, changes).await?, operations: Some(operations) })
+                let (mut all, mut fresh) = (Vec::new(), true);
+                for place in &places {
+                    let status = place.tree.status().await?;
+                    let rows = place.rows(&status);
+                    fresh &= self.snapshots.base(&place.tree, &of.session).await?.is_none();
+                    let changes = rows.iter().filter_map(|row| uncommitted(row)).collect();
+                    files.extend(self.files(&place.tree, changes).await?);
+                    all.extend(rows.into_iter().cloned());
+                }
+                Some(operations::of_uncommitted(of, &all, fresh))
             }
             "session" => {
-                let changes = self.since_base(of, &tree, &directory).await?.unwrap_or_default();
-                let operations = Some(operations::of_session());
-                Ok(ChangesState { files: self.files(&tree, changes).await?, operations })
+                for place in &places {
+                    files.extend(self.since_base(of, place).await?.unwrap_or_default());
+                }
+                Some(operations::of_session())
             }
             _ => {
-                let (before, after) = self.turns(of, &tree, scope).await?;
-                let live = after.is_none();
-                let after = match after {
-                    Some(after) => after,
-                    None => self.snapshots.now(&tree).await?,
-                };
-                let changes = between(&tree, &before, &after, &tree.prefix(&directory), live).await?;
-                Ok(ChangesState { files: self.files(&tree, changes).await?, operations: None })
+                let mut known = false;
+                for place in &places {
+                    let Some((before, after)) = self.turns(of, &place.tree, scope).await? else { continue };
+                    known = true;
+                    let live = after.is_none();
+                    let after = match after {
+                        Some(after) => after,
+                        None => self.snapshots.now(&place.tree).await?,
+                    };
+                    let changes = between(place, &before, &after, live).await?;
+                    files.extend(self.files(&place.tree, changes).await?);
+                }
+                if !known {
+                    let none = RpcError::not_found(format!("{} has no changeset {scope}", of.session));
+                    return Err(none.into());
+                }
+                None
             }
-        }
+        };
+        Ok(ChangesState { files, operations })
     }
 
-    /// What changed since the session's first turn; `None` before it.
-    async fn since_base(
-        &self,
-        of: &ChangesOf,
-        tree: &Arc<Tree>,
-        directory: &Path,
-    ) -> Result<Option<Vec<Change>>, Thrown> {
-        let Some(base) = self.snapshots.base(tree, &of.session).await? else { return Ok(None) };
-        let now = self.snapshots.now(tree).await?;
-        between(tree, &base, &now, &tree.prefix(directory), true).await.map(Some)
+    /// What changed in a tree since the session's first turn there; `None` before it.
+    async fn since_base(&self, of: &ChangesOf, place: &Place) -> Result<Option<Vec<ChangesetFile>>, Thrown> {
+        let Some(base) = self.snapshots.base(&place.tree, &of.session).await? else { return Ok(None) };
+        let now = self.snapshots.now(&place.tree).await?;
+        let changes = between(place, &base, &now, true).await?;
+        Ok(Some(self.files(&place.tree, changes).await?))
     }
 
-    /// The states that a changeset of turns compares; a turn that runs has no later one.
+    /// The states of a tree that a changeset of turns compares; a turn that runs has no later one. `None` where the turn
+    /// did not work in the tree.
     async fn turns(
         &self,
         of: &ChangesOf,
         tree: &Tree,
         scope: &str,
-    ) -> Result<(String, Option<String>), Thrown> {
-        let none = || Thrown::from(RpcError::not_found(format!("{} has no changeset {scope}", of.session)));
+    ) -> Result<Option<(String, Option<String>)>, Thrown> {
         let id = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let parts: Vec<&str> = scope.split('/').collect();
-        match parts[..] {
+        Ok(match parts[..] {
             ["turn", turn] => {
                 let (before, after) = self.snapshots.turn(tree, &of.session, &id(turn)).await?;
-                Ok((before.ok_or_else(none)?, after))
+                before.map(|before| (before, after))
             }
             ["compare", original, modified] => {
                 let (_, before) = self.snapshots.turn(tree, &of.session, &id(original)).await?;
                 let (started, after) = self.snapshots.turn(tree, &of.session, &id(modified)).await?;
-                started.ok_or_else(none)?;
-                Ok((before.ok_or_else(none)?, after))
+                before.filter(|_| started.is_some()).map(|before| (before, after))
             }
-            _ => Err(none()),
-        }
+            _ => None,
+        })
     }
 
     async fn summary(&self, of: &ChangesOf) -> Result<Option<ChangesSummary>, Thrown> {
-        let Some((tree, directory)) = self.tree(of).await? else { return Ok(None) };
-        let changes = self.since_base(of, &tree, &directory).await?;
-        Ok(match changes {
-            Some(changes) => Some(summed(&self.files(&tree, changes).await?)),
-            None => None,
-        })
+        let mut all: Option<Vec<ChangesetFile>> = None;
+        for place in self.trees.of_session(of).await? {
+            if let Some(files) = self.since_base(of, &place).await? {
+                // The session may have had its turns before the host was started again.
+                self.snapshots.remember(&place.tree, &of.session);
+                all.get_or_insert_default().extend(files);
+            }
+        }
+        Ok(all.map(|files| summed(&files)))
     }
 
     /// Changes in the protocol's form, with their lines counted.

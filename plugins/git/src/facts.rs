@@ -37,10 +37,11 @@ async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
     };
     let status = tree.status().await?;
     let mut facts = facts(&status.branch, Some(tree.below(&status, directory).len()));
-    if let Some(base) = base_branch(&tree.root, &status.branch).await?
-        && let Some(Value::Object(git)) = facts.get_mut("git")
-    {
-        git.insert("baseBranchName".to_owned(), base.into());
+    if let Some(Value::Object(git)) = facts.get_mut("git") {
+        if let Some(base) = base_branch(&tree.root, &status.branch).await? {
+            git.insert("baseBranchName".to_owned(), base.into());
+        }
+        git.insert("hasGitHubRemote".to_owned(), on_github(&tree.root).await?.into());
     }
     facts.insert("project".to_owned(), project(&tree.repository).await?);
     Ok(facts)
@@ -61,8 +62,9 @@ async fn project(repository: &Repository) -> Result<Value, Failure> {
 
 fn facts(branch: &Branch, changes: Option<usize>) -> JsonObject {
     let mut git = JsonObject::new();
-    if let Some(name) = &branch.name {
-        git.insert("branchName".to_owned(), json!(name));
+    match &branch.name {
+        Some(name) => drop(git.insert("branchName".to_owned(), json!(name))),
+        None => drop(git.insert("isDetachedHead".to_owned(), json!(true))),
     }
     if let Some(upstream) = &branch.upstream {
         git.insert("upstreamBranchName".to_owned(), json!(upstream));
@@ -75,6 +77,21 @@ fn facts(branch: &Branch, changes: Option<usize>) -> JsonObject {
         git.insert("uncommittedChanges".to_owned(), json!(changes));
     }
     JsonObject::from_iter([("git".to_owned(), Value::Object(git))])
+}
+
+/// Whether a remote of the repository is on github.com, where VS Code offers pull requests.
+async fn on_github(root: &Path) -> Result<bool, Failure> {
+    let remotes = Git::read(root).args(["remote", "--verbose"]).text().await?;
+    Ok(remotes.lines().filter_map(|line| line.split_whitespace().nth(1)).any(is_on_github))
+}
+
+fn is_on_github(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    // A user and a password may come first.
+    let place = rest.split('/').next().unwrap_or_default();
+    let place = place.rsplit('@').next().unwrap_or_default();
+    let host = place.split(':').next().unwrap_or_default();
+    ["github.com", "www.github.com", "ssh.github.com"].iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
 /// The branch that this one is to be merged into: the one it was created from, or the default one of its remote.
@@ -92,4 +109,32 @@ pub(crate) async fn base_branch(root: &Path, branch: &Branch) -> Result<Option<S
     let prefix = format!("refs/remotes/{remote}/");
     let default = default.and_then(|head| head.strip_prefix(&prefix).map(str::to_owned));
     Ok(default.filter(|base| base != name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_on_github;
+
+    #[test]
+    fn a_remote_on_github_is_known_by_its_host() {
+        for url in [
+            "https://github.com/ada/repo.git",
+            "https://ada:secret@GitHub.com/ada/repo",
+            "git@github.com:ada/repo.git",
+            "ssh://git@ssh.github.com:443/ada/repo.git",
+            "git://github.com/ada/repo",
+        ] {
+            assert!(is_on_github(url), "{url}");
+        }
+        for url in [
+            "https://github.com.example.org/ada/repo",
+            "https://example.org/github.com/repo",
+            "https://github.com@example.org/ada/repo",
+            "/srv/github.com/repo",
+            "ada@example.org:github.com/repo",
+            "",
+        ] {
+            assert!(!is_on_github(url), "{url}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod content;
 mod facts;
 mod lines;
 mod operations;
+mod places;
 mod program;
 mod repository;
 mod snapshots;

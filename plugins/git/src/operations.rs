@@ -16,6 +16,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::changes::{Source, file_uri};
 use crate::facts::{BASE, base_branch};
+use crate::places::Place;
 use crate::program::Git;
 use crate::status::Row;
 use crate::tree::Tree;
@@ -66,7 +67,7 @@ fn files(count: usize) -> String {
 }
 
 /// The operations of uncommitted changes.
-pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[&Row], fresh: bool) -> Vec<ChangesetOperation> {
+pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[Row], fresh: bool) -> Vec<ChangesetOperation> {
     use ChangesetOperationScope::{Changeset, Resource};
     let staged = rows.iter().filter(|row| row.is_staged()).count();
     let conflict = rows.iter().any(|row| row.conflict);
@@ -119,6 +120,11 @@ fn create_operation(disabled: bool) -> ChangesetOperation {
     unless(confirmed(create, question), disabled)
 }
 
+/// Whether a row is of a file, or of one below a folder.
+fn concerns(row: &Row, path: &Path) -> bool {
+    row.path.starts_with(path) || row.origin.as_ref().is_some_and(|origin| origin.starts_with(path))
+}
+
 fn done(message: String) -> InvokeChangesetOperationResult {
     InvokeChangesetOperationResult { message: Some(StringOrMarkdown::Plain(message)), follow_up: None }
 }
@@ -136,21 +142,29 @@ pub(crate) async fn run(
     target: Option<ChangesetOperationTarget>,
     meta: &JsonObject,
 ) -> Result<InvokeChangesetOperationResult, Thrown> {
-    let (tree, directory) = source
-        .tree(of)
-        .await?
-        .ok_or_else(|| refused(format!("{} works in no git working tree", of.session)))?;
-    let _writing = tree.writing.lock().await;
-    let on = Operation { source, tree: &tree, directory, of };
-    match operation {
-        "commit" => {
-            let message = meta.get(COMMIT).and_then(|commit| commit.get("message")).and_then(Value::as_str);
-            on.commit(message.unwrap_or(title(of))).await.map(done)
+    let places = source.trees.of_session(of).await?;
+    if places.is_empty() {
+        return Err(refused(format!("{} works in no git working tree", of.session)));
+    }
+    let on = |place| Operation { source, place, tree: &place.tree, of };
+    if target.is_none() && matches!(operation, "commit" | "stage" | "unstage") {
+        return everywhere(places.iter().map(on).collect(), operation, meta).await.map(done);
+    }
+    let (place, path) = match &target {
+        Some(target) => {
+            let (place, path) = placed(&places, target)?;
+            (place, Some(path))
         }
-        "discard" => on.discard(&on.target(target)?).await.map(done),
-        "stage" => on.stage(&on.target_or_all(target)?).await.map(done),
-        "unstage" => on.unstage(&on.target_or_all(target)?).await.map(done),
-        "revert" => on.revert(&on.target(target)?).await.map(done),
+        None => (&places[0], None),
+    };
+    let on = on(place);
+    let _writing = place.tree.writing.lock().await;
+    let path = || path.as_deref().ok_or_else(|| refused("the operation needs a file as its target"));
+    match operation {
+        "discard" => on.discard(path()?).await.map(done),
+        "stage" => on.stage(&[path()?.to_owned()]).await.map(done),
+        "unstage" => on.unstage(&[path()?.to_owned()]).await.map(done),
+        "revert" => on.revert(path()?).await.map(done),
         "checkout" => on.checkout(meta).await.map(done),
         "prepare-pull-request" => on.prepare().await,
         CREATE => on.publish(meta).await,
@@ -158,10 +172,81 @@ pub(crate) async fn run(
     }
 }
 
+/// Runs an operation in each tree of a session that has changes.
+async fn everywhere(on: Vec<Operation<'_>>, operation: &str, meta: &JsonObject) -> Result<String, Thrown> {
+    let mut changed = Vec::new();
+    for on in &on {
+        if !on.rows(&on.place.prefixes).await?.is_empty() {
+            changed.push(on);
+        }
+    }
+    // The first one says that nothing is changed.
+    if changed.is_empty() {
+        changed.extend(on.first());
+    }
+    let mut messages: Vec<String> = Vec::new();
+    for on in changed {
+        let _writing = on.tree.writing.lock().await;
+        let outcome = match operation {
+            "commit" => {
+                let message =
+                    meta.get(COMMIT).and_then(|commit| commit.get("message")).and_then(Value::as_str);
+                on.commit(message.unwrap_or(title(on.of))).await
+            }
+            "stage" => on.stage(&on.place.prefixes).await,
+            _ => on.unstage(&on.place.prefixes).await,
+        };
+        match outcome {
+            Ok(message) => messages.push(message),
+            Err(why) if messages.is_empty() => return Err(why),
+            Err(why) => {
+                let root = on.tree.root.display();
+                return Err(refused(format!("{}, but not in {root}: {}", messages.join("; "), why.message)));
+            }
+        }
+    }
+    Ok(messages.join("; "))
+}
+
+/// The tree and the path, from its top, of a target. It has to be in a directory of the session.
+fn placed<'a>(
+    places: &'a [Place],
+    target: &ChangesetOperationTarget,
+) -> Result<(&'a Place, PathBuf), Thrown> {
+    let ChangesetOperationTarget::Resource { resource, .. } = target else {
+        return Err(refused("the operation needs a file as its target"));
+    };
+    let path = url::Url::parse(resource).ok().filter(|url| url.scheme() == "file");
+    let path = path.and_then(|url| url.to_file_path().ok());
+    let found = path.and_then(|path| {
+        let inside = places.iter().filter_map(|place| Some((place, below(place, &path)?)));
+        // A repository may be in a folder of another one.
+        inside.max_by_key(|(place, _)| place.tree.root.as_os_str().len())
+    });
+    found.ok_or_else(|| {
+        let all = places.iter().flat_map(|place| &place.directories);
+        let all: Vec<String> = all.map(|directory| directory.display().to_string()).collect();
+        refused(format!("{resource} is not in {}", all.join(" or ")))
+    })
+}
+
+/// Where a file is in a tree; nothing outside of the session's directories there.
+fn below(place: &Place, path: &Path) -> Option<PathBuf> {
+    let from_top = path.strip_prefix(&place.tree.root).map(Path::to_owned).ok();
+    let below = from_top.or_else(|| {
+        // The session may know the tree by another path.
+        let mut known = place.directories.iter().zip(&place.prefixes);
+        known.find_map(|(directory, prefix)| Some(prefix.join(path.strip_prefix(directory).ok()?)))
+    })?;
+    let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let git = below.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+    (plain && !git && place.holds(&below)).then_some(below)
+}
+
 struct Operation<'a> {
     source: &'a Source,
+    place: &'a Place,
     tree: &'a Arc<Tree>,
-    directory: PathBuf,
     of: &'a ChangesOf,
 }
 
@@ -174,54 +259,26 @@ impl Operation<'_> {
         Git::write(&self.tree.root)
     }
 
-    /// The path of a target, from the top of the tree. It has to be in the session's directory.
-    fn target(&self, target: Option<ChangesetOperationTarget>) -> Result<PathBuf, Thrown> {
-        let Some(ChangesetOperationTarget::Resource { resource, .. }) = target else {
-            return Err(refused("the operation needs a file as its target"));
-        };
-        let outside = || refused(format!("{resource} is not in {}", self.directory.display()));
-        let path = url::Url::parse(&resource).ok().filter(|url| url.scheme() == "file");
-        let path = path.and_then(|url| url.to_file_path().ok()).ok_or_else(outside)?;
-        let below = path.strip_prefix(&self.tree.root).map(Path::to_owned);
-        let below = below.or_else(|_| {
-            // The session may know the tree by another path.
-            path.strip_prefix(&self.directory).map(|path| self.tree.prefix(&self.directory).join(path))
-        });
-        let below = below.map_err(|_| outside())?;
-        let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        let git = below.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
-        match plain && !git && below.starts_with(self.tree.prefix(&self.directory)) {
-            true => Ok(below),
-            false => Err(outside()),
-        }
+    /// Paths as arguments; the top is `.`.
+    fn spelled(paths: &[PathBuf]) -> Vec<PathBuf> {
+        let spelled = |path: &PathBuf| if path.as_os_str().is_empty() { ".".into() } else { path.clone() };
+        paths.iter().map(spelled).collect()
     }
 
-    fn target_or_all(&self, target: Option<ChangesetOperationTarget>) -> Result<PathBuf, Thrown> {
-        match target {
-            None => Ok(self.tree.prefix(&self.directory)),
-            target => self.target(target),
-        }
-    }
-
-    /// A path as an argument; the top is `.`.
-    fn spelled(path: &Path) -> PathBuf {
-        if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() }
-    }
-
-    /// The rows of a file or of what is below a folder.
-    async fn rows(&self, path: &Path) -> Result<Vec<Row>, Thrown> {
+    /// The rows of files and of what is below folders.
+    async fn rows(&self, paths: &[PathBuf]) -> Result<Vec<Row>, Thrown> {
         let status = self.tree.status().await?;
-        let below = |row: &&Row| {
-            row.path.starts_with(path) || row.origin.as_ref().is_some_and(|origin| origin.starts_with(path))
-        };
-        Ok(status.rows.iter().filter(below).cloned().collect())
+        let wanted = |row: &&Row| paths.iter().any(|path| concerns(row, path));
+        Ok(status.rows.iter().filter(wanted).cloned().collect())
     }
 
-    async fn changed(&self, path: &Path) -> Result<Vec<Row>, Thrown> {
-        let rows = self.rows(path).await?;
+    async fn changed(&self, paths: &[PathBuf]) -> Result<Vec<Row>, Thrown> {
+        let rows = self.rows(paths).await?;
         match rows.is_empty() {
             true => {
-                Err(refused(format!("{} has no uncommitted changes", self.tree.root.join(path).display())))
+                let full = paths.iter().map(|path| self.tree.root.join(path).display().to_string());
+                let full: Vec<String> = full.map(|path| path.trim_end_matches('/').to_owned()).collect();
+                Err(refused(format!("{} has no uncommitted changes", full.join(" or "))))
             }
             false => Ok(rows),
         }
@@ -231,13 +288,12 @@ impl Operation<'_> {
         if message.trim().is_empty() {
             return Err(refused("the message of the commit is empty"));
         }
-        let rows = self.changed(&self.tree.prefix(&self.directory)).await?;
+        let rows = self.changed(&self.place.prefixes).await?;
         if let Some(row) = rows.iter().find(|row| row.conflict) {
             return Err(refused(format!("{} has a conflict; resolve and stage it", row.path.display())));
         }
         if !self.tree.status().await?.rows.iter().any(Row::is_staged) {
-            let prefix = self.tree.prefix(&self.directory);
-            self.write().args(["add", "--all", "--"]).arg(Self::spelled(&prefix)).run().await?;
+            self.add(&rows, &self.place.prefixes).await?;
         }
         self.write().args(["commit", "--quiet", "--file=-"]).input(message.as_bytes().to_vec()).run().await?;
         let commit = self.read().args(["log", "-1", "--no-show-signature", "--format=%h %s"]).text().await?;
@@ -245,7 +301,7 @@ impl Operation<'_> {
     }
 
     async fn discard(&self, path: &Path) -> Result<String, Thrown> {
-        let rows = self.changed(path).await?;
+        let rows = self.changed(&[path.to_owned()]).await?;
         if !rows.iter().any(|row| row.path == path || row.origin.as_deref() == Some(path)) {
             return Err(refused(format!("{} is not a changed file", self.tree.root.join(path).display())));
         }
@@ -274,22 +330,31 @@ impl Operation<'_> {
         Ok(format!("Discarded the changes of {}", path.display()))
     }
 
-    async fn stage(&self, path: &Path) -> Result<String, Thrown> {
-        let rows = self.changed(path).await?;
-        self.write().args(["add", "--all", "--"]).arg(Self::spelled(path)).run().await?;
+    /// Stages the paths that some rows are in: git refuses one in which it knows no file.
+    async fn add(&self, rows: &[Row], paths: &[PathBuf]) -> Result<(), Thrown> {
+        let changed = paths.iter().filter(|path| rows.iter().any(|row| concerns(row, path)));
+        let changed = Self::spelled(&changed.cloned().collect::<Vec<_>>());
+        self.write().args(["add", "--all", "--"]).args(&changed).run().await?;
+        Ok(())
+    }
+
+    async fn stage(&self, paths: &[PathBuf]) -> Result<String, Thrown> {
+        let rows = self.changed(paths).await?;
+        self.add(&rows, paths).await?;
         Ok(format!("Staged {}", files(rows.len())))
     }
 
-    async fn unstage(&self, path: &Path) -> Result<String, Thrown> {
-        let rows = self.changed(path).await?;
-        let mut paths: Vec<PathBuf> = vec![Self::spelled(path)];
+    async fn unstage(&self, named: &[PathBuf]) -> Result<String, Thrown> {
+        let rows = self.changed(named).await?;
+        let mut paths = named.to_vec();
         // Both ends of a rename are one change.
         paths.extend(rows.iter().flat_map(|row| [Some(row.path.clone()), row.origin.clone()]).flatten());
         paths.sort_unstable();
         paths.dedup();
-        if path.as_os_str().is_empty() {
-            paths = vec![Self::spelled(path)];
+        if named.iter().any(|path| path.as_os_str().is_empty()) {
+            paths = vec![PathBuf::new()];
         }
+        let paths = Self::spelled(&paths);
         let unstage = match self.tree.repository.head().await? {
             Some(_) => self.write().args(["restore", "--staged", "--"]),
             None => self.write().args(["rm", "--cached", "--quiet", "-r", "--ignore-unmatch", "--"]),
@@ -409,9 +474,9 @@ impl Operation<'_> {
                 }
             }
         };
-        let prefix = self.tree.prefix(&self.directory);
-        if !self.rows(&prefix).await?.is_empty() {
-            self.write().args(["add", "--all", "--"]).arg(Self::spelled(&prefix)).run().await?;
+        let rows = self.rows(&self.place.prefixes).await?;
+        if !rows.is_empty() {
+            self.add(&rows, &self.place.prefixes).await?;
             let message = named.as_bytes().to_vec();
             self.write().args(["commit", "--quiet", "--file=-"]).input(message).run().await?;
         }

@@ -13,6 +13,7 @@ use ostler_contract::Thrown;
 use parking_lot::Mutex;
 
 use crate::changes::{After, Change};
+use crate::places::Place;
 use crate::program::{Failure, Git};
 use crate::status::{Object, Row, SUBMODULE};
 use crate::tree::Tree;
@@ -30,7 +31,7 @@ pub(crate) struct Snapshots {
     /// The last snapshot of each tree, by what it was made of.
     last: Mutex<HashMap<PathBuf, (u64, String)>>,
     /// The trees of sessions that had a turn.
-    sessions: Mutex<HashMap<String, Arc<Tree>>>,
+    sessions: Mutex<HashMap<String, Vec<Arc<Tree>>>>,
     /// Held while the snapshots of a turn are made: the end of one comes before the start of the next.
     turns: tokio::sync::Mutex<()>,
 }
@@ -73,7 +74,7 @@ impl Snapshots {
     /// Records the state before a turn.
     pub(crate) async fn begin(&self, tree: &Arc<Tree>, session: &str, turn: &str) -> Result<(), Failure> {
         let _turns = self.turns.lock().await;
-        self.sessions.lock().insert(session.to_owned(), tree.clone());
+        self.remember(tree, session);
         let now = self.now(tree).await?;
         let mut refs = format!("update {} {now}\n", of_turn(session, turn, "before"));
         let base = format!("{}/base", of_session(session));
@@ -86,23 +87,41 @@ impl Snapshots {
     /// Records the state after a turn.
     pub(crate) async fn end(&self, session: &str, turn: &str) -> Result<(), Failure> {
         let _turns = self.turns.lock().await;
-        let Some(tree) = self.sessions.lock().get(session).cloned() else { return Ok(()) };
-        let now = self.now(&tree).await?;
+        let trees = self.sessions.lock().get(session).cloned().unwrap_or_default();
+        let mut failed = None;
+        for tree in trees {
+            failed = self.end_in(&tree, session, turn).await.err().or(failed);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn end_in(&self, tree: &Arc<Tree>, session: &str, turn: &str) -> Result<(), Failure> {
+        // The turn may have worked in other directories than those before it.
+        if get(tree, &of_turn(session, turn, "before")).await?.is_none() {
+            return Ok(());
+        }
+        let now = self.now(tree).await?;
         update(&tree.root, format!("update {} {now}\n", of_turn(session, turn, "after"))).await
+    }
+
+    /// Notes that a session has snapshots in a tree, so that they are removed with it.
+    pub(crate) fn remember(&self, tree: &Arc<Tree>, session: &str) {
+        let mut sessions = self.sessions.lock();
+        let trees = sessions.entry(session.to_owned()).or_default();
+        trees.retain(|known| known.root != tree.root);
+        trees.push(tree.clone());
     }
 
     /// Removes the snapshots of a session that is disposed of.
     pub(crate) async fn forget(&self, session: &str) -> Result<(), Failure> {
         let _turns = self.turns.lock().await;
-        let Some(tree) = self.sessions.lock().remove(session) else { return Ok(()) };
-        // The working tree may be removed already.
-        let common = &tree.repository.common_dir;
-        let listed = ["for-each-ref", "--format=delete %(refname)", &of_session(session)];
-        let refs = Git::read(common).args(listed).text().await?;
-        match refs.is_empty() {
-            true => Ok(()),
-            false => update(common, refs + "\n").await,
+        let trees = self.sessions.lock().remove(session).unwrap_or_default();
+        let mut failed = None;
+        for tree in trees {
+            // The working tree may be removed already.
+            failed = remove(&tree.repository.common_dir, session).await.err().or(failed);
         }
+        failed.map_or(Ok(()), Err)
     }
 
     /// The tree object of the state now: of tracked files and of those that are not ignored.
@@ -129,6 +148,16 @@ impl Snapshots {
         }
         last.insert(tree.root.clone(), (hash, id.clone()));
         Ok(id)
+    }
+}
+
+/// Removes the snapshots of a session from a repository.
+async fn remove(common: &Path, session: &str) -> Result<(), Failure> {
+    let listed = ["for-each-ref", "--format=delete %(refname)", &of_session(session)];
+    let refs = Git::read(common).args(listed).text().await?;
+    match refs.is_empty() {
+        true => Ok(()),
+        false => update(common, refs + "\n").await,
     }
 }
 
@@ -209,19 +238,18 @@ fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::File::options().write(true).open(to)?.set_modified(written)
 }
 
-/// The changes between two states below a directory. With `live`, the later one is the tree as it is now.
+/// The changes between two states in the directories of a session. With `live`, the later one is the tree as it is now.
 pub(crate) async fn between(
-    tree: &Tree,
+    place: &Place,
     before: &str,
     after: &str,
-    below: &Path,
     live: bool,
 ) -> Result<Vec<Change>, Thrown> {
     if before == after {
         return Ok(Vec::new());
     }
     let diff = |renames: &str| {
-        Git::read(&tree.root).args([
+        Git::read(&place.tree.root).args([
             "diff-tree",
             "-r",
             "-z",
@@ -250,7 +278,7 @@ pub(crate) async fn between(
             true => entries.next().map_or_else(|| path.clone(), |path| OsStr::from_bytes(path).into()),
             false => path.clone(),
         };
-        if !path.starts_with(below) && !last.starts_with(below) {
+        if !place.holds(&path) && !place.holds(&last) {
             continue;
         }
         let mode = |word: &str| u32::from_str_radix(word, 8).unwrap_or_default();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use ostler_contract::http::{StatusCode, Uri};
 use ostler_contract::{Thrown, json};
 
+use crate::bot_call::BotCall;
 use crate::callback;
 use crate::callbacks::Callback;
 use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
 use crate::reply::{Answer, Refusal};
 use crate::route::{Admitted, Webhook};
-use crate::said::Said;
 use crate::talk::{Chat, NotTaken, Taken, Waiting};
 use crate::turn;
 
@@ -55,8 +55,8 @@ pub(crate) async fn call(
 
 impl Call<'_> {
     /// What the call says, and where its callback goes.
-    fn read(&self, admitted: &Admitted) -> Result<(Said, Option<Uri>), Refusal> {
-        let said = Said::read(&admitted.head.headers, admitted.head.uri.query(), &admitted.body)?;
+    fn read(&self, admitted: &Admitted) -> Result<(BotCall, Option<Uri>), Refusal> {
+        let said = BotCall::read(&admitted.head.headers, admitted.head.uri.query(), &admitted.body)?;
         let callback = match (self.target.reply, &self.target.callback_prefix) {
             (ReplyMode::Callback, Some(prefix)) => Some(callback::checked(prefix, said.callback.as_deref())?),
             _ => None,
@@ -65,7 +65,7 @@ impl Call<'_> {
     }
 
     /// Sends the turn in the endpoint's chat.
-    async fn send(&self, said: Said, seen: &mut Delivery) -> Result<Result<Sent, Refusal>, Thrown> {
+    async fn send(&self, said: BotCall, seen: &mut Delivery) -> Result<Result<Sent, Refusal>, Thrown> {
         let turn = uuid::Uuid::new_v4().to_string();
         for last in [false, true] {
             let (chat, model) = match self.chat().await {

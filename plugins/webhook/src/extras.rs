@@ -7,7 +7,7 @@ use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
-use crate::kept::Keep;
+use crate::stored_bodies::Keep;
 use crate::verify::{Delivery, Verify};
 use crate::when::When;
 

@@ -6,6 +6,7 @@
 
 mod automation;
 mod bot;
+mod bot_call;
 mod callback;
 mod callbacks;
 mod cloudevents;
@@ -13,17 +14,16 @@ mod deliveries;
 mod endpoint;
 mod extras;
 mod id;
-mod kept;
 mod limits;
+mod log_limit;
 mod repeats;
 mod replay;
 mod reply;
 mod route;
-mod said;
+mod stored_bodies;
 mod talk;
 mod threads;
 mod token;
-mod told;
 pub mod tools;
 mod turn;
 mod verify;
@@ -39,10 +39,10 @@ use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Thrown,
 use callbacks::Callbacks;
 use deliveries::Deliveries;
 use endpoint::Endpoint;
-use kept::KeptBodies;
 use limits::Limits;
 use repeats::Repeats;
 use route::Webhook;
+use stored_bodies::KeptBodies;
 use talk::Talk;
 use threads::Threads;
 

@@ -15,14 +15,14 @@ use crate::cloudevents::{self, Event};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
 use crate::extras::{Dedupe, Format};
-use crate::kept::KeptBodies;
 use crate::limits::Limits;
+use crate::log_limit::LogLimit;
 use crate::repeats::{Delivered, Repeats};
 use crate::reply::{Answer, Refusal};
+use crate::stored_bodies::KeptBodies;
 use crate::talk::Talk;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
-use crate::told::Told;
 use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Verify};
 use crate::{automation, bot};
 
@@ -41,7 +41,7 @@ pub(crate) struct Webhook {
     /// The memory for replays, which no request brings.
     pub replays: Bodies,
     /// Of endpoints that cannot be called.
-    pub told: Told,
+    pub told: LogLimit,
     /// How long a `sync` call waits where its endpoint does not say.
     pub sync_timeout: Duration,
 }

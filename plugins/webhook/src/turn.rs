@@ -3,10 +3,10 @@
 use ostler_contract::protocol::names;
 use ostler_contract::{JsonObject, Value, json};
 
-use crate::said::Said;
+use crate::bot_call::BotCall;
 
 /// The `_meta` a call's message carries: which endpoint and thread it came by, and the turn's name to the caller.
-pub(crate) fn message(said: &Said, endpoint: &str, turn: &str, model: Option<&str>) -> Value {
+pub(crate) fn message(said: &BotCall, endpoint: &str, turn: &str, model: Option<&str>) -> Value {
     let call = json!({ "endpoint": endpoint, "thread": said.thread, "turn": turn });
     let meta = JsonObject::from_iter([(names::meta_key("webhook"), call)]);
     let mut message = json!({ "text": said.text, "_meta": meta });
@@ -98,7 +98,7 @@ mod tests {
     fn what_a_turn_said_and_why_it_failed() {
         let turn =
             |id: &str, state: &str, parts: Value| json!({ "id": id, "state": state, "responseParts": parts });
-        let said = Said { thread: "t".to_owned(), text: "hi".to_owned(), callback: None };
+        let said = BotCall { thread: "t".to_owned(), text: "hi".to_owned(), callback: None };
         let mine = message(&said, "e", "mine", None);
         let state = json!({
             "turns": [

@@ -62,12 +62,22 @@ impl PortValue for Changes {
 pub struct ChangesOf {
     /// The session's URI.
     pub session: String,
-    /// Path of its directory, if it has one.
+    /// Path of its first directory, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// Paths of its further directories. Their changes belong to the same changesets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<String>,
     /// Its title, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+}
+
+impl ChangesOf {
+    /// The paths of all its directories, the first one first.
+    pub fn directories(&self) -> impl Iterator<Item = &str> {
+        self.directory.iter().chain(&self.further).map(String::as_str)
+    }
 }
 
 /// One changeset of a session.

@@ -108,7 +108,7 @@ impl Automations {
         if let Err(why) = keeping.await {
             self.core
                 .log
-                .line(format_args!("how far the schedules of {id} have come could not be kept: {why}"));
+                .line(format_args!("how far the schedules of {id} have come could not be stored: {why}"));
         }
     }
 

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
+use super::merged_wakes::MergedWake;
 use super::message::{RunPlace, fields_in, opening};
-use super::noted::Note;
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
@@ -54,11 +54,11 @@ enum Unheard {
     Full,
 }
 
-/// Answers the run a wake came to, once it is kept, or that it came to none; ends without an answer where it
-/// cannot be kept.
+/// Receives the run that an event started or was merged into, once that is stored, or `None` if there is no such run. Closed
+/// without a value if it cannot be stored.
 pub(super) type Kept = oneshot::Receiver<Option<String>>;
 
-/// The other end.
+/// The sender of a [`Kept`].
 pub(super) type Keep = oneshot::Sender<Option<String>>;
 
 impl Automations {
@@ -284,7 +284,7 @@ impl Automations {
         let Some(owner) = owner else {
             return match self.core.options.unowned_automations {
                 true => Ok(()),
-                false => Err("nobody owns it, and unownedAutomations is none".to_owned()),
+                false => Err("it has no owner, and unownedAutomations is none".to_owned()),
             };
         };
         // What a subscription to a session asks, which `session:read` covers.
@@ -323,7 +323,7 @@ impl Automations {
                 }
                 // Counted before the run can end.
                 Admission::Fold(held) => {
-                    let first = runs.note(held, Note { what: COUNT, wake: run, kept });
+                    let first = runs.note(held, MergedWake { what: COUNT, wake: run, kept });
                     drop(runs);
                     if first {
                         self.keep_notes(held.clone());
@@ -367,7 +367,7 @@ impl Automations {
 
     /// Counts a wake into a run that is there already, and keeps that.
     fn note(self: &Arc<Self>, held: String, kept: Keep, wake: AutomationRunState, what: &'static str) {
-        let first = self.runs.lock().note(&held, Note { what, wake, kept });
+        let first = self.runs.lock().note(&held, MergedWake { what, wake, kept });
         if first {
             self.keep_notes(held);
         }
@@ -447,7 +447,7 @@ fn by_plugin(caller: &Caller) -> String {
 /// The runs that wakes came to, once each is kept.
 async fn runs_of(waits: Vec<Kept>) -> Result<Vec<String>, Thrown> {
     let runs = futures::future::join_all(waits).await;
-    let lost = |_| Thrown::new("a run this event started could not be kept");
+    let lost = |_| Thrown::new("a run this event started could not be stored");
     runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()
 }
 

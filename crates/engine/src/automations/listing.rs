@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::Automations;
 use super::catalogue::Entry;
 use super::pace::Pace;
-use super::shown::summary_of;
+use super::run_summary::summary_of;
 use crate::core::fanout::{Fanout, Origin, Outgoing};
 
 /// How many runs an entry carries.

@@ -101,7 +101,7 @@ const PRESETS: [Preset; 5] = [
     },
     Preset {
         id: "idle-after-failure",
-        title: "A turn failed and nobody went on",
+        title: "A failed turn was not continued",
         number: "minutes",
         default: 3,
         rule: |minutes| Rule { then: Some(Then::Idle(minutes_of(minutes))), ..Rule::on(Kind::TurnFailed) },

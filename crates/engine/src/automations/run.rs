@@ -21,7 +21,7 @@ use super::Automations;
 use super::catalogue::none;
 use super::fire::Keep;
 use super::lanes::{Cause, Lane, Next};
-use super::noted::Noted;
+use super::merged_wakes::MergedWakes;
 use super::order::{Order, place_of};
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::traces;
@@ -54,7 +54,7 @@ pub(super) struct Runs {
     /// The spans of those that have started.
     pub(super) spans: HashMap<String, Span>,
     /// Wakes counted into a run and not kept yet.
-    pub noted: HashMap<String, Noted>,
+    pub noted: HashMap<String, MergedWakes>,
     pub lanes: HashMap<String, Lane>,
     /// Those whose sessions have their messages.
     pub said: HashSet<String>,
@@ -169,7 +169,7 @@ impl Runs {
         }
     }
 
-    /// Forgets a run that has ended, or that could not be kept.
+    /// Forgets a run that has ended, or that could not be stored.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
         self.said.remove(&run.resource);
@@ -263,7 +263,7 @@ impl Automations {
             requests.insert(key, run.resource.clone());
             run
         };
-        let lost = || RpcError::internal(format!("the run of {automation} could not be kept"));
+        let lost = || RpcError::internal(format!("the run of {automation} could not be stored"));
         let kept = self.wake(&entry, run, Cause::Press).1.ok_or_else(lost)?;
         kept.await.ok().flatten().ok_or_else(lost)
     }
@@ -450,7 +450,7 @@ impl Automations {
         match keeping.await {
             Ok(()) => true,
             Err(why) => {
-                self.core.log.line(format_args!("{run} could not be kept: {why}"));
+                self.core.log.line(format_args!("{run} could not be stored: {why}"));
                 false
             }
         }

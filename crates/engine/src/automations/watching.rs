@@ -281,7 +281,7 @@ impl Automations {
             of_session: Some(owner.as_deref()),
             order: None,
         };
-        // Nobody waits for it: who is told of a run that could not be kept is the log.
+        // Nobody waits for it: who is told of a run that could not be stored is the log.
         drop(self.wake_by_event(&watched.automation, &happened, facts, count));
     }
 

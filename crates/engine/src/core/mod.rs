@@ -3,7 +3,6 @@
 
 pub(crate) mod agents;
 pub mod backlog;
-pub(crate) mod beside;
 pub mod clock;
 pub(crate) mod editor_settings;
 pub(crate) mod envelope;
@@ -15,6 +14,7 @@ pub(crate) mod lean_channel;
 pub(crate) mod limits;
 pub(crate) mod local_system;
 pub(crate) mod log;
+pub(crate) mod long_work;
 pub(crate) mod message;
 pub(crate) mod options;
 pub(crate) mod outbound;

@@ -19,7 +19,7 @@ pub(crate) const NO_TURN_TO_STEER: &str = "no turn is running that could take th
 /// A change of folders under a running turn.
 pub(crate) const FOLDERS_IN_USE: &str = "TurnInProgress: folders cannot be changed while a turn runs";
 /// A chat that stays where it is, as its new place could not be written down.
-pub(crate) const NOT_MOVED: &str = "the chat could not be kept, so it was not moved";
+pub(crate) const NOT_MOVED: &str = "the chat could not be stored, so it was not moved";
 /// An action without a name.
 pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
 

@@ -8,9 +8,9 @@ use ostler_protocol::{Id, RpcError};
 use serde::Serialize;
 use tracing::Span;
 
-use crate::core::beside::beside;
 use crate::core::ids::ConnectionId;
 use crate::core::log::Log;
+use crate::core::long_work::long_work;
 use crate::core::outbox::{Frame, Item, Outbox};
 use crate::core::refusals::no_memory;
 
@@ -81,7 +81,7 @@ impl Responder {
 
     /// Answers a result whose memory was charged before it was made; the charge is corrected to the frame's size.
     pub(crate) fn ok_charged<T: Serialize>(mut self, result: &T, mut charge: Charge) {
-        match beside(charge.bytes(), || encode::sized_result(&self.id, result)) {
+        match long_work(charge.bytes(), || encode::sized_result(&self.id, result)) {
             Ok(frame) => {
                 self.answered = true;
                 charge.set(frame.len());

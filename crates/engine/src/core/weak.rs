@@ -6,5 +6,5 @@ use ostler_contract::Thrown;
 
 /// The target of a reference, or the error that the host has ended.
 pub(crate) fn upgraded<T>(reference: &Weak<T>) -> Result<Arc<T>, Thrown> {
-    reference.upgrade().ok_or_else(|| Thrown::new("the host is gone"))
+    reference.upgrade().ok_or_else(|| Thrown::new("the host has stopped"))
 }

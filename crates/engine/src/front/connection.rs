@@ -15,9 +15,9 @@ use ostler_protocol::message::{BadFrame, count_values, encode};
 use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 
-use crate::core::beside::beside;
 use crate::core::fanout::Subscriber;
 use crate::core::ids::ConnectionId;
+use crate::core::long_work::long_work;
 use crate::core::outbox::{Closed, Outbox};
 use crate::core::refusals::{before_initialize, no_memory, too_many_requests};
 use crate::core::responder::{ConnectionRef, Responder};
@@ -26,8 +26,8 @@ use crate::core::wire::{Sender, Tap};
 use crate::front::Front;
 use crate::front::channels::kind_of;
 use crate::front::client_requests::Requests;
+use crate::front::command_slots::Turns;
 use crate::front::order::{Order, Work, claimed_session};
-use crate::front::turns::Turns;
 use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
@@ -154,7 +154,7 @@ impl Connection {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
         }
-        let read = beside(text.len(), || {
+        let read = long_work(text.len(), || {
             let charge = self.charge_values(text).map_err(|error| BadFrame { id: None, error })?;
             Ok((Message::parse(text)?, charge))
         });
@@ -218,7 +218,7 @@ impl Connection {
                     span.record("method", "ping");
                     return responder.done();
                 }
-                let decoded = beside(params.text().len(), || Command::decode(&method, &params));
+                let decoded = long_work(params.text().len(), || Command::decode(&method, &params));
                 let command = match decoded {
                     Ok(command) => command,
                     Err(error) => match self.front.plugin_command(&method) {
@@ -249,7 +249,7 @@ impl Connection {
                 if self.state.lock().client.is_none() {
                     return;
                 }
-                let decoded = beside(params.text().len(), || Notification::decode(&method, &params));
+                let decoded = long_work(params.text().len(), || Notification::decode(&method, &params));
                 match decoded {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
                         let (sessions, length) = (&self.front.sessions, params.text().len());

@@ -3,6 +3,7 @@
 pub(crate) mod advertised;
 mod channels;
 pub(crate) mod client_requests;
+mod command_slots;
 pub(crate) mod commands;
 pub(crate) mod completions;
 pub mod connection;
@@ -11,7 +12,6 @@ pub(crate) mod mentions;
 mod order;
 pub(crate) mod peer;
 pub(crate) mod plugin_commands;
-mod turns;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -91,6 +91,23 @@ impl Resources {
             return Ok(None);
         }
         let Some(client) = authority(uri) else { return Ok(None) };
+        match self.publisher_named(&client, asker)? {
+            None if scheme == WRAPPED => {
+                Err(RpcError::not_found(format!("{uri}: client {client} is not connected")))
+            }
+            publisher => Ok(publisher),
+        }
+    }
+
+    /// The client of an id. `None` where it is not connected.
+    ///
+    /// # Errors
+    /// `-32009` where clients of different users share the id and none of them is the asker's.
+    pub(crate) fn publisher_named(
+        &self,
+        client: &str,
+        asker: Option<&str>,
+    ) -> Result<Option<Publisher>, RpcError> {
         let mut connections: Vec<_> = self
             .access
             .clients
@@ -100,7 +117,7 @@ impl Resources {
                 !connection.is_closed()
                     && !matches!(connection.principal(), Principal::Plugin { .. })
                     // Some clients write the authority in lower case.
-                    && connection.client_id().is_some_and(|id| id.eq_ignore_ascii_case(&client))
+                    && connection.client_id().is_some_and(|id| id.eq_ignore_ascii_case(client))
             })
             .collect();
         if let Some(asker) = asker
@@ -113,12 +130,18 @@ impl Resources {
             let why = format!("{client} is the id of clients of different users");
             return Err(RpcError::permission_denied(why));
         }
-        match Publisher::of(connections) {
-            None if scheme == WRAPPED => {
-                Err(RpcError::not_found(format!("{uri}: client {client} is not connected")))
-            }
-            publisher => Ok(publisher),
-        }
+        Ok(Publisher::of(connections))
+    }
+
+    /// Whether nobody but the client that names a URI can read it: no provider serves it, it names no client, and it is not
+    /// on the web.
+    pub(crate) fn is_of_clients(&self, named: &str) -> bool {
+        let Some(scheme) = uri::scheme(named) else { return false };
+        let elsewhere = ["file", "http", "https", "data", WRAPPED].contains(&scheme.as_str())
+            || scheme.starts_with("ahp-")
+            || uri::attachment_id(named).is_some()
+            || uri::inline_text(named).is_some();
+        !elsewhere && self.provider(named).is_err() && matches!(self.publisher(named, None), Ok(None))
     }
 
     /// Reads what a client publishes.

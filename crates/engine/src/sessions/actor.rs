@@ -14,23 +14,23 @@ use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionStat
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::ahead::{Ahead, Taken};
+use super::awake_limit::{SLEEP_AFTER, release};
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::client_plugins::ClientPlugins;
 use super::deferred::Deferred;
+use super::emit_limit::{EmitLimit, EmittedSize};
 use super::mailbox::ToSession;
+use super::memory_limit::Memory;
 use super::pages::Asked;
 use super::prepare::Preparing;
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
-use super::rest::{SLEEP_AFTER, release};
-use super::room::Memory;
 use super::shared::SharedState;
 use super::size::Extent;
 use super::storing::Storing;
 use super::{Entry, Place};
-use crate::core::beside::beside;
 use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
+use crate::core::long_work::long_work;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
@@ -60,7 +60,7 @@ pub(super) struct Actor {
     /// What has come, while a message is handled.
     pub inbox: Option<Inbox>,
     pub storing: Storing,
-    pub ahead: Ahead,
+    pub ahead: EmitLimit,
     pub audience: Arc<Audience>,
     /// Whether listings know of the session.
     pub announced: bool,
@@ -76,7 +76,7 @@ pub(super) struct Actor {
     /// The facts among its `_meta` that are of its directory.
     pub facts: Vec<String>,
     /// How recent what is known of its directory is.
-    pub(super) looked: super::around::Looked,
+    pub(super) looked: super::directory_facts::LastLooked,
     /// What is written later.
     pub deferred: Deferred,
     /// Writes that nobody waits for.
@@ -128,7 +128,7 @@ impl Actor {
             mailbox,
             inbox: None,
             storing: Storing::default(),
-            ahead: Ahead::default(),
+            ahead: EmitLimit::default(),
             audience,
             announced: false,
             dirty: false,
@@ -137,7 +137,7 @@ impl Actor {
             annotations: None,
             client_plugins: ClientPlugins::default(),
             facts: Vec::new(),
-            looked: super::around::Looked::default(),
+            looked: super::directory_facts::LastLooked::default(),
             rest: false,
             deferred: Deferred::default(),
             unwaited: Vec::new(),
@@ -166,7 +166,7 @@ impl Actor {
                 return;
             }
             let mut end = None;
-            let (mut left, mut emitted) = (inbox.round(), Taken::default());
+            let (mut left, mut emitted) = (inbox.round(), EmittedSize::default());
             loop {
                 if inbox.has_priority() {
                     self.take_priority(&mut inbox);
@@ -377,7 +377,7 @@ impl Actor {
                 let values = self.state.config.as_ref().map(|config| config.values.clone());
                 let _ = answer.send(values.unwrap_or_default());
             }
-            ToSession::Around(found) => self.take_around(*found),
+            ToSession::DirectoryFacts(found) => self.take_around(*found),
             ToSession::Room { number, posted } => self.has_room(number, posted),
             // The lane is looked into before each message.
             ToSession::Priority => {}
@@ -472,13 +472,13 @@ impl Actor {
         action: &StateAction,
         origin: Option<Origin>,
     ) -> Extent {
-        let encoded = beside(text_in(action), || {
+        let encoded = long_work(text_in(action), || {
             let encoded = Encoded::framed(&channel, action).ok()?;
             Some((extent_of(action, &encoded), encoded))
         });
         let Some((extent, encoded)) = encoded else { return Extent::default() };
         let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
-        let older = super::older::action(action);
+        let older = super::client_versions::action(action);
         self.out.push((channel, Outgoing { action: encoded, origin, since, older, overlay: None }));
         if self.out.len() >= BATCH {
             self.flush_out();

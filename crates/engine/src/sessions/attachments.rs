@@ -69,7 +69,13 @@ impl Sessions {
         if uri::attachment_id(uri).is_some() {
             return Ok(content_of(self.read_attachment(uri).await?));
         }
-        let owner = self.session_at(session).await.and_then(|entry| entry.owner.clone());
+        let entry = self.session_at(session).await;
+        if let Some(entry) = &entry
+            && let Some(content) = self.content_of_client(entry, uri).await
+        {
+            return content;
+        }
+        let owner = entry.and_then(|entry| entry.owner.clone());
         self.resources.content_for(owner.as_deref(), uri).await
     }
 }

@@ -211,12 +211,12 @@ impl Backend {
 }
 
 /// A call under way; resolves to what is to be done next.
-type Told = futures::future::BoxFuture<'static, Outcome>;
+type CallUnderWay = futures::future::BoxFuture<'static, Outcome>;
 
 /// What became of a call.
 enum Outcome {
     /// It was about this turn, if about one.
-    Told(Option<String>, Result<(), Thrown>),
+    Answered(Option<String>, Result<(), Thrown>),
     /// The backend's own id, if it has one yet.
     Named(Option<String>),
 }
@@ -226,7 +226,7 @@ struct Lane {
     session: Box<AgentSession>,
     chat: u64,
     mailbox: Mailbox,
-    under_way: FuturesUnordered<Told>,
+    under_way: FuturesUnordered<CallUnderWay>,
     /// Its id, as far as the host knows it.
     id: Option<String>,
     asks_id: bool,
@@ -319,7 +319,7 @@ impl Lane {
     }
 
     /// Polls a call once, so that calls begin in the order they were told.
-    fn start(&mut self, mut call: Told) {
+    fn start(&mut self, mut call: CallUnderWay) {
         match (&mut call).now_or_never() {
             Some(outcome) => self.take(outcome),
             None => self.under_way.push(call),
@@ -328,10 +328,10 @@ impl Lane {
 
     fn take(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Told(turn, Err(why)) => {
+            Outcome::Answered(turn, Err(why)) => {
                 let _ = self.mailbox.send(ToSession::BackendFailed { chat: self.chat, turn, why });
             }
-            Outcome::Told(turn, Ok(())) => {
+            Outcome::Answered(turn, Ok(())) => {
                 if turn.is_some() || self.id.is_none() {
                     self.ask_id();
                 }
@@ -420,14 +420,14 @@ pub(super) fn take_settings(
 }
 
 /// Begins one call.
-fn begin(session: &AgentSession, tell: Tell) -> Told {
-    fn about(turn: Option<String>, call: Pending<()>) -> Told {
-        Box::pin(async move { Outcome::Told(turn, call.await) })
+fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
+    fn about(turn: Option<String>, call: Pending<()>) -> CallUnderWay {
+        Box::pin(async move { Outcome::Answered(turn, call.await) })
     }
-    fn quiet<T: Send + 'static>(call: Option<Pending<T>>) -> Told {
+    fn quiet<T: Send + 'static>(call: Option<Pending<T>>) -> CallUnderWay {
         match call {
-            Some(call) => Box::pin(async move { Outcome::Told(None, call.await.map(|_| ())) }),
-            None => Box::pin(std::future::ready(Outcome::Told(None, Ok(())))),
+            Some(call) => Box::pin(async move { Outcome::Answered(None, call.await.map(|_| ())) }),
+            None => Box::pin(std::future::ready(Outcome::Answered(None, Ok(())))),
         }
     }
     match tell {
@@ -451,7 +451,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                         Ok(false) => Err(Thrown::new("the backend cannot continue this turn")),
                         Err(thrown) => Err(thrown),
                     };
-                    Outcome::Told(Some(turn), outcome)
+                    Outcome::Answered(Some(turn), outcome)
                 })
             }
             None => about(
@@ -465,7 +465,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                 Box::pin(async move {
                     let outcome = steered.await;
                     let _ = taken.send(matches!(outcome, Ok(true)));
-                    Outcome::Told(None, outcome.map(|_| ()))
+                    Outcome::Answered(None, outcome.map(|_| ()))
                 })
             }
             None => {
@@ -494,7 +494,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                     None => Ok(()),
                 };
                 drop(left);
-                Outcome::Told(None, outcome)
+                Outcome::Answered(None, outcome)
             })
         }
         Tell::ToolResult { call, client, result } => quiet(
@@ -507,7 +507,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
             let taken = take_settings(session, values);
             Box::pin(async move {
                 let _ = answered.send(taken.await.err());
-                Outcome::Told(None, Ok(()))
+                Outcome::Answered(None, Ok(()))
             })
         }
         Tell::Authenticated { resource, token } => {
@@ -535,7 +535,7 @@ fn begin(session: &AgentSession, tell: Tell) -> Told {
                     None => Ok(Some(turn)),
                 };
                 let _ = answered.send(point);
-                Outcome::Told(None, Ok(()))
+                Outcome::Answered(None, Ok(()))
             })
         }
         // Handled by the lane.

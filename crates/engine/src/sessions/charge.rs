@@ -7,7 +7,7 @@ use ostler_contract::points::UsageEntry;
 use ostler_protocol::wire::state::{Message, UsageInfo};
 
 use super::actor::Actor;
-use super::keep::kept;
+use super::store_writes::kept;
 use crate::usage::{Taken, UsagePer};
 
 impl Actor {
@@ -65,7 +65,7 @@ impl Actor {
         let (sessions, uri) = (self.sessions.clone(), self.entry.uri.clone());
         Some(async move {
             let record = sessions.usage.record_use(entry);
-            kept(&sessions.core.log, &format!("what a turn of {uri} took"), record).await;
+            kept(&sessions.core.log, &format!("the usage of a turn of {uri}"), record).await;
         })
     }
 

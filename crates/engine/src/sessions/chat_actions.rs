@@ -128,6 +128,9 @@ impl Actor {
                 }
                 let kept = self.keep_running_turn(at);
                 self.stored_in(at, before, kept).await;
+                let resumed = self.chats[at].state.active_turn.as_ref();
+                let attachments = resumed.and_then(|turn| turn.message.attachments.as_ref());
+                self.entry.client_resources.remember(attachments);
                 self.tell_backend(at, Tell::Resume { turn });
                 Ok(())
             }
@@ -175,6 +178,7 @@ impl Actor {
     ) -> Refused {
         self.may_start(at, &started)?;
         self.sign(&mut started.message, dispatch.sender.as_deref());
+        self.sessions.note_client(&mut started.message, Some(&dispatch.origin.client_id));
         self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
     }
@@ -230,6 +234,7 @@ impl Actor {
     ) -> Refused {
         self.may_talk(at, &set.message)?;
         self.sign(&mut set.message, dispatch.sender.as_deref());
+        self.sessions.note_client(&mut set.message, Some(&dispatch.origin.client_id));
         self.may_wait(at, Some(&set.id), &set.message)?;
         if set.kind == PendingMessageKind::Steering {
             let running = self.chats[at].running().is_some();
@@ -237,6 +242,7 @@ impl Actor {
                 return refuse(NO_TURN_TO_STEER);
             };
             let (taken, wait) = oneshot::channel();
+            self.entry.client_resources.remember(set.message.attachments.as_ref());
             backend.tell(Tell::Steer {
                 id: set.id.clone(),
                 text: set.message.text.clone(),

@@ -18,11 +18,11 @@ use tokio::sync::oneshot;
 use super::Place;
 use super::actor::Actor;
 use super::backend::{Backend, Tell};
-use super::beside::beside;
 use super::chat::Chat;
 use super::create::started;
 use super::mailbox::ToSession;
 use super::queue::Posted;
+use super::side_chats::context_of;
 use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
 use crate::sessions::Sessions;
 use crate::users::policies::Use;
@@ -239,7 +239,8 @@ impl Actor {
         match &new.source {
             Some(ChatSource::SideChat(SideChatSource { selection, .. })) => {
                 let selection = selection.clone().filter(|selection| !selection.text.trim().is_empty());
-                let context = beside(&self.chats[at].state, turn, selection.as_ref()).ok_or_else(unknown)?;
+                let context =
+                    context_of(&self.chats[at].state, turn, selection.as_ref()).ok_or_else(unknown)?;
                 let origin = ChatOrigin::SideChat { chat, turn_id, selection };
                 Ok(Source { origin, context: Some(context), fork: None })
             }
@@ -296,7 +297,7 @@ impl Actor {
             if let Some(backend) = chat.backend.take() {
                 tokio::spawn(backend.close(true));
             }
-            return Err(RpcError::internal("the chat could not be kept, so it was not opened"));
+            return Err(RpcError::internal("the chat could not be stored, so it was not opened"));
         }
         let summary = self.chats[at].summary();
         self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);

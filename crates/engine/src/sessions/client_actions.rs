@@ -17,8 +17,8 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
-use crate::core::beside::beside;
 use crate::core::fanout::{Origin, rejection};
+use crate::core::long_work::long_work;
 use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
@@ -38,7 +38,7 @@ impl Actor {
             self.flush_out();
             return dispatch.refuse(why, self.core.fanout.seq());
         }
-        let action = match beside(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
+        let action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
             Ok(action) => action,
             Err(why) => return self.reject(&dispatch, &why),
         };
@@ -304,6 +304,8 @@ impl Actor {
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }
+            // Changes of the directories belong to its changesets.
+            self.sessions.look_around(&self.entry, false);
         }
         Ok(())
     }

@@ -22,18 +22,18 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::actor::Actor;
+use super::awake_limit::{refuse, stay_asleep};
 use super::backend::{Backend, take_settings};
 use super::chat::Chat;
-use super::keep::kept;
 use super::mailbox::ToSession;
 use super::moving::Lent;
 use super::queue::{Inbox, Mailbox};
-use super::rest::{refuse, stay_asleep};
+use super::store_writes::kept;
 use super::summary::marks;
 use super::view::Published;
 use super::{Entry, Resting, View};
-use crate::core::beside::beside;
 use crate::core::file_uris::names_a_directory;
+use crate::core::long_work::long_work;
 use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
@@ -185,6 +185,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         unstored: std::sync::atomic::AtomicBool::default(),
         brought: watch::Sender::default(),
         lent_tokens: parking_lot::Mutex::default(),
+        client_resources: super::client_resources::ClientResources::default(),
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
         memory: std::sync::atomic::AtomicUsize::default(),
@@ -329,7 +330,7 @@ impl Claimed {
         }
         actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
         keep_new(sessions, &actor).await.map_err(|why| {
-            RpcError::internal(format!("the session could not be kept, so it was not started: {why}"))
+            RpcError::internal(format!("the session could not be stored, so it was not started: {why}"))
         })?;
         actor.account();
         Ok(actor)
@@ -494,7 +495,7 @@ async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbo
             Ok(()) => {
                 let mut actor = woken(sessions.clone(), entry, mailbox).await;
                 // All of it is counted.
-                beside(usize::MAX, || actor.account());
+                long_work(usize::MAX, || actor.account());
                 Some((actor, inbox))
             }
             Err(refused) => {

@@ -11,8 +11,8 @@ use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSel
 use ostler_protocol::{RpcError, json};
 use tokio::sync::oneshot;
 
-use super::ahead::Taken;
 use super::chats::{ChatReady, NewChat};
+use super::emit_limit::EmittedSize;
 use super::moving::Lent;
 use super::queue::Posted;
 use super::{Entry, Place};
@@ -398,7 +398,7 @@ pub enum ToSession {
         answer: oneshot::Sender<Option<String>>,
     },
     /// What was found around where it works.
-    Around(Box<super::Around>),
+    DirectoryFacts(Box<super::DirectoryFacts>),
     /// The session's settings as they are now.
     Settings {
         /// Gets them.
@@ -424,10 +424,10 @@ impl ToSession {
     }
 
     /// What it gives back of the places of emitted actions.
-    pub(super) fn taken(&self) -> Taken {
+    pub(super) fn taken(&self) -> EmittedSize {
         match self {
-            Self::Emit { action, .. } | Self::WorkerEmit { action, .. } => Taken::one(action),
-            _ => Taken::default(),
+            Self::Emit { action, .. } | Self::WorkerEmit { action, .. } => EmittedSize::one(action),
+            _ => EmittedSize::default(),
         }
     }
 

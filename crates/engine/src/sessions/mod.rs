@@ -1,16 +1,13 @@
 //! Sessions: the ones that run, each with a mailbox of its own, and the ones that rest in the store.
 
 mod actor;
-mod ahead;
 mod annotations;
 mod archived;
-mod around;
-mod asked;
 mod attachments;
+mod awake_limit;
 mod backend;
 mod backend_actions;
-mod beside;
-mod bound;
+mod bound_tools;
 mod catalogue;
 mod charge;
 mod chat;
@@ -18,23 +15,28 @@ mod chat_actions;
 mod chats;
 mod client_actions;
 mod client_plugins;
+mod client_resources;
 mod client_settings;
+mod client_versions;
 pub(crate) mod config;
 mod create;
 pub(crate) mod create_chat_tool;
 mod deferred;
+mod directory_facts;
 mod drafts;
+mod emit_limit;
 mod ending;
+mod input_answers;
 mod input_feed;
-mod keep;
 mod lending;
 mod links;
 mod listing;
 mod mailbox;
 mod mcp_servers;
+mod memory_limit;
 mod moving;
+mod observed_events;
 mod observer;
-mod older;
 mod pages;
 mod places;
 mod preamble;
@@ -42,13 +44,13 @@ mod prepare;
 mod queue;
 mod reporting;
 mod requests;
-mod rest;
-mod room;
 mod shared;
+mod side_chats;
 mod size;
 mod snapshots;
 mod start;
 mod stop;
+mod store_writes;
 mod storing;
 mod summary;
 mod toggles;
@@ -56,7 +58,6 @@ mod tools;
 mod tools_server;
 mod turns;
 mod view;
-mod watched;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -72,19 +73,19 @@ use crate::resources::Resources;
 use crate::usage::Ledger;
 use crate::users::access::Access;
 use crate::workspace::Workspace;
-pub use around::Around;
 pub(crate) use attachments::content_of;
-pub use bound::{Brought, SessionTools};
+use awake_limit::{Awake, Census};
+pub use bound_tools::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 pub use create::NewSession;
 pub(crate) use create::computer_in;
+pub use directory_facts::DirectoryFacts;
 use drafts::Draft;
 pub use input_feed::InputChange;
 pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
 use queue::Mailbox;
-use rest::{Awake, Census};
 pub(crate) use snapshots::snapshot;
 pub use tools_server::OpenToolsServer;
 pub use view::{Record, View};
@@ -162,6 +163,8 @@ pub struct Entry {
     client: Option<String>,
     /// Tokens of the clients that created it and its chats.
     lent_tokens: Mutex<lending::LentTokens>,
+    /// Attachments whose content clients have.
+    client_resources: client_resources::ClientResources,
     mailbox: Mutex<Resting>,
     /// Its running turns, for those who stop them.
     stops: stop::Stops,
@@ -242,7 +245,7 @@ impl Sessions {
             next_look: AtomicUsize::default(),
             census: Arc::default(),
             memory,
-            waking: Semaphore::new(room::WAKING),
+            waking: Semaphore::new(memory_limit::WAKING),
             client_plugins: Budget::new(client_plugins::ALL_MAX),
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),

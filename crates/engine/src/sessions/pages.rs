@@ -6,7 +6,7 @@ use ostler_protocol::wire::actions::{ChatTurnsLoadedAction, StateAction};
 
 use super::Place;
 use super::actor::Actor;
-use crate::core::beside::beside;
+use crate::core::long_work::long_work;
 use crate::core::refusals::nothing_at;
 use crate::core::responder::{ConnectionRef, Responder};
 
@@ -53,7 +53,7 @@ impl Actor {
         let (channel, client) = (self.chats[at].uri.clone(), connection.id);
         // Only who watches the chat is sent the page.
         if self.core.fanout.is_watched_by(&channel, client) {
-            let text = beside(self.chats[at].page_length(before - start), || {
+            let text = long_work(self.chats[at].page_length(before - start), || {
                 let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
                     turns: turns[start..before].to_vec(),
                     turns_next_cursor: (start > 0).then(|| cursor(start)),

@@ -14,6 +14,7 @@ use ostler_protocol::wire::state::SessionOrigin;
 use super::actor::Actor;
 use super::chat::Chat;
 use super::{Entry, View};
+use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::{SessionView, SessionsView};
 use crate::workspace::terminals::Holder;
@@ -36,8 +37,15 @@ impl SessionView for Entry {
     }
 
     fn changes_of(&self) -> ChangesOf {
-        let title = Some(self.view().summary.title.clone()).filter(|title| !title.is_empty());
-        ChangesOf { session: self.uri.clone(), directory: self.directory().map(|(path, _)| path), title }
+        let view = self.view();
+        let title = Some(view.summary.title.clone()).filter(|title| !title.is_empty());
+        let mut directories = view.directories().iter().map(|uri| file_path(uri));
+        ChangesOf {
+            session: self.uri.clone(),
+            directory: directories.next(),
+            further: directories.collect(),
+            title,
+        }
     }
 
     fn worktree(&self) -> Option<Worktree> {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::ToSession;
 use super::actor::Actor;
-use super::ahead::Taken;
+use super::emit_limit::EmittedSize;
 use crate::core::ids::ConnectionId;
 use crate::core::lean_channel::{self, Receiver, Sender};
 
@@ -256,7 +256,7 @@ impl Inbox {
 
     /// Gives back the memory of a session that pauses.
     pub fn release(&mut self) {
-        super::rest::release(&mut self.taken);
+        super::awake_limit::release(&mut self.taken);
         if self.waiting() == 0 {
             self.emitted = VecDeque::new();
             self.other = VecDeque::new();
@@ -280,7 +280,7 @@ impl Actor {
             let mut first = inbox.sent_before(&posted, |message| {
                 message.dispatched_by() == Some(connection) || message.is_usage()
             });
-            let mut usage = Taken::default();
+            let mut usage = EmittedSize::default();
             first.iter().for_each(|held| usage += held.message.taken());
             self.ahead.taken(usage);
             first.push_back(posted);

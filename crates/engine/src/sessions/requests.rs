@@ -89,7 +89,7 @@ impl Sessions {
         let Some(delete) = delete else { return };
         let folder = entry.view().directories().first().map(|uri| file_path(uri));
         if let Err(why) = delete.within(limit::BACKEND_DELETE, (id, folder)).await {
-            self.core.log.line(format_args!("{of}: {} kept its own copy: {why}", entry.provider));
+            self.core.log.line(format_args!("{of}: {} failed to delete its copy: {why}", entry.provider));
         }
     }
 

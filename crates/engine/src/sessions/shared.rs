@@ -11,7 +11,7 @@ use ostler_protocol::{JsonObject, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::older;
+use super::client_versions;
 use crate::core::agents::OfferedTool;
 
 /// How many schemas are compared with a new one. A backend whose sessions all differ shares none.
@@ -85,7 +85,7 @@ impl SharedState {
     pub fn encode(&self, state: &mut SessionState, version: Version) -> Option<String> {
         let config = state.config.take();
         let own = match version {
-            Version::V0_9 => older::session(state).map(|state| state.to_string()),
+            Version::V0_9 => client_versions::session(state).map(|state| state.to_string()),
             _ => serde_json::to_string(state).ok(),
         };
         let fields = SharedFields {

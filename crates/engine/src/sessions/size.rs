@@ -6,7 +6,7 @@ use ostler_protocol::message::count_values;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-use crate::core::beside::beside;
+use crate::core::long_work::long_work;
 
 /// What one value of a state takes in memory beside its text, in bytes.
 const EACH: usize = 64;
@@ -118,7 +118,7 @@ impl Size {
         match self.counted {
             Some(counted) if self.added.memory() <= counted.memory() / 2 + SMALL => counted.and(self.added),
             _ => {
-                let counted = beside(self.last().text, || Extent::of(state));
+                let counted = long_work(self.last().text, || Extent::of(state));
                 (self.counted, self.added) = (Some(counted), Extent::default());
                 counted
             }

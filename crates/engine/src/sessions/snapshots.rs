@@ -10,8 +10,8 @@ use super::Place;
 use super::actor::Actor;
 use super::mailbox::Subscription;
 use super::pages::cursor;
-use crate::core::beside::beside;
 use crate::core::fanout::Subscriber;
+use crate::core::long_work::long_work;
 use crate::core::refusals::nothing_at;
 
 impl Actor {
@@ -36,7 +36,8 @@ impl Actor {
             None => String::new(),
         };
         begin_snapshot(&mut text, &spelled);
-        let written = beside(length, || self.write_state(text, &place, &spelled, turns, &subscriber, client));
+        let written =
+            long_work(length, || self.write_state(text, &place, &spelled, turns, &subscriber, client));
         if let Some(title) = title {
             self.storing.title = Some(std::mem::replace(&mut self.state.title, title));
         }
@@ -113,7 +114,7 @@ impl Actor {
                     seen.turns_next_cursor = Some(cursor(left_out));
                 }
                 if version == Version::V0_9 {
-                    seen = super::older::chat(seen);
+                    seen = super::client_versions::chat(seen);
                 }
                 Cow::<ChatState>::Owned(seen)
             }

@@ -10,10 +10,10 @@ use ostler_protocol::{actions, json};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use super::ahead::Ahead;
 use super::backend::Backend;
-use super::bound::SessionTools;
+use super::bound_tools::SessionTools;
 use super::chat::Chat;
+use super::emit_limit::EmitLimit;
 use super::mailbox::{ToSession, WorkerOpened};
 use super::queue::Mailbox;
 use crate::core::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
@@ -143,7 +143,7 @@ impl Actor {
 /// The handle a backend acts in a worker chat with.
 fn worker(
     mailbox: Mailbox,
-    ahead: Ahead,
+    ahead: EmitLimit,
     clock: crate::core::clock::Clock,
     chat: u64,
     uri: String,

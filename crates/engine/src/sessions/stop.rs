@@ -51,7 +51,7 @@ impl Stops {
     pub fn ended(&self, chat: &str) {
         let mut stops = self.0.lock();
         stops.retain(|stop| stop.chat != chat);
-        super::rest::release(&mut stops);
+        super::awake_limit::release(&mut stops);
     }
 }
 

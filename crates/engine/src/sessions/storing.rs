@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::Place;
 use super::actor::{Actor, wait_until};
-use super::ahead::Taken;
 use super::chat::Chat;
+use super::emit_limit::EmittedSize;
 use super::mailbox::{Dispatch, ToSession};
 use super::pages::Asked;
 use super::queue::Inbox;
@@ -174,7 +174,7 @@ impl Actor {
                 let Some(posted) = self.waits_for_room(posted) else { continue };
                 self.handle_meanwhile(posted.message).await;
             }
-            let mut emitted = Taken::default();
+            let mut emitted = EmittedSize::default();
             while let Some(posted) = inbox.next_emitted(|message| self.needs_no_store(message)) {
                 emitted += posted.message.taken();
                 let Some(posted) = self.held_back(posted) else { continue };

@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{
 
 use super::actor::Actor;
 use super::backend::Tell;
-use super::bound::brought_by;
+use super::bound_tools::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::{Entry, Place};
 use crate::core::agents::OfferedTool;

@@ -58,6 +58,7 @@ impl Actor {
         sender: Option<String>,
     ) {
         let (turn, message) = (action.turn_id.clone(), action.message.clone());
+        self.entry.client_resources.remember(message.attachments.as_ref());
         let has_waited = action.queued_message_id.is_some();
         let opening = self.open_turn(at, action, origin, sender);
         let tell = match self.run_of(at, &turn, &message) {
@@ -280,6 +281,7 @@ impl Actor {
             message.model = request.model;
         }
         self.sign(&mut message, request.sender.as_deref());
+        self.sessions.note_client(&mut message, None);
         if self.chats[at].running().is_some() {
             if !request.queue {
                 return Err("a turn is running in this chat".to_owned());

@@ -16,9 +16,7 @@ impl Access {
         match Grant::parse(grant) {
             Some(asked) => self.gate.require(principal, &asked),
             None if !self.gate.guarded => Ok(()),
-            None => {
-                Err(RpcError::permission_denied(format!("{grant:?} is no grant, so nobody may do this here")))
-            }
+            None => Err(RpcError::permission_denied(format!("{grant:?} is not a grant, so this is denied"))),
         }
     }
 

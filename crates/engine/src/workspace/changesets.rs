@@ -158,9 +158,9 @@ impl Workspace {
         (text, seq, of)
     }
 
-    /// Follows the tree of a changeset that is watched from now on, and asks anew what it holds.
+    /// Follows the trees of a changeset that is watched from now on, and asks anew what it holds.
     pub(crate) async fn changeset_is_watched(self: &Arc<Self>, of: &Of) {
-        self.follow_tree(&of.session);
+        self.follow_trees(&of.session);
         self.refresh_changeset(of).await;
     }
 
@@ -192,9 +192,9 @@ impl Workspace {
             let scope = uri[beginning.len()..].to_owned();
             self.refresh_changeset(&Of { session: session.clone(), scope, uri }).await;
         }
-        // It may work in another directory than before.
+        // It may work in other directories than before.
         if self.has_watched_changesets(session.uri()) {
-            self.follow_tree(&session);
+            self.follow_trees(&session);
         }
     }
 

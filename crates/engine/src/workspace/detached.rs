@@ -63,7 +63,7 @@ impl Workspace {
         };
         let session = session.ok_or_else(|| nothing_at(&params.session))?;
         let repository = session.worktree().and_then(|tree| repository_of(&tree)).ok_or_else(|| {
-            RpcError::invalid_params(format!("{} has no working tree of its own", session.uri()))
+            RpcError::invalid_params(format!("{} has no separate working tree", session.uri()))
         })?;
         if self.detached.0.lock().len() >= MOST {
             return Err(RpcError::invalid_params(format!(

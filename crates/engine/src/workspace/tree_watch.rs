@@ -1,4 +1,4 @@
-//! Watched changesets follow the directory they are of: what its source reports, what git keeps of it, which moves with
+//! Watched changesets follow the directories they are of: what its source reports, what git keeps of it, which moves with
 //! every commit and every staged file, and what the host itself knows to have been written there.
 
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ impl FollowedTrees {
         let followed = trees.get_mut(directory)?;
         followed.sessions.retain(|session| {
             workspace.has_watched_changesets(session.uri())
-                && session.changes_of().directory.as_deref() == Some(directory)
+                && session.changes_of().directories().any(|own| own == directory)
         });
         if followed.sessions.is_empty() {
             trees.remove(directory);
@@ -54,9 +54,14 @@ impl FollowedTrees {
 }
 
 impl Workspace {
-    /// Follows the directory of a session while somebody watches a changeset of it.
-    pub(crate) fn follow_tree(self: &Arc<Self>, session: &Arc<dyn SessionView>) {
-        let Some(directory) = session.changes_of().directory else { return };
+    /// Follows the directories of a session while somebody watches a changeset of it.
+    pub(crate) fn follow_trees(self: &Arc<Self>, session: &Arc<dyn SessionView>) {
+        for directory in session.changes_of().directories() {
+            self.follow_tree(session, directory.to_owned());
+        }
+    }
+
+    fn follow_tree(self: &Arc<Self>, session: &Arc<dyn SessionView>, directory: String) {
         let mut trees = self.followed_trees.0.lock();
         let begun = trees.contains_key(&directory);
         let followed = trees.entry(directory.clone()).or_default();
@@ -86,7 +91,7 @@ impl Workspace {
         }
     }
 
-    /// Asks again for the watched changesets of a session's directory: something worked in it.
+    /// Asks again for the watched changesets of a session's directories: something worked in them.
     pub(crate) fn session_worked(&self, session: &str) {
         for followed in self.followed_trees.0.lock().values() {
             if followed.sessions.iter().any(|held| held.uri() == session) {

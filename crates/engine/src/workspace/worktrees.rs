@@ -289,7 +289,7 @@ fn properties(branches: &[String]) -> Vec<(String, SessionConfigPropertySchema)>
         (
             ISOLATION,
             json!({ "type": "string", "title": "Isolation", "enum": ["folder", "worktree"],
-            "enumLabels": ["In the folder", "In a working tree of its own"], "default": "folder",
+            "enumLabels": ["In the folder", "In a separate working tree"], "default": "folder",
             "sessionMutable": false }),
         ),
         (
@@ -303,7 +303,7 @@ fn properties(branches: &[String]) -> Vec<(String, SessionConfigPropertySchema)>
             "worktreeBranchPrefix",
             json!({ "type": "string", "title": "Prefix of the branch", "sessionMutable": false }),
         ),
-        ("worktreeCreateNewBranch", flag("A branch of its own", true)),
+        ("worktreeCreateNewBranch", flag("Separate branch", true)),
         ("worktreeBranchTrack", flag("Track the branch it began from", false)),
     ];
     let typed = |(key, row): (&str, Value)| Some((key.to_owned(), serde_json::from_value(row).ok()?));

@@ -11,14 +11,14 @@ use ostler_contract::protocol::wire::state::{
 };
 use ostler_contract::{Call, RpcError, Thrown};
 
-use super::edit::message;
 use super::format::{AutomationFormat, Read, patched_text, text};
-use super::{exists, none_such, refuse_id};
 use crate::Report;
 use crate::folder::{Edit, Events, Folder, Place, Watching};
 use crate::runs::{RunRetention, Runs};
 use crate::state::StateDb;
-use crate::watchers::{Watchers, blocking};
+use ostler_contract::stores::automations::message;
+use ostler_contract::stores::automations::{exists, none_such, refuse_id};
+use ostler_contract::stores::watchers::{Watchers, blocking};
 
 /// Automations a person may write and edit while the host runs; their runs in the state database.
 pub struct FileAutomations {

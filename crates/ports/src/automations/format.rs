@@ -13,10 +13,10 @@ use ostler_contract::shape::{FieldShape, Shape};
 use ostler_contract::{Cross, JsonObject, Text, Value, json};
 use serde::{Deserialize, Serialize};
 
-use super::check::{TIMESTAMP, check, is_timestamp};
-use super::edit::{iso, message};
 use crate::folder::Format;
 use crate::frontmatter;
+use ostler_contract::stores::automations::{TIMESTAMP, check, is_timestamp};
+use ostler_contract::stores::automations::{iso, message};
 
 /// The fields above the message: what a person may write. Read for its shape alone.
 #[derive(Debug, Clone, Serialize, Deserialize, Cross)]
@@ -139,7 +139,7 @@ impl Format for AutomationFormat {
     type Index = ();
 
     fn check_id(&self, id: &str) -> Result<(), String> {
-        super::check_id(id)
+        ostler_contract::stores::automations::check_id(id)
     }
 
     fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Arc<Read>, String> {

@@ -11,12 +11,12 @@ use ostler_contract::protocol::wire::state::{
 };
 use ostler_contract::{Call, Thrown};
 
-use super::check::check;
-use super::edit::{iso, message, patched};
-use super::{exists, none_such, refuse_id};
 use crate::Report;
 use crate::runs::{RunRetention, Runs};
 use crate::state::StateDb;
+use ostler_contract::stores::automations::check;
+use ostler_contract::stores::automations::{exists, none_such, refuse_id};
+use ostler_contract::stores::automations::{iso, message, patched};
 
 /// Automations and runs in memory.
 pub struct MemoryAutomations {

@@ -15,9 +15,11 @@ use super::place::{Roots, real, uri_of};
 
 /// How many are answered.
 const ANSWERED: usize = 50;
-/// How many entries are looked at, and for how long: somebody is typing.
+/// How many entries of one directory are looked at, and for how long: somebody is typing.
 const LOOKED_AT: usize = 200_000;
 const LOOKED_FOR: Duration = Duration::from_millis(1_000);
+/// How long what lies deeper is read, in the background.
+const READ_FOR: Duration = Duration::from_secs(60);
 /// The longest file of patterns that is read, in bytes.
 const PATTERNS: u64 = 1 << 20;
 /// Directories nobody means who does not say so.
@@ -43,10 +45,14 @@ impl Roots {
             return Ok(Vec::new());
         }
         let (folder, beginning) = typed.rsplit_once('/').unwrap_or(("", typed));
-        let begun = Instant::now();
-        let mut paths = going_on(&root, folder, &beginning.to_lowercase(), begun);
-        if paths.len() < ANSWERED && !beginning.is_empty() {
-            for deeper in holding(&root, &named, rules, &typed.to_lowercase(), begun) {
+        let end = Instant::now() + LOOKED_FOR;
+        let mut paths = going_on(&root, folder, &beginning.to_lowercase(), end);
+        let walks = Box::new(move |each: &mut dyn FnMut(String) -> bool| walk(&root, &named, rules, each));
+        if beginning.is_empty() {
+            // More is likely to be typed.
+            self.names.prepare(&base, walks);
+        } else if paths.len() < ANSWERED {
+            for deeper in self.names.find(&base, &typed.to_lowercase(), ANSWERED, walks) {
                 if !paths.contains(&deeper) {
                     paths.push(deeper);
                 }
@@ -115,8 +121,8 @@ impl Rules {
 }
 
 /// Each entry's name, and whether it is a directory, until it takes too long; links are told as files.
-fn entries(dir: &Dir, begun: Instant) -> Vec<(String, bool)> {
-    let in_time = |_: &_| begun.elapsed() < LOOKED_FOR;
+fn entries(dir: &Dir, end: Instant) -> Vec<(String, bool)> {
+    let in_time = |_: &_| Instant::now() < end;
     let listed =
         dir.entries().into_iter().flatten().take(LOOKED_AT).take_while(in_time).filter_map(|entry| {
             let entry = entry.ok()?;
@@ -135,47 +141,32 @@ fn joined(folder: &str, name: &str, directory: bool) -> String {
     }
 }
 
-fn going_on(root: &Dir, folder: &str, beginning: &str, begun: Instant) -> Vec<String> {
+fn going_on(root: &Dir, folder: &str, beginning: &str, end: Instant) -> Vec<String> {
     let dir = if folder.is_empty() { root.try_clone() } else { root.open_dir(folder) };
     let Ok(dir) = dir else { return Vec::new() };
     let meant = |name: &str| {
         name.to_lowercase().starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'))
     };
-    entries(&dir, begun)
+    entries(&dir, end)
         .iter()
         .filter(|(name, _)| meant(name))
         .map(|(name, dir)| joined(folder, name, *dir))
         .collect()
 }
 
-/// How well a path fits what was typed: less is better.
-fn rank(path: &str, name: &str, typed: &str) -> Option<u8> {
-    let (path, name) = (path.to_lowercase(), name.to_lowercase());
-    let stem = name.split('.').next().unwrap_or_default();
-    match () {
-        () if name == typed || stem == typed => Some(0),
-        () if name.starts_with(typed) => Some(1),
-        () if name.contains(typed) => Some(2),
-        () if path.contains(typed) => Some(3),
-        () => None,
-    }
-}
-
-/// What has the text in its path: the best fits, of those the nearest.
-fn holding(root: &Dir, named: &Path, above: Option<Arc<Rules>>, typed: &str, begun: Instant) -> Vec<String> {
-    let mut found: Vec<(u8, usize, String)> = Vec::new();
-    let mut looked_at = 0;
+/// Calls a function with what lies below a directory and is not ignored, the nearest first, until it says `false`.
+fn walk(root: &Dir, named: &Path, above: Option<Arc<Rules>>, each: &mut dyn FnMut(String) -> bool) {
+    let begun = Instant::now();
     let mut folders = VecDeque::from([(PathBuf::new(), above)]);
     while let Some((folder, above)) = folders.pop_front() {
-        if looked_at > LOOKED_AT || begun.elapsed() > LOOKED_FOR {
-            break;
+        if begun.elapsed() > READ_FOR {
+            return;
         }
         let dir = if folder.as_os_str().is_empty() { root.try_clone() } else { root.open_dir(&folder) };
         let (Ok(dir), Some(shown)) = (dir, folder.to_str()) else { continue };
         let here = named.join(&folder);
         let rules = Rules::of(&dir, Path::new(""), &here, above);
-        for (name, directory) in entries(&dir, begun) {
-            looked_at += 1;
+        for (name, directory) in entries(&dir, begun + READ_FOR) {
             let passed_over = PASSED_OVER.contains(&name.as_str())
                 || rules.is_none() && PASSED_OVER_WITHOUT_PATTERNS.contains(&name.as_str());
             let is_ignored =
@@ -183,21 +174,12 @@ fn holding(root: &Dir, named: &Path, above: Option<Arc<Rules>>, typed: &str, beg
             if name.starts_with('.') || passed_over || is_ignored() {
                 continue;
             }
-            let path = joined(shown, &name, directory);
-            if let Some(rank) = rank(&path, &name, typed) {
-                found.push((rank, path.trim_end_matches('/').matches('/').count(), path));
+            if !each(joined(shown, &name, directory)) {
+                return;
             }
             if directory {
                 folders.push_back((folder.join(&name), rules.clone()));
             }
         }
-        // Not more in memory than can be answered.
-        if found.len() > 4 * ANSWERED {
-            found.sort();
-            found.truncate(ANSWERED);
-        }
     }
-    found.sort();
-    found.truncate(ANSWERED);
-    found.into_iter().map(|(_, _, path)| path).collect()
 }

@@ -1,6 +1,7 @@
 //! The files below the directories a host serves: the store behind `file:`.
 
 mod complete;
+mod names;
 mod place;
 mod read;
 mod watch;
@@ -17,7 +18,7 @@ use ostler_contract::{Call, HostFunction, RpcError};
 
 use tokio::sync::Semaphore;
 
-use crate::watchers::{blocking, runtime};
+use ostler_contract::stores::watchers::{blocking, runtime};
 use place::Roots;
 
 /// How many directories are listed, and how many are searched, at the same time.

@@ -11,11 +11,15 @@ use ostler_contract::points::worktrees_beside;
 use ostler_contract::{RpcError, problem};
 use url::Url;
 
+use super::names::Names;
+
 /// The directories served, and what is not served even where it lies below one of them.
 #[derive(Debug, Clone)]
 pub(super) struct Roots {
     served: Vec<PathBuf>,
     private: Vec<PathBuf>,
+    /// The paths of large directories.
+    pub(super) names: Names,
 }
 
 /// A place below a directory served.
@@ -37,7 +41,11 @@ pub(super) struct Named {
 impl Roots {
     pub fn new(served: &[PathBuf], private: &[PathBuf]) -> Self {
         let found = |path: &PathBuf| real(path).unwrap_or_else(|| path.clone());
-        Self { served: served.iter().map(found).collect(), private: private.iter().map(found).collect() }
+        Self {
+            served: served.iter().map(found).collect(),
+            private: private.iter().map(found).collect(),
+            names: Names::default(),
+        }
     }
 
     /// The place a URI names.

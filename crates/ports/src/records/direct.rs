@@ -15,9 +15,9 @@ use crate::Report;
 use crate::atomic::{self, Access};
 use crate::folder::read_text;
 use crate::frontmatter;
-use crate::same::{holds, same_objects};
-use crate::watchers::{Watchers, blocking};
 use crate::worker::Worker;
+use ostler_contract::stores::same::{holds, same_objects};
+use ostler_contract::stores::watchers::{Watchers, blocking};
 
 const SUFFIX: &str = ".md";
 

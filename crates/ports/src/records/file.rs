@@ -19,8 +19,8 @@ use super::{check_options, check_record};
 use crate::Report;
 use crate::atomic::{self, Access, Staged};
 use crate::folder::{Edit, Events, Folder, Place, Watching, read_text};
-use crate::same::holds;
-use crate::watchers::{Watchers, blocking};
+use ostler_contract::stores::same::holds;
+use ostler_contract::stores::watchers::{Watchers, blocking};
 
 /// Up to this many records are looked through at once.
 const FEW: usize = 500;

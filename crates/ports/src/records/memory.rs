@@ -8,8 +8,8 @@ use ostler_contract::{Call, JsonObject, Thrown, Value};
 
 use super::{check_options, check_record};
 use crate::Report;
-use crate::same::{holds, same_objects};
-use crate::watchers::Watchers;
+use ostler_contract::stores::same::{holds, same_objects};
+use ostler_contract::stores::watchers::Watchers;
 
 /// A store that keeps records in memory and otherwise does as [`FileRecords`](super::FileRecords) does.
 pub fn memory_records() -> RecordStore {

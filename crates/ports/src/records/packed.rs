@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_contract::JsonObject;
 
-use crate::same::same_objects;
+use ostler_contract::stores::same::same_objects;
 
 #[derive(Clone)]
 pub(super) struct Packed(Arc<[u8]>);

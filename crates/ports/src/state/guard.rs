@@ -51,6 +51,7 @@ impl Guard {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
+        let mut log_length = None;
         for file in &mut self.files {
             let happened = match fs::metadata(&file.path) {
                 Ok(found) if identity(&found) != file.identity => "was replaced by another file",
@@ -60,7 +61,10 @@ impl Guard {
                         file.length = Some(found.len());
                         continue;
                     }
-                    None => continue,
+                    None => {
+                        log_length = Some(found.len());
+                        continue;
+                    }
                 },
                 // It may be moved back.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -73,7 +77,7 @@ impl Guard {
             self.lost = Some(lost.clone());
             return Err(lost);
         }
-        if let Some(log) = self.log.as_ref().filter(|log| log.is_cut()) {
+        if let Some(log) = self.log.as_ref().filter(|log| log.is_cut(log_length)) {
             let lost = sentence(&log.path, "was cut short");
             self.lost = Some(lost.clone());
             return Err(lost);
@@ -88,12 +92,15 @@ impl Guard {
 }
 
 impl Log {
-    /// Whether the log is shorter than its index says. Who shortens it changes the index before, and who lengthens it
-    /// after, so that the length is looked at first; another process may do both in between.
-    fn is_cut(&self) -> bool {
-        (0..3).all(|_| {
-            let Ok(found) = fs::metadata(&self.path) else { return false };
-            self.counted().is_some_and(|counted| found.len() < counted)
+    /// Whether the log, whose length was just read, is shorter than its index says. SQLite changes the index before it
+    /// shortens the log and after it lengthens it, so the length is read first; another process may do both in between,
+    /// so it is read again.
+    fn is_cut(&self, just_read: Option<u64>) -> bool {
+        let length =
+            |read_before: Option<u64>| read_before.or_else(|| Some(fs::metadata(&self.path).ok()?.len()));
+        [just_read, None, None].into_iter().all(|read_before| {
+            let Some(length) = length(read_before) else { return false };
+            self.counted().is_some_and(|counted| length < counted)
         })
     }
 

@@ -158,6 +158,8 @@ impl Writer {
 #[derive(Default)]
 struct Batch {
     writes: Vec<Box<dyn Write>>,
+    /// Whether a transaction has begun and contains a write.
+    begun: bool,
     /// What failed for all of them.
     failed: Option<rusqlite::Error>,
 }
@@ -165,25 +167,70 @@ struct Batch {
 impl Batch {
     fn run(&mut self, connection: &Connection, mut write: Box<dyn Write>) {
         if self.failed.is_none() {
-            let begun = if self.writes.is_empty() { execute(connection, "BEGIN IMMEDIATE") } else { Ok(()) };
-            self.failed = begun.and_then(|()| one(connection, &mut *write)).err();
+            self.failed = self.add(connection, &mut *write).err();
         }
         self.writes.push(write);
+    }
+
+    /// Runs one write, so that one that fails takes none of the others with it. The first one is the whole transaction
+    /// and needs no savepoint.
+    fn add(&mut self, connection: &Connection, write: &mut dyn Write) -> rusqlite::Result<()> {
+        if self.begun {
+            execute(connection, "SAVEPOINT one")?;
+            if !write.run(connection) {
+                execute(connection, "ROLLBACK TO one")?;
+            }
+            return execute(connection, "RELEASE one");
+        }
+        execute(connection, "BEGIN IMMEDIATE")?;
+        self.begun = write.run(connection);
+        // SQLite ends a transaction itself after some errors.
+        match self.begun || connection.is_autocommit() {
+            true => Ok(()),
+            false => execute(connection, "ROLLBACK"),
+        }
     }
 
     fn commit(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         match self.failed.take() {
             Some(error) => Err(error),
-            None => execute(connection, "COMMIT"),
+            None if self.begun => execute(connection, "COMMIT"),
+            None => Ok(()),
         }
     }
 }
 
-/// Runs one write, so that one that fails takes none of the others with it.
-fn one(connection: &Connection, write: &mut dyn Write) -> rusqlite::Result<()> {
-    execute(connection, "SAVEPOINT one")?;
-    if !write.run(connection) {
-        execute(connection, "ROLLBACK TO one")?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of inserts, each with whether it fails after its insert; the numbers that are stored then.
+    fn stored(writes: &[(i64, bool)]) -> Vec<i64> {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE numbers (number INTEGER)").unwrap();
+        let mut batch = Batch::default();
+        for &(number, fails) in writes {
+            let job = move |connection: &Connection| {
+                connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+                if fails { Err(Failure::Thrown(Thrown::new("refused"))) } else { Ok(()) }
+            };
+            let (answer, _) = oneshot::channel();
+            batch.run(
+                &connection,
+                Box::new(Job { job: Some(job), done: None, answer, place: "memory".into() }),
+            );
+        }
+        batch.commit(&connection).unwrap();
+        assert!(connection.is_autocommit(), "no transaction is left open");
+        let mut asked = connection.prepare("SELECT number FROM numbers ORDER BY number").unwrap();
+        asked.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     }
-    execute(connection, "RELEASE one")
+
+    #[test]
+    fn a_write_that_fails_takes_no_other_of_its_commit_with_it() {
+        assert_eq!(stored(&[(1, false)]), [1]);
+        assert_eq!(stored(&[(1, true)]), Vec::<i64>::new());
+        assert_eq!(stored(&[(1, true), (2, true), (3, false), (4, true), (5, false)]), [3, 5]);
+        assert_eq!(stored(&[(1, false), (2, true), (3, false)]), [1, 3]);
+    }
 }

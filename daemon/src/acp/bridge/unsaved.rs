@@ -29,7 +29,9 @@ impl Bridge {
                 match answer.await {
                     Ok(answer) => Ok(json!({ "data": answer["content"], "encoding": "utf-8" })),
                     Err(Unanswered::Refused(why)) => Err(refused(code::NOT_FOUND, why)),
-                    Err(Unanswered::Closed) => Err(refused(code::NOT_FOUND, "the editor is gone".to_owned())),
+                    Err(Unanswered::Closed) => {
+                        Err(refused(code::NOT_FOUND, "the editor has disconnected".to_owned()))
+                    }
                 }
             }
         });

@@ -27,7 +27,7 @@ enum SignIn {
 }
 
 fn nobodys(people: &People) -> RpcError {
-    RpcError::auth_required("this token is nobody's here; ask whoever runs this host for a new one")
+    RpcError::auth_required("no user of this host has this token; ask its operator for a new one")
         .with_data(json!({ "resources": [people.sign_in()] }))
 }
 

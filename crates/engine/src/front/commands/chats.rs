@@ -34,11 +34,15 @@ impl Connection {
         {
             return responder.fail(RpcError::invalid_params(format!("initialMessage: {why}")));
         }
+        let mut message = params.initial_message;
+        if let Some(message) = &mut message {
+            front.sessions.note_client(message, self.client_id().as_deref());
+        }
         let new = NewChat {
             uri: params.chat,
             source: params.source,
             working_directories: params.working_directories,
-            message: params.initial_message,
+            message,
             sender: self.owner(),
             credentials: self.credentials(),
             lender: self.lender(),

@@ -15,7 +15,7 @@ use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, uri};
 
 use super::Requester;
-use crate::core::beside::beside;
+use crate::core::long_work::long_work;
 use crate::core::refusals::no_memory;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
@@ -53,7 +53,7 @@ impl Connection {
         };
         if content.encoding == ContentEncoding::Utf8 {
             let content_type = content.content_type.take();
-            content = beside(content.data.len(), || match wants_base64 || long(&content) {
+            content = long_work(content.data.len(), || match wants_base64 || long(&content) {
                 true => ResourceContent::base64(content.data.as_bytes()),
                 false => content,
             });

@@ -412,7 +412,7 @@ impl Workspace {
         };
         if let Err(why) = self.usage.record_use(held).await {
             self.core.log.line(format_args!(
-                "{}: what it held of {named} was not kept: {}",
+                "{}: the use of {named} could not be recorded: {}",
                 kept.uri,
                 why.for_log()
             ));

@@ -1,5 +1,5 @@
-//! Wakes that are counted into a run that is there already. What one run gathers while it is written is written and
-//! shown once, and answered together: a burst of calls costs a commit for each batch, not one for each call.
+//! Events that are merged into a run that already exists. Those that arrive during a write are stored by the next one,
+//! published once and acknowledged together: a burst of calls costs a commit for each batch, not one for each call.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::fire::{Keep, count_of, event_id_of};
 use super::run::{COUNT, EVENT, LATEST, Runs};
 use crate::automations::Automations;
 
-/// What a wake is counted as, and who waits for that to be kept.
-pub(super) struct Note {
+/// An event to be merged into a run, and the sender that is notified once it is stored.
+pub(super) struct MergedWake {
     /// The fact of the run that counts it.
     pub what: &'static str,
     pub wake: AutomationRunState,
@@ -20,20 +20,20 @@ pub(super) struct Note {
 }
 
 impl Runs {
-    /// Counts a wake into a run; answers whether nobody writes that run's counts yet, so that the caller has to.
-    pub(super) fn note(&mut self, held: &str, note: Note) -> bool {
+    /// Counts an event in a run. Returns whether no task writes that run's counts yet, so that the caller has to start one.
+    pub(super) fn note(&mut self, held: &str, merged: MergedWake) -> bool {
         if let Some(run) = self.open.get_mut(held) {
-            count(run.meta.get_or_insert_default(), note.what, note.wake);
+            count(run.meta.get_or_insert_default(), merged.what, merged.wake);
         }
         let waiting = self.noted.entry(held.to_owned()).or_default();
-        waiting.senders.push(note.kept);
+        waiting.senders.push(merged.kept);
         !std::mem::replace(&mut waiting.written, true)
     }
 }
 
-/// Those who wait for the counts of a run to be kept.
+/// The senders that are notified once the counts of a run are stored.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct MergedWakes {
     senders: Vec<Keep>,
     /// Whether a task writes them.
     written: bool,

@@ -1,4 +1,4 @@
-//! How far a backend may run ahead of its session.
+//! The limit on the emitted actions of a backend that wait in its session's mailbox.
 
 use std::io;
 use std::ops::AddAssign;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ostler_contract::Thrown;
 use ostler_protocol::wire::actions::StateAction;
 
-/// So many emitted actions may wait. A backend that never pauses would fill the memory of the host with more.
+/// Maximum number of waiting actions, so that a backend that never pauses does not fill the host's memory.
 const MOST: usize = 50_000;
-/// So many bytes they may have; one that has more waits alone.
+/// Maximum size of the waiting actions in bytes; an action that exceeds it waits alone.
 const MOST_BYTES: usize = 8 << 20;
 
 /// The emitted actions that wait in a session's mailbox.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ahead(Arc<Waiting>);
+pub(super) struct EmitLimit(Arc<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -23,34 +23,34 @@ struct Waiting {
     bytes: AtomicUsize,
 }
 
-/// Emitted actions that were taken out of the mailbox.
+/// The number and size of emitted actions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct EmittedSize {
     count: usize,
     bytes: usize,
 }
 
-impl Taken {
+impl EmittedSize {
     /// One action.
     pub fn one(action: &StateAction) -> Self {
         Self { count: 1, bytes: size(action) }
     }
 }
 
-impl AddAssign for Taken {
+impl AddAssign for EmittedSize {
     fn add_assign(&mut self, other: Self) {
         self.count += other.count;
         self.bytes += other.bytes;
     }
 }
 
-impl Ahead {
-    /// Takes a place for one more.
+impl EmitLimit {
+    /// Adds an action.
     ///
     /// # Errors
-    /// There is none: the backend has to pause.
+    /// The limit is reached: the backend has to pause.
     pub fn wait_one_more(&self, action: &StateAction) -> Result<(), Thrown> {
-        let (Waiting { count, bytes }, one) = (&*self.0, Taken::one(action));
+        let (Waiting { count, bytes }, one) = (&*self.0, EmittedSize::one(action));
         let why = if count.fetch_add(one.count, Ordering::Relaxed) >= MOST {
             format!("{MOST} emitted actions wait already")
         } else {
@@ -66,15 +66,15 @@ impl Ahead {
         Err(Thrown { name: "QuotaExceededError".to_owned(), ..Thrown::new(why) })
     }
 
-    /// Takes a place whether or not there is one: what ends a turn is always heard.
+    /// Adds an action that ends a turn, which is accepted beyond the limit too.
     pub fn wait_last(&self, action: &StateAction) {
-        let one = Taken::one(action);
+        let one = EmittedSize::one(action);
         self.0.count.fetch_add(one.count, Ordering::Relaxed);
         self.0.bytes.fetch_add(one.bytes, Ordering::Relaxed);
     }
 
-    /// Gives back the places of emitted actions that were taken out.
-    pub fn taken(&self, emitted: Taken) {
+    /// Subtracts actions that left the mailbox.
+    pub fn taken(&self, emitted: EmittedSize) {
         if emitted.count > 0 {
             self.0.count.fetch_sub(emitted.count, Ordering::Relaxed);
             self.0.bytes.fetch_sub(emitted.bytes, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! What is known of where a session works: facts of its directory, its pull request, what it changed. Asked when it
-//! starts, when it wakes, and once a turn has ended; told to whoever watches where it is another than before. Each part
-//! is told when it is known: a code host that is slow delays its pull request alone.
+//! Facts about the directory a session works in: its metadata, its pull request, its changes. They are read when the
+//! session starts, when it wakes and after each turn, and published where they differ. Each part is published when it is
+//! known: a slow code host delays only the pull request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ const PULL_REQUEST: [&str; 3] = ["github", "githubData", "workingDirectoryKeys"]
 
 /// One part of what was found.
 #[derive(Debug)]
-pub struct Around {
+pub struct DirectoryFacts {
     /// The number of the look, ascending within the session.
     look: u64,
     part: Part,
@@ -43,7 +43,7 @@ enum Part {
 
 /// The looks from which an actor has its parts: an earlier one that ends later is outdated.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct LastLooked {
     facts: u64,
     pull_request: u64,
     changes: u64,
@@ -90,7 +90,7 @@ impl Sessions {
     /// Tells the actor of a session, if it is awake.
     fn found(self: &Arc<Self>, entry: &Arc<Entry>, look: u64, part: Part) {
         if entry.is_awake() {
-            self.tell(entry, ToSession::Around(Box::new(Around { look, part })));
+            self.tell(entry, ToSession::DirectoryFacts(Box::new(DirectoryFacts { look, part })));
         }
     }
 
@@ -231,8 +231,8 @@ fn listed(session: &str, scope: &ostler_contract::points::ChangeScope) -> Change
 
 impl Actor {
     /// Takes what was found around the session.
-    pub(super) fn take_around(&mut self, found: Around) {
-        let Around { look, part } = found;
+    pub(super) fn take_around(&mut self, found: DirectoryFacts) {
+        let DirectoryFacts { look, part } = found;
         let latest = match &part {
             Part::Facts(..) => &mut self.looked.facts,
             Part::PullRequest(_) => &mut self.looked.pull_request,

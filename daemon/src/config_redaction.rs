@@ -1,4 +1,4 @@
-//! The configuration as clients are shown it: credentials are `<set>`, by the walk that hides a plugin's.
+//! The configuration with `<set>` in place of credentials, for clients.
 
 use std::sync::LazyLock;
 

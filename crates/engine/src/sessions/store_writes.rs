@@ -6,8 +6,8 @@ use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, Res
 
 use super::actor::Actor;
 use super::chat::Chat;
-use crate::core::beside::beside;
 use crate::core::log::Log;
+use crate::core::long_work::long_work;
 
 /// Waits for a write; answers whether it was kept.
 pub(super) async fn kept(
@@ -17,7 +17,7 @@ pub(super) async fn kept(
 ) -> bool {
     let outcome = write.await;
     if let Err(why) = &outcome {
-        log.line(format_args!("{what} could not be kept: {why}"));
+        log.line(format_args!("{what} could not be stored: {why}"));
     }
     outcome.is_ok()
 }
@@ -89,7 +89,7 @@ impl Actor {
             let default = self.state.default_chat.as_deref();
             let own = self.chats.iter().filter(|chat| !chat.is_worker());
             let bytes = self.chats.iter().flat_map(|chat| chat.waiting.values()).sum();
-            beside(bytes, || {
+            long_work(bytes, || {
                 let own = own.map(|chat| (chat.kept(Some(&*chat.uri) == default), chat.listed_at()));
                 let mut chats: Vec<_> = own.map(|(kept, at)| at_time(kept, at)).collect();
                 if self.opening.iter().any(|opening| !opening.kept.is_empty()) {
@@ -123,7 +123,7 @@ impl Actor {
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
-            beside(text_of(&turn.turn), || {
+            long_work(text_of(&turn.turn), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })
         });

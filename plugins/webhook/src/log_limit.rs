@@ -12,9 +12,9 @@ const STANDS: Duration = Duration::from_secs(60);
 
 /// When a line was last said of an endpoint, and how often it was not since.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<HashMap<String, (Instant, u64)>>);
+pub(crate) struct LogLimit(Mutex<HashMap<String, (Instant, u64)>>);
 
-impl Told {
+impl LogLimit {
     /// Whether to say it now: how many were left out since the last time.
     pub fn again(&self, endpoint: &str) -> Option<u64> {
         let now = Instant::now();
@@ -42,7 +42,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_line_stands_for_those_of_a_minute() {
-        let told = Told::default();
+        let told = LogLimit::default();
         assert_eq!(told.again("a"), Some(0));
         assert_eq!(told.again("b"), Some(0));
         for _ in 0..1000 {

@@ -1,16 +1,19 @@
-//! Those who are told of changes, each in its own time and in the order of the changes.
+//! Watchers of a store: each is called in its own task, in the order of the changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ostler_contract::{Call, Cross, HostFunction, Thrown};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::Report;
+use super::Report;
+use crate::call::{Call, HostFunction};
+use crate::cross::Cross;
+use crate::thrown::Thrown;
 
-pub(crate) struct Watchers<C> {
+/// The watchers of one store.
+pub struct Watchers<C> {
     inner: Arc<Mutex<Inner<C>>>,
     /// What they watch, for the line when one fails.
     what: String,
@@ -22,6 +25,12 @@ pub(crate) struct Watchers<C> {
 struct Inner<C> {
     next: u64,
     watching: HashMap<u64, mpsc::UnboundedSender<C>>,
+}
+
+impl<C> std::fmt::Debug for Watchers<C> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.what)
+    }
 }
 
 impl<C> Clone for Watchers<C> {
@@ -36,8 +45,11 @@ impl<C> Clone for Watchers<C> {
 }
 
 impl<C: Cross + Clone> Watchers<C> {
-    /// Nobody yet. They are called on the runtime this is made on.
-    pub(crate) fn new(what: String, report: Report) -> Result<Self, Thrown> {
+    /// Creates a list without watchers, which are called on the current runtime. `what` names the store in lines of the log.
+    ///
+    /// # Errors
+    /// There is no runtime.
+    pub fn new(what: String, report: Report) -> Result<Self, Thrown> {
         let inner = Arc::new(Mutex::new(Inner { next: 0, watching: HashMap::new() }));
         Ok(Self { inner, what, report, runtime: runtime()? })
     }
@@ -46,8 +58,8 @@ impl<C: Cross + Clone> Watchers<C> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of every change from now on, until the answer is called.
-    pub(crate) fn add(&self, on_change: HostFunction<fn(C)>) -> Call<fn()> {
+    /// Notifies a function of every change from now on, until the returned function is called.
+    pub fn add(&self, on_change: HostFunction<fn(C)>) -> Call<fn()> {
         let (tell, mut changes) = mpsc::unbounded_channel();
         let stopped = Arc::new(AtomicBool::new(false));
         let number = {
@@ -78,21 +90,26 @@ impl<C: Cross + Clone> Watchers<C> {
         })
     }
 
-    pub(crate) fn tell(&self, change: &C) {
+    /// Notifies all watchers of a change.
+    pub fn tell(&self, change: &C) {
         // One that has stopped is on its way out of the map.
         self.inner().watching.values().for_each(|tell| drop(tell.send(change.clone())));
     }
 }
 
-/// The tokio runtime of the caller.
-pub(crate) fn runtime() -> Result<Handle, Thrown> {
+/// Returns the tokio runtime of the caller.
+///
+/// # Errors
+/// There is none.
+pub fn runtime() -> Result<Handle, Thrown> {
     Handle::try_current().map_err(|_| Thrown::new("this store is used on a tokio runtime"))
 }
 
-/// Runs work that blocks or is long where it holds nobody up.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Thrown> {
+/// Runs work that blocks, or takes long, on a thread for that.
+///
+/// # Errors
+/// The work panicked, or there is no runtime.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Thrown> {
     runtime()?
         .spawn_blocking(work)
         .await

@@ -1,11 +1,11 @@
-//! When two JSON values are alike: by value, so that `1` is `1.0` and the order of fields says nothing.
+//! Equality of JSON by value: `1` equals `1.0`, and the order of fields is irrelevant.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use ostler_contract::{JsonObject, Value};
+use ostler_protocol::{JsonObject, Value};
 
-/// Whether two values are alike.
-pub(crate) fn same(one: &Value, other: &Value) -> bool {
+/// Returns whether two values are equal.
+pub fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
             one == other || (one.as_f64() == other.as_f64() && is_float(one, other))
@@ -18,13 +18,13 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Whether two objects are alike.
-pub(crate) fn same_objects(one: &JsonObject, other: &JsonObject) -> bool {
+/// Returns whether two objects are equal.
+pub fn same_objects(one: &JsonObject, other: &JsonObject) -> bool {
     one.len() == other.len() && holds(one, other)
 }
 
-/// Whether an object's fields equal each field of `wanted`.
-pub(crate) fn holds(object: &JsonObject, wanted: &JsonObject) -> bool {
+/// Returns whether an object's fields equal each field of `wanted`.
+pub fn holds(object: &JsonObject, wanted: &JsonObject) -> bool {
     wanted.iter().all(|(key, value)| object.get(key).is_some_and(|held| same(held, value)))
 }
 
@@ -33,8 +33,8 @@ fn is_float(one: &serde_json::Number, other: &serde_json::Number) -> bool {
     one.is_f64() || other.is_f64()
 }
 
-/// A number that is equal for values alike.
-pub(crate) fn digest(value: &Value) -> u64 {
+/// Returns a number that is the same for equal values, in this process.
+pub fn digest(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     match value {
         Value::Null => 0_u8.hash(&mut hasher),
@@ -57,7 +57,7 @@ pub(crate) fn digest(value: &Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use ostler_contract::json;
+    use ostler_protocol::json;
 
     use super::*;
 

@@ -7,7 +7,11 @@ const MOST: usize = 64 * 1024;
 
 /// The conversation up to a turn, the running one included as far as it has come; `None` where there is no such
 /// turn.
-pub(super) fn beside(chat: &ChatState, turn: &str, selection: Option<&SideChatSelection>) -> Option<String> {
+pub(super) fn context_of(
+    chat: &ChatState,
+    turn: &str,
+    selection: Option<&SideChatSelection>,
+) -> Option<String> {
     let mut said: Vec<String> = Vec::new();
     let mut found = false;
     for held in &chat.turns {
@@ -89,25 +93,25 @@ mod tests {
     #[test]
     fn what_was_said_up_to_the_turn_is_told() {
         let chat = chat(&[("1", "hay?", "yes"), ("2", "oats?", "no"), ("3", "never", "told")]);
-        let told = beside(&chat, "2", None).expect("a turn");
+        let told = context_of(&chat, "2", None).expect("a turn");
         assert!(told.ends_with("Person: hay?\n\nAgent: yes\n\nPerson: oats?\n\nAgent: no"), "{told}");
         let words = SideChatSelection { text: "an ans".into(), response_part_id: None };
-        let told = beside(&chat, "now", Some(&words)).expect("the running turn");
+        let told = context_of(&chat, "now", Some(&words)).expect("the running turn");
         assert!(
             told.contains("Person: never\n\nAgent: told\n\nPerson: and now?\n\nAgent: half an ans"),
             "{told}"
         );
         assert!(told.ends_with("about these words of it:\n\nan ans"), "{told}");
-        assert_eq!(beside(&chat, "4", None), None);
+        assert_eq!(context_of(&chat, "4", None), None);
     }
 
     #[test]
     fn what_was_said_longest_ago_is_left_out_first() {
         let long = "ä".repeat(MOST);
         let chat = chat(&[("1", "first", "gone"), ("2", "second", &long), ("3", "third", "kept")]);
-        let told = beside(&chat, "2", None).expect("a turn");
+        let told = context_of(&chat, "2", None).expect("a turn");
         assert!(told.len() < MOST + 200 && told.ends_with('ä') && !told.contains("gone"));
-        let told = beside(&chat, "3", None).expect("a turn");
+        let told = context_of(&chat, "3", None).expect("a turn");
         assert!(told.ends_with("Person: third\n\nAgent: kept") && !told.contains('ä'));
     }
 }

@@ -1,18 +1,18 @@
-//! What a command makes, so that one that fails leaves nothing behind.
+//! The files and folders a command creates, which are removed if the command fails.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was made so far.
+/// The files and folders created so far.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct CreatedFiles {
     files: Vec<PathBuf>,
     /// The deepest first.
     folders: Vec<PathBuf>,
 }
 
-impl Made {
+impl CreatedFiles {
     /// Creates a folder, and those above it.
     pub(crate) fn folder(&mut self, folder: &Path) -> io::Result<()> {
         let missing = folder.ancestors().filter(|above| !above.as_os_str().is_empty() && !above.exists());

@@ -1,4 +1,5 @@
-//! What a machine may be given of this host, and the file that pins its parts. Spec: *Versioning*.
+//! The files and variables of this computer that machines may use, and the file that pins the versions of their parts. Spec:
+//! *Versioning*.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -13,13 +13,13 @@ const THREAD_MAX: usize = 1000;
 
 /// What a call says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct BotCall {
     pub thread: String,
     pub text: String,
     pub callback: Option<String>,
 }
 
-impl Said {
+impl BotCall {
     /// Reads a call.
     pub fn read(headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self, Refusal> {
         let bad = |why: &str| Refusal::Bad(why.to_owned());
@@ -73,17 +73,17 @@ fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(kind: Option<&str>, query: &str, body: &str) -> Result<Said, Refusal> {
+    fn read(kind: Option<&str>, query: &str, body: &str) -> Result<BotCall, Refusal> {
         let headers = kind.map(|kind| (header::CONTENT_TYPE, kind.parse().unwrap()));
-        Said::read(&headers.into_iter().collect(), Some(query), body.as_bytes())
+        BotCall::read(&headers.into_iter().collect(), Some(query), body.as_bytes())
     }
 
-    fn said(thread: &str, text: &str, callback: Option<&str>) -> Result<Said, Refusal> {
+    fn said(thread: &str, text: &str, callback: Option<&str>) -> Result<BotCall, Refusal> {
         let callback = callback.map(str::to_owned);
-        Ok(Said { thread: thread.to_owned(), text: text.to_owned(), callback })
+        Ok(BotCall { thread: thread.to_owned(), text: text.to_owned(), callback })
     }
 
-    fn bad(why: &str) -> Result<Said, Refusal> {
+    fn bad(why: &str) -> Result<BotCall, Refusal> {
         Err(Refusal::Bad(why.to_owned()))
     }
 
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(read(None, "thread=q", ""), bad("The call has no text"));
         assert_eq!(read(None, "", "hello"), bad("The call has no thread"));
         assert_eq!(
-            Said::read(&HeaderMap::new(), Some("thread=t"), b"\xff"),
+            BotCall::read(&HeaderMap::new(), Some("thread=t"), b"\xff"),
             bad("The body is not UTF-8 text")
         );
     }
@@ -135,7 +135,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_body_panics(query in ".{0,40}", body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80)) {
-            let _ = Said::read(&HeaderMap::new(), Some(&query), &body);
+            let _ = BotCall::read(&HeaderMap::new(), Some(&query), &body);
         }
     }
 }

@@ -1,0 +1,13 @@
+//! What stores of the same point have in common, wherever they store: validation, equality, and the notification of watchers.
+
+pub mod automations;
+pub mod records;
+pub mod same;
+pub mod watchers;
+
+use std::sync::Arc;
+
+pub use watchers::Watchers;
+
+/// Receives the lines that a store writes to the log.
+pub type Report = Arc<dyn Fn(String) + Send + Sync>;

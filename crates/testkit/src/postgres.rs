@@ -1,0 +1,186 @@
+//! A PostgreSQL server for tests: in a temporary folder, on a loopback port, with a password.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// Environment variable with the folder of PostgreSQL's programs (`initdb`, `pg_ctl`, `psql`).
+pub const PROGRAMS: &str = "OSTLER_TEST_POSTGRES";
+/// The password of the database user, which no output may contain.
+pub const PASSWORD: &str = "pass-7Qd2-word";
+/// A key for the vault: 32 bytes as base64.
+pub const VAULT_KEY: &str = "b3N0bGVyLW9zdGxlci1vc3RsZXItb3N0bGVyLWtleSE=";
+
+/// A running server. It ends with this value.
+pub struct Postgres {
+    folder: TempDir,
+    programs: PathBuf,
+    /// Its port on 127.0.0.1.
+    pub port: u16,
+}
+
+/// A program that runs as the user `postgres`, where this one runs as root: PostgreSQL refuses to.
+fn unprivileged(program: &Path) -> Command {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+    command
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    out.trim_end().to_owned()
+}
+
+impl Postgres {
+    /// Creates a cluster with the user and the database `ostler`, and starts it.
+    ///
+    /// # Panics
+    /// PostgreSQL is not installed or does not start.
+    pub fn start() -> Self {
+        let programs =
+            std::env::var_os(PROGRAMS).unwrap_or_else(|| panic!("run this test with .ci/postgres"));
+        let folder = tempfile::Builder::new().prefix("ostler-postgres").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let password = folder.path().join("password");
+        fs::write(&password, PASSWORD).unwrap();
+        fs::write(folder.path().join("vault.key"), VAULT_KEY).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Self { folder, programs: programs.into(), port };
+        run(unprivileged(&server.programs.join("initdb"))
+            .args([
+                "--username=ostler",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+                "--pwfile",
+            ])
+            .arg(&password)
+            .arg("--pgdata")
+            .arg(server.data()));
+        for (name, key) in [("server", "data/server.key"), ("other", "other.key")] {
+            // Of a single name, and no authority.
+            run(unprivileged(Path::new("openssl"))
+                .args([
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "rsa:2048",
+                    "-nodes",
+                    "-subj",
+                    "/CN=localhost",
+                    "-days",
+                    "30",
+                ])
+                .args([
+                    "-addext",
+                    "subjectAltName=DNS:localhost",
+                    "-addext",
+                    "basicConstraints=critical,CA:FALSE",
+                ])
+                .arg("-keyout")
+                .arg(server.folder.path().join(key))
+                .arg("-out")
+                .arg(server.folder.path().join(format!("{name}.crt"))));
+        }
+        let settings = format!(
+            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{0}'\nmax_connections = 60\n\
+             shared_buffers = 32MB\nlog_min_messages = fatal\nssl = on\n\
+             ssl_cert_file = '{0}/server.crt'\n",
+            server.folder.path().display()
+        );
+        let mut file =
+            fs::OpenOptions::new().append(true).open(server.data().join("postgresql.conf")).unwrap();
+        std::io::Write::write_all(&mut file, settings.as_bytes()).unwrap();
+        server.control(&["start"]);
+        server.psql("postgres", "CREATE DATABASE ostler");
+        server
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn control(&self, arguments: &[&str]) {
+        let log = self.folder.path().join("data/server.log");
+        run(unprivileged(&self.programs.join("pg_ctl"))
+            .arg("--pgdata")
+            .arg(self.data())
+            .arg("--log")
+            .arg(log)
+            .args(["--wait", "--silent"])
+            .args(arguments));
+    }
+
+    /// Kills the server's processes as a power failure would, and starts it again.
+    pub fn restart_immediately(&self) {
+        self.control(&["restart", "--mode=immediate"]);
+    }
+
+    /// Stops the server.
+    pub fn stop(&self) {
+        self.control(&["stop", "--mode=immediate"]);
+    }
+
+    /// Starts a stopped server.
+    pub fn start_again(&self) {
+        self.control(&["start"]);
+    }
+
+    /// The database `ostler`, without the password.
+    pub fn url(&self) -> String {
+        format!("postgresql://ostler@127.0.0.1:{}/ostler", self.port)
+    }
+
+    /// The same over the Unix socket.
+    pub fn socket_url(&self) -> String {
+        format!("postgresql://ostler@/ostler?host={}&port={}", self.folder.path().display(), self.port)
+    }
+
+    /// The file with the password.
+    pub fn password_file(&self) -> PathBuf {
+        self.folder.path().join("password")
+    }
+
+    /// The file with a key for the vault.
+    pub fn key_file(&self) -> PathBuf {
+        self.folder.path().join("vault.key")
+    }
+
+    /// Runs SQL as a person would; returns unaligned rows.
+    ///
+    /// # Panics
+    /// The SQL fails.
+    pub fn psql(&self, database: &str, sql: &str) -> String {
+        run(&mut self.psql_command(database, sql))
+    }
+
+    /// The command that runs SQL.
+    pub fn psql_command(&self, database: &str, sql: &str) -> Command {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])
+            .args(["--host=127.0.0.1", "--username=ostler", "--command", sql, database])
+            .arg(format!("--port={}", self.port))
+            .env("PGPASSWORD", PASSWORD);
+        psql
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = unprivileged(&self.programs.join("pg_ctl"))
+            .args(["stop", "--mode=immediate", "--silent", "--pgdata"])
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .output();
+    }
+}

@@ -1,0 +1,47 @@
+//! A program in the foreground: it has the terminal of this process, and hears itself what is typed to interrupt.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::told;
+
+/// How long what the program started may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a program in the foreground ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// By itself.
+    Itself(ExitStatus),
+    /// This process was told to end, and ended it. This is the exit code that a shell expects then.
+    Told(u8),
+}
+
+/// Runs a program until it ends, or until this process is told to end. Nothing of it is left then.
+///
+/// # Errors
+/// It cannot be started.
+pub async fn run(command: &mut Command) -> io::Result<Ended> {
+    let told = told::ending_in_foreground();
+    tokio::pin!(told);
+    // Signals are heard before there is a program.
+    tokio::select! {
+        biased;
+        code = &mut told => return Ok(Ended::Told(code)),
+        () = std::future::ready(()) => {}
+    }
+    let mut child = command.spawn()?;
+    let code = tokio::select! {
+        status = child.wait() => return status.map(Ended::Itself),
+        code = told => code,
+    };
+    let (status, ()) =
+        tokio::join!(tokio::time::timeout(GRACE, child.wait()), ostler_processes::end_descendants(GRACE));
+    if status.is_err() {
+        child.kill().await?;
+    }
+    Ok(Ended::Told(code))
+}

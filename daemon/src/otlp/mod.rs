@@ -1,0 +1,216 @@
+//! The export of traces and metrics to a collector over OTLP/HTTP, as JSON.
+//!
+//! It exports what the log and `GET /api/metrics` have: the spans of commands, plugin calls, turns and runs, and the
+//! metrics. Nothing waits for the collector; spans that do not fit into the buffer are dropped and counted.
+
+mod metrics;
+mod spans;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Uri};
+use ostler_contract::http::{Body, Request};
+use ostler_contract::{Value, json};
+use ostler_engine::Log;
+use ostler_js::HttpClient;
+use ostler_loader::Hidden;
+use ostler_loader::options::without_password;
+use ostler_protocol::names;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub use spans::Spans;
+
+use crate::config::OtlpSettings;
+use crate::exit::Exit;
+use crate::log::clock;
+
+/// How often metrics, and the spans that have ended, are exported.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How long the collector may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long the last export may take before the daemon exits.
+const LAST_LIMIT: Duration = Duration::from_secs(2);
+
+/// A collector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collector {
+    traces: Uri,
+    metrics: Uri,
+    headers: HeaderMap,
+}
+
+impl Collector {
+    /// From the configuration.
+    ///
+    /// # Errors
+    /// An endpoint that is not an HTTP URL, or an invalid header: exit 2.
+    pub fn new(settings: &OtlpSettings) -> Result<Self, Exit> {
+        let endpoint = settings.endpoint.trim_end_matches('/');
+        let signal = |signal: &str| {
+            let uri = format!("{endpoint}/v1/{signal}").parse::<Uri>().ok();
+            let http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
+            uri.filter(http).ok_or_else(|| {
+                Exit::usage(format!(
+                    "otlp.endpoint must be an http or https URL, such as http://localhost:4318, not {:?}",
+                    without_password(&settings.endpoint)
+                ))
+            })
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in settings.headers.iter().flatten() {
+            let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+            let Some((parsed, mut value)) = parsed else {
+                return Err(Exit::usage(format!("otlp.headers: {name:?} is not a valid HTTP header")));
+            };
+            value.set_sensitive(true);
+            headers.insert(parsed, value);
+        }
+        Ok(Self { traces: signal("traces")?, metrics: signal("metrics")?, headers })
+    }
+
+    /// Adds the values of the headers to what no line may contain.
+    pub fn hide(&self, hidden: &Hidden) {
+        self.headers.values().filter_map(|value| value.to_str().ok()).for_each(|value| hidden.add(value));
+    }
+}
+
+/// The running export.
+#[derive(Debug)]
+pub struct Exporter {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Exporter {
+    /// Starts to export `spans` and the text that `metrics` returns to a collector.
+    pub fn start(
+        collector: Collector,
+        spans: Spans,
+        metrics: impl Fn() -> String + Send + 'static,
+        http: HttpClient,
+        log: Log,
+    ) -> Self {
+        let (stop, mut stopped) = oneshot::channel();
+        let began = nanoseconds();
+        let mut export = Export { collector, http, log, refused: false };
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(INTERVAL);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            ticks.tick().await;
+            loop {
+                let is_last = tokio::select! {
+                    _ = &mut stopped => true,
+                    _ = ticks.tick() => false,
+                    () = spans.filled() => {
+                        export.spans(&spans).await;
+                        continue;
+                    }
+                };
+                export.spans(&spans).await;
+                let request = metrics::request(&metrics(), &began, &nanoseconds());
+                export.send(export.collector.metrics.clone(), &request).await;
+                if is_last {
+                    return;
+                }
+            }
+        });
+        Self { stop, task }
+    }
+
+    /// Exports what is left and stops.
+    pub async fn finish(self) {
+        let _ = self.stop.send(());
+        let mut task = self.task;
+        if tokio::time::timeout(LAST_LIMIT, &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+struct Export {
+    collector: Collector,
+    http: HttpClient,
+    log: Log,
+    /// Whether the last request failed.
+    refused: bool,
+}
+
+impl Export {
+    async fn spans(&mut self, spans: &Spans) {
+        let (batches, dropped) = spans.take();
+        for batch in batches {
+            let request = spans::request(batch);
+            self.send(self.collector.traces.clone(), &request).await;
+        }
+        if dropped > 0 {
+            self.log
+                .line(format_args!("otlp: {dropped} spans were dropped: more ended than could be exported"));
+        }
+    }
+
+    /// Sends one request. The first of several failures is logged, and the success after them.
+    async fn send(&mut self, to: Uri, body: &Value) {
+        let shown = without_password(&to.to_string()).into_owned();
+        let failed = self.post(to, body).await.err();
+        match &failed {
+            Some(why) if !self.refused => {
+                self.log.line(format_args!("otlp: {shown}: {why}; what it does not accept is dropped"));
+            }
+            None if self.refused => self.log.line(format_args!("otlp: {shown} accepts requests again")),
+            _ => {}
+        }
+        self.refused = failed.is_some();
+    }
+
+    async fn post(&self, to: Uri, body: &Value) -> Result<(), String> {
+        let mut request = Request::new(Body::Full(body.to_string().into()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = to;
+        *request.headers_mut() = self.collector.headers.clone();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        match tokio::time::timeout(ANSWER_LIMIT, (self.http)(request)).await {
+            Ok(Ok(response)) if response.status().is_success() => Ok(()),
+            Ok(Ok(response)) => Err(format!("the collector answered {}", response.status())),
+            Ok(Err(why)) => Err(why.message),
+            Err(_) => Err(format!("no response within {} seconds", ANSWER_LIMIT.as_secs())),
+        }
+    }
+}
+
+/// The time now, as OTLP has it.
+fn nanoseconds() -> String {
+    clock().now().as_nanosecond().to_string()
+}
+
+/// What every request says about its origin.
+fn resource() -> Value {
+    json!({ "attributes": [
+        attribute("service.name", &names::HOST.into()),
+        attribute("service.version", &env!("CARGO_PKG_VERSION").into()),
+    ] })
+}
+
+/// The instrumentation scope of spans and metrics.
+fn scope() -> Value {
+    json!({ "name": names::HOST, "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// An attribute.
+fn attribute(key: &str, value: &Value) -> Value {
+    let value = match value {
+        Value::Bool(value) => json!({ "boolValue": value }),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => json!({ "intValue": number.to_string() }),
+            None => json!({ "doubleValue": number }),
+        },
+        Value::String(text) => json!({ "stringValue": text }),
+        other => json!({ "stringValue": other.to_string() }),
+    };
+    json!({ "key": key, "value": value })
+}
+
+/// A lock on memory shared between the layer and the exporter.
+type Shared<T> = Arc<parking_lot::Mutex<T>>;

@@ -1,0 +1,96 @@
+//! Changes that somebody else made: another host, or a person with SQL. Notifications wake; the table `changes` has the order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{AutomationChange, ChangeType, RecordChange};
+use ostler_contract::stores::Watchers;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::database::Database;
+
+/// How often the table is read without a notification.
+const POLL: Duration = Duration::from_secs(5);
+/// How soon it is read again after a notification, where a running transaction hides what was notified.
+const AGAIN: Duration = Duration::from_millis(200);
+/// How many changes are read at once.
+const PAGE: i64 = 1000;
+
+/// Who is notified.
+#[derive(Default)]
+pub struct Listeners {
+    records: Mutex<HashMap<String, Watchers<RecordChange>>>,
+    automations: Mutex<Option<Watchers<AutomationChange>>>,
+}
+
+impl Listeners {
+    /// Notifies the watchers of a collection of records.
+    pub fn records(&self, collection: &str, watchers: Watchers<RecordChange>) {
+        self.records.lock().insert(collection.to_owned(), watchers);
+    }
+
+    /// Notifies the watchers of automations.
+    pub fn automations(&self, watchers: Watchers<AutomationChange>) {
+        *self.automations.lock() = Some(watchers);
+    }
+
+    fn tell(&self, kind: &str, collection: Option<&str>, id: String, how: ChangeType) {
+        match (kind, collection) {
+            ("record", Some(collection)) => {
+                if let Some(watchers) = self.records.lock().get(collection) {
+                    watchers.tell(&RecordChange { id, r#type: how });
+                }
+            }
+            ("automation", _) => {
+                if let Some(watchers) = &*self.automations.lock() {
+                    watchers.tell(&AutomationChange { id, r#type: how });
+                }
+            }
+            // Policies and secrets are read for each use.
+            _ => {}
+        }
+    }
+}
+
+/// Reads changes until the lease is over.
+pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Arc<Notify>) {
+    // Changes from before the start of the host were removed when it took the lease.
+    let mut last = ("0".to_owned(), 0_i64);
+    let mut pause = POLL;
+    while !database.lease.is_over() {
+        let was_woken = tokio::time::timeout(pause, wake.notified()).await.is_ok();
+        let mut found = 0;
+        loop {
+            let rows = database
+                .rows(
+                    "SELECT xid::text, seq, kind, collection, id, operation, origin FROM changes
+                     WHERE (xid, seq) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+                     ORDER BY xid, seq LIMIT $3",
+                    vec![Box::new(last.0.clone()), Box::new(last.1), Box::new(PAGE)],
+                )
+                .await;
+            // Who cannot read now reads with the next poll.
+            let Ok(rows) = rows else { break };
+            for row in &rows {
+                let (kind, collection): (String, Option<String>) = (row.get(2), row.get(3));
+                let (id, operation, origin): (String, String, String) = (row.get(4), row.get(5), row.get(6));
+                let how = match operation.as_str() {
+                    "insert" => ChangeType::Added,
+                    "delete" => ChangeType::Deleted,
+                    _ => ChangeType::Updated,
+                };
+                last = (row.get(0), row.get(1));
+                if origin != database.lease.incarnation {
+                    listeners.tell(&kind, collection.as_deref(), id, how);
+                }
+            }
+            found += rows.len();
+            if (rows.len() as i64) < PAGE {
+                break;
+            }
+        }
+        pause = if was_woken && found == 0 { AGAIN } else { POLL };
+    }
+}

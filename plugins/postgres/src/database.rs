@@ -1,0 +1,323 @@
+//! The database as the stores use it: reads on a pool, writes in the order of their calls.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{Pool, PoolError};
+use ostler_contract::Thrown;
+use ostler_contract::live::{Pending, ready};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::connect::{Connector, SCAN};
+use crate::failure::{self, Kind};
+use crate::lease::Lease;
+use crate::writer::{Asked, Queued, Writer};
+
+/// How long a read is tried; the host waits 10 seconds for a store.
+const READ: Duration = Duration::from_secs(9);
+/// The first pause before another try.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How many bytes of writes may wait.
+const WAITING: usize = 64 << 20;
+/// What a statement takes beside its values.
+const STATEMENT: usize = 256;
+
+/// A value of a statement.
+pub type Param = Box<dyn ToSql + Sync + Send>;
+
+/// A statement with its values.
+pub struct Sql {
+    /// The text, prepared once on each connection.
+    pub text: &'static str,
+    /// Its values. Those of a statement on a session follow the four of [`Target`].
+    pub params: Vec<Param>,
+}
+
+/// The session that a write appends to. Its first four values are the session's id, the owner, the epoch and the position, and
+/// its answer is the number of sessions that it was appended to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The id.
+    pub session: String,
+    /// Whether the write removes the session.
+    pub ends: bool,
+}
+
+/// A write: one statement in a transaction that it shares with others.
+pub struct Write {
+    /// The statement.
+    pub sql: Sql,
+    /// The session it appends to.
+    pub target: Option<Target>,
+    /// The size of its values.
+    pub bytes: usize,
+}
+
+impl Write {
+    /// Creates a write. `bytes` is the size of its values.
+    pub fn new(text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
+        Self { sql: Sql { text, params }, target: None, bytes: bytes + STATEMENT }
+    }
+
+    /// Creates a write that appends to a session; its own values are from `$5` on.
+    pub fn append(session: String, text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
+        let bytes = bytes + session.len() + STATEMENT;
+        Self { sql: Sql { text, params }, target: Some(Target { session, ends: false }), bytes }
+    }
+}
+
+/// The database of a running host.
+pub struct Database {
+    /// The lease of the host.
+    pub lease: Arc<Lease>,
+    pool: Pool,
+    writes: mpsc::UnboundedSender<Asked>,
+    waiting: Arc<AtomicUsize>,
+    /// How many stores are open.
+    open: AtomicUsize,
+    stop: Arc<Notify>,
+    statement_timeout: Duration,
+}
+
+impl Database {
+    /// Starts the writer. `stores` is how many stores will be closed.
+    ///
+    /// # Errors
+    /// There is no tokio runtime.
+    pub fn start(
+        connector: Connector,
+        lease: Arc<Lease>,
+        stop: Arc<Notify>,
+        stores: usize,
+    ) -> Result<Arc<Self>, Thrown> {
+        let (writes, asked) = mpsc::unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let database = Self {
+            lease: lease.clone(),
+            pool: connector.pool()?,
+            writes,
+            waiting: waiting.clone(),
+            open: AtomicUsize::new(stores),
+            stop,
+            statement_timeout: connector.statement_timeout,
+        };
+        tokio::spawn(Writer::new(connector, lease, waiting).run(asked));
+        Ok(Arc::new(database))
+    }
+
+    /// Writes. The write takes its place among others now; it is answered once it is durable. A write that fails changes
+    /// nothing. `read` runs in the order of the writes.
+    pub fn write<T: Send + 'static>(
+        &self,
+        write: Write,
+        read: impl FnOnce(Vec<Row>) -> Result<T, Thrown> + Send + 'static,
+    ) -> Pending<T> {
+        if let Err(why) = self.lease.check() {
+            return ready(Err(why));
+        }
+        let bytes = write.bytes;
+        if self.waiting.fetch_add(bytes, Ordering::AcqRel) + bytes > WAITING {
+            self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+            return ready(Err(Thrown::new(
+                "PostgreSQL: 64 MB of writes wait for the database; try again later",
+            )));
+        }
+        let (answer, answered) = oneshot::channel();
+        let queued = Queued {
+            write,
+            answer: Box::new(move |rows| {
+                // Nobody waits any more: it is written all the same.
+                drop(answer.send(rows.and_then(read)));
+            }),
+        };
+        if self.writes.send(Asked::Write(queued)).is_err() {
+            return ready(Err(stopped()));
+        }
+        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
+    }
+
+    /// Writes without an answer.
+    pub fn put(&self, write: Write) -> Pending<()> {
+        self.write(write, |_| Ok(()))
+    }
+
+    /// Reads rows. Tries again while the database is unavailable.
+    ///
+    /// # Errors
+    /// The host has no lease, the statement is refused, or the database is unavailable for too long.
+    pub async fn rows(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
+        self.retried(READ, sql, &params, None).await
+    }
+
+    /// Reads rows of a whole table, which may take long.
+    ///
+    /// # Errors
+    /// As [`Self::rows`].
+    pub async fn scan(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
+        self.retried(SCAN, sql, &params, Some(SCAN)).await
+    }
+
+    async fn retried(
+        &self,
+        limit: Duration,
+        sql: &'static str,
+        params: &[Param],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Row>, Thrown> {
+        let begun = Instant::now();
+        let mut pause = PAUSE;
+        loop {
+            self.lease.check()?;
+            match self.read_once(sql, params, timeout).await {
+                Ok(rows) => return Ok(rows),
+                Err(Unread { why, is_lasting }) => {
+                    if is_lasting || begun.elapsed() + pause >= limit {
+                        return Err(why);
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn read_once(
+        &self,
+        sql: &'static str,
+        params: &[Param],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Row>, Unread> {
+        let client = self.pool.get().await.map_err(|why| match why {
+            PoolError::Backend(why) => Unread::of(&why),
+            PoolError::Timeout(_) => {
+                Unread::later("PostgreSQL: no connection became free in time (poolSize)")
+            }
+            why => Unread::later(&format!("PostgreSQL: {why}")),
+        })?;
+        let limit = timeout.unwrap_or(self.statement_timeout) + Duration::from_millis(500);
+        let read = async {
+            let statement = client.prepare_cached(sql).await?;
+            match timeout {
+                None => client.query(&statement, &borrowed(params)).await,
+                Some(timeout) => {
+                    let begin =
+                        format!("BEGIN READ ONLY; SET LOCAL statement_timeout = {}", timeout.as_millis());
+                    client.batch_execute(&begin).await?;
+                    let rows = client.query(&statement, &borrowed(params)).await;
+                    client.batch_execute("ROLLBACK").await?;
+                    rows
+                }
+            }
+        };
+        let read = tokio::time::timeout(limit, read).await;
+        match read {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(why)) => {
+                let unread = Unread::of(&why);
+                if !unread.is_lasting {
+                    // Its state is unknown.
+                    drop(deadpool_postgres::Object::take(client));
+                }
+                Err(unread)
+            }
+            Err(_) => {
+                drop(deadpool_postgres::Object::take(client));
+                Err(Unread::later("PostgreSQL: no answer in time"))
+            }
+        }
+    }
+
+    /// Closes one store; with the last one, waits for the writes and gives the lease up.
+    pub fn close(self: &Arc<Self>) -> Pending<()> {
+        let database = self.clone();
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            if database.writes.send(Asked::Flush(answer)).is_ok() {
+                drop(answered.await);
+            }
+            if database.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+                database.stop.notify_one();
+                while !database.lease.is_over() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Why a read failed.
+struct Unread {
+    why: Thrown,
+    /// Whether the same fails again.
+    is_lasting: bool,
+}
+
+impl Unread {
+    fn of(error: &tokio_postgres::Error) -> Self {
+        let is_lasting = failure::kind(error) == Kind::Refused;
+        Self { why: failure::thrown(error), is_lasting }
+    }
+
+    fn later(why: &str) -> Self {
+        Self { why: Thrown::new(why), is_lasting: false }
+    }
+}
+
+/// Borrows the values of a statement.
+pub fn borrowed(params: &[Param]) -> Vec<&(dyn ToSql + Sync)> {
+    params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+}
+
+/// Polls all futures once, in order, so that what they send is sent in order; then waits for each.
+pub async fn pipelined<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut all: Vec<_> = futures.into_iter().map(|one| Box::pin(futures::future::maybe_done(one))).collect();
+    std::future::poll_fn(|context| {
+        for one in &mut all {
+            let _ = one.as_mut().poll(context);
+        }
+        std::task::Poll::Ready(())
+    })
+    .await;
+    let mut outputs = Vec::with_capacity(all.len());
+    for mut one in all {
+        one.as_mut().await;
+        outputs.extend(one.as_mut().take_output());
+    }
+    outputs
+}
+
+fn stopped() -> Thrown {
+    Thrown::new("PostgreSQL: the stores are closed")
+}
+
+/// Writes a value as JSON text.
+///
+/// # Errors
+/// The value has no text.
+pub fn encode(value: &impl Serialize) -> Result<String, Thrown> {
+    serde_json::to_string(value)
+        .map_err(|error| Thrown::new(format_args!("cannot store this value: {error}")))
+}
+
+/// Reads a stored value.
+///
+/// # Errors
+/// It is not of this type.
+pub fn decode<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T, Thrown> {
+    serde_json::from_str(text)
+        .map_err(|error| Thrown::new(format_args!("cannot read the stored {what} {of}: {error}")))
+}
+
+/// A number as the database has it.
+pub fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

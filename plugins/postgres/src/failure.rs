@@ -1,0 +1,79 @@
+//! Why a statement failed, as a sentence, and what follows from it.
+
+use std::error::Error as _;
+
+use ostler_contract::{RpcError, Thrown};
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+/// The code of `write_batch` for a host without a lease.
+const NO_LEASE: &str = "OS001";
+/// The code of `write_batch` for a transaction that was committed before.
+const COMMITTED: &str = "OS002";
+
+/// What a failed statement means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The connection is gone, or the server is starting, stopping or overloaded: the same can succeed later.
+    Unavailable,
+    /// The host has no lease.
+    NoLease,
+    /// The transaction was committed before.
+    Committed,
+    /// The transaction failed before this statement.
+    Aborted,
+    /// The statement is refused.
+    Refused,
+}
+
+/// Returns what a failure means.
+pub fn kind(error: &Error) -> Kind {
+    let Some(code) = error.code() else { return Kind::Unavailable };
+    match code.code() {
+        NO_LEASE => Kind::NoLease,
+        COMMITTED => Kind::Committed,
+        "25P02" => Kind::Aborted,
+        // Ended idle transactions; serialization failures and deadlocks.
+        "25P03" | "40001" | "40P01" => Kind::Unavailable,
+        other => match &other[..2] {
+            // Connections; insufficient resources; the operator's interventions; system errors.
+            "08" | "53" | "58" => Kind::Unavailable,
+            "57" if *code != SqlState::QUERY_CANCELED => Kind::Unavailable,
+            _ => Kind::Refused,
+        },
+    }
+}
+
+/// Returns a failure as a sentence. The details of the server, which repeat values, are left out.
+pub fn sentence(error: &Error) -> String {
+    if let Some(db) = error.as_db_error() {
+        let hint = match *db.code() {
+            SqlState::QUERY_CANCELED => " (statementTimeoutSeconds)",
+            SqlState::DISK_FULL => "; the disk of the database is full",
+            SqlState::INSUFFICIENT_PRIVILEGE => {
+                "; grant the database user the rights that docs/postgres.md lists"
+            }
+            _ => "",
+        };
+        return format!("PostgreSQL: {} ({}){hint}", db.message(), db.code().code());
+    }
+    let mut text = format!("PostgreSQL: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Returns a failure as the error of a store call.
+pub fn thrown(error: &Error) -> Thrown {
+    let constraint = error.as_db_error().and_then(|db| db.constraint());
+    if constraint == Some("automation_runs_once") {
+        return RpcError::already_exists("this cause has started a run of the automation already").into();
+    }
+    Thrown::new(sentence(error))
+}

@@ -1,0 +1,96 @@
+//! The tables, and how an older schema is brought up to date.
+
+use ostler_contract::Thrown;
+use ring::digest;
+use tokio_postgres::{Client, Error};
+
+use crate::failure;
+
+/// What each version added. One that was released never changes: its checksum is stored with it.
+const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_stores.sql"))];
+
+/// Serializes hosts that start: held until the transaction ends.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";
+
+/// What a schema is like.
+pub struct Found {
+    /// How many migrations it has been through.
+    version: usize,
+}
+
+impl Found {
+    /// Whether the schema has tables.
+    pub fn has_tables(&self) -> bool {
+        self.version > 0
+    }
+}
+
+fn checksum(sql: &str) -> String {
+    let hash = digest::digest(&digest::SHA256, sql.as_bytes());
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn failed(error: Error) -> Thrown {
+    failure::thrown(&error)
+}
+
+/// Locks the schema for the current transaction, creates it if it is missing, and checks its version.
+///
+/// # Errors
+/// It was written by a newer host, or one of its migrations is not the one that this program has.
+pub async fn lock(client: &Client, schema: &str) -> Result<Found, Thrown> {
+    client.execute(LOCK, &[&schema]).await.map_err(failed)?;
+    let exists = client.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await;
+    if exists.map_err(failed)?.is_none() {
+        // The name is letters, digits and underscores.
+        client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(failed)?;
+    }
+    client
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS migrations (
+                 version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+                 applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+             )",
+        )
+        .await
+        .map_err(failed)?;
+    let applied = client.query("SELECT version, name, checksum FROM migrations ORDER BY version", &[]).await;
+    let applied = applied.map_err(failed)?;
+    for (at, row) in applied.iter().enumerate() {
+        let (version, name, stored): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+        let Some((_, sql)) = MIGRATIONS.get(at) else {
+            return Err(Thrown::new(format_args!(
+                "schema {schema} was written by a newer ostler (version {}, and this one knows up to {}); update ostler, or \
+                 set the option schema to another one",
+                applied.len(),
+                MIGRATIONS.len()
+            )));
+        };
+        if usize::try_from(version).ok() != Some(at + 1) || stored != checksum(sql) {
+            return Err(Thrown::new(format_args!(
+                "schema {schema}: migration {version} ({name}) is not the one of this ostler; it was written by another \
+                 build. Set the option schema to another one"
+            )));
+        }
+    }
+    Ok(Found { version: applied.len() })
+}
+
+/// Applies the migrations that a locked schema lacks.
+///
+/// # Errors
+/// A statement failed; the transaction has to be rolled back.
+pub async fn apply(client: &Client, found: &Found) -> Result<(), Thrown> {
+    for (at, (name, sql)) in MIGRATIONS.iter().enumerate().skip(found.version) {
+        client.batch_execute(sql).await.map_err(failed)?;
+        let version = i32::try_from(at + 1).unwrap_or(i32::MAX);
+        client
+            .execute(
+                "INSERT INTO migrations (version, name, checksum) VALUES ($1, $2, $3)",
+                &[&version, name, &checksum(sql)],
+            )
+            .await
+            .map_err(failed)?;
+    }
+    Ok(())
+}

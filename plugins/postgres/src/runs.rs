@@ -1,0 +1,256 @@
+//! Automation runs, and which of them stay.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::{AutomationProgress, RunPage};
+use ostler_contract::protocol::uri::automation_id;
+use ostler_contract::protocol::wire::state::{
+    AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
+};
+use ostler_contract::stores::Report;
+use ostler_contract::{RpcError, Thrown};
+use tokio_postgres::Row;
+
+use crate::database::{Database, Param, Write, decode, encode, number};
+
+/// How many runs are answered at once.
+const PAGE: i64 = 20;
+/// How often ended runs that are too many are removed.
+const LOOK: Duration = Duration::from_secs(30);
+/// How many runs one statement removes at most: others wait for it.
+const STEP: i64 = 1000;
+
+const KEEP: &str = "INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run)
+     VALUES ($1, $2, $3, $4, $5, $6, $7)
+     ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
+         run = excluded.run";
+const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number IN (
+         SELECT number FROM (
+             SELECT number, row_number() OVER (PARTITION BY automation ORDER BY number DESC) AS place
+             FROM automation_runs WHERE ended
+         ) AS runs WHERE place > $1 ORDER BY number LIMIT $2
+     ) RETURNING number";
+const BY_AGE: &str = "DELETE FROM automation_runs WHERE number IN (
+         SELECT number FROM automation_runs WHERE ended AND ended_at < $1 ORDER BY ended_at LIMIT $2
+     ) RETURNING number";
+const BY_BYTES: &str = "DELETE FROM automation_runs WHERE number IN (
+         SELECT number FROM (
+             SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS total FROM automation_runs WHERE ended
+         ) AS runs WHERE total > $1::bigint ORDER BY number LIMIT $2
+     ) RETURNING number";
+
+/// Which ended runs of automations are retained. The oldest go first; runs that have not ended stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// How many of each automation.
+    pub count: u32,
+    /// For how long after their end; without it, any time.
+    pub age: Option<Duration>,
+    /// How many bytes those of all automations take; without it, any number.
+    pub bytes: Option<u64>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { count: 1000, age: None, bytes: None }
+    }
+}
+
+/// Runs in the database.
+pub struct Runs {
+    database: Arc<Database>,
+    report: Report,
+    retention: Retention,
+    /// Whether a run has ended since runs were last removed.
+    is_due: AtomicBool,
+}
+
+impl Runs {
+    /// Creates the store, and a task that removes runs that are not retained.
+    pub fn new(database: Arc<Database>, report: Report, retention: Retention) -> Arc<Self> {
+        let runs = Arc::new(Self { database, report, retention, is_due: AtomicBool::new(true) });
+        tokio::spawn(keep_up(Arc::downgrade(&runs)));
+        runs
+    }
+
+    /// Stores a run.
+    pub fn keep(&self, run: &AutomationRunState) -> Pending<()> {
+        let text = match encode(run) {
+            Ok(text) => text,
+            Err(thrown) => return ready(Err(thrown)),
+        };
+        let ended_at = match &run.lifecycle {
+            AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_) => None,
+            AutomationRunLifecycle::Completed(end) => Some(end.completed_at.clone()),
+            AutomationRunLifecycle::Failed(end) => Some(end.completed_at.clone()),
+            AutomationRunLifecycle::Cancelled(end) => Some(end.completed_at.clone()),
+        };
+        if ended_at.is_some() {
+            self.is_due.store(true, Ordering::Release);
+        }
+        let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
+        let size = run.resource.len() + automation.len() + text.len();
+        let params: Vec<Param> = vec![
+            Box::new(run.resource.clone()),
+            Box::new(automation),
+            Box::new(cause(run)),
+            Box::new(ended_at.is_some()),
+            Box::new(ended_at),
+            Box::new(number(text.len() as u64)),
+            Box::new(text),
+        ];
+        self.database.put(Write::new(KEEP, params, size))
+    }
+
+    /// Returns a run by its URI.
+    pub fn of(self: &Arc<Self>, uri: String) -> Pending<Option<AutomationRunState>> {
+        let runs = self.clone();
+        Box::pin(async move {
+            let sql = "SELECT run FROM automation_runs WHERE uri = $1";
+            let rows = runs.database.rows(sql, vec![Box::new(uri.clone())]).await?;
+            rows.first().map(|row| decode(row.get(0), "run", &uri)).transpose()
+        })
+    }
+
+    /// Returns a page of the runs of an automation.
+    pub fn page(self: &Arc<Self>, id: String, cursor: Option<String>) -> Pending<RunPage> {
+        let runs = self.clone();
+        Box::pin(async move {
+            let before = match cursor {
+                None => i64::MAX,
+                Some(cursor) => {
+                    let number = runs.number_of(&id, &cursor).await?;
+                    number.ok_or_else(|| Thrown::from(RpcError::unrecognised_cursor(&cursor)))?
+                }
+            };
+            let params: Vec<Param> = vec![Box::new(id), Box::new(before), Box::new(PAGE + 1)];
+            let rows = runs
+                .database
+                .rows(
+                    "SELECT number, uri, run FROM automation_runs WHERE automation = $1 AND number < $2
+                     ORDER BY number DESC LIMIT $3",
+                    params,
+                )
+                .await?;
+            let mut page = RunPage::default();
+            let mut last = 0_i64;
+            for (at, row) in rows.iter().enumerate() {
+                if at as i64 == PAGE {
+                    page.next_cursor = Some(URL_SAFE_NO_PAD.encode(last.to_be_bytes()));
+                    break;
+                }
+                last = row.get(0);
+                page.runs.extend(runs.run_in(row));
+            }
+            Ok(page)
+        })
+    }
+
+    /// The number in a cursor of this automation's.
+    async fn number_of(&self, id: &str, cursor: &str) -> Result<Option<i64>, Thrown> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| bytes.try_into().ok());
+        let Some(number) = bytes.map(i64::from_be_bytes) else { return Ok(None) };
+        let params: Vec<Param> = vec![Box::new(id.to_owned()), Box::new(number)];
+        let sql = "SELECT 1 FROM automation_runs WHERE automation = $1 AND number = $2";
+        let rows = self.database.rows(sql, params).await?;
+        Ok((!rows.is_empty()).then_some(number))
+    }
+
+    /// Returns the runs that have not ended.
+    pub fn unfinished(self: &Arc<Self>) -> Pending<Vec<AutomationRunState>> {
+        let runs = self.clone();
+        Box::pin(async move {
+            let sql = "SELECT number, uri, run FROM automation_runs WHERE NOT ended ORDER BY number";
+            let rows = runs.database.scan(sql, vec![]).await?;
+            Ok(rows.iter().filter_map(|row| runs.run_in(row)).collect())
+        })
+    }
+
+    /// Returns the progress of an automation's schedules.
+    pub fn progress(self: &Arc<Self>, id: String) -> Pending<Option<AutomationProgress>> {
+        let runs = self.clone();
+        Box::pin(async move {
+            let sql = "SELECT progress FROM automation_progress WHERE automation = $1";
+            let rows = runs.database.rows(sql, vec![Box::new(id.clone())]).await?;
+            rows.first().map(|row| decode(row.get(0), "schedules of", &id)).transpose()
+        })
+    }
+
+    /// Stores it.
+    pub fn keep_progress(&self, id: String, progress: &AutomationProgress) -> Pending<()> {
+        match encode(progress) {
+            Ok(text) => {
+                let size = id.len() + text.len();
+                self.database.put(Write::new(
+                    "INSERT INTO automation_progress (automation, progress) VALUES ($1, $2)
+                     ON CONFLICT (automation) DO UPDATE SET progress = excluded.progress",
+                    vec![Box::new(id), Box::new(text)],
+                    size,
+                ))
+            }
+            Err(thrown) => ready(Err(thrown)),
+        }
+    }
+
+    /// The run of a row. One that cannot be read keeps none of the others from being listed.
+    fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
+        let uri: String = row.get(1);
+        decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
+    }
+
+    /// Removes some of what is too much; how many.
+    async fn step(&self) -> Result<usize, Thrown> {
+        let count =
+            |sql, params: Vec<Param>| self.database.write(Write::new(sql, params, 0), |rows| Ok(rows.len()));
+        let mut removed =
+            count(BY_COUNT, vec![Box::new(i64::from(self.retention.count)), Box::new(STEP)]).await?;
+        let oldest = self.retention.age.and_then(|age| {
+            let age = SignedDuration::try_from(age).ok()?;
+            Timestamp::now().checked_sub(age).ok()
+        });
+        if let Some(oldest) = oldest {
+            // As the host writes times, so that texts compare as times do.
+            let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
+            removed += count(BY_AGE, vec![Box::new(oldest), Box::new(STEP)]).await?;
+        }
+        if let Some(bytes) = self.retention.bytes {
+            removed += count(BY_BYTES, vec![Box::new(number(bytes)), Box::new(STEP)]).await?;
+        }
+        Ok(removed)
+    }
+}
+
+/// What must start only one run: the instant of a schedule.
+fn cause(run: &AutomationRunState) -> Option<String> {
+    match &run.origin {
+        AutomationRunOrigin::Trigger(origin) => {
+            origin.scheduled_for.as_ref().map(|at| format!("schedule:{}:{at}", origin.trigger_id))
+        }
+        AutomationRunOrigin::Manual(_) => None,
+    }
+}
+
+async fn keep_up(runs: Weak<Runs>) {
+    loop {
+        {
+            let Some(runs) = runs.upgrade().filter(|runs| !runs.database.lease.is_over()) else { return };
+            if runs.is_due.swap(false, Ordering::AcqRel) || runs.retention.age.is_some() {
+                match runs.step().await {
+                    Ok(0) => {}
+                    Ok(_) => {
+                        runs.is_due.store(true, Ordering::Release);
+                        continue;
+                    }
+                    Err(why) => (runs.report)(format!("old runs could not be removed: {why}")),
+                }
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,401 @@
+//! The one task that writes: a batch at a time, each one transaction.
+//!
+//! A transaction begins with `write_batch`, which fails unless the host has its lease and the transaction is its next one. So a
+//! transaction that may or may not have been committed, because the connection broke, can be sent again: the database
+//! refuses it if it was.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ostler_contract::Thrown;
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use crate::connect::{Connector, drive};
+use crate::database::{Target, Write, borrowed, pipelined};
+use crate::failure::{self, Kind};
+use crate::lease::Lease;
+
+/// How many writes one transaction has at most.
+const BATCH: usize = 256;
+/// How many bytes one transaction has at most, unless a single write is larger.
+const BATCH_BYTES: usize = 8 << 20;
+/// How many sessions the writer remembers positions of.
+const HEADS: usize = 65_536;
+/// The first pause before another try.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+const WRITE_BATCH: &str = "SELECT write_batch($1, $2)";
+/// Takes sessions that nobody owns, or whose owner has no lease any more.
+const CLAIM: &str = "INSERT INTO session_heads (session, owner, epoch, head)
+     SELECT session, $2, 1, 0 FROM unnest($1::text[]) AS session
+     ON CONFLICT (session) DO UPDATE SET owner = excluded.owner,
+         epoch = session_heads.epoch + (session_heads.owner IS DISTINCT FROM excluded.owner)::int
+     WHERE session_heads.owner IS NOT DISTINCT FROM excluded.owner OR session_heads.owner IS NULL
+         OR NOT EXISTS (
+             SELECT 1 FROM host WHERE incarnation = session_heads.owner AND expires_at > clock_timestamp()
+         )
+     RETURNING session, epoch, head";
+const COMMITTED: &str = "SELECT batch FROM writer WHERE incarnation = $1 FOR UPDATE";
+
+/// Receives the rows of a write once they are durable, or why it failed.
+pub type Answer = Box<dyn FnOnce(Result<Vec<Row>, Thrown>) + Send>;
+
+/// A write that waits.
+pub struct Queued {
+    /// The write.
+    pub write: Write,
+    /// Who waits for it.
+    pub answer: Answer,
+}
+
+/// What the writer is asked for.
+pub enum Asked {
+    /// To write.
+    Write(Queued),
+    /// To answer once everything before was written.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Who may append to a session, and where.
+#[derive(Clone, Copy)]
+struct Head {
+    epoch: i64,
+    position: i64,
+}
+
+/// A connection with its statements.
+struct Open {
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+}
+
+/// How far a transaction came.
+enum Failed {
+    /// It was not committed, or nobody knows; the rows if it got as far as the commit.
+    Unavailable(String, Option<Vec<Result<Vec<Row>, Thrown>>>),
+    /// A statement is refused.
+    Refused(Thrown),
+    /// The host has no lease.
+    NoLease,
+    /// The transaction's number was used.
+    Committed,
+}
+
+/// The writer.
+pub struct Writer {
+    connector: Connector,
+    lease: Arc<Lease>,
+    waiting: Arc<AtomicUsize>,
+    open: Option<Open>,
+    /// The number of the last transaction that was committed.
+    number: i64,
+    heads: HashMap<String, Head>,
+}
+
+impl Writer {
+    /// Creates the writer of a host that has just taken its lease.
+    pub fn new(connector: Connector, lease: Arc<Lease>, waiting: Arc<AtomicUsize>) -> Self {
+        Self { connector, lease, waiting, open: None, number: 0, heads: HashMap::new() }
+    }
+
+    /// Serves writes until nobody can ask for any.
+    pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Asked>) {
+        let mut flushes = Vec::new();
+        while let Some(first) = asked.recv().await {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            let mut next = Some(first);
+            while let Some(one) = next {
+                match one {
+                    Asked::Write(queued) => {
+                        bytes += queued.write.bytes;
+                        batch.push(queued);
+                    }
+                    Asked::Flush(answer) => flushes.push(answer),
+                }
+                // What comes after the removal of a session begins it anew, in another transaction.
+                let ends = batch
+                    .last()
+                    .and_then(|last: &Queued| last.write.target.as_ref())
+                    .is_some_and(|to| to.ends);
+                let is_full = ends || batch.len() >= BATCH || bytes >= BATCH_BYTES;
+                next = if is_full { None } else { asked.try_recv().ok() };
+            }
+            self.store(batch).await;
+            // What was asked for later was not begun.
+            for answer in flushes.drain(..) {
+                let _ = answer.send(());
+            }
+        }
+    }
+
+    /// Writes a batch, and answers each write of it. Where one is refused, each gets a transaction of its own.
+    async fn store(&mut self, queued: Vec<Queued>) {
+        let (writes, answers): (Vec<Write>, Vec<Answer>) =
+            queued.into_iter().map(|one| (one.write, one.answer)).unzip();
+        if writes.is_empty() {
+            return;
+        }
+        let answers = answers.into_iter().zip(writes.iter().map(|write| write.bytes).collect::<Vec<_>>());
+        match self.store_together(&writes).await {
+            Ok(rows) => answers.zip(rows).for_each(|(answer, rows)| self.answer(answer, rows)),
+            Err(_) if writes.len() > 1 && self.lease.check().is_ok() => {
+                for (write, answer) in writes.iter().zip(answers) {
+                    let rows = self.store_together(std::slice::from_ref(write)).await;
+                    let rows = rows.and_then(|mut rows| rows.pop().unwrap_or_else(|| Ok(Vec::new())));
+                    self.answer(answer, rows);
+                }
+            }
+            Err(why) => answers.for_each(|answer| self.answer(answer, Err(why.clone()))),
+        }
+    }
+
+    fn answer(&self, (answer, bytes): (Answer, usize), rows: Result<Vec<Row>, Thrown>) {
+        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+        answer(rows);
+    }
+
+    /// Writes a batch in one transaction, as often as it takes.
+    async fn store_together(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Thrown> {
+        // The answer of a transaction whose commit was sent.
+        let mut unsure: Option<Vec<Result<Vec<Row>, Thrown>>> = None;
+        let (mut pause, mut last) = (PAUSE, None);
+        loop {
+            if let Err(why) = self.lease.check() {
+                self.heads.clear();
+                let last = last.map(|last| format!(" ({last})")).unwrap_or_default();
+                let unsure = unsure.map_or("", |_| "; this write may have been stored");
+                return Err(Thrown::new(format_args!("{}{last}{unsure}", why.message)));
+            }
+            let outcome = match unsure.is_some() {
+                false => self.attempt(batch).await,
+                // The transaction that may have been committed ends first.
+                true => match self.last_committed().await {
+                    Ok(Some(last)) if last > self.number => {
+                        self.number = last;
+                        self.settle(batch, unsure.as_deref().unwrap_or_default());
+                        return Ok(unsure.unwrap_or_default());
+                    }
+                    Ok(Some(_)) => {
+                        unsure = None;
+                        continue;
+                    }
+                    Ok(None) => Err(Failed::NoLease),
+                    Err(why) => Err(Failed::Unavailable(failure::sentence(&why), None)),
+                },
+            };
+            match outcome {
+                Ok(rows) => {
+                    self.number += 1;
+                    self.settle(batch, &rows);
+                    return Ok(rows);
+                }
+                Err(Failed::Refused(why)) => {
+                    self.forget(batch);
+                    return Err(why);
+                }
+                Err(Failed::NoLease) => {
+                    self.forget(batch);
+                    // The row of a host that was taken over is gone; one that has expired can be renewed.
+                    if let Ok(None) = self.last_committed().await {
+                        self.lease.lose();
+                    }
+                }
+                Err(Failed::Committed) => {
+                    self.forget(batch);
+                    match self.last_committed().await {
+                        Ok(Some(last)) => self.number = last,
+                        Ok(None) => self.lease.lose(),
+                        Err(_) => self.open = None,
+                    }
+                }
+                Err(Failed::Unavailable(why, rows)) => {
+                    last = Some(why);
+                    self.open = None;
+                    self.forget(batch);
+                    unsure = rows.or(unsure);
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Remembers the positions after a transaction.
+    fn settle(&mut self, batch: &[Write], rows: &[Result<Vec<Row>, Thrown>]) {
+        for (one, rows) in batch.iter().zip(rows) {
+            let Some(Target { session, ends }) = &one.target else { continue };
+            if *ends || rows.is_err() {
+                self.heads.remove(session);
+            }
+        }
+        if self.heads.len() > HEADS {
+            self.heads.clear();
+        }
+    }
+
+    fn forget(&mut self, batch: &[Write]) {
+        for one in batch {
+            if let Some(Target { session, .. }) = &one.target {
+                self.heads.remove(session);
+            }
+        }
+    }
+
+    /// The number of the last transaction of this host that was committed. Waits for one that has not ended.
+    async fn last_committed(&mut self) -> Result<Option<i64>, Error> {
+        self.connect().await?;
+        let Some(open) = &self.open else { return Ok(None) };
+        let row = open.client.query_opt(COMMITTED, &[&self.lease.incarnation]).await;
+        if row.is_err() {
+            self.open = None;
+        }
+        Ok(row?.map(|row| row.get(0)))
+    }
+
+    async fn connect(&mut self) -> Result<(), Error> {
+        if self.open.as_ref().is_some_and(|open| !open.client.is_closed()) {
+            return Ok(());
+        }
+        self.open = None;
+        let (client, connection) =
+            self.connector.open(&self.lease.incarnation, self.connector.statement_timeout).await?;
+        drive(connection);
+        // Without it, an acknowledged write can be lost.
+        client
+            .batch_execute(
+                "SELECT set_config('synchronous_commit', 'on', false)
+                 WHERE current_setting('synchronous_commit') = 'off'",
+            )
+            .await?;
+        self.open = Some(Open { client, statements: HashMap::new() });
+        Ok(())
+    }
+
+    /// Writes a batch once.
+    async fn attempt(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Failed> {
+        let limit = self.connector.statement_timeout + Duration::from_secs(1);
+        let late = || Failed::Unavailable("no answer in time".to_owned(), None);
+        let work = tokio::time::timeout(limit, self.transaction(batch)).await;
+        let rows = match work {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(failed)) => {
+                if let (Some(open), false) = (&self.open, matches!(failed, Failed::Unavailable(..))) {
+                    let rolled_back =
+                        tokio::time::timeout(limit, open.client.batch_execute("ROLLBACK")).await;
+                    if !matches!(rolled_back, Ok(Ok(()))) {
+                        self.open = None;
+                    }
+                }
+                return Err(failed);
+            }
+            Err(_) => return Err(late()),
+        };
+        let Some(open) = &self.open else { return Err(late()) };
+        if self.lease.check().is_err() {
+            drop(tokio::time::timeout(limit, open.client.batch_execute("ROLLBACK")).await);
+            return Err(late());
+        }
+        match tokio::time::timeout(limit, open.client.batch_execute("COMMIT")).await {
+            Ok(Ok(())) => Ok(rows),
+            Ok(Err(why)) => Err(Failed::Unavailable(failure::sentence(&why), Some(rows))),
+            Err(_) => Err(Failed::Unavailable("no answer in time".to_owned(), Some(rows))),
+        }
+    }
+
+    /// Everything of a transaction but its commit.
+    async fn transaction(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Failed> {
+        let unavailable = |why: Error| Failed::Unavailable(failure::sentence(&why), None);
+        self.connect().await.map_err(unavailable)?;
+        let texts: HashSet<&'static str> =
+            batch.iter().map(|one| one.sql.text).chain(["BEGIN", WRITE_BATCH, CLAIM]).collect();
+        let Some(open) = &mut self.open else {
+            return Err(Failed::Unavailable("not connected".to_owned(), None));
+        };
+        for text in texts {
+            if !open.statements.contains_key(text) {
+                let statement = open.client.prepare(text).await.map_err(refused)?;
+                open.statements.insert(text, statement);
+            }
+        }
+        let Open { client, statements } = &*open;
+        let next = self.number + 1;
+        let mut sent: Vec<(&Statement, Vec<&(dyn ToSql + Sync)>)> = vec![
+            (&statements["BEGIN"], vec![]),
+            (&statements[WRITE_BATCH], vec![&self.lease.incarnation, &next]),
+        ];
+        let mut unclaimed: Vec<&String> = Vec::new();
+        for one in batch {
+            if let Some(Target { session, .. }) = &one.target
+                && !self.heads.contains_key(session)
+                && !unclaimed.contains(&session)
+            {
+                unclaimed.push(session);
+            }
+        }
+        if !unclaimed.is_empty() {
+            sent.push((&statements[CLAIM], vec![&unclaimed, &self.lease.incarnation]));
+            let claimed = all(pipelined(
+                sent.iter().map(|(statement, params)| client.query(*statement, params)),
+            )
+            .await)?;
+            for row in claimed.last().into_iter().flatten() {
+                self.heads.insert(row.get(0), Head { epoch: row.get(1), position: row.get(2) });
+            }
+            sent.clear();
+        }
+        // The four values of each statement on a session.
+        let mut places: Vec<Option<(i64, i64)>> = Vec::with_capacity(batch.len());
+        for one in batch {
+            places.push(match &one.target {
+                None => None,
+                Some(Target { session, .. }) => match self.heads.get_mut(session) {
+                    // Another host has it: no row has this epoch.
+                    None => Some((-1, -1)),
+                    Some(head) => {
+                        let place = (head.epoch, head.position);
+                        head.position += 1;
+                        Some(place)
+                    }
+                },
+            });
+        }
+        let before = sent.len();
+        for (one, place) in batch.iter().zip(&places) {
+            let mut params: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(one.sql.params.len() + 4);
+            if let (Some(Target { session, .. }), Some((epoch, position))) = (&one.target, place) {
+                params.extend([session as &(dyn ToSql + Sync), &self.lease.incarnation, epoch, position]);
+            }
+            params.extend(borrowed(&one.sql.params));
+            sent.push((&statements[one.sql.text], params));
+        }
+        let rows =
+            all(pipelined(sent.iter().map(|(statement, params)| client.query(*statement, params))).await)?;
+        let answers = batch.iter().zip(rows.into_iter().skip(before)).map(|(one, rows)| match &one.target {
+            Some(Target { session, .. }) if rows.first().is_none_or(|row| row.get::<_, i64>(0) == 0) => {
+                Err(Thrown::new(format_args!("PostgreSQL: session {session} is owned by another host")))
+            }
+            _ => Ok(rows),
+        });
+        Ok(answers.collect())
+    }
+}
+
+fn refused(why: Error) -> Failed {
+    match failure::kind(&why) {
+        Kind::Unavailable | Kind::Aborted => Failed::Unavailable(failure::sentence(&why), None),
+        Kind::NoLease => Failed::NoLease,
+        Kind::Committed => Failed::Committed,
+        Kind::Refused => Failed::Refused(failure::thrown(&why)),
+    }
+}
+
+/// The rows of every statement, or why the first one failed.
+fn all(answers: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Failed> {
+    answers.into_iter().collect::<Result<_, _>>().map_err(refused)
+}

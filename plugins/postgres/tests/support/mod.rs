@@ -1,0 +1,91 @@
+//! The plugin, applied as a host would, and its stores.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
+
+/// Included, so that these tests build no engine.
+#[path = "../../../../crates/testkit/src/postgres.rs"]
+pub mod server;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ostler_contract::points::{AutomationStore, Policies, Port, RecordStore, SessionStore, Usage, Vault};
+use ostler_contract::{
+    Caller, HostFacts, JsonObject, NoHost, Options, PluginHost, Slug, Thrown, Value, json,
+};
+use ostler_plugin_postgres::{Retention, plugin};
+use server::Postgres;
+
+/// How long anything may take before a test gives up.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// The stores of one host.
+#[derive(Clone)]
+pub struct Stores {
+    pub sessions: SessionStore,
+    pub automations: AutomationStore,
+    pub records: RecordStore,
+    pub vault: Vault,
+    pub policies: Policies,
+    pub usage: Usage,
+}
+
+/// The options for a schema of a server.
+pub fn options(server: &Postgres, schema: &str) -> Value {
+    json!({
+        "url": server.url(), "schema": schema, "passwordFile": server.password_file(), "vaultKeyFile": server.key_file(),
+    })
+}
+
+/// Applies the plugin with these options.
+pub async fn applied(options: Value, retention: Retention) -> Result<Stores, Thrown> {
+    let facts = HostFacts { host_name: "inn".into(), config_dir: "/inn".into(), ..HostFacts::default() };
+    let caller = Caller { plugin: Slug::parse("postgres").unwrap(), grants: Arc::new([]), vault: None };
+    let host = PluginHost::new(Arc::new(facts), caller, Arc::new(NoHost));
+    let options: JsonObject = options.as_object().unwrap().clone();
+    plugin(retention).module.apply(host.clone(), Options::from(options)).await?;
+    let own = host.seal();
+    macro_rules! port {
+        ($of:ty) => {
+            own.all::<Port<$of>>().next().unwrap().value.clone()
+        };
+    }
+    Ok(Stores {
+        sessions: port!(SessionStore),
+        automations: port!(AutomationStore),
+        records: port!(RecordStore),
+        vault: port!(Vault),
+        policies: port!(Policies),
+        usage: port!(Usage),
+    })
+}
+
+impl Stores {
+    /// The stores of a new host on a schema.
+    pub async fn open(server: &Postgres, schema: &str) -> Self {
+        applied(options(server, schema), Retention::default()).await.unwrap()
+    }
+
+    /// Closes all of them, as a host does.
+    pub async fn close(self) {
+        for close in [
+            self.sessions.close,
+            self.automations.close,
+            self.records.close,
+            self.vault.close,
+            self.policies.close,
+            self.usage.close,
+        ] {
+            close.unwrap().unbounded(()).await.unwrap();
+        }
+    }
+}
+
+/// Waits until something holds.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !holds().await {
+        assert!(Instant::now() < end, "{what} does not come true");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
