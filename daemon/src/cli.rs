@@ -78,6 +78,9 @@ enum Command {
     /// Manage webhook endpoints
     #[command(subcommand)]
     Webhook(WebhookVerb),
+    /// Check rules that notify users of requests for input
+    #[command(subcommand)]
+    Notify(verbs::NotifyVerb),
     /// List, show, run, enable and disable automations
     #[command(subcommand)]
     Automation(verbs::AutomationVerb),
@@ -360,6 +363,7 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::McpBridge => acp::tools_bridge::bridge().await?,
         Command::Acp(flags) => acp::acp(&place, flags).await?,
         Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
+        Command::Notify(verb) => verbs::notify(&place, verb).await?,
         Command::Automation(verb) => verbs::automation(&place, verb).await?,
         Command::Session(verb) => verbs::session(&place, verb).await?,
         Command::Logs(flags) => verbs::logs(&place, &flags).await?,

@@ -43,6 +43,8 @@ pub struct Control {
     pub token: OnceLock<Token>,
     /// Permits of streams of the API.
     pub streams: Arc<Semaphore>,
+    /// What links of notifications begin with; set before requests are served.
+    pub notify_base: OnceLock<String>,
     /// The last lines of the log.
     pub lines: Lines,
     loaded: Vec<LoadedPlugin>,
@@ -71,6 +73,7 @@ impl Control {
             sign_ins: SignIns::default(),
             token: OnceLock::new(),
             streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            notify_base: OnceLock::new(),
             lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),
             loaded: composed.plugins.clone(),

@@ -26,6 +26,7 @@ pub mod local_system;
 pub mod log;
 mod mcp_servers;
 pub mod metrics;
+pub mod notify;
 mod otlp;
 pub mod people;
 pub mod place;

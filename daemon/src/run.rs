@@ -24,6 +24,7 @@ use crate::exit::Exit;
 use crate::idle;
 use crate::log;
 use crate::metrics::Metrics;
+use crate::notify::{self, Notify};
 use crate::otlp::{Exporter, Spans};
 use crate::place::Place;
 use crate::process::{self, Signal};
@@ -182,6 +183,10 @@ pub async fn run(
     if settings.console {
         tokio::spawn(changes::watch(control.clone(), composed.changes.clone()));
     }
+    let base = notify::base(&settings, None).unwrap_or_default();
+    let _ = control.notify_base.set(base.clone());
+    let notifying = Notify::start(host.clone(), &settings.dir, &base).await;
+    mounts.push(notify::mount(&notifying, doors.clone()));
     let server = Server::new(mounts)
         .with_protocol(host.clone(), token, doors.clone())
         .with_sign_ins(control.sign_ins.clone());
@@ -401,6 +406,9 @@ async fn over_stdio(
     let host = composed.host.clone();
     let control = Control::new(settings, place, &composed, metrics, hidden, teller);
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
+    if notify::read(&settings.dir).is_ok_and(|rules| !rules.0.is_empty()) {
+        log.line("notify.yaml: no messages are sent over --stdio, as no listener serves their links");
+    }
     let exporter = export(settings, spans, &control, &composed, log);
     host.core.listening();
     tokio::spawn(idle::watch());

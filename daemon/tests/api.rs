@@ -110,6 +110,7 @@ async fn every_answer_is_as_the_document_says() {
         ("GET", "/api/webhook/list", "", None, 200),
         ("GET", "/api/webhook/log/{endpoint}", "none", None, 400),
         ("POST", "/api/webhook/test", "", Some(json!({ "id": "none" })), 400),
+        ("POST", "/api/notify/test", "", Some(json!({ "rule": "none" })), 400),
         // Only a page of the console signs in.
         ("POST", "/api/sign-in", "", Some(json!({ "token": TOKEN })), 403),
         ("POST", "/api/sign-out", "", Some(json!({})), 403),
@@ -197,8 +198,8 @@ async fn every_answer_is_as_the_document_says() {
         );
     }
     for path in document["paths"].as_object().unwrap().keys() {
-        // A daemon in the foreground does not restart itself, one without endpoints has no deliveries, nothing ran on this
-        // one, and this is no page of the console.
+        // A daemon in the foreground does not restart itself, one without endpoints has no deliveries and one without rules
+        // no messages, nothing ran on this one, and this is no page of the console.
         let not_here = [
             "/api/restart",
             "/api/runs/{run}",
@@ -206,6 +207,7 @@ async fn every_answer_is_as_the_document_says() {
             "/api/webhook/replay",
             "/api/webhook/log/{endpoint}",
             "/api/webhook/test",
+            "/api/notify/test",
             "/api/sign-in",
             "/api/sign-out",
         ]

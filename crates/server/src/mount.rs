@@ -22,7 +22,7 @@ pub enum Guard {
     Host {
         /// The names.
         names: HostNames,
-        /// What the refusal calls what is behind it: `API` or `route`.
+        /// What the refusal calls what is behind it: `API`, `route` or `page`.
         what: &'static str,
     },
     /// One of these names as its `Host`, no page of another site as its `Origin`, and the connection token or a

@@ -12,7 +12,7 @@ pub enum Reply {
     /// The `Host` is not one of this host's names.
     #[error("This {what} does not answer to {host}")]
     ForeignHost {
-        /// `API` or `route`
+        /// `API`, `route` or `page`
         what: &'static str,
         /// What was asked for, or `a request with no Host`.
         host: String,

@@ -8,6 +8,7 @@ use ostler_plugin_webhook::REPLAY;
 use ostler_protocol::own::UsageTotalsParams;
 
 use super::Refused;
+use super::page_shapes::{TestRule, TestedRule};
 use super::rows::Ask;
 use super::shapes::{
     AgentProcesses, Configuration, DaemonStatus, PoolUsage, ReplayDelivery, ReplayedDelivery, Restart,
@@ -16,6 +17,7 @@ use super::shapes::{
 use crate::cli_manifest::{self, Manifest};
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::notify::Tester;
 use crate::process::Signal;
 use crate::run::busy;
 use crate::verbs::status::{PROCESSES, PROCESSES_LIMIT};
@@ -82,6 +84,15 @@ pub(super) async fn replay(ask: Ask, body: ReplayDelivery) -> Result<ReplayedDel
         None => Exit::machine(why.message.clone()),
     })?;
     Ok(serde_json::from_value(row).map_err(|error| Exit::machine(error.to_string()))?)
+}
+
+/// Sends a test message.
+pub(super) async fn test_rule(ask: Ask, TestRule { rule }: TestRule) -> Result<TestedRule, Refused> {
+    let control = &ask.control;
+    let vault = control.vault()?;
+    let base = control.notify_base.get().cloned().unwrap_or_default();
+    let folder = control.place.folders().map_err(super::of_the_host)?.config;
+    Ok(Tester { folder: &folder, vault: &vault, base: &base }.test(&rule).await?)
 }
 
 pub(super) async fn restart(ask: Ask, Restart { force }: Restart) -> Result<Restarting, Refused> {

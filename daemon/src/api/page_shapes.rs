@@ -149,3 +149,22 @@ pub struct CalledEndpoint {
     /// The answer: JSON where it is any, else text.
     pub answer: Value,
 }
+
+/// Tests a rule of notify.yaml.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TestRule {
+    /// The rule's id.
+    #[schemars(length(min = 1), extend("examples" = ["phone"]))]
+    pub rule: String,
+}
+
+/// A test message that was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestedRule {
+    /// The rule's id.
+    pub rule: String,
+    /// How it was sent: `webhook`, `slack` or `email`.
+    pub by: String,
+    /// The link of the message, which tells whoever opens it that links can be reached.
+    pub link: String,
+}

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::events::{self, Events};
-use super::page_shapes::{CallEndpoint, SignIn};
+use super::page_shapes::{CallEndpoint, SignIn, TestRule};
 use super::people::{self, Groups};
 use super::shapes::{
     AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
@@ -360,6 +360,13 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             |ask, body: ReplayDelivery| host::replay(ask, body),
         )
         .sent_by("webhook replay"),
+        post(
+            "/api/notify/test",
+            Config("change"),
+            "Send a test message as a rule of notify.yaml says",
+            |ask, body: TestRule| host::test_rule(ask, body),
+        )
+        .sent_by("notify test"),
         get("/api/user/list", People(User, "list"), "The users", people::users).sent_by("user list"),
         get(
             "/api/user/permissions",

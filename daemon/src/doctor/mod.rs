@@ -2,6 +2,7 @@
 
 mod disk;
 mod load;
+mod notify;
 mod vault;
 
 use ostler_contract::{Value, json};
@@ -44,8 +45,8 @@ impl State {
 /// One thing that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What: `configuration`, `directories`, `state`, `token`, `users`, `port`, `plugins`, `agents`, `vault`, `clock` or
-    /// `versions`.
+    /// What: `configuration`, `directories`, `state`, `token`, `users`, `port`, `plugins`, `agents`, `vault`,
+    /// `notify`, `clock` or `versions`.
     pub what: &'static str,
     /// How it ended.
     pub state: State,
@@ -115,6 +116,7 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     if let Some(files) = &files {
         checks.extend(vault::names(files, running.as_ref()).await);
     }
+    checks.extend(settings.iter().flat_map(notify::rules));
     checks.push(disk::clock(files.as_ref()));
     checks.extend(versions(&folders.config, daemon.as_ref()));
     drop(progress);

@@ -165,6 +165,13 @@ pub async fn rows(vault: &Vault, files: &ConfigFiles) -> Result<Vec<Secret>, Exi
             }
         }
     }
+    // Rules that cannot be read are reported where they are used.
+    for (place, name) in crate::notify::read(&files.dir).map(|rules| rules.secrets()).unwrap_or_default() {
+        match rows.iter_mut().find(|(known, _, _)| *known == name) {
+            Some((_, _, paths)) => paths.push(place),
+            None => rows.push((name, false, vec![place])),
+        }
+    }
     rows.sort();
     Ok(rows.into_iter().map(|(name, set, named)| Secret { name, set, named }).collect())
 }

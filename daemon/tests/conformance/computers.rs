@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use ostler::here::OnDisk;
+use ostler::local_system::OnDisk;
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{
     Agent, AgentSession, Computer, Computers, Emit, MachineMount, MachineNeed, MachineProcess,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler::here::OnDisk;
+use ostler::local_system::OnDisk;
 use ostler_contract::points::{Agent, AgentSession, Emit, MachineNeed, MachineProcess, Start};
 use ostler_contract::{Call, Frozen, Plugin, Thrown, json};
 use ostler_testkit::RawClient;

@@ -17,8 +17,8 @@ mod silent;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_contract::points::{Collection, CollectionOptions, RecordChange};
-use ostler_contract::{Call, JsonObject, Options, Plugin, PluginHost, Thrown, Value, json};
+use ostler_contract::points::{Collection, CollectionOptions, RecordChange, RecordStore};
+use ostler_contract::{Call, JsonObject, Options, Plugin, PluginHost, Thrown, Value, json, limit};
 
 use bots::Bots;
 use chats::Chats;
@@ -48,13 +48,35 @@ pub fn plugin() -> Plugin {
         }))
 }
 
+/// The slugs of the bots that are talked to in a session: each has a chat there, or the session is its own. A store that does
+/// not answer has none.
+pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
+    let mut bots = Vec::new();
+    for (collection, options, field) in [(BOTS, bots_options(), "id"), (CHATS, Default::default(), "bot")] {
+        let opened = records.collection.within(limit::STORE, (collection.to_owned(), options)).await;
+        let Ok(opened) = opened else { continue };
+        let of_session = JsonObject::from_iter([("session".to_owned(), session.into())]);
+        let found = opened.find.within(limit::STORE, (of_session,)).await.unwrap_or_default();
+        let slugs = found.iter().filter_map(|record| record.get(field)?.as_str());
+        slugs.for_each(|slug| {
+            if !bots.iter().any(|known| known == slug) {
+                bots.push(slug.to_owned());
+            }
+        });
+    }
+    bots
+}
+
+/// What a bot is told first is its long text: a person edits it as Markdown.
+fn bots_options() -> CollectionOptions {
+    CollectionOptions { body: Some("instructions".to_owned()), ..CollectionOptions::default() }
+}
+
 fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let root = options.get("root").and_then(Value::as_str).unwrap_or("~/.bots");
     let root = folder::root(root, std::env::var_os("HOME").map(PathBuf::from).as_deref())?;
     host.register_agent(silent::agent())?;
-    // What a bot is told first is its long text: a person edits it as Markdown.
-    let options = CollectionOptions { body: Some("instructions".to_owned()), ..CollectionOptions::default() };
-    let records = host.records(BOTS.to_owned(), Some(options))?;
+    let records = host.records(BOTS.to_owned(), Some(bots_options()))?;
     let bots = Arc::new(Bots {
         host: host.clone(),
         root,

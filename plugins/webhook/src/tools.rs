@@ -6,7 +6,7 @@ use crate::cloudevents::test_headers;
 use crate::endpoint::{Endpoint, ReplyMode, Target};
 use crate::extras::Format;
 pub use crate::verify::{Outgoing, Shell};
-use crate::verify::{SENDERS, Signing};
+use crate::verify::{SENDERS, Signing, sign_standard};
 
 /// The sentence about a record that is no endpoint.
 pub fn no_endpoint(why: &str) -> String {
@@ -22,6 +22,14 @@ pub struct SenderFacts {
     pub example: &'static str,
     /// The headers that a call needs.
     pub headers: &'static [&'static str],
+}
+
+/// A message signed as Standard Webhooks says, `now` being seconds since 1970: its body with the headers `webhook-id`,
+/// `webhook-timestamp` and `webhook-signature`.
+pub fn signed(secret: &str, id: &str, now: u64, body: String) -> Outgoing {
+    let mut call = Outgoing { body, ..Outgoing::default() };
+    sign_standard(&Signing { secret, id, now }, &mut call);
+    call
 }
 
 /// The senders that a record can name in `verify`.

@@ -116,6 +116,7 @@ impl Actor {
                 let kind = kind_of(&set.request).to_owned();
                 if self.apply_session(StateAction::SessionInputNeededSet(set), None) {
                     let session = self.entry.uri.clone();
+                    self.sessions.input.asked(&session, &id);
                     self.core.events.raise(Event::InputNeededSet { session, chat, id, kind });
                 }
             }

@@ -27,6 +27,7 @@ mod drafts;
 mod emit_limit;
 mod ending;
 mod input_answers;
+mod input_feed;
 mod lending;
 mod links;
 mod listing;
@@ -65,7 +66,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use ostler_contract::{Budget, Value};
 use ostler_protocol::uri::{self, Channel};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::core::shared::Core;
 use crate::resources::Resources;
@@ -80,6 +81,7 @@ pub use create::NewSession;
 pub(crate) use create::computer_in;
 pub use directory_facts::DirectoryFacts;
 use drafts::Draft;
+pub use input_feed::InputChange;
 pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
@@ -123,6 +125,8 @@ pub struct Sessions {
     schemas: shared::Schemas,
     /// Is told what sessions do.
     observer: OnceLock<Arc<dyn Observer>>,
+    /// What they need input for.
+    input: input_feed::InputFeed,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
     /// Those removed while they are listed.
@@ -245,6 +249,7 @@ impl Sessions {
             client_plugins: Budget::new(client_plugins::ALL_MAX),
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),
+            input: input_feed::InputFeed::default(),
             drafts: Mutex::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),
@@ -277,6 +282,12 @@ impl Sessions {
     /// What sessions report to; on a host there is always one.
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {
         self.observer.get().map(|observer| &**observer)
+    }
+
+    /// Follows what sessions need input for, from now on. Who falls behind by more than 1,024 changes misses the oldest
+    /// ones and is told so.
+    pub fn follow_input(&self) -> broadcast::Receiver<InputChange> {
+        self.input.follow()
     }
 
     /// The session of an id, if it is in memory.

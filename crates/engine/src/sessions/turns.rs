@@ -434,6 +434,7 @@ impl Actor {
         let removed = SessionInputNeededRemovedAction { id: id.to_owned() };
         if self.apply_session(StateAction::SessionInputNeededRemoved(removed), None) {
             let session = self.entry.uri.clone();
+            self.sessions.input.withdrawn(&session, id);
             self.core.events.raise(Event::InputNeededRemoved { session, id: id.to_owned() });
         }
     }

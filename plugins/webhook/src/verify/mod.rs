@@ -25,6 +25,8 @@ use subtle::ConstantTimeEq;
 
 use crate::route::Head;
 
+pub(crate) use standard::sign as sign_standard;
+
 /// The senders that a record can name in `verify`.
 pub(crate) static SENDERS: &[&Sender] = &[
     &github::SENDER,

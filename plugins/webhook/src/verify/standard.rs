@@ -51,21 +51,12 @@ impl Scheme for Standard {
         })
     }
 
-    /// A secret that is not base64 is the key as it is; an empty key would be anybody's.
     fn key(&self, secret: &str) -> Vec<u8> {
-        let bare = secret.strip_prefix(PREFIX).unwrap_or(secret);
-        match STANDARD.decode(bare) {
-            Ok(key) if !key.is_empty() => key,
-            _ => secret.as_bytes().to_vec(),
-        }
+        key(secret)
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        let prefix = format!("{}.{}.", signing.id, signing.now);
-        let parts = [prefix.as_bytes(), call.body.as_bytes()];
-        let signature = STANDARD.encode(made(HMAC_SHA256, &self.key(signing.secret), &parts));
-        call.header("webhook-timestamp", signing.now.to_string());
-        call.header("webhook-signature", format!("v1,{signature}"));
+        signature(signing, call);
         Ok(())
     }
 
@@ -84,6 +75,30 @@ impl Scheme for Standard {
             ..Shell::default()
         })
     }
+}
+
+/// A secret that is not base64 is the key as it is; an empty key would be anybody's.
+fn key(secret: &str) -> Vec<u8> {
+    let bare = secret.strip_prefix(PREFIX).unwrap_or(secret);
+    match STANDARD.decode(bare) {
+        Ok(key) if !key.is_empty() => key,
+        _ => secret.as_bytes().to_vec(),
+    }
+}
+
+/// Adds the headers of a message with this id.
+pub(crate) fn sign(signing: &Signing<'_>, call: &mut Outgoing) {
+    call.header("webhook-id", signing.id);
+    signature(signing, call);
+}
+
+/// Adds the time and the signature to a message that has its id.
+fn signature(signing: &Signing<'_>, call: &mut Outgoing) {
+    let prefix = format!("{}.{}.", signing.id, signing.now);
+    let parts = [prefix.as_bytes(), call.body.as_bytes()];
+    let signature = STANDARD.encode(made(HMAC_SHA256, &key(signing.secret), &parts));
+    call.header("webhook-timestamp", signing.now.to_string());
+    call.header("webhook-signature", format!("v1,{signature}"));
 }
 
 #[cfg(test)]

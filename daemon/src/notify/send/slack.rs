@@ -1,0 +1,80 @@
+//! A message for an incoming webhook of Slack.
+
+use ostler_contract::http::Request;
+use ostler_contract::{Value, json};
+
+use super::{Message, post_of};
+use crate::notify::rules::checked_url;
+
+/// The most characters of a text in a block: Slack takes 3,000, and each may become an entity.
+const LONGEST: usize = 500;
+
+/// The request that sends a message.
+///
+/// # Errors
+/// What the URL has to be.
+pub(super) fn request(url: &str, message: &Message) -> Result<Request, &'static str> {
+    checked_url(url)?;
+    post_of(url, blocks(message).to_string()).ok_or("is not a URL to post to")
+}
+
+fn blocks(message: &Message) -> Value {
+    let headline = message.headline();
+    let plain = |text: &str| json!({ "type": "plain_text", "text": cut(text, 150) });
+    let by = match &message.user {
+        Some(user) => format!("The link answers as {user} and expires on {}.", message.expiry()),
+        None => format!("The link expires on {}.", message.expiry()),
+    };
+    let mut blocks = vec![
+        json!({ "type": "header", "text": plain(&headline) }),
+        json!({ "type": "section", "text": { "type": "mrkdwn", "text": escaped(&cut(&message.asks, LONGEST)) } }),
+    ];
+    blocks.push(json!({ "type": "actions", "elements": [
+        { "type": "button", "text": plain("Open the request"), "url": message.link, "style": "primary" },
+    ] }));
+    if !message.is_test {
+        blocks.push(json!({ "type": "context", "elements": [{ "type": "mrkdwn", "text": escaped(&by) }] }));
+    }
+    json!({ "text": escaped(&headline), "blocks": blocks })
+}
+
+/// Text in which nothing is markup or mentions anybody.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notify::send::sample;
+
+    #[test]
+    fn a_message_has_the_request_and_a_button_and_no_markup_of_others() {
+        let message = Message { asks: "<!channel> & <https://evil.example|ok>".to_owned(), ..sample() };
+        let body = blocks(&message);
+        assert_eq!(
+            body["blocks"][1]["text"]["text"],
+            "&lt;!channel&gt; &amp; &lt;https://evil.example|ok&gt;"
+        );
+        assert_eq!(body["blocks"][2]["elements"][0]["url"], "https://host.example/notify/n1/TOKEN");
+        assert_eq!(body["text"], "Approval needed: Deploy &lt;b&gt; &amp; more");
+        let long = blocks(&Message { asks: "<".repeat(5000), ..sample() });
+        assert!(long["blocks"][1]["text"]["text"].as_str().unwrap().len() < 3000);
+    }
+
+    #[test]
+    fn the_url_is_encrypted_or_at_this_computer() {
+        assert!(request("https://hooks.slack.example/x", &sample()).is_ok());
+        assert!(request("http://127.0.0.1:1/x", &sample()).is_ok());
+        for bad in ["http://hooks.slack.example/x", "nonsense", ""] {
+            assert!(request(bad, &sample()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What sessions wait for: each request that a rule is about is given time to be answered, and then a message is sent, until
+//! somebody takes it, answers the request, or its link expires.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::owner::Owner;
+use ostler_engine::Principal;
+use ostler_engine::sessions::InputChange;
+use ostler_protocol::grants::Grant;
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::SessionStatus;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+
+use super::client::Client;
+use super::links::{Answerer, Bound, State};
+use super::request::Request;
+use super::rules::{Facts, Rule};
+use super::send::Message;
+use super::{Notify, PATH};
+
+/// A session and the id of a request in it.
+pub(super) type Key = (String, String);
+
+/// The most requests that are followed.
+const MOST: usize = 1_000;
+/// How often requests of sessions that are gone are forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How often a message is tried.
+const TRIES: u32 = 10;
+/// How long after a first failure it is tried again; twice as long after each next one.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+/// The longest wait between two tries.
+const LONGEST_RETRY: Duration = Duration::from_secs(600);
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The rules that send a message about it.
+    rules: HashSet<String>,
+    /// Ends when nobody waits any more.
+    alive: watch::Sender<()>,
+}
+
+/// Until when a message may be sent: until nobody waits for an answer.
+type Alive = watch::Receiver<()>;
+
+async fn ended(alive: &mut Alive) {
+    while alive.changed().await.is_ok() {}
+}
+
+/// Waits, unless nobody waits for an answer any more meanwhile: `false`.
+async fn pause(alive: &mut Alive, time: Duration) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(time) => true,
+        () = ended(alive) => false,
+    }
+}
+
+/// Follows what sessions wait for, for as long as the host lives.
+pub(super) async fn follow(notify: Arc<Notify>, mut changes: Receiver<InputChange>) {
+    let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        tokio::select! {
+            change = changes.recv() => match change {
+                Ok(InputChange::Asked { session, id }) => notify.asked(session, id),
+                Ok(InputChange::Withdrawn { session, id }) => notify.withdrawn(session, id),
+                // Some were missed: what waits is looked at anew.
+                Err(RecvError::Lagged(_)) => drop(tokio::spawn(scan(notify.clone()))),
+                Err(RecvError::Closed) => return,
+            },
+            () = notify.changed.notified() => drop(tokio::spawn(scan(notify.clone()))),
+            _ = sweep.tick() => notify.sweep(),
+        }
+    }
+}
+
+/// Looks at every session that waits for input.
+async fn scan(notify: Arc<Notify>) {
+    if notify.rules().0.is_empty() {
+        return;
+    }
+    let waits = |status: u32| status & SessionStatus::InputNeeded.bits() == SessionStatus::InputNeeded.bits();
+    let sessions = notify.host.sessions.all().into_iter();
+    let sessions: Vec<String> = sessions
+        .filter(|entry| entry.is_awake() && waits(entry.view().summary.status))
+        .map(|entry| entry.uri.clone())
+        .collect();
+    for session in sessions {
+        let root = notify.host.access.gate.root();
+        let Ok(mut client) = Client::open(&notify.host.front, root).await else { return };
+        let Ok(now) = client.session(&session).await else { continue };
+        for request in now.requests {
+            notify.asked(session.clone(), request.id);
+        }
+    }
+}
+
+impl Notify {
+    /// A session waits for something.
+    fn asked(self: &Arc<Self>, session: String, id: String) {
+        if self.rules().0.is_empty() {
+            return;
+        }
+        let alive = {
+            let mut waiting = self.waiting.lock();
+            if waiting.len() >= MOST && !waiting.contains_key(&(session.clone(), id.clone())) {
+                self.log().line(format_args!(
+                    "no message is sent about a request of {session}: {MOST} others wait for answers"
+                ));
+                return;
+            }
+            let entry = waiting
+                .entry((session.clone(), id.clone()))
+                .or_insert_with(|| Waiting { rules: HashSet::new(), alive: watch::Sender::new(()) });
+            entry.alive.subscribe()
+        };
+        let notify = self.clone();
+        tokio::spawn(async move { notify.match_rules((session, id), alive).await });
+    }
+
+    /// A session does not wait for it any more.
+    fn withdrawn(self: &Arc<Self>, session: String, id: String) {
+        self.waiting.lock().remove(&(session.clone(), id.clone()));
+        for link in self.links.open_of(&session, &id) {
+            let notify = self.clone();
+            tokio::spawn(async move {
+                if let Err(why) = notify.change(&link, State::Open, State::Elsewhere).await {
+                    let rule = &link.bound.rule;
+                    notify.log().line(format_args!(
+                        "notify rule {rule}: that a link is over could not be stored: {why}"
+                    ));
+                }
+            });
+        }
+    }
+
+    /// Forgets the requests of sessions that are gone.
+    fn sweep(self: &Arc<Self>) {
+        let keys: Vec<Key> = self.waiting.lock().keys().cloned().collect();
+        for (session, id) in keys {
+            let awake = self.host.sessions.by_uri(&session).is_some_and(|entry| entry.is_awake());
+            if !awake {
+                self.withdrawn(session, id);
+            }
+        }
+    }
+
+    /// Sends a message for each rule about a request that has sent none.
+    async fn match_rules(self: &Arc<Self>, (session, id): Key, alive: Alive) {
+        let Some((facts, run)) = self.facts(&session).await else { return };
+        let rules = self.rules();
+        for rule in rules.about(&facts) {
+            let first = {
+                let mut waiting = self.waiting.lock();
+                let entry = waiting.get_mut(&(session.clone(), id.clone()));
+                entry.is_some_and(|entry| entry.rules.insert(rule.id.to_string()))
+            };
+            if first {
+                let (notify, rule, facts, run) = (self.clone(), rule.clone(), facts.clone(), run.clone());
+                let (key, mut alive) = ((session.clone(), id.clone()), alive.clone());
+                tokio::spawn(async move {
+                    let made = notify.notify(&rule, key.clone(), (facts, run), &mut alive).await;
+                    if let Err(why) = &made {
+                        notify.log().line(format_args!("notify rule {}: {why}", rule.id));
+                    }
+                    // None was sent, so that an edit of the rule may send one.
+                    if made != Ok(true)
+                        && let Some(entry) = notify.waiting.lock().get_mut(&key)
+                    {
+                        entry.rules.remove(&*rule.id);
+                    }
+                });
+            }
+        }
+    }
+
+    /// What rules select a session by, and the run that started it.
+    async fn facts(&self, session: &str) -> Option<(Facts, Option<String>)> {
+        let entry = self.host.sessions.by_uri(session)?;
+        let origin = |name: &str| entry.origin.as_ref()?.get(name)?.as_str().map(str::to_owned);
+        let automation =
+            origin("automation").map(|name| uri::automation_id(&name).unwrap_or(&name).to_owned());
+        let bots = match (self.rules().name_bots(), self.host.core.record_store()) {
+            (true, Some(store)) => ostler_plugin_bot::bots_of(store, session).await,
+            _ => Vec::new(),
+        };
+        Some((Facts { owner: entry.owner.clone(), automation, bots }, origin("run")))
+    }
+
+    /// Gives a request time to be answered, and sends a message about it: `false` where there is none to send.
+    async fn notify(
+        self: &Arc<Self>,
+        rule: &Rule,
+        (session, id): Key,
+        (facts, run): (Facts, Option<String>),
+        alive: &mut Alive,
+    ) -> Result<bool, String> {
+        if !pause(alive, rule.after).await {
+            return Ok(false);
+        }
+        // The rule may have been edited since.
+        let rules = self.rules();
+        let Some(rule) = rules.get(&rule.id).filter(|rule| rules.about(&facts).any(|one| one.id == rule.id))
+        else {
+            return Ok(false);
+        };
+        let Some((title, request)) = self.request(&session, &id).await else { return Ok(false) };
+        let answerer = self.answerer(rule, facts.owner.as_deref(), &session)?;
+        let now = self.now();
+        let until = now.checked_add(rule.expires).unwrap_or(now);
+        let bound = Bound {
+            rule: rule.id.to_string(),
+            session: session.clone(),
+            chat: request.chat.clone(),
+            request: id,
+            answerer: answerer.clone(),
+        };
+        let made = self.links.make(self.store().map_err(|why| why.message)?, bound, (now, until)).await?;
+        let message = Message {
+            id: made.link.id.clone(),
+            rule: rule.id.to_string(),
+            now: now.as_second(),
+            is_test: false,
+            title: if title.is_empty() { session.clone() } else { title },
+            chat: request.chat.clone(),
+            kind: request.kind(),
+            asks: request.line(),
+            request: request.id,
+            facts,
+            run,
+            user: match answerer {
+                Answerer::User(user) => Some(user),
+                Answerer::Host | Answerer::Nobody => None,
+            },
+            link: format!("{}{PATH}/{}", self.base, made.path.reveal()),
+            expires: until,
+            session,
+        };
+        self.deliver(rule, message, alive).await;
+        Ok(true)
+    }
+
+    /// A request as it is now, with its session's title; nothing where it waits no more or no link can answer it.
+    async fn request(&self, session: &str, id: &str) -> Option<(String, Request)> {
+        let root = self.host.access.gate.root();
+        let mut client = Client::open(&self.host.front, root).await.ok()?;
+        let now = client.session(session).await.ok()?;
+        let request = now.requests.into_iter().find(|request| request.id == id)?;
+        Some((now.title, request))
+    }
+
+    /// Who answers with a link.
+    fn answerer(&self, rule: &Rule, owner: Option<&str>, session: &str) -> Result<Answerer, String> {
+        let gate = &self.host.access.gate;
+        let Some(people) = gate.people() else { return Ok(Answerer::Nobody) };
+        let user = match (&rule.user, owner.map(Owner::parse)) {
+            (Some(user), _) => user.clone(),
+            (None, Some(Some(Owner::User(user)))) => user.to_owned(),
+            (None, None | Some(Some(Owner::Root(_)))) => return Ok(Answerer::Host),
+            (None, Some(_)) => {
+                return Err(format!(
+                    "no message about {session}: it belongs to {}, which is no user; set user in the rule",
+                    owner.unwrap_or_default()
+                ));
+            }
+        };
+        let person = people
+            .now()
+            .person(&user)
+            .ok_or_else(|| format!("no message about {session}: the users file has no user {user}"))?;
+        let person = Principal::Person(person);
+        for grant in [Grant::of("session", "state"), Grant::of("chat", "answer")] {
+            gate.require(&person, &grant)
+                .map_err(|why| format!("no message about {session}: {}", why.message))?;
+        }
+        Ok(Answerer::User(user))
+    }
+
+    /// Sends a message until it is taken, or there is nothing to send any more.
+    async fn deliver(&self, rule: &Rule, mut message: Message, alive: &mut Alive) {
+        let Some(vault) = self.host.core.vault() else {
+            return self.log().line(format_args!("notify rule {}: this host has no vault", rule.id));
+        };
+        let mut wait = FIRST_RETRY;
+        for tried in 1..=TRIES {
+            message.now = self.now().as_second();
+            let sent = {
+                let _place = self.sending.acquire().await;
+                // An answer may have come while others were sent.
+                if alive.has_changed().is_err() {
+                    return;
+                }
+                self.sender.send(vault, rule, &message).await
+            };
+            let session = &message.session;
+            let Err(why) = sent else {
+                return self
+                    .log()
+                    .line(format_args!("notify rule {}: sent a message about {session}", rule.id));
+            };
+            if tried == TRIES || self.now() >= message.expires {
+                return self.log().line(format_args!(
+                    "notify rule {}: the message about {session} was not sent: {why}",
+                    rule.id
+                ));
+            }
+            self.log().line(format_args!(
+                "notify rule {}: the message about {session} was not sent: {why}; retrying in {} seconds",
+                rule.id,
+                wait.as_secs()
+            ));
+            if !pause(alive, wait).await {
+                return;
+            }
+            wait = (2 * wait).min(LONGEST_RETRY);
+        }
+    }
+}
