@@ -138,7 +138,10 @@ const VERSIONS: &[&str] = &["
             NEW.run ->> '$._meta.\"ostler.owner\"', NEW.run ->> '$.lifecycle.createdAt'
         );
     END;
-    CREATE TRIGGER automation_run_facts_changed AFTER UPDATE ON automation_runs WHEN json_valid(NEW.run) BEGIN
+    CREATE TRIGGER automation_run_facts_changed AFTER UPDATE ON automation_runs
+    WHEN json_valid(NEW.run) AND (NEW.ended <> OLD.ended OR NOT json_valid(OLD.run)
+        OR NEW.run ->> '$.lifecycle.status' IS NOT OLD.run ->> '$.lifecycle.status')
+    BEGIN
         UPDATE automation_run_facts SET ended = NEW.ended, state = NEW.run ->> '$.lifecycle.status'
             WHERE number = NEW.number;
     END;
