@@ -183,7 +183,7 @@ async fn probe(
     (quiet, attacked)
 }
 
-/// Every file and every row, with its content.
+/// Every file and every row, with its content, but the index of words, which SQLite arranges anew as it grows.
 fn stored(folder: &Folder) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut folders = vec![folder.path().to_owned()];
@@ -203,7 +203,8 @@ fn stored(folder: &Folder) -> BTreeSet<String> {
     let file = folder.state_file("state.db");
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let db = rusqlite::Connection::open_with_flags(&file, flags).unwrap();
-    let mut tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
+    let of_content = "type = 'table' AND name NOT LIKE 'automation_run_words%'";
+    let mut tables = db.prepare(&format!("SELECT name FROM sqlite_schema WHERE {of_content}")).unwrap();
     let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     for table in tables {
         let mut rows = db.prepare(&format!("SELECT * FROM \"{table}\"")).unwrap();
