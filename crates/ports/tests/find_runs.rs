@@ -36,8 +36,9 @@ fn run(number: usize) -> Value {
         "origin": { "kind": "trigger", "triggerId": "call", "event": { "issue": { "number": number, "title": "Broken build" } } },
         "lifecycle": lifecycle, "sessions": [],
     });
-    if number % 3 == 0 {
-        run["_meta"] = json!({ "ostler.owner": if number % 300 == 0 { "user:ada" } else { "team:ops" } });
+    if number.is_multiple_of(3) {
+        run["_meta"] =
+            json!({ "ostler.owner": if number.is_multiple_of(300) { "user:ada" } else { "team:ops" } });
     }
     run
 }
