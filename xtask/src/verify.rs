@@ -88,7 +88,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "soak",
         what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
-        subset: "15 seconds",
+        subset: "15 seconds and at least 300 rounds",
         run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
     },
     Check {

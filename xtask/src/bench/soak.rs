@@ -23,8 +23,10 @@ const SUBSCRIBERS: usize = 8;
 const WORDS: usize = 200;
 /// Webhook calls of each round, and the connections they come over.
 const CALLS: (u64, usize) = (200, 8);
-/// The part of the time after which memory is expected to have settled, one in so many: by then the replay log is full.
+/// The part of the time after which memory is expected to have settled, one in so many.
 const SETTLES: u32 = 2;
+/// The rounds after which the replay log is full: memory grows until then, however slow the computer is. As many follow.
+const FILLS: usize = 150;
 /// By how much memory may grow after that, in kB: measuring noise and one arena of the allocator.
 const GROWTH: f64 = 4096.0;
 
@@ -69,10 +71,10 @@ fn soak(root: &Path, options: &Options) -> Result<String> {
     let (process, address) = ostler.start(&folder)?;
     let (begun, mut rounds) = (Instant::now(), 0_usize);
     let mut settled: Option<f64> = None;
-    while begun.elapsed() < options.lasts {
+    while begun.elapsed() < options.lasts || rounds < 2 * FILLS {
         round(address, rounds)?;
         rounds += 1;
-        if settled.is_none() && begun.elapsed() > options.lasts / SETTLES {
+        if settled.is_none() && rounds >= FILLS && begun.elapsed() > options.lasts / SETTLES {
             settled = Some(process.memory_when_idle()?.written);
         }
     }
