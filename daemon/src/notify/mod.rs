@@ -48,9 +48,9 @@ pub const PATH: &str = "/notify";
 const TEST: &str = "test";
 /// How many messages are sent at the same time.
 const AT_ONCE: usize = 8;
-/// How many links that do not exist may be opened in a while, by everybody together.
+/// How many requests for links that do not exist are answered in each period, for all callers together.
 const MOST_GUESSES: u32 = 30;
-/// That while.
+/// The period in which such requests are counted.
 const GUESSES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The notifications of a host.
