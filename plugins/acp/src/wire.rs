@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, Lines, RequestCancellation, UntypedMessage};
@@ -14,7 +15,7 @@ use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::errors::plain;
 use crate::masks::Masks;
@@ -38,6 +39,8 @@ const UNREAD: usize = 8 << 20;
 const UNREAD_MESSAGES: usize = 20_000;
 /// How many lines in a row may be no message. More end the connection.
 const NOISE: usize = 10_000;
+/// How long an agent that takes no more messages may have its output open before the connection ends.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// How much of a line that is no message is retained for an error.
 const NOISE_SHOWN: usize = 200;
 
@@ -273,13 +276,10 @@ impl Wire {
         let (open, closed) = oneshot::channel::<()>();
         let (noise, answers, gate) = (Noise::default(), Answers::new(), Gate::default());
         let broken = Broken::default();
-        let lines = Lines::new(
-            outgoing(stdin, answers.clone()),
-            noted(
-                incoming_lines(stdout, (noise.clone(), masks.clone()), gate.clone(), answers.clone()),
-                broken.clone(),
-            ),
-        );
+        let (reading, read) = watch::channel(());
+        let incoming_lines =
+            incoming_lines((stdout, reading), (noise.clone(), masks.clone()), gate.clone(), answers.clone());
+        let lines = Lines::new(outgoing(stdin, answers.clone(), read), noted(incoming_lines, broken.clone()));
         let (waiting, answered) = (Budget::new(WAITING_BYTES), answers.clone());
         let handler = Handler { tell, waiting, gate, answers: answered, offer, masks: masks.clone() };
         let receive =
@@ -427,18 +427,28 @@ impl Handler {
 }
 
 /// Writes each line to the agent.
+///
+/// `read` closes when all of its output is read. A failed write ends the connection, and usually means that the agent has
+/// ended: what it wrote before is read first.
 fn outgoing(
     stdin: ChildStdin,
     answers: Answers,
+    read: watch::Receiver<()>,
 ) -> Pin<Box<dyn futures::Sink<String, Error = io::Error> + Send>> {
-    Box::pin(futures::sink::unfold(stdin, move |mut stdin, mut line: String| {
+    Box::pin(futures::sink::unfold((stdin, read), move |(mut stdin, mut read), mut line: String| {
         let answers = answers.clone();
         async move {
             line.push('\n');
-            stdin.write_all(line.as_bytes()).await?;
-            stdin.flush().await?;
+            let written = async {
+                stdin.write_all(line.as_bytes()).await?;
+                stdin.flush().await
+            };
+            if let Err(why) = written.await {
+                let _ = tokio::time::timeout(LAST_OUTPUT, read.changed()).await;
+                return Err(why);
+            }
             answers.written();
-            Ok::<_, io::Error>(stdin)
+            Ok::<_, io::Error>((stdin, read))
         }
     }))
 }
@@ -456,14 +466,16 @@ fn noted(
 }
 
 /// Reads the agent's messages, each a line. Lines that are no JSON object are left out; the first is retained.
+///
+/// `reading` is dropped at their end.
 fn incoming_lines(
-    stdout: ChildStdout,
+    (stdout, reading): (ChildStdout, watch::Sender<()>),
     (noise, masks): (Noise, Masks),
     gate: Gate,
     answers: Answers,
 ) -> impl Stream<Item = io::Result<String>> + Send {
     let ended = AtomicBool::new(false);
-    futures::stream::unfold((BufReader::new(stdout), ended), move |(mut stdout, ended)| {
+    futures::stream::unfold((BufReader::new(stdout), ended, reading), move |(mut stdout, ended, reading)| {
         let (noise, masks) = (noise.clone(), masks.clone());
         let (gate, answers) = (gate.clone(), answers.clone());
         async move {
@@ -475,7 +487,7 @@ fn incoming_lines(
                 ended.store(true, Ordering::Relaxed);
                 return Some((
                     Err(io::Error::other(format!("it left more than {UNREAD_MESSAGES} messages unread"))),
-                    (stdout, ended),
+                    (stdout, ended, reading),
                 ));
             }
             let mut wasted = 0;
@@ -485,11 +497,11 @@ fn incoming_lines(
                     Ok(None) => return None,
                     Err(why) => {
                         ended.store(true, Ordering::Relaxed);
-                        return Some((Err(why), (stdout, ended)));
+                        return Some((Err(why), (stdout, ended, reading)));
                     }
                 };
                 if is_message(&line) {
-                    return Some((Ok(line), (stdout, ended)));
+                    return Some((Ok(line), (stdout, ended, reading)));
                 }
                 if !line.trim().is_empty() {
                     let mut first = noise.0.lock();
@@ -502,7 +514,7 @@ fn incoming_lines(
                 if wasted > NOISE {
                     ended.store(true, Ordering::Relaxed);
                     let why = io::Error::other(format!("more than {NOISE} lines in a row were no messages"));
-                    return Some((Err(why), (stdout, ended)));
+                    return Some((Err(why), (stdout, ended, reading)));
                 }
             }
         }
