@@ -85,10 +85,11 @@ pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metri
     let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(options.filter.clone()))
-        .with(metrics.layer().with_filter(metrics::filter()))
-        .with(spans.as_ref().map(|spans| spans.layer(hidden).with_filter(metrics::filter())));
+        .with(metrics.layer().with_filter(metrics::measured_spans()))
+        .with(spans.as_ref().map(|spans| spans.layer(hidden).with_filter(metrics::all_spans())));
     // A second host in one process, as in tests, uses the first one's.
     let _ = tracing::subscriber::set_global_default(subscriber);
+    metrics.measure_calls();
     let hidden = hidden.clone();
     let log = Log::new(|line| match line.starts_with(RESTART) {
         true => tracing::info!(target: SIGNALS, "{line}"),

@@ -1,5 +1,5 @@
-//! The metrics of the daemon, for `GET /api/metrics`. Durations are taken from the spans of commands, calls of plugins'
-//! functions, turns and runs; sizes are read when they are asked for.
+//! The metrics of the daemon, for `GET /api/metrics`. Durations of commands, turns and runs are taken from their spans,
+//! those of calls of plugins' functions from the contract, which measures them; sizes are read when they are asked for.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use ostler_contract::call::PLUGIN_CALL;
 use ostler_engine::Host;
 use ostler_js::Engine;
 use prometheus_client::encoding::text::encode;
@@ -49,7 +50,7 @@ const KINDS: &[Kind] = &[
         labels: &["method", "outcome"],
     },
     Kind {
-        target: ostler_contract::call::PLUGIN_CALL,
+        target: PLUGIN_CALL,
         name: "ostler_plugin_call_duration",
         help: "Time a function of a plugin takes; those of the built-in stores have the plugin host",
         labels: &["plugin", "method", "outcome"],
@@ -88,6 +89,24 @@ impl Debug for Metrics {
 }
 
 impl Metrics {
+    /// Takes the durations of calls of plugins' functions.
+    pub fn measure_calls(&self) {
+        let metrics = self.clone();
+        ostler_contract::call::measure(move |plugin, method, outcome| {
+            let values = [plugin.to_string(), method.to_owned(), outcome.to_owned()];
+            let kind = KINDS.iter().find(|kind| kind.target == PLUGIN_CALL);
+            let labels = kind.map(|kind| kind.labels.iter().copied().zip(values).collect());
+            let histogram = labels
+                .zip(metrics.0.get(PLUGIN_CALL))
+                .map(|(labels, durations): (Labels, &Durations)| durations.get_or_create(&labels).clone());
+            Box::new(move |took| {
+                if let Some(histogram) = &histogram {
+                    histogram.observe(took.as_secs_f64());
+                }
+            })
+        });
+    }
+
     /// The layer that measures spans.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         Measure(self.clone())
@@ -150,9 +169,14 @@ impl Metrics {
     }
 }
 
-/// The spans that are measured.
-pub fn filter() -> Targets {
+/// The spans of everything that is measured.
+pub fn all_spans() -> Targets {
     KINDS.iter().fold(Targets::new(), |filter, kind| filter.with_target(kind.target, LevelFilter::DEBUG))
+}
+
+/// The spans that are measured. Of calls of plugins' functions there are no spans unless somebody asks for them.
+pub fn measured_spans() -> Targets {
+    all_spans().with_target(PLUGIN_CALL, LevelFilter::OFF)
 }
 
 /// Measures spans.

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -189,10 +189,69 @@ impl<S: Signature> Clone for Body<S> {
 }
 
 /// The plugin a function is from, and the function's name there.
-#[derive(Debug)]
 struct Maker {
     plugin: PluginId,
     method: &'static str,
+    /// Takes the durations of calls, by their outcome.
+    meters: [OnceLock<Meter>; 3],
+}
+
+/// Takes the durations of the calls of one function that end in one way.
+pub type Meter = Box<dyn Fn(Duration) + Send + Sync>;
+
+/// Makes the meter of a plugin's function, for calls with an outcome.
+type MakeMeter = Box<dyn Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync>;
+
+/// What makes the meters of this process.
+static MAKE_METER: OnceLock<MakeMeter> = OnceLock::new();
+
+/// Measures every call of a plugin's function from now on: `make` is asked once for the meter of each plugin, function and
+/// outcome (`ok`, `failed`, or `abandoned` where nobody waits for the answer any more). This costs less than a subscriber
+/// that measures spans, and calls are frequent. Only the first measurement of a process counts.
+pub fn measure(make: impl Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync + 'static) {
+    let _ = MAKE_METER.set(Box::new(make));
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Ok,
+    Failed,
+    Abandoned,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// A call that is measured.
+struct Timing {
+    maker: &'static Maker,
+    began: Instant,
+    outcome: Outcome,
+}
+
+impl Timing {
+    /// Begins where calls are measured.
+    fn begin(maker: &'static Maker) -> Option<Self> {
+        MAKE_METER.get().map(|_| Self { maker, began: Instant::now(), outcome: Outcome::Abandoned })
+    }
+}
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        let Self { maker, began, outcome } = self;
+        let Some(make) = MAKE_METER.get() else { return };
+        let meter =
+            maker.meters[*outcome as usize].get_or_init(|| make(&maker.plugin, maker.method, outcome.name()));
+        meter(began.elapsed());
+    }
 }
 
 impl Maker {
@@ -203,7 +262,9 @@ impl Maker {
             OnceLock::new();
         let mut makers = MAKERS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let methods = makers.entry(plugin.clone()).or_default();
-        methods.entry(method).or_insert_with(|| Box::leak(Box::new(Self { plugin: plugin.clone(), method })))
+        methods.entry(method).or_insert_with(|| {
+            Box::leak(Box::new(Self { plugin: plugin.clone(), method, meters: Default::default() }))
+        })
     }
 }
 
@@ -253,19 +314,31 @@ impl<S: Signature> Call<S> {
 
     fn begin(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         let Some(maker) = self.maker else { return self.invoke(arguments) };
-        let span = plugin_call(maker);
+        let (span, mut timing) = (plugin_call(maker), Timing::begin(maker));
         let answer = span.in_scope(|| self.invoke(arguments));
+        let ended = span.clone();
         let answered = async move {
             let mut answer = answer.await;
-            match &mut answer {
-                Ok(answer) => answer.made_by(&maker.plugin, maker.method),
-                Err(_) => {
-                    Span::current().record("outcome", "failed");
+            let outcome = match &mut answer {
+                Ok(answer) => {
+                    answer.made_by(&maker.plugin, maker.method);
+                    Outcome::Ok
                 }
+                Err(_) => {
+                    ended.record("outcome", Outcome::Failed.name());
+                    Outcome::Failed
+                }
+            };
+            if let Some(timing) = &mut timing {
+                timing.outcome = outcome;
             }
             answer
         };
-        Box::pin(answered.instrument(span))
+        // Entering a span that nobody subscribes to still costs a little.
+        match span.is_disabled() {
+            true => Box::pin(answered),
+            false => Box::pin(answered.instrument(span)),
+        }
     }
 
     fn invoke(&self, arguments: S::Arguments) -> Pending<S::Answer> {
@@ -292,8 +365,15 @@ impl<S: Signature> Call<S> {
     fn begin_each(&self, rows: Vec<S::Arguments>) -> BoxFuture<'static, Vec<Result<S::Answer, Thrown>>> {
         if let Body::Foreign(foreign) = &self.body {
             let span = self.maker.map_or_else(Span::none, plugin_call);
+            let mut timing = self.maker.and_then(Timing::begin);
             let answers = foreign.call_each(rows.into_iter().map(Arguments::into_live).collect());
-            let answers = async move { answers.await.into_iter().map(read_answer).collect() };
+            let answers = async move {
+                let answers = answers.await.into_iter().map(read_answer).collect();
+                if let Some(timing) = &mut timing {
+                    timing.outcome = Outcome::Ok;
+                }
+                answers
+            };
             return Box::pin(answers.instrument(span));
         }
         let calls: Vec<_> = rows.into_iter().map(|row| self.begin(row)).collect();
@@ -303,7 +383,7 @@ impl<S: Signature> Call<S> {
 
 /// The span of a call of a plugin's function. Its outcome is recorded if it fails.
 fn plugin_call(maker: &Maker) -> Span {
-    let Maker { plugin, method } = maker;
+    let Maker { plugin, method, .. } = maker;
     tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
 }
 

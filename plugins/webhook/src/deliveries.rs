@@ -86,14 +86,41 @@ impl Delivery {
     }
 }
 
+/// A call that is remembered.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+enum Row {
+    /// One of this process. Most are forgotten before they are stored, so it becomes JSON only then.
+    New(Box<Delivery>),
+    /// One that an earlier start stored.
+    Stored(Value),
+}
+
+impl Row {
+    /// Puts down what the callback of a turn was answered, where this is the call of the turn.
+    fn call_back(&mut self, turn: &str, answer: &str) -> bool {
+        match self {
+            Self::New(delivery) if delivery.turn.as_deref() == Some(turn) => {
+                delivery.callback = Some(answer.to_owned());
+                true
+            }
+            Self::Stored(row) if row["turn"] == turn => {
+                row["callback"] = answer.into();
+                true
+            }
+            Self::New(_) | Self::Stored(_) => false,
+        }
+    }
+}
+
 /// One endpoint's.
 #[derive(Debug, Default)]
 struct Log {
     /// Whether what an earlier start kept is in here.
     loaded: bool,
     dirty: bool,
-    deliveries: VecDeque<Value>,
-    refused: VecDeque<Value>,
+    deliveries: VecDeque<Row>,
+    refused: VecDeque<Row>,
 }
 
 /// Every endpoint's.
@@ -110,8 +137,7 @@ impl Deliveries {
     }
 
     /// Puts a call down.
-    pub fn add(&self, endpoint: &str, delivery: &Delivery, admitted: bool) {
-        let Ok(row) = serde_json::to_value(delivery) else { return };
+    pub fn add(&self, endpoint: &str, delivery: Delivery, admitted: bool) {
         {
             let mut held = self.held();
             let log = match held.get_mut(endpoint) {
@@ -122,7 +148,7 @@ impl Deliveries {
                 true => (&mut log.deliveries, ADMITTED),
                 false => (&mut log.refused, REFUSED),
             };
-            rows.push_back(row);
+            rows.push_back(Row::New(Box::new(delivery)));
             while rows.len() > most {
                 rows.pop_front();
             }
@@ -135,8 +161,7 @@ impl Deliveries {
     pub fn called_back(&self, endpoint: &str, turn: &str, said: &str) {
         let mut held = self.held();
         let Some(log) = held.get_mut(endpoint) else { return };
-        if let Some(row) = log.deliveries.iter_mut().rev().find(|row| row["turn"] == turn) {
-            row["callback"] = said.into();
+        if log.deliveries.iter_mut().rev().any(|row| row.call_back(turn, said)) {
             log.dirty = true;
             self.changed.notify_one();
         }
@@ -181,12 +206,12 @@ impl Deliveries {
         let older = |field: &str| before.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
         for row in older("deliveries").into_iter().rev() {
             if log.deliveries.len() < ADMITTED {
-                log.deliveries.push_front(row);
+                log.deliveries.push_front(Row::Stored(row));
             }
         }
         for row in older("refused").into_iter().rev() {
             if log.refused.len() < REFUSED {
-                log.refused.push_front(row);
+                log.refused.push_front(Row::Stored(row));
             }
         }
         log.loaded = true;
@@ -196,10 +221,11 @@ impl Deliveries {
         let mut held = self.held();
         let log = held.get_mut(endpoint)?;
         log.dirty = false;
+        let rows = |rows: &VecDeque<Row>| serde_json::to_value(rows).ok();
         Some(JsonObject::from_iter([
             ("id".to_owned(), endpoint.into()),
-            ("deliveries".to_owned(), log.deliveries.iter().cloned().collect()),
-            ("refused".to_owned(), log.refused.iter().cloned().collect()),
+            ("deliveries".to_owned(), rows(&log.deliveries)?),
+            ("refused".to_owned(), rows(&log.refused)?),
         ]))
     }
 

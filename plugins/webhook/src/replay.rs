@@ -74,9 +74,10 @@ impl Webhook {
         seen.bytes = Some(admitted.body.len());
         let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen).await;
         seen.answered(&outcome, started);
-        self.deliveries.add(&of, &seen, true);
+        let row = serde_json::to_value(&seen).map_err(Thrown::new);
+        self.deliveries.add(&of, seen, true);
         outcome?;
-        let mut row = serde_json::to_value(&seen).map_err(Thrown::new)?;
+        let mut row = row?;
         row["endpoint"] = of.into();
         Ok(row)
     }

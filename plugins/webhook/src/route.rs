@@ -102,7 +102,7 @@ impl Webhook {
             Err(refusal) => (false, Ok(refusal.into())),
         };
         seen.answered(&outcome, started);
-        self.deliveries.add(&id, &seen, admitted);
+        self.deliveries.add(&id, seen, admitted);
         outcome.map(|answer| answer.linked(&self.host))
     }
 

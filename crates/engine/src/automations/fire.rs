@@ -122,10 +122,12 @@ impl Automations {
         routing: Option<Routing>,
     ) -> Result<Firing, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");
-        let mut loaded = self.loaded.subscribe();
-        let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;
-        read.map_err(|_| Thrown::new("the automations could not be read yet; send the event again"))?
-            .map_err(|_| ended())?;
+        if !*self.loaded.borrow() {
+            let mut loaded = self.loaded.subscribe();
+            let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;
+            read.map_err(|_| Thrown::new("the automations could not be read yet; send the event again"))?
+                .map_err(|_| ended())?;
+        }
         self.check_fire(caller, r#type, event)?;
         let by = by_plugin(caller);
         let woken = match data {
