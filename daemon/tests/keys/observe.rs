@@ -26,7 +26,7 @@ export function apply(host, options) {
   host.registerTool({ definition: { name: 'advanced' }, advancedPermission: true, run: () => 'let through' });
   host.registerRoute(async (request) => {
     switch (new URL(request.url).search) {
-      case '?busy': for (const end = Date.now() + 500; Date.now() < end; );
+      case '?busy': for (const end = Date.now() + 2000; Date.now() < end; );
       case '?memory': new Array(8e6).fill(0.5);
       case '?body': await request.text(); break;
       case '?listen': return new Response(await listens());
