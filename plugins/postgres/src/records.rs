@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
+use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::records::{check_options, check_record};
-use ostler_contract::stores::same::holds;
 use ostler_contract::stores::{Report, Watchers};
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use parking_lot::Mutex;
@@ -133,7 +133,7 @@ impl Collection {
                     .map_err(|why| (store.report)(format!("{why}; skipped until it is fixed")))
                     .ok()
             };
-            Ok(rows.iter().filter_map(read).filter(|record| holds(record, &wanted)).collect())
+            Ok(rows.iter().filter_map(read).filter(|record| contains_fields(record, &wanted)).collect())
         })
     }
 

@@ -16,7 +16,7 @@ use crate::atomic::{self, Access};
 use crate::folder::read_text;
 use crate::frontmatter;
 use crate::worker::Worker;
-use ostler_contract::stores::same::{holds, same_objects};
+use ostler_contract::stores::equality::{contains_fields, equal_objects};
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
 const SUFFIX: &str = ".md";
@@ -127,7 +127,7 @@ impl Files {
         let mut found = Vec::new();
         for id in self.ids()? {
             match self.read(&id) {
-                Ok(record) => found.extend(record.filter(|record| holds(record, wanted))),
+                Ok(record) => found.extend(record.filter(|record| contains_fields(record, wanted))),
                 Err(why) => (self.report)(format!("{}; skipped until the file is fixed", why.message)),
             }
         }
@@ -144,7 +144,7 @@ impl Files {
         let how = match path.exists() {
             true if self
                 .read(&id)
-                .is_ok_and(|held| held.is_some_and(|held| same_objects(&held, &record))) =>
+                .is_ok_and(|held| held.is_some_and(|held| equal_objects(&held, &record))) =>
             {
                 return Ok(());
             }

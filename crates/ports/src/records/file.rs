@@ -19,7 +19,7 @@ use super::{check_options, check_record};
 use crate::Report;
 use crate::atomic::{self, Access, Staged};
 use crate::folder::{Edit, Events, Folder, Place, Watching, read_text};
-use ostler_contract::stores::same::holds;
+use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
 /// Up to this many records are looked through at once.
@@ -228,7 +228,7 @@ impl FileCollection {
 }
 
 fn matching(candidates: &[Packed], wanted: &JsonObject) -> Vec<JsonObject> {
-    candidates.iter().map(Packed::open).filter(|record| holds(record, wanted)).collect()
+    candidates.iter().map(Packed::open).filter(|record| contains_fields(record, wanted)).collect()
 }
 
 /// Makes Markdown of records kept as JSON once: `<id>.json` with no `<id>.md` beside it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_contract::{JsonObject, Value};
 
 use super::packed::Packed;
-use ostler_contract::stores::same::digest;
+use ostler_contract::stores::equality::digest;
 
 /// Fields beyond these are compared record by record.
 const FIELDS: usize = 16;

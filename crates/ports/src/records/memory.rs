@@ -8,7 +8,7 @@ use ostler_contract::{Call, JsonObject, Thrown, Value};
 
 use super::{check_options, check_record};
 use crate::Report;
-use ostler_contract::stores::same::{holds, same_objects};
+use ostler_contract::stores::equality::{contains_fields, equal_objects};
 use ostler_contract::stores::watchers::Watchers;
 
 /// A store that keeps records in memory and otherwise does as [`FileRecords`](super::FileRecords) does.
@@ -60,7 +60,7 @@ impl MemoryCollection {
             ids: Some(Call::now(move |()| Ok(ids.held().keys().cloned().collect()))),
             list: Call::now(move |()| Ok(list.held().values().cloned().collect())),
             find: Call::now(move |(wanted,)| {
-                Ok(find.held().values().filter(|record| holds(record, &wanted)).cloned().collect())
+                Ok(find.held().values().filter(|record| contains_fields(record, &wanted)).cloned().collect())
             }),
             put: Call::now(move |(record,)| put.put(record)),
             remove: Call::now(move |(id,): (String,)| Ok(remove.remove(&id))),
@@ -77,7 +77,7 @@ impl MemoryCollection {
         }
         let mut held = self.held();
         let how = match held.get(&id) {
-            Some(before) if same_objects(before, &record) => return Ok(()),
+            Some(before) if equal_objects(before, &record) => return Ok(()),
             Some(_) => ChangeType::Updated,
             None => ChangeType::Added,
         };

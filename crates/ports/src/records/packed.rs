@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_contract::JsonObject;
 
-use ostler_contract::stores::same::same_objects;
+use ostler_contract::stores::equality::equal_objects;
 
 #[derive(Clone)]
 pub(super) struct Packed(Arc<[u8]>);
@@ -21,6 +21,6 @@ impl Packed {
     }
 
     pub(super) fn same(&self, other: &Self) -> bool {
-        self.0 == other.0 || same_objects(&self.open(), &other.open())
+        self.0 == other.0 || equal_objects(&self.open(), &other.open())
     }
 }
