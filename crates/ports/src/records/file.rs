@@ -11,10 +11,10 @@ use ostler_contract::points::{CollectionOptions, RecordChange, RecordStore, Stor
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use tokio::sync::OnceCell;
 
-use super::direct::DirectCollection;
+use super::encoded::EncodedRecord;
 use super::find::{Snapshot, index};
 use super::format::RecordFormat;
-use super::packed::Packed;
+use super::uncached::UncachedCollection;
 use super::{check_options, check_record};
 use crate::Report;
 use crate::atomic::{self, Access, Staged};
@@ -38,7 +38,7 @@ pub struct FileRecords {
 #[derive(Clone)]
 enum Open {
     Cached(Arc<FileCollection>),
-    Uncached(Arc<DirectCollection>),
+    Uncached(Arc<UncachedCollection>),
 }
 
 impl Open {
@@ -111,7 +111,7 @@ impl FileRecords {
             return self.read(name, options.body).await.map(Open::Cached);
         }
         let format = RecordFormat { body: options.body };
-        let opened = DirectCollection::open(name, &self.config_dir, format, self.report.clone());
+        let opened = UncachedCollection::open(name, &self.config_dir, format, self.report.clone());
         opened.await.map(|opened| Open::Uncached(Arc::new(opened)))
     }
 
@@ -150,7 +150,7 @@ impl FileCollection {
         let (get, list, find) = (self.clone(), self.clone(), self.clone());
         let (ids, put, remove, watch) = (self.clone(), self.clone(), self.clone(), self);
         StoredCollection {
-            get: Call::now(move |(id,): (String,)| Ok(get.packed(&id).map(|record| record.open()))),
+            get: Call::now(move |(id,): (String,)| Ok(get.encoded(&id).map(|record| record.decode()))),
             ids: Some(Call::now(move |()| {
                 Ok(ids.folder.shelf().iter().map(|(id, _)| id.as_ref().to_owned()).collect())
             })),
@@ -162,7 +162,7 @@ impl FileCollection {
         }
     }
 
-    fn packed(&self, id: &str) -> Option<Packed> {
+    fn encoded(&self, id: &str) -> Option<EncodedRecord> {
         self.folder.shelf().get(id).cloned()
     }
 
@@ -182,12 +182,12 @@ impl FileCollection {
         }
     }
 
-    fn all(&self) -> Vec<Packed> {
+    fn all(&self) -> Vec<EncodedRecord> {
         self.folder.shelf().iter().map(|(_, record)| record.clone()).collect()
     }
 
     /// Records that may hold what is wanted, as far as the index can tell without being added to.
-    fn candidates(&self, wanted: &JsonObject) -> Option<Vec<Packed>> {
+    fn candidates(&self, wanted: &JsonObject) -> Option<Vec<EncodedRecord>> {
         let shelf = self.folder.shelf();
         let mut ids = shelf.index.candidates(wanted)?;
         ids.sort_unstable();
@@ -227,8 +227,8 @@ impl FileCollection {
     }
 }
 
-fn matching(candidates: &[Packed], wanted: &JsonObject) -> Vec<JsonObject> {
-    candidates.iter().map(Packed::open).filter(|record| contains_fields(record, wanted)).collect()
+fn matching(candidates: &[EncodedRecord], wanted: &JsonObject) -> Vec<JsonObject> {
+    candidates.iter().map(EncodedRecord::decode).filter(|record| contains_fields(record, wanted)).collect()
 }
 
 /// Makes Markdown of records kept as JSON once: `<id>.json` with no `<id>.md` beside it.

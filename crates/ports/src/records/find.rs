@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value};
 
-use super::packed::Packed;
+use super::encoded::EncodedRecord;
 use ostler_contract::stores::equality::digest;
 
 /// Fields beyond these are compared record by record.
@@ -22,17 +22,22 @@ pub(super) struct Finder {
 }
 
 /// Records as they stood, by id.
-pub(super) type Snapshot = Vec<(Arc<str>, Packed)>;
+pub(super) type Snapshot = Vec<(Arc<str>, EncodedRecord)>;
 
 impl Finder {
-    pub(super) fn moved(&mut self, id: &Arc<str>, before: Option<&Packed>, after: Option<&Packed>) {
+    pub(super) fn moved(
+        &mut self,
+        id: &Arc<str>,
+        before: Option<&EncodedRecord>,
+        after: Option<&EncodedRecord>,
+    ) {
         for changed in self.making.values_mut() {
             changed.push(id.clone());
         }
         if self.fields.is_empty() {
             return;
         }
-        let (before, after) = (before.map(Packed::open), after.map(Packed::open));
+        let (before, after) = (before.map(EncodedRecord::decode), after.map(EncodedRecord::decode));
         let value = |record: &Option<JsonObject>, field: &str| {
             record.as_ref().and_then(|record| record.get(field)).map(digest)
         };
@@ -66,7 +71,7 @@ impl Finder {
         field: String,
         mut made: Index,
         snapshot: &Snapshot,
-        now: impl Fn(&str) -> Option<&'a Packed>,
+        now: impl Fn(&str) -> Option<&'a EncodedRecord>,
     ) {
         for id in self.making.remove(&field).unwrap_or_default() {
             let before = snapshot.binary_search_by(|(other, _)| other.cmp(&id)).ok();
@@ -112,6 +117,6 @@ pub(super) fn index(field: &str, snapshot: &Snapshot) -> Index {
     snapshot.iter().filter_map(|(id, record)| Some((held(record, field)?, id.clone()))).collect()
 }
 
-fn held(record: &Packed, field: &str) -> Option<u64> {
-    record.open().get(field).map(digest)
+fn held(record: &EncodedRecord, field: &str) -> Option<u64> {
+    record.decode().get(field).map(digest)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Slug, Value};
 
+use super::encoded::EncodedRecord;
 use super::find::Finder;
-use super::packed::Packed;
 use crate::folder::Format;
 use crate::frontmatter;
 
@@ -49,7 +49,7 @@ impl RecordFormat {
 }
 
 impl Format for RecordFormat {
-    type Value = Packed;
+    type Value = EncodedRecord;
     type Index = Finder;
 
     fn check_id(&self, id: &str) -> Result<(), String> {
@@ -59,16 +59,21 @@ impl Format for RecordFormat {
         }
     }
 
-    fn read(&self, id: &str, text: &str, _: &mut Vec<String>) -> Result<Packed, String> {
+    fn read(&self, id: &str, text: &str, _: &mut Vec<String>) -> Result<EncodedRecord, String> {
         let (fields, body) = frontmatter::split(text).map_err(|error| error.to_string())?;
-        Ok(Packed::new(&self.complete(id, fields, &body)?))
+        Ok(EncodedRecord::encode(&self.complete(id, fields, &body)?))
     }
 
-    fn same(&self, one: &Packed, other: &Packed) -> bool {
-        one.same(other)
+    fn same(&self, one: &EncodedRecord, other: &EncodedRecord) -> bool {
+        one.equals(other)
     }
 
-    fn reindex(finder: &mut Finder, id: &Arc<str>, before: Option<&Packed>, after: Option<&Packed>) {
+    fn reindex(
+        finder: &mut Finder,
+        id: &Arc<str>,
+        before: Option<&EncodedRecord>,
+        after: Option<&EncodedRecord>,
+    ) {
         finder.moved(id, before, after);
     }
 }

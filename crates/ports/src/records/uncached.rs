@@ -1,4 +1,4 @@
-//! A collection whose records are in their files alone: each call reads what it asks for.
+//! A collection without a cache: each call reads the files that it needs.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,7 +22,7 @@ use ostler_contract::stores::watchers::{Watchers, blocking};
 const SUFFIX: &str = ".md";
 
 /// A collection in its folder. One thread works with the files, in the order of the calls.
-pub(super) struct DirectCollection {
+pub(super) struct UncachedCollection {
     body: Option<String>,
     files: Worker<Files>,
     watchers: Watchers<RecordChange>,
@@ -36,7 +36,7 @@ struct Files {
     watchers: Watchers<RecordChange>,
 }
 
-impl DirectCollection {
+impl UncachedCollection {
     pub(super) async fn open(
         name: String,
         config_dir: &Path,
