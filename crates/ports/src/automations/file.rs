@@ -16,7 +16,7 @@ use ostler_contract::{Call, RpcError, Thrown};
 
 use super::format::{AutomationFormat, Read, patched_text, text};
 use crate::Report;
-use crate::folder::{Edit, Events, Folder, Place, Watching};
+use crate::folder::{Edit, Events, Folder, FolderSetup, Watching};
 use crate::runs::{RunRetention, Runs, Titles};
 use crate::state::StateDb;
 use ostler_contract::stores::automations::message;
@@ -46,7 +46,7 @@ impl FileAutomations {
         let config_dir = fs::canonicalize(config_dir).unwrap_or_else(|_| config_dir.to_owned());
         let watchers = Watchers::new("automations".to_owned(), report.clone())?;
         let told = watchers.clone();
-        let place = Place {
+        let setup = FolderSetup {
             path: config_dir.join("automations"),
             events: Arc::new(Events::new(&config_dir)),
             watching,
@@ -58,7 +58,7 @@ impl FileAutomations {
                 }
             }),
         };
-        let folder = blocking(move || Folder::open(place, AutomationFormat)).await?.map_err(Thrown::new)?;
+        let folder = blocking(move || Folder::open(setup, AutomationFormat)).await?.map_err(Thrown::new)?;
         Ok(Self { folder, runs: Runs::new(db, report), watchers })
     }
 
@@ -73,7 +73,7 @@ impl FileAutomations {
         let (list, get, watch) = (self.clone(), self.clone(), self.clone());
         AutomationStore {
             list: Call::now(move |()| {
-                Ok(list.folder.shelf().iter().map(|(_, read)| read.kept.clone()).collect())
+                Ok(list.folder.contents().iter().map(|(_, read)| read.kept.clone()).collect())
             }),
             get: Call::new(move |(id,): (String,)| get.get(id)),
             triggers: Call::now(|()| Ok(Vec::new())),
@@ -99,15 +99,15 @@ impl FileAutomations {
     }
 
     fn keep(&self, run: &AutomationRunState) -> Pending<()> {
-        let shelf = self.folder.shelf();
-        let read = automation_id(&run.automation).and_then(|id| shelf.get(id));
+        let contents = self.folder.contents();
+        let read = automation_id(&run.automation).and_then(|id| contents.get(id));
         self.runs.keep(run, read.map(|read| read.kept.definition.title.as_str()))
     }
 
     fn find(&self, query: RunQuery) -> Pending<RunPage> {
-        let shelf = self.folder.shelf();
+        let contents = self.folder.contents();
         let titled = |(_, read): (_, &Arc<Read>)| (read.kept.id.clone(), read.kept.definition.title.clone());
-        let titles = if query.text.is_some() { shelf.iter().map(titled).collect() } else { Titles::new() };
+        let titles = if query.text.is_some() { contents.iter().map(titled).collect() } else { Titles::new() };
         self.runs.find(query, titles)
     }
 
@@ -135,7 +135,7 @@ impl FileAutomations {
 
     /// One that is there and cannot be read is an error, unless an earlier version of it could be.
     fn get(&self, id: String) -> Pending<Option<KeptAutomation>> {
-        if let Some(read) = self.folder.shelf().get(&id) {
+        if let Some(read) = self.folder.contents().get(&id) {
             return ready(Ok(Some(read.kept.clone())));
         }
         if refuse_id(&id).is_err() {
@@ -144,7 +144,7 @@ impl FileAutomations {
         let path = self.folder.path().join(format!("{id}.md"));
         let looked = self.folder.edit(id, move |held| match held.broken {
             Some(why) => Err(Thrown::new(format_args!("{}: {why}", path.display()))),
-            None => Ok(Edit::Keep),
+            None => Ok(Edit::Unchanged),
         });
         Box::pin(async move { Ok(looked.await?.after.map(|read| read.kept.clone())) })
     }
@@ -173,7 +173,7 @@ impl FileAutomations {
         }
         let edited = self
             .folder
-            .edit(id.clone(), |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Keep }));
+            .edit(id.clone(), |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Unchanged }));
         let runs = self.runs.clone();
         Box::pin(async move {
             let there = edited.await?.before.is_some();

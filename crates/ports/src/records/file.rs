@@ -18,7 +18,7 @@ use super::uncached::UncachedCollection;
 use super::{check_options, check_record};
 use crate::Report;
 use crate::atomic::{self, Access, Staged};
-use crate::folder::{Edit, Events, Folder, Place, Watching, read_text};
+use crate::folder::{Edit, Events, Folder, FolderSetup, Watching, read_text};
 use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
@@ -118,7 +118,7 @@ impl FileRecords {
     async fn read(&self, name: String, body: Option<String>) -> Result<Arc<FileCollection>, Thrown> {
         let watchers = Watchers::new(format!("records {name}"), self.report.clone())?;
         let told = watchers.clone();
-        let place = Place {
+        let setup = FolderSetup {
             path: self.config_dir.join(&name),
             events: self.events.clone(),
             watching: self.watching,
@@ -129,8 +129,8 @@ impl FileRecords {
         };
         let format = RecordFormat { body: body.clone() };
         let folder = blocking(move || {
-            convert(&place.path, &format, &place.report);
-            Folder::open(place, format)
+            convert(&setup.path, &format, &setup.report);
+            Folder::open(setup, format)
         })
         .await?
         .map_err(Thrown::new)?;
@@ -152,7 +152,7 @@ impl FileCollection {
         StoredCollection {
             get: Call::now(move |(id,): (String,)| Ok(get.encoded(&id).map(|record| record.decode()))),
             ids: Some(Call::now(move |()| {
-                Ok(ids.folder.shelf().iter().map(|(id, _)| id.as_ref().to_owned()).collect())
+                Ok(ids.folder.contents().iter().map(|(id, _)| id.as_ref().to_owned()).collect())
             })),
             list: Call::new(move |()| list.clone().find(JsonObject::new())),
             find: Call::new(move |(wanted,)| find.clone().find(wanted)),
@@ -163,11 +163,11 @@ impl FileCollection {
     }
 
     fn encoded(&self, id: &str) -> Option<EncodedRecord> {
-        self.folder.shelf().get(id).cloned()
+        self.folder.contents().get(id).cloned()
     }
 
     async fn find(self: Arc<Self>, wanted: JsonObject) -> Result<Vec<JsonObject>, Thrown> {
-        let few = self.folder.shelf().len() <= FEW;
+        let few = self.folder.contents().len() <= FEW;
         let narrowed = if few { Some(self.all()) } else { self.candidates(&wanted) };
         match narrowed {
             Some(candidates) if candidates.len() <= FEW => Ok(matching(&candidates, &wanted)),
@@ -183,25 +183,25 @@ impl FileCollection {
     }
 
     fn all(&self) -> Vec<EncodedRecord> {
-        self.folder.shelf().iter().map(|(_, record)| record.clone()).collect()
+        self.folder.contents().iter().map(|(_, record)| record.clone()).collect()
     }
 
     /// Records that may hold what is wanted, as far as the index can tell without being added to.
     fn candidates(&self, wanted: &JsonObject) -> Option<Vec<EncodedRecord>> {
-        let shelf = self.folder.shelf();
-        let mut ids = shelf.index.candidates(wanted)?;
+        let contents = self.folder.contents();
+        let mut ids = contents.index.candidates(wanted)?;
         ids.sort_unstable();
-        Some(ids.into_iter().filter_map(|id| shelf.get(id).cloned()).collect())
+        Some(ids.into_iter().filter_map(|id| contents.get(id).cloned()).collect())
     }
 
     /// Adds the fields that are searched for to the index. Nobody waits for that but who searches.
     fn index(&self, wanted: &JsonObject) {
-        for field in self.folder.change(|shelf| shelf.index.begin(wanted)) {
+        for field in self.folder.change(|contents| contents.index.begin(wanted)) {
             let snapshot: Snapshot =
-                self.folder.shelf().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
+                self.folder.contents().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
             let made = index(&field, &snapshot);
-            self.folder.change(|shelf| {
-                let (finder, entries) = shelf.index_and_entries();
+            self.folder.change(|contents| {
+                let (finder, entries) = contents.index_and_entries();
                 finder.end(field, made, &snapshot, |id| entries.get(id));
             });
         }
@@ -221,8 +221,9 @@ impl FileCollection {
         if Slug::parse(&id).is_none() {
             return ready(Ok(false));
         }
-        let edited =
-            self.folder.edit(id, |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Keep }));
+        let edited = self
+            .folder
+            .edit(id, |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Unchanged }));
         Box::pin(async move { edited.await.map(|edited| edited.before.is_some()) })
     }
 }
