@@ -23,7 +23,7 @@ use crate::place::Place;
 use crate::plugins::{self, Row};
 use crate::record::Record;
 use crate::settings::Settings;
-use crate::told::Teller;
+use crate::signals::SignalSender;
 
 /// The daemon that runs.
 pub struct Control {
@@ -31,8 +31,8 @@ pub struct Control {
     pub place: Place,
     /// The host.
     pub host: Arc<Host>,
-    /// Tells it to start again.
-    pub teller: Teller,
+    /// Sends the signals to stop and restart.
+    pub signal_sender: SignalSender,
     /// Held while a file is written, so that one change is made after the other.
     pub writing: tokio::sync::Mutex<()>,
     /// What no answer may hold.
@@ -63,12 +63,12 @@ impl Control {
         composed: &Composed,
         metrics: Metrics,
         hidden: &Hidden,
-        teller: Teller,
+        signal_sender: SignalSender,
     ) -> Arc<Self> {
         Arc::new(Self {
             place: place.clone(),
             host: composed.host.clone(),
-            teller,
+            signal_sender,
             hidden: hidden.clone(),
             sign_ins: SignIns::default(),
             token: OnceLock::new(),

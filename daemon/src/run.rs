@@ -32,8 +32,8 @@ use crate::record::{Holding, Record};
 use crate::root_settings::RootSettings;
 use crate::service::{self, Notice, Passed};
 use crate::settings::{Http, Settings, check_reachable};
+use crate::signals::{SignalSender, Signals};
 use crate::token::TokenSource;
-use crate::told::{Teller, Told};
 
 /// What the log says when it goes down to come up again; `restart` waits for it.
 pub const RESTART_STOPPING: &str = "restart: stopping";
@@ -43,13 +43,14 @@ pub const RESTART_REFUSED: &str = "restart: refused: ";
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to end.
+    /// It received a signal to stop.
     Done,
     /// It is to start again, on these ports where it is to keep them.
     Again(Option<KeptPorts>),
 }
 
-/// Runs until it is told to stop. `arguments` are what it was started with, `passed` the listeners of the service manager.
+/// Runs until a signal to stop. `arguments` are those of the process, `passed` are the listeners of the service
+/// manager.
 ///
 /// # Errors
 /// Exit 1 where it could not start.
@@ -70,12 +71,12 @@ pub async fn run(
     }
     process::take_files();
     // Heard from the first moment on: who has read the announcement may tell it to end at once.
-    let (mut told, teller) = Told::listen(settings.detached || service::is_managed())?;
+    let (mut signals, signal_sender) = Signals::listen(settings.detached || service::is_managed())?;
     if settings.stdio {
         if !passed.is_empty() {
             return Err(Exit::usage("--stdio serves no listener; remove the socket unit of this service"));
         }
-        return over_stdio(&settings, &place, (&log, metrics, spans), &hidden, (&mut told, teller))
+        return over_stdio(&settings, &place, (&log, metrics, spans), &hidden, (&mut signals, signal_sender))
             .await
             .map(|()| Ended::Done);
     }
@@ -114,7 +115,7 @@ pub async fn run(
     let token = token.map(Token::new);
     let composed = tokio::select! {
         composed = compose(&settings, &log, &hidden) => composed?,
-        () = told.stop() => return Ok(Ended::Done),
+        () = signals.stop() => return Ok(Ended::Done),
     };
     let port =
         |listener: &Option<Listener>| listener.as_ref().map_or(0, |listener| listener.address().port());
@@ -127,7 +128,7 @@ pub async fn run(
         log.line(format_args!("{exit} Waiting for a change of a plugin's files."));
         let ended = tokio::select! {
             file = composed.sources.changed() => again_for(&file, ports, &log),
-            () = told.stop() => Ended::Done,
+            () = signals.stop() => Ended::Done,
         };
         composed.host.close().await;
         return Ok(ended);
@@ -145,7 +146,7 @@ pub async fn run(
     let Some(registry) = host.core.registry() else {
         return Err(Exit::machine("the registry was not built"));
     };
-    let control = Control::new(&settings, &place, &composed, metrics, &hidden, teller);
+    let control = Control::new(&settings, &place, &composed, metrics, &hidden, signal_sender);
     if let Some(token) = &token {
         let _ = control.token.set(token.clone());
     }
@@ -220,12 +221,12 @@ pub async fn run(
     service::ready(address, &host, &log);
     let ended = loop {
         let signal = tokio::select! {
-            signal = told.next() => signal,
+            signal = signals.next() => signal,
             file = composed.sources.changed(), if settings.watch_plugins => {
                 let rests = rest(&host, &log);
                 tokio::select! {
                     () = rests => break again_for(&file, ports, &log),
-                    () = told.stop() => Signal::Stop,
+                    () = signals.stop() => Signal::Stop,
                 }
             }
         };
@@ -254,7 +255,7 @@ pub async fn run(
         stop.send_replace(true);
         host.close().await;
     };
-    let in_order = unless_told_again(closing, &mut told, &log).await;
+    let in_order = unless_stopped(closing, &mut signals, &log).await;
     if let Some(exporter) = exporter.filter(|_| in_order) {
         exporter.finish().await;
     }
@@ -276,11 +277,11 @@ fn export(
     Some(Exporter::start(collector, spans, move || control.metrics(), composed.http.clone(), log.clone()))
 }
 
-/// Closes, unless it is told to stop during that; returns whether it could close in order.
-async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) -> bool {
+/// Closes, unless another signal to stop arrives first. Returns whether it closed completely.
+async fn unless_stopped(closing: impl Future<Output = ()>, signals: &mut Signals, log: &Log) -> bool {
     tokio::select! {
         () = closing => true,
-        () = told.stop() => {
+        () = signals.stop() => {
             log.line("second stop signal; exiting immediately");
             false
         }
@@ -391,7 +392,7 @@ async fn over_stdio(
     place: &Place,
     (log, metrics, spans): (&Log, Metrics, Option<Spans>),
     hidden: &Hidden,
-    (told, teller): (&mut Told, Teller),
+    (signals, signal_sender): (&mut Signals, SignalSender),
 ) -> Result<(), Exit> {
     // At its start a host ends what it finds going in the folder, so that folder has to be its own.
     let _holding = match settings.needs_state_db() {
@@ -400,11 +401,11 @@ async fn over_stdio(
     };
     let composed = tokio::select! {
         composed = compose(settings, log, hidden) => composed?,
-        () = told.stop() => return Ok(()),
+        () = signals.stop() => return Ok(()),
     };
     require_backend(&composed)?;
     let host = composed.host.clone();
-    let control = Control::new(settings, place, &composed, metrics, hidden, teller);
+    let control = Control::new(settings, place, &composed, metrics, hidden, signal_sender);
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     if notify::read(&settings.dir).is_ok_and(|rules| !rules.0.is_empty()) {
         log.line("notify.yaml: no messages are sent over --stdio, as no listener serves their links");
@@ -426,9 +427,9 @@ async fn over_stdio(
     let _ = std::io::stderr().lock().write_all(hidden.hide(&block).as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
-        () = told.stop() => {}
+        () = signals.stop() => {}
     }
-    unless_told_again(host.close(), told, log).await;
+    unless_stopped(host.close(), signals, log).await;
     if let Some(exporter) = exporter {
         exporter.finish().await;
     }

@@ -10,7 +10,7 @@ use super::folder::Folder;
 use crate::config::FILE;
 use crate::exit::Exit;
 use crate::process::{self, Signal};
-use crate::told::Told;
+use crate::signals::Signals;
 
 /// A daemon that runs.
 pub(super) struct Daemon {
@@ -80,11 +80,11 @@ impl Daemon {
         self.url.replacen("ws://", "http://", 1)
     }
 
-    /// Waits until it ends, or this program is told to.
-    pub async fn wait(&mut self, told: &mut Told) {
+    /// Waits until the daemon ends or this program receives a signal to stop.
+    pub async fn wait(&mut self, signals: &mut Signals) {
         tokio::select! {
             _ = self.child.wait() => {}
-            () = told.stop() => self.stop().await,
+            () = signals.stop() => self.stop().await,
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::exit::Exit;
-use crate::told::Told;
+use crate::signals::Signals;
 
 use daemon::Daemon;
 use folder::Folder;
@@ -45,11 +45,11 @@ fn step(line: impl std::fmt::Display) {
 /// Exit 1 with what went wrong.
 pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
     // Heard from here on, so that no host and no folder outlives a demonstration that is interrupted.
-    let (mut told, _teller) = Told::listen(false)?;
+    let (mut signals, _sender) = Signals::listen(false)?;
     let folder = Folder::make(flags.dir.as_deref())?;
     let shown = tokio::select! {
         shown = play(&folder) => shown,
-        () = told.stop() => {
+        () = signals.stop() => {
             folder.clear();
             return Err(Exit::machine("stopped before the run completed"));
         }
@@ -58,7 +58,7 @@ pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
     if flags.keep {
         step("");
         step(format!("Serving on {} until you press Ctrl-C.", daemon.url));
-        daemon.wait(&mut told).await;
+        daemon.wait(&mut signals).await;
         folder.clear();
     } else {
         daemon.stop().await;

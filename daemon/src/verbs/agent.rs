@@ -18,7 +18,7 @@ use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use crate::told;
+use crate::signals;
 
 /// The plugin that has the agents.
 const ACP: &str = "@ostler/acp";
@@ -79,15 +79,15 @@ pub enum AgentVerb {
 pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     let asked = Asked::open(at).await?;
     // Its own host has to end the agents it has started.
-    let told = async {
+    let termination = async {
         match &asked {
             Asked::Daemon(_) => std::future::pending().await,
-            Asked::Own(..) => told::ending().await,
+            Asked::Own(..) => signals::termination().await,
         }
     };
     let outcome = tokio::select! {
         outcome = run(at, &asked, verb) => outcome,
-        code = told => Ok(Outcome::Answer(ended(code))),
+        code = termination => Ok(Outcome::Answer(ended(code))),
     };
     asked.close().await;
     match outcome? {
@@ -104,7 +104,7 @@ enum Outcome {
     Terminal { provider: String, report: Value },
 }
 
-/// The answer of a command that was told to end.
+/// The answer of a command that a signal ended.
 fn ended(code: u8) -> Answer {
     Answer { code, printed: true, ..Answer::default() }
 }
@@ -376,7 +376,7 @@ async fn in_terminal(at: &Place, provider: &str, report: Value) -> Result<Answer
     let run = run.map_err(|why| Exit::machine(format!("cannot run {}: {why}", text(&report, "command"))))?;
     let status = match run {
         Ended::Itself(status) => status,
-        Ended::Told(code) => return Ok(ended(code)),
+        Ended::Signalled(code) => return Ok(ended(code)),
     };
     let how =
         status.code().map_or_else(|| "was killed".to_owned(), |code| format!("ended with exit code {code}"));

@@ -13,8 +13,8 @@ use crate::place::Place;
 use crate::plugin_check::{Checked, PluginCheck};
 use crate::plugin_new::plugin_new;
 use crate::progress::Progress;
+use crate::signals::Signals;
 use crate::sources::Sources;
-use crate::told::Told;
 
 /// The `ostler plugin` commands for plugin authors.
 #[derive(Debug, Clone, Subcommand)]
@@ -64,8 +64,8 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
 }
 
-/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused, it left
-/// an error uncaught, or a test failed. `watch` does so again after each change, until the process is told to end.
+/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused, it
+/// left an error uncaught, or a test failed. `watch` does so again after each change, until a signal to stop.
 ///
 /// # Errors
 /// Exit 2 for an option that is none, 1 where no host can be put together.
@@ -82,13 +82,13 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
     let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);
     let check =
         PluginCheck { spec: spec.clone(), options: values, working_dir: at.working_dir.clone(), config_dir };
-    let (mut told, _teller) = Told::listen(false)?;
+    let (mut signals, _sender) = Signals::listen(false)?;
     loop {
         let sources = Sources::default();
         let progress = Progress::begin(&at.common, "checking");
         let checked = tokio::select! {
             checked = check.run(&sources) => checked?,
-            () = told.stop() => return Err(Exit::machine("stopped before the check completed")),
+            () = signals.stop() => return Err(Exit::machine("stopped before the check completed")),
         };
         drop(progress);
         let answer = answer_of(&checked, at.common.verbose);
@@ -101,7 +101,7 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
             file = sources.changed() => {
                 let _ = writeln!(std::io::stderr(), "{} changed", file.display());
             }
-            () = told.stop() => return Ok(Answer { printed: true, code: answer.code, ..Answer::default() }),
+            () = signals.stop() => return Ok(Answer { printed: true, code: answer.code, ..Answer::default() }),
         }
     }
 }
