@@ -16,7 +16,9 @@ use crate::place::Place;
 use crate::record;
 use crate::remote::Remote;
 use crate::settings::Settings;
-use crate::webhook::{Endpoints, TestFlags, Told, WebhookVerb, follow, listed, logged, replay_on, replayed};
+use crate::webhook::{
+    Endpoints, TestFlags, VerbOutput, WebhookVerb, follow, listed, logged, replay_on, replayed,
+};
 
 /// Does it; exit 1 where what was asked for did not come about.
 ///
@@ -76,7 +78,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
 }
 
 /// Verbs on the endpoints of the daemon at a URL: requests of its HTTP API, and of the protocol for what came of calls.
-async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<Told, Exit> {
+async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<VerbOutput, Exit> {
     match verb {
         WebhookVerb::List => {
             let rows: Vec<Endpoint> = remote.get("/api/webhook/list").await?;
@@ -98,7 +100,7 @@ async fn calls(remote: &Remote, id: &str) -> Result<Vec<Value>, Exit> {
     Ok(log.calls.into_iter().map(Value::Object).collect())
 }
 
-async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<Told, Exit> {
+async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<VerbOutput, Exit> {
     let TestFlags { id, body, follow: follows } = flags;
     let daemon = if follows { Connection::patient(at).await? } else { None };
     let called: CalledEndpoint =
@@ -106,21 +108,21 @@ async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<Told, Exi
     let good = (200..300).contains(&called.status);
     let text = called.answer.as_str().map_or_else(|| called.answer.to_string(), str::to_owned);
     let said = [format!("{} returned {}", called.url, called.status), text];
-    let mut told = Told { lines: said.to_vec(), json: json!(called), names: vec![id.clone()], good };
-    let Some(daemon) = daemon.filter(|_| good) else { return Ok(told) };
+    let mut output = VerbOutput { lines: said.to_vec(), json: json!(called), names: vec![id.clone()], good };
+    let Some(daemon) = daemon.filter(|_| good) else { return Ok(output) };
     let mut screen = Screen::of(&at.common);
     said.iter().for_each(|line| screen.line(line));
     // The request was answered once the call was in the log.
     let call = calls(remote, &id).await?.pop().unwrap_or_default();
-    let followed = follow(&daemon, screen, &call, &mut told.json).await?;
-    (told.lines, told.good) = (followed.lines, followed.good);
+    let followed = follow(&daemon, screen, &call, &mut output.json).await?;
+    (output.lines, output.good) = (followed.lines, followed.good);
     if !followed.any && call["chat"].is_null() {
-        told.lines.push("the call started no run".to_owned());
-        told.good = false;
+        output.lines.push("the call started no run".to_owned());
+        output.good = false;
     }
-    Ok(told)
+    Ok(output)
 }
 
-fn answer(Told { lines, json, names, good }: Told) -> Answer {
+fn answer(VerbOutput { lines, json, names, good }: VerbOutput) -> Answer {
     Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) }
 }

@@ -6,7 +6,7 @@ use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::Facts;
 use ostler_ports::yaml;
 
-use super::{Endpoints, Told, automation, curl, machine, slug};
+use super::{Endpoints, VerbOutput, automation, curl, machine, slug};
 use crate::exit::Exit;
 use crate::token::fresh;
 
@@ -75,7 +75,7 @@ pub struct AddFlags {
     pub value: Option<String>,
 }
 
-pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, Exit> {
+pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOutput, Exit> {
     let AddFlags { id, value, .. } = &flags;
     slug(id)?;
     let record = record_of(&flags)?;
@@ -155,7 +155,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
             lines.push(format!("try it: ostler webhook test {id} --follow"));
         }
     }
-    Ok(Told { lines, json, names: vec![id.clone()], good: true })
+    Ok(VerbOutput { lines, json, names: vec![id.clone()], good: true })
 }
 
 fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {

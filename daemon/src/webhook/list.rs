@@ -4,10 +4,10 @@ use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_plugin_webhook::tools::{Facts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
-use super::{Endpoints, Told, machine};
+use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
 
-pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
+pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
     let mut records =
         endpoints.collection(ENDPOINTS).await?.list.within(limit::STORE, ()).await.map_err(machine)?;
     records.sort_by_key(|record| id_of(record).to_owned());
@@ -37,13 +37,13 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
 }
 
 /// What is printed of endpoints.
-pub fn listed(rows: Vec<Value>) -> Told {
+pub fn listed(rows: Vec<Value>) -> VerbOutput {
     let names = rows.iter().map(|row| text(row, "id").to_owned()).collect();
     let mut lines: Vec<String> = rows.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("no endpoints; add one with: ostler webhook add <id>".to_owned());
     }
-    Told { lines, json: rows.into(), names, good: true }
+    VerbOutput { lines, json: rows.into(), names, good: true }
 }
 
 fn text<'a>(row: &'a Value, field: &str) -> &'a str {

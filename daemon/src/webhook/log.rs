@@ -7,12 +7,12 @@ use ostler_contract::{Value, json, limit};
 use ostler_plugin_webhook::{DELIVERIES, KEPT};
 use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
-use super::{Endpoints, Told, machine};
+use super::{Endpoints, VerbOutput, machine};
 use crate::client::Connection;
 use crate::client::follow::Named;
 use crate::exit::Exit;
 
-pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
+pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, Exit> {
     endpoints.record(id).await?;
     let mut all = calls(endpoints, id).await?;
     all.extend(unrecorded(endpoints, id, &all).await?);
@@ -21,7 +21,7 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
 }
 
 /// What is printed of calls, with what came of them where a daemon can be asked.
-pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Connection>, Exit>) -> Told {
+pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Connection>, Exit>) -> VerbOutput {
     let asked = match daemon {
         Ok(Some(daemon)) => outcomes(&daemon, &mut calls).await.map_err(|why| why.to_string()),
         Ok(None) => Err("no daemon is running; start it with: ostler start".to_owned()),
@@ -35,7 +35,7 @@ pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Conne
     {
         lines.push(format!("the outcome of these calls is unavailable: {why}"));
     }
-    Told { lines, json: json!({ "id": id, "calls": calls }), names: vec![id.to_owned()], good: true }
+    VerbOutput { lines, json: json!({ "id": id, "calls": calls }), names: vec![id.to_owned()], good: true }
 }
 
 /// The calls of an endpoint that are kept, oldest first.

@@ -77,16 +77,16 @@ pub struct Endpoints {
     pub screen: Screen,
 }
 
-/// What a verb answers.
+/// The output of a verb of `ostler webhook`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub struct VerbOutput {
     /// For a person.
     pub lines: Vec<String>,
     /// For a program.
     pub json: Value,
     /// The endpoints it is about.
     pub names: Vec<String>,
-    /// Whether what was asked for came about.
+    /// Whether the verb succeeded.
     pub good: bool,
 }
 
@@ -112,7 +112,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// Exit 2 for a wrong argument, 1 where the machine cannot.
-    pub async fn run(&self, verb: WebhookVerb) -> Result<Told, Exit> {
+    pub async fn run(&self, verb: WebhookVerb) -> Result<VerbOutput, Exit> {
         match verb {
             WebhookVerb::Add(flags) => add::add(self, flags).await,
             WebhookVerb::List => list::list(self).await,

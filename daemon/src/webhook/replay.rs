@@ -4,7 +4,7 @@ use clap::Args;
 use ostler_contract::{Value, json};
 use ostler_plugin_webhook::REPLAY;
 
-use super::{Endpoints, Told, follow};
+use super::{Endpoints, VerbOutput, follow};
 use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::exit::Exit;
@@ -19,7 +19,7 @@ pub struct ReplayFlags {
     pub follow: bool,
 }
 
-pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result<Told, Exit> {
+pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result<VerbOutput, Exit> {
     let daemon = endpoints.connect().await?;
     let daemon = daemon.ok_or_else(|| Exit::machine("no daemon is running; start it with: ostler start"))?;
     replay_on(&daemon, endpoints.screen, flags).await
@@ -29,21 +29,25 @@ pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result
 ///
 /// # Errors
 /// Exit 2 for a delivery whose body is not stored, 1 where the daemon cannot.
-pub async fn replay_on(daemon: &Connection, mut screen: Screen, flags: &ReplayFlags) -> Result<Told, Exit> {
+pub async fn replay_on(
+    daemon: &Connection,
+    mut screen: Screen,
+    flags: &ReplayFlags,
+) -> Result<VerbOutput, Exit> {
     let row = daemon.request(REPLAY, json!({ "delivery": flags.delivery })).await?;
-    let mut told = replayed(flags, &row);
-    if flags.follow && told.good {
-        for said in &told.lines {
+    let mut output = replayed(flags, &row);
+    if flags.follow && output.good {
+        for said in &output.lines {
             screen.line(said);
         }
-        let followed = follow::follow(daemon, screen, &row, &mut told.json).await?;
-        return Ok(Told { lines: followed.lines, good: followed.good, ..told });
+        let followed = follow::follow(daemon, screen, &row, &mut output.json).await?;
+        return Ok(VerbOutput { lines: followed.lines, good: followed.good, ..output });
     }
-    Ok(told)
+    Ok(output)
 }
 
 /// What is printed of a delivery that replays another one.
-pub fn replayed(flags: &ReplayFlags, row: &Value) -> Told {
+pub fn replayed(flags: &ReplayFlags, row: &Value) -> VerbOutput {
     let endpoint = row["endpoint"].as_str().unwrap_or_default();
     let good = row["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
     let mut said = format!("replayed {} on {endpoint}: {}", flags.delivery, row["status"]);
@@ -58,5 +62,5 @@ pub fn replayed(flags: &ReplayFlags, row: &Value) -> Told {
         lines.push(format!("see the outcome with: ostler webhook log {endpoint}, or use --follow"));
     }
     let json = json!({ "id": endpoint, "delivery": flags.delivery, "call": row });
-    Told { lines, json, names: vec![endpoint.to_owned()], good }
+    VerbOutput { lines, json, names: vec![endpoint.to_owned()], good }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use ostler_contract::{Value, json, limit};
 use ostler_plugin_webhook::{BODIES, DELIVERIES, ENDPOINTS, KEPT};
 
-use super::{Endpoints, Told, machine};
+use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
 
 /// The flags of `ostler webhook rm`.
@@ -20,7 +20,7 @@ pub struct RmFlags {
     pub yes: bool,
 }
 
-pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, Exit> {
+pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOutput, Exit> {
     let id = &flags.id;
     let record = endpoints.record(id).await?;
     let secret = record.get("secret").and_then(Value::as_str).map(str::to_owned);
@@ -54,7 +54,7 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
     }
     let listeners: Vec<Value> = listeners.iter().map(super::automation::Listener::json).collect();
     let json = json!({ "id": id, "removed": true, "secretRemoved": removed, "automations": listeners });
-    Ok(Told { lines, json, names: vec![id.clone()], good: true })
+    Ok(VerbOutput { lines, json, names: vec![id.clone()], good: true })
 }
 
 /// Removes the stored bodies of an endpoint, then the list of them.

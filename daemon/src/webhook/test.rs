@@ -9,7 +9,7 @@ use ostler_contract::{Value, json};
 use ostler_net::Client;
 use ostler_plugin_webhook::tools::Facts;
 
-use super::{Endpoints, Told, automation, curl, follow, log};
+use super::{Endpoints, VerbOutput, automation, curl, follow, log};
 use crate::exit::Exit;
 
 /// How long the daemon may take beyond what a sync call may.
@@ -32,7 +32,7 @@ pub struct TestFlags {
     pub follow: bool,
 }
 
-pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told, Exit> {
+pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<VerbOutput, Exit> {
     let id = &flags.id;
     let facts =
         Facts::read(&endpoints.record(id).await?).map_err(|why| Exit::usage(format!("{id}: {why}")))?;
@@ -72,7 +72,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
         if good && facts.bot.is_none() {
             lines.push(format!("see the outcome with: ostler webhook log {id}, or use --follow"));
         }
-        return Ok(Told { lines, json, names: vec![id.clone()], good });
+        return Ok(VerbOutput { lines, json, names: vec![id.clone()], good });
     };
     let mut screen = endpoints.screen;
     said.iter().for_each(|line| screen.line(line));
@@ -88,7 +88,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
             followed.lines.push(why.to_owned());
         }
     }
-    Ok(Told { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })
+    Ok(VerbOutput { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })
 }
 
 /// The log row of the call that was just made; the plugin keeps it within half a second.

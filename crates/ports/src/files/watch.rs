@@ -18,7 +18,7 @@ const GATHERED: Duration = Duration::from_millis(50);
 /// How many are told at once.
 const AT_ONCE: usize = 1000;
 
-type Told = HostFunction<fn(Vec<ResourceChanged>)>;
+type OnChange = HostFunction<fn(Vec<ResourceChanged>)>;
 
 impl Roots {
     /// Watches until the answer is called.
@@ -26,19 +26,19 @@ impl Roots {
         &self,
         uri: &str,
         recursive: bool,
-        told: Told,
+        on_change: OnChange,
         runtime: &Handle,
     ) -> Result<Call<fn()>, RpcError> {
         let place = self.locate(uri)?;
         let real = self.real(&place)?;
         let roots = self.clone();
-        let (tell, changes) = mpsc::unbounded_channel();
+        let (sender, changes) = mpsc::unbounded_channel();
         let failed = |error: notify::Error| RpcError::internal(format!("{uri} cannot be watched: {error}"));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if let Ok(event) = event {
                 for change in changes_of(&event).into_iter().filter(|(path, _)| !roots.is_private(path)) {
                     // Nobody listens any more.
-                    let _ = tell.send(change);
+                    let _ = sender.send(change);
                 }
             }
         })
@@ -48,7 +48,7 @@ impl Roots {
         if self.real(&place)? != real {
             return Err(RpcError::conflict(format!("{uri} was moved while it was looked at")));
         }
-        // Told by the names they were asked for, whatever links are on the way.
+        // The names that the caller asked for, not those behind links.
         let asked = place.path();
         let named = move |path: &Path| {
             uri_of(&path.strip_prefix(&real).map_or_else(
@@ -59,7 +59,7 @@ impl Roots {
                 },
             ))
         };
-        runtime.spawn(tell_gathered(changes, named, told));
+        runtime.spawn(report_gathered(changes, named, on_change));
         let watcher = Mutex::new(Some(watcher));
         Ok(Call::now(move |()| {
             if let Ok(mut watcher) = watcher.lock() {
@@ -90,10 +90,10 @@ fn changes_of(event: &Event) -> Vec<Change> {
     }
 }
 
-async fn tell_gathered(
+async fn report_gathered(
     mut changes: mpsc::UnboundedReceiver<Change>,
     named: impl Fn(&Path) -> String,
-    told: Told,
+    on_change: OnChange,
 ) {
     while let Some(first) = changes.recv().await {
         tokio::time::sleep(GATHERED).await;
@@ -109,7 +109,7 @@ async fn tell_gathered(
         let items =
             batch.iter().map(|(path, how)| ResourceChanged { uri: named(path), r#type: *how }).collect();
         // Whoever was told is gone.
-        if told.call((items,)).await.is_err() {
+        if on_change.call((items,)).await.is_err() {
             return;
         }
     }

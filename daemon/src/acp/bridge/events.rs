@@ -6,21 +6,23 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
-use super::{Bridge, Open, Sent, Told};
+use super::{Bridge, Open, Sent, TaskEvent};
 use crate::acp::wire::{Failure, Unanswered, take_back};
 use crate::acp::{ask, content, options};
 
 impl Bridge {
-    pub(super) async fn told(&mut self, told: Told) {
-        match told {
-            Told::Created { request, outcome: Err(why), .. } => {
+    pub(super) async fn handle_task_event(&mut self, event: TaskEvent) {
+        match event {
+            TaskEvent::Created { request, outcome: Err(why), .. } => {
                 request.answer(Err(Failure::internal(why.to_string())));
             }
-            Told::Created { request, session, outcome: Ok(()) } => self.open(request, &session, false).await,
-            Told::Withdrawn { session, prompt } => {
+            TaskEvent::Created { request, session, outcome: Ok(()) } => {
+                self.open(request, &session, false).await
+            }
+            TaskEvent::Withdrawn { session, prompt } => {
                 self.cancel(&session, |waiting| waiting.number == prompt).await;
             }
-            Told::Answered { session, id, number, answer } => {
+            TaskEvent::Answered { session, id, number, answer } => {
                 let Some(open) = self.open.get_mut(&session) else { return };
                 // One that was answered elsewhere meanwhile is gone.
                 if open.asked.get(&id).is_none_or(|(latest, _)| *latest != number) {
@@ -53,7 +55,7 @@ impl Bridge {
         self.asked += 1;
         let number = self.asked;
         open.asked.insert(id.clone(), (number, cancellation));
-        let (tell, session) = (self.tell.clone(), session.to_owned());
+        let (sender, session) = (self.task_event_sender.clone(), session.to_owned());
         tokio::spawn(async move {
             let answer = match answer.await {
                 Ok(answer) => Some(answer),
@@ -61,7 +63,7 @@ impl Bridge {
                 // Its sessions continue without it.
                 Err(Unanswered::Closed) => return,
             };
-            let _ = tell.send(Told::Answered { session, id, number, answer });
+            let _ = sender.send(TaskEvent::Answered { session, id, number, answer });
         });
     }
 

@@ -37,8 +37,8 @@ struct Editor {
     abilities: Abilities,
 }
 
-/// What a task beside the bridge has to tell it.
-enum Told {
+/// An event that a task of the bridge reports.
+enum TaskEvent {
     /// A session was created, or could not be.
     Created { request: Request, session: String, outcome: Result<(), Exit> },
     /// The editor took a prompt back.
@@ -113,15 +113,15 @@ pub struct Bridge {
     prompted: u64,
     /// How much the editor was asked.
     asked: u64,
-    tell: mpsc::UnboundedSender<Told>,
-    told: mpsc::UnboundedReceiver<Told>,
+    task_event_sender: mpsc::UnboundedSender<TaskEvent>,
+    task_events: mpsc::UnboundedReceiver<TaskEvent>,
 }
 
 impl Bridge {
     /// Between a daemon and an editor. New sessions have this backend.
     pub fn new(daemon: Connection, wire: Wire, provider: Option<String>, place: Place) -> Self {
         let events = daemon.client().events();
-        let (tell, told) = mpsc::unbounded_channel();
+        let (task_event_sender, task_events) = mpsc::unbounded_channel();
         Self {
             daemon: Arc::new(daemon),
             events,
@@ -135,8 +135,8 @@ impl Bridge {
             sent: HashMap::new(),
             prompted: 0,
             asked: 0,
-            tell,
-            told,
+            task_event_sender,
+            task_events,
         }
     }
 
@@ -152,7 +152,7 @@ impl Bridge {
         loop {
             tokio::select! {
                 biased;
-                Some(told) = self.told.recv() => self.told(told).await,
+                Some(event) = self.task_events.recv() => self.handle_task_event(event).await,
                 event = self.events.recv() => match event {
                     Some(event) => self.event(event).await,
                     None => tokio::select! {

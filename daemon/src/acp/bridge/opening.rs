@@ -6,7 +6,7 @@ use ostler_contract::{Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AgentInfo, ResponsePart, SnapshotState};
 
-use super::{Bridge, Open, REPLAYED, Told};
+use super::{Bridge, Open, REPLAYED, TaskEvent};
 use crate::acp::wire::{Failure, Request, take_back};
 use crate::acp::{content, options};
 use crate::exit::Exit;
@@ -28,12 +28,12 @@ impl Bridge {
                 .answer(Err(Failure::bad_params("cwd and additionalDirectories have to be absolute paths")));
         };
         let session = uri::session(&provider, &uuid::Uuid::new_v4().to_string());
-        let (daemon, tell) = (self.daemon.clone(), self.tell.clone());
+        let (daemon, sender) = (self.daemon.clone(), self.task_event_sender.clone());
         tokio::spawn(async move {
             let params =
                 json!({ "channel": session, "provider": provider, "workingDirectories": directories });
             let outcome = daemon.request("createSession", params).await.map(|_| ());
-            let _ = tell.send(Told::Created { request, session, outcome });
+            let _ = sender.send(TaskEvent::Created { request, session, outcome });
         });
     }
 

@@ -5,7 +5,7 @@ use ostler_protocol::wire::actions::StateAction;
 
 use tokio::sync::oneshot;
 
-use super::{Bridge, Prompt, Sent, Told, Waits};
+use super::{Bridge, Prompt, Sent, TaskEvent, Waits};
 use crate::acp::content;
 use crate::acp::wire::{Failure, Request};
 
@@ -31,12 +31,13 @@ impl Bridge {
             None => Waits::ForTurn,
         };
         self.prompted += 1;
-        let (number, withdrawal, tell) = (self.prompted, request.withdrawal(), self.tell.clone());
+        let (number, withdrawal, sender) =
+            (self.prompted, request.withdrawal(), self.task_event_sender.clone());
         let (_watched, answered) = oneshot::channel::<()>();
         let of = session.to_owned();
         tokio::spawn(async move {
             tokio::select! {
-                () = withdrawal => drop(tell.send(Told::Withdrawn { session: of, prompt: number })),
+                () = withdrawal => drop(sender.send(TaskEvent::Withdrawn { session: of, prompt: number })),
                 _ = answered => {}
             }
         });
