@@ -425,7 +425,7 @@ mod tests {
     use ostler_js::JsOptions;
 
     use super::*;
-    use crate::config::{Config, Keep, Unowned};
+    use crate::config::{Config, StorageLocation, Unowned};
     use crate::settings::{DEFAULT_HOST, DEFAULT_PORT};
 
     fn name(choice: impl ValueEnum) -> String {
@@ -439,8 +439,8 @@ mod tests {
             ("port", DEFAULT_PORT.to_string()),
             ("host", DEFAULT_HOST.to_owned()),
             ("client-tool-timeout-ms", HostOptions::CLIENT_TOOL_TIMEOUT_MS.to_string()),
-            ("automations", name(Keep::default())),
-            ("sessions", name(Keep::default())),
+            ("automations", name(StorageLocation::default())),
+            ("sessions", name(StorageLocation::default())),
             ("unowned-automations", name(Unowned::default())),
         ] {
             let arg = cli.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
@@ -460,8 +460,8 @@ mod tests {
             ("http.host", format!(" Default: `{DEFAULT_HOST}`.")),
             ("clientToolTimeoutMs", format!(" Default: {}.", HostOptions::CLIENT_TOOL_TIMEOUT_MS)),
             ("deltaWindowMs", format!(" Default: {}.", HostOptions::DELTA_WINDOW_MS)),
-            ("sessions", format!(" Default: `{}`.", name(Keep::default()))),
-            ("automations", format!(" Default: `{}`.", name(Keep::default()))),
+            ("sessions", format!(" Default: `{}`.", name(StorageLocation::default()))),
+            ("automations", format!(" Default: `{}`.", name(StorageLocation::default()))),
             ("unownedAutomations", format!(" Default: `{}`.", name(Unowned::default()))),
             ("javascript.busyLimitMs", format!(" Default: {}.", javascript.busy_limit.as_millis())),
             ("javascript.memoryLimitMb", format!(" in MiB. Default: {megabytes}.")),

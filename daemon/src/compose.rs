@@ -23,7 +23,7 @@ use ostler_server::ToolServers;
 
 use crate::bundled;
 use crate::client_plugins::ClientPluginFolders;
-use crate::config::{JavaScriptLimits, Keep};
+use crate::config::{JavaScriptLimits, StorageLocation};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::local_system::OnDisk;
@@ -359,11 +359,13 @@ async fn own(
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is not a slug"))?;
     let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {
-        (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
+        (Some(db), StorageLocation::File) => {
+            Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point()
+        }
         _ => Arc::new(SqliteSessions::new(StateDb::memory().map_err(failed)?, report.clone())).into_point(),
     };
     let (automations, kept): (AutomationStore, String) = match (&file, settings.automations) {
-        (Some(db), Keep::File) => {
+        (Some(db), StorageLocation::File) => {
             let store =
                 FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
             let dir = settings.dir.join("automations");
@@ -419,13 +421,16 @@ mod tests {
 
     use super::*;
     use crate::config::RunFlags;
-    use crate::config::{ConfigFiles, Keep};
+    use crate::config::{ConfigFiles, StorageLocation};
 
     /// Composes a host built with one backend of this name.
     async fn built_with(provider: &str) -> Result<Composed, Exit> {
         let dir = tempfile::tempdir().unwrap();
-        let flags =
-            RunFlags { sessions: Some(Keep::Memory), automations: Some(Keep::Memory), ..RunFlags::default() };
+        let flags = RunFlags {
+            sessions: Some(StorageLocation::Memory),
+            automations: Some(StorageLocation::Memory),
+            ..RunFlags::default()
+        };
         let files = ConfigFiles { dir: dir.path().to_owned(), ..ConfigFiles::default() };
         let mut settings = Settings::new(&flags, files, dir.path())?;
         settings.plugins = vec![Entry::named("@ostler/echo")];

@@ -17,7 +17,8 @@ use ostler_server::names_a_host;
 
 use crate::cli::KeptPorts;
 use crate::config::{
-    self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, RunFlags,
+    self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Per, PluginEntry, RunFlags,
+    StorageLocation,
 };
 use crate::exit::Exit;
 use crate::log::LogOptions;
@@ -67,9 +68,9 @@ pub struct Settings {
     /// The files read.
     pub files: Vec<PathBuf>,
     /// Where sessions are kept.
-    pub sessions: Keep,
+    pub sessions: StorageLocation,
     /// Where automations are kept.
-    pub automations: Keep,
+    pub automations: StorageLocation,
     /// Which ended runs of automations are retained.
     pub runs: RunRetention,
     /// The file that takes the frames of every connection.
@@ -177,8 +178,8 @@ impl Settings {
             dir: files.dir.clone(),
             state_dir: files.state_dir.clone(),
             files: files.files.clone(),
-            sessions: Keep::default(),
-            automations: Keep::default(),
+            sessions: StorageLocation::default(),
+            automations: StorageLocation::default(),
             runs: RunRetention::default(),
             wire: None,
             host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
@@ -214,7 +215,7 @@ pub(crate) fn check_reachable(host: &str, ip: IpAddr, token: &TokenSource) -> Re
 impl Settings {
     /// Whether a start opens the state database.
     pub fn needs_state_db(&self) -> bool {
-        (self.sessions, self.automations) != (Keep::Memory, Keep::Memory)
+        (self.sessions, self.automations) != (StorageLocation::Memory, StorageLocation::Memory)
     }
 
     /// The URL under which other people reach the daemon, without a `/` at its end: the configured one, otherwise the

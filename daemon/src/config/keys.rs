@@ -137,11 +137,11 @@ keys! {
     }
 
     /// Where to store automations: `file` or `memory`. Default: `file`.
-    automations: Keep {
+    automations: StorageLocation {
         flag {
             /// Where to store automations [default: file]
             #[arg(long, value_enum)]
-            automations: Option<Keep>
+            automations: Option<StorageLocation>
         }
         sets |settings, keep| settings.automations = keep;
     }
@@ -157,11 +157,11 @@ keys! {
     }
 
     /// Where to store sessions: `file` or `memory`. Default: `file`.
-    sessions: Keep {
+    sessions: StorageLocation {
         flag {
             /// Where to store sessions [default: file]
             #[arg(long, value_enum)]
-            sessions: Option<Keep>
+            sessions: Option<StorageLocation>
         }
         sets |settings, keep| settings.sessions = keep;
     }
@@ -497,10 +497,10 @@ pub struct HttpApi {
     pub host: Option<String>,
 }
 
-/// Where something is stored.
+/// Where sessions or automations are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Keep {
+pub enum StorageLocation {
     /// On disk.
     #[default]
     File,

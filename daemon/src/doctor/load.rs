@@ -7,7 +7,7 @@ use ostler_loader::{Hidden, State as PluginState};
 use super::{Check, State};
 use crate::client::Connection;
 use crate::compose::compose;
-use crate::config::{ConfigFiles, Keep};
+use crate::config::{ConfigFiles, StorageLocation};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Row};
@@ -85,8 +85,12 @@ async fn of_daemon(daemon: &Connection) -> Result<(Vec<String>, Vec<Check>), Exi
 
 /// What a start would load: the backends, and what it would leave out.
 async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<String>, Vec<Check>), Exit> {
-    let settings =
-        Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings.clone() };
+    let settings = Settings {
+        sessions: StorageLocation::Memory,
+        automations: StorageLocation::Memory,
+        wire: None,
+        ..settings.clone()
+    };
     let hidden = Hidden::default();
     let composed = compose(&settings, &Log::new(|_| {}), &hidden).await?;
     let names = composed.host.core.listed_agents().map(|agent| agent.provider.to_string()).collect();

@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::client::Connection;
 use crate::client::automations::object;
 use crate::compose::{Composed, compose};
-use crate::config::{Keep, RunFlags};
+use crate::config::{RunFlags, StorageLocation};
 use crate::exit::Exit;
 use crate::foreground::{self, Ended};
 use crate::log::one_line;
@@ -139,7 +139,12 @@ impl Asked {
         }
         let _progress = Progress::begin(&at.common, "loading plugins");
         let settings = Settings::new(&RunFlags::default(), at.files()?, &at.working_dir)?;
-        let settings = Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings };
+        let settings = Settings {
+            sessions: StorageLocation::Memory,
+            automations: StorageLocation::Memory,
+            wire: None,
+            ..settings
+        };
         let hidden = Hidden::default();
         let composed = compose(&settings, &Log::new(|_| {}), &hidden).await?;
         Ok(Self::Own(Box::new(composed), hidden))

@@ -9,8 +9,8 @@ use crate::api::shapes::{ReplayDelivery, ReplayedDelivery};
 use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::compose::AUTOMATIONS_IN_MEMORY;
-use crate::config::Keep;
 use crate::config::RunFlags;
+use crate::config::StorageLocation;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::record;
@@ -42,7 +42,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     let files = at.files()?;
     let dir = files.dir.clone();
     let mut daemon = None;
-    let mut in_memory = files.config.automations == Some(Keep::Memory);
+    let mut in_memory = files.config.automations == Some(StorageLocation::Memory);
     let base = match record::running(&files.folders()) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
