@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use ostler_contract::{Value, json, limit};
-use ostler_plugin_webhook::{DELIVERIES, KEPT};
+use ostler_plugin_webhook::{BODY_INDEX, DELIVERIES};
 use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
 use super::{Endpoints, VerbOutput, machine};
@@ -59,9 +59,9 @@ pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>,
 /// The calls whose bodies are stored and whose answers are not: the log is written up to half a second after a call, and
 /// the daemon may end in between.
 async fn unrecorded(endpoints: &Endpoints, id: &str, calls: &[Value]) -> Result<Vec<Value>, Exit> {
-    let kept = endpoints.collection(KEPT).await?;
-    let kept = kept.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
-    let rows = kept.as_ref().and_then(|kept| kept.get("bodies")?.as_array());
+    let index = endpoints.collection(BODY_INDEX).await?;
+    let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
     let now = jiff::Timestamp::now();
     let row = |row: &Value| {
         let until =

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ostler_contract::{Value, json, limit};
-use ostler_plugin_webhook::{BODIES, DELIVERIES, ENDPOINTS, KEPT};
+use ostler_plugin_webhook::{BODIES, BODY_INDEX, DELIVERIES, ENDPOINTS};
 
 use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
@@ -59,11 +59,11 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOut
 
 /// Removes the stored bodies of an endpoint, then the list of them.
 async fn forget_bodies(endpoints: &Endpoints, id: &str) -> Result<(), Exit> {
-    let (kept, bodies) = (endpoints.collection(KEPT).await?, endpoints.collection(BODIES).await?);
-    let record = kept.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let (index, bodies) = (endpoints.collection(BODY_INDEX).await?, endpoints.collection(BODIES).await?);
+    let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
     let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
     for body in rows.into_iter().flatten().filter_map(|row| row["id"].as_str()) {
         bodies.remove.within(limit::STORE, (body.to_owned(),)).await.map_err(machine)?;
     }
-    kept.remove.within(limit::STORE, (id.to_owned(),)).await.map(drop).map_err(machine)
+    index.remove.within(limit::STORE, (id.to_owned(),)).await.map(drop).map_err(machine)
 }

@@ -73,7 +73,7 @@ impl Call<'_> {
                 Err(refusal) => return Ok(Err(refusal)),
             };
             let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
-            self.webhook.threads.keep(&self.endpoint.id, &said.thread, &chat).await?;
+            self.webhook.threads.store(&self.endpoint.id, &said.thread, &chat).await?;
             let mut waiting = self.webhook.talk.wait_for(&turn);
             match self.webhook.talk.send(&mut waiting, &chat.uri, &turn, &message).await {
                 Ok(taken) => {
@@ -131,7 +131,7 @@ impl Call<'_> {
                 let callback =
                     Callback { endpoint, chat, session, thread, turn, url, failures: 0, next: None };
                 if retry.is_some() && self.webhook.callbacks.take(&callback) {
-                    self.webhook.keep_callback(&callback).await;
+                    self.webhook.store_callback(&callback).await;
                 }
                 self.webhook.call_back(callback, retry, waiting, sure);
                 Answer::new(StatusCode::ACCEPTED, accepted)

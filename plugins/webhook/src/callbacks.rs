@@ -41,19 +41,19 @@ pub(crate) struct Callback {
 /// The callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
-    kept: Collection,
+    records: Collection,
     /// Those somebody sees to already.
     going: Mutex<HashSet<String>>,
     posting: Semaphore,
 }
 
 impl Callbacks {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
+    pub fn new(records: Collection) -> Self {
+        Self { records, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
     }
 
     /// Keeps a callback so that the next start finds it.
-    pub async fn keep(&self, callback: &Callback) -> Result<(), Thrown> {
+    pub async fn store(&self, callback: &Callback) -> Result<(), Thrown> {
         let mut record = json!({
             "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
             "turn": callback.turn, "url": callback.url.to_string(), "failures": callback.failures,
@@ -65,7 +65,7 @@ impl Callbacks {
             record["next"] = next.to_string().into();
         }
         match record {
-            Value::Object(record) => self.kept.put.call((record,)).await,
+            Value::Object(record) => self.records.put.call((record,)).await,
             _ => Ok(()),
         }
     }
@@ -77,7 +77,7 @@ impl Callbacks {
 
     async fn forget(&self, callback: &Callback) {
         let id = id(callback);
-        let _ = self.kept.remove.call((id.clone(),)).await;
+        let _ = self.records.remove.call((id.clone(),)).await;
         self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 }
@@ -119,7 +119,7 @@ impl Webhook {
 
     /// Goes on with what an earlier start left.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
-        for record in self.callbacks.kept.list.call(()).await.unwrap_or_default() {
+        for record in self.callbacks.records.list.call(()).await.unwrap_or_default() {
             // One of a call that came meanwhile is not an earlier start's.
             let Some(callback) = read(&record).filter(|callback| self.callbacks.take(callback)) else {
                 continue;
@@ -141,8 +141,8 @@ impl Webhook {
     }
 
     /// Keeps a callback for a later start.
-    pub(crate) async fn keep_callback(&self, callback: &Callback) {
-        if let Err(why) = self.callbacks.keep(callback).await {
+    pub(crate) async fn store_callback(&self, callback: &Callback) {
+        if let Err(why) = self.callbacks.store(callback).await {
             self.problem(&callback.endpoint, &format!("cannot store a callback: {why}"));
         }
     }
@@ -190,7 +190,7 @@ impl Webhook {
                 &format!("the callback of turn {turn} to {to} failed: {why}; retrying in {again} seconds"),
             );
             callback.next = Timestamp::now().checked_add(wait).ok();
-            self.keep_callback(&callback).await;
+            self.store_callback(&callback).await;
             tokio::time::sleep(wait).await;
         }
         if retry.is_some() {

@@ -99,14 +99,14 @@ struct Log {
 /// Every endpoint's.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
-    kept: Collection,
+    records: Collection,
     held: Mutex<HashMap<String, Log>>,
     changed: Arc<Notify>,
 }
 
 impl Deliveries {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, held: Mutex::default(), changed: Arc::default() }
+    pub fn new(records: Collection) -> Self {
+        Self { records, held: Mutex::default(), changed: Arc::default() }
     }
 
     /// Puts a call down.
@@ -142,14 +142,14 @@ impl Deliveries {
         }
     }
 
-    /// Keeps what was put down, again and again.
-    pub async fn keep_on(self: Arc<Self>, host: PluginHost) {
+    /// Stores new log lines, until the plugin ends.
+    pub async fn store_periodically(self: Arc<Self>, host: PluginHost) {
         let mut said = None;
         loop {
             self.changed.notified().await;
             tokio::time::sleep(GATHER).await;
             let failed = self.flush().await.err().map(|why| why.message);
-            // Once for each reason: where it cannot be kept there may be many calls.
+            // Once for each reason: many calls may fail for the same one.
             if let Some(why) = failed.as_ref().filter(|_| failed != said) {
                 let _ = host.log(format!("cannot store the log of calls: {why}"));
             }
@@ -157,7 +157,7 @@ impl Deliveries {
         }
     }
 
-    /// Keeps what was put down.
+    /// Stores new log lines.
     pub async fn flush(&self) -> Result<(), Thrown> {
         let dirty: Vec<(String, bool)> = {
             let held = self.held();
@@ -165,11 +165,11 @@ impl Deliveries {
         };
         for (endpoint, loaded) in dirty {
             if !loaded {
-                let before = self.kept.get.call((endpoint.clone(),)).await?.unwrap_or_default();
+                let before = self.records.get.call((endpoint.clone(),)).await?.unwrap_or_default();
                 self.load(&endpoint, &before);
             }
             if let Some(record) = self.take(&endpoint) {
-                self.kept.put.call((record,)).await?;
+                self.records.put.call((record,)).await?;
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
-use crate::stored_bodies::Keep;
+use crate::stored_bodies::BodyRetention;
 use crate::verify::{Delivery, Verify};
 use crate::when::When;
 
@@ -27,7 +27,7 @@ pub(crate) struct Extras {
     /// Which calls fire automations.
     pub when: Option<When>,
     /// How long bodies are kept, so that a delivery can be replayed.
-    pub keep: Option<Keep>,
+    pub body_retention: Option<BodyRetention>,
     /// How the runs of its calls are ordered, and whether they share sessions.
     pub routing: Option<Routing>,
 }
@@ -122,7 +122,7 @@ impl Extras {
             limit: field("limit").map(limit).transpose()?,
             retry: field("retry").and_then(|value| retry(value).transpose()).transpose()?,
             when: field("when").map(When::read).transpose()?,
-            keep: field("keepBodies").map(Keep::read).transpose()?,
+            body_retention: field("keepBodies").map(BodyRetention::read).transpose()?,
             routing: routing(field(ORDER_BY), field(SESSION))?,
         })
     }

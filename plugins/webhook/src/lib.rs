@@ -42,7 +42,7 @@ use endpoint::Endpoint;
 use limits::Limits;
 use repeats::Repeats;
 use route::Webhook;
-use stored_bodies::KeptBodies;
+use stored_bodies::StoredBodies;
 use talk::Talk;
 use threads::Threads;
 
@@ -55,8 +55,8 @@ const THREADS: &str = "webhook-threads";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
 /// The collections of bodies that can be replayed: which each endpoint has, and the bodies, encrypted.
-pub const KEPT: &str = "webhook-kept";
-/// See [`KEPT`].
+pub const BODY_INDEX: &str = "webhook-kept";
+/// See [`BODY_INDEX`].
 pub const BODIES: &str = "webhook-bodies";
 /// The command that replays a delivery: `{ delivery }`, answered with its row of the log, `{ id, endpoint, at, status, … }`.
 pub const REPLAY: &str = "x-webhook/replay";
@@ -130,16 +130,19 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
-        kept: KeptBodies::new(collection(KEPT)?, host.records(BODIES.to_owned(), Some(bodies_options()))?),
+        stored_bodies: StoredBodies::new(
+            collection(BODY_INDEX)?,
+            host.records(BODIES.to_owned(), Some(bodies_options()))?,
+        ),
         replays: Bodies::new(Budget::new(REPLAYS), 0),
         told: Default::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
-    tokio::spawn(webhook.deliveries.clone().keep_on(host.clone()));
-    let kept = webhook.deliveries.clone();
+    tokio::spawn(webhook.deliveries.clone().store_periodically(host.clone()));
+    let deliveries = webhook.deliveries.clone();
     host.register_close(Call::new(move |()| {
-        let kept = kept.clone();
-        async move { kept.flush().await }
+        let deliveries = deliveries.clone();
+        async move { deliveries.flush().await }
     }))?;
     replay::register(host, &webhook)?;
     let resumed = webhook.clone();

@@ -17,7 +17,7 @@ const MOST: usize = 1000;
 /// The first answers.
 #[derive(Debug)]
 pub(crate) struct Repeats {
-    kept: Collection,
+    records: Collection,
     /// Deliveries being answered: one sent again meanwhile waits for the first.
     going: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// By endpoint: which are kept, oldest first.
@@ -43,8 +43,8 @@ pub(crate) struct First {
 }
 
 impl Repeats {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, going: Mutex::default(), order: tokio::sync::Mutex::default() }
+    pub fn new(records: Collection) -> Self {
+        Self { records, going: Mutex::default(), order: tokio::sync::Mutex::default() }
     }
 
     /// Says whether a delivery was sent before; waits for the first where that one is being answered.
@@ -58,7 +58,7 @@ impl Repeats {
             repeats: self.clone(),
             alone: Some(alone),
         };
-        match self.kept.get.call((id,)).await?.as_ref().and_then(read) {
+        match self.records.get.call((id,)).await?.as_ref().and_then(read) {
             Some(answer) => Ok(Delivered::Again(answer)),
             None => Ok(Delivered::First(first)),
         }
@@ -71,7 +71,7 @@ impl Repeats {
 
 impl First {
     /// Keeps the first answer, and forgets the oldest where there are too many.
-    pub async fn keep(self, answer: &Answer) -> Result<(), Thrown> {
+    pub async fn store(self, answer: &Answer) -> Result<(), Thrown> {
         let mut record = json!({
             "id": self.id, "endpoint": self.endpoint, "at": crate::now(), "status": answer.status.as_u16(),
             "answer": answer.body,
@@ -85,24 +85,24 @@ impl First {
         let repeats = &self.repeats;
         let mut order = repeats.order.lock().await;
         if !order.contains_key(&self.endpoint) {
-            order.insert(self.endpoint.clone(), self.kept_so_far().await?);
+            order.insert(self.endpoint.clone(), self.stored_so_far().await?);
         }
         if let Value::Object(record) = record {
-            repeats.kept.put.call((record,)).await?;
+            repeats.records.put.call((record,)).await?;
         }
         let Some(of_endpoint) = order.get_mut(&self.endpoint) else { return Ok(()) };
         of_endpoint.push_back(self.id.clone());
         while of_endpoint.len() > MOST {
             if let Some(oldest) = of_endpoint.pop_front() {
-                repeats.kept.remove.call((oldest,)).await?;
+                repeats.records.remove.call((oldest,)).await?;
             }
         }
         Ok(())
     }
 
-    async fn kept_so_far(&self) -> Result<VecDeque<String>, Thrown> {
+    async fn stored_so_far(&self) -> Result<VecDeque<String>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), self.endpoint.as_str().into())]);
-        let mut records = self.repeats.kept.find.call((of_endpoint,)).await?;
+        let mut records = self.repeats.records.find.call((of_endpoint,)).await?;
         let text = |record: &JsonObject, field: &str| {
             record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
         };

@@ -53,7 +53,7 @@ impl Webhook {
     /// row of the new delivery.
     async fn replay(self: &Arc<Self>, delivery: &str) -> Result<Value, Thrown> {
         let started = Instant::now();
-        let stored = self.kept.find(delivery).await?.ok_or_else(|| {
+        let stored = self.stored_bodies.find(delivery).await?.ok_or_else(|| {
             wrong(format!(
                 "no body of delivery {delivery} is stored; bodies are stored by endpoints with keepBodies, for as long as it says"
             ))
@@ -65,10 +65,10 @@ impl Webhook {
         };
         let endpoint = endpoint
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} is no endpoint any more")))?;
-        let keep = endpoint.extras.keep.as_ref();
-        let keep = keep
+        let retention = endpoint.extras.body_retention.as_ref();
+        let retention = retention
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer has keepBodies")))?;
-        let admitted = stored.open(delivery, self.host.secret(keep.key.clone(), None).await?).await?;
+        let admitted = stored.open(delivery, self.host.secret(retention.key.clone(), None).await?).await?;
         let mut seen = Delivery::begun();
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
@@ -86,13 +86,13 @@ impl Webhook {
         let webhook = Arc::downgrade(&self);
         drop(self);
         if let Some(webhook) = webhook.upgrade()
-            && let Err(why) = webhook.kept.reconcile().await
+            && let Err(why) = webhook.stored_bodies.reconcile().await
         {
             let _ =
                 webhook.host.log(format!("cannot compare bodies of calls with their list: {}", why.message));
         }
         while let Some(webhook) = webhook.upgrade() {
-            if let Err(why) = webhook.kept.forget_expired().await {
+            if let Err(why) = webhook.stored_bodies.forget_expired().await {
                 let _ = webhook.host.log(format!("cannot delete expired bodies of calls: {}", why.message));
             }
             drop(webhook);

@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::log_limit::LogLimit;
 use crate::repeats::{Delivered, Repeats};
 use crate::reply::{Answer, Refusal};
-use crate::stored_bodies::KeptBodies;
+use crate::stored_bodies::StoredBodies;
 use crate::talk::Talk;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
@@ -37,7 +37,7 @@ pub(crate) struct Webhook {
     pub deliveries: Arc<Deliveries>,
     pub repeats: Arc<Repeats>,
     pub limits: Limits,
-    pub kept: KeptBodies,
+    pub stored_bodies: StoredBodies,
     /// The memory for replays, which no request brings.
     pub replays: Bodies,
     /// Of endpoints that cannot be called.
@@ -224,13 +224,13 @@ impl Webhook {
         let answer = match greeting(endpoint, &admitted) {
             Some(answer) => answer,
             None => {
-                self.keep(endpoint, &admitted, seen).await;
+                self.store_body(endpoint, &admitted, seen).await;
                 self.deliver(endpoint, &admitted, bodies, seen).await?
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
             // What was fired was fired: a failure here must not have the sender deliver it again.
-            if let Err(why) = first.keep(&answer).await {
+            if let Err(why) = first.store(&answer).await {
                 self.problem(&endpoint.id, &format!("cannot store the answer to a delivery: {why}"));
             }
         }
@@ -252,16 +252,16 @@ impl Webhook {
     }
 
     /// Keeps what was sent, where the endpoint asks for that, before anything comes of it. A call goes on without.
-    async fn keep(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
-        let Some(keep) = &endpoint.extras.keep else { return };
-        let kept = match self.host.secret(keep.key.clone(), None).await {
-            Ok(key) => self.kept.keep(&endpoint.id, seen, keep, key, admitted).await,
+    async fn store_body(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
+        let Some(retention) = &endpoint.extras.body_retention else { return };
+        let stored = match self.host.secret(retention.key.clone(), None).await {
+            Ok(key) => self.stored_bodies.store(&endpoint.id, seen, retention, key, admitted).await,
             Err(why) => Err(why),
         };
-        match kept {
+        match stored {
             Ok(until) => seen.kept_until = Some(format!("{until:.3}")),
             Err(why) => {
-                let what = format!("cannot keep the body of a call with {}: {}", keep.key, why.message);
+                let what = format!("cannot keep the body of a call with {}: {}", retention.key, why.message);
                 self.say_once_a_minute(&endpoint.id, "keepBodies", &what);
             }
         }

@@ -33,16 +33,16 @@ const LARGEST: usize = 1024 * 1024;
 /// How long bodies may be kept.
 const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What a record says of bodies.
+/// The field `keepBodies` of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keep {
-    /// For how long.
+pub(crate) struct BodyRetention {
+    /// How long bodies are stored.
     pub lasts: Duration,
     /// The vault name of the key.
     pub key: String,
 }
 
-impl Keep {
+impl BodyRetention {
     /// Reads `7d`, or `{ for: 7d, key: host:<name> }`.
     ///
     /// # Errors
@@ -66,9 +66,9 @@ impl Keep {
     }
 }
 
-/// Every endpoint's.
+/// The stored bodies of all endpoints.
 #[derive(Debug)]
-pub(crate) struct KeptBodies {
+pub(crate) struct StoredBodies {
     /// By endpoint: which bodies it has. Written before a body is, so that none is forgotten.
     index: Collection,
     bodies: Collection,
@@ -108,17 +108,17 @@ pub(crate) struct Stored {
     sealed: String,
 }
 
-impl KeptBodies {
+impl StoredBodies {
     pub fn new(index: Collection, bodies: Collection) -> Self {
         Self { index, bodies, writing: tokio::sync::Mutex::default() }
     }
 
     /// Stores what was sent, encrypted; answers until when it is kept, or why it is not.
-    pub async fn keep(
+    pub async fn store(
         &self,
         endpoint: &str,
         delivery: &Delivery,
-        keep: &Keep,
+        retention: &BodyRetention,
         key: String,
         admitted: &Admitted,
     ) -> Result<Timestamp, Thrown> {
@@ -127,7 +127,7 @@ impl KeptBodies {
             return Err(Thrown::new(format_args!("the body is larger than {LARGEST} bytes")));
         }
         let now = Timestamp::now();
-        let expires = now.checked_add(keep.lasts).map_err(Thrown::new)?;
+        let expires = now.checked_add(retention.lasts).map_err(Thrown::new)?;
         let sealed = {
             let (aad, admitted) = (delivery.to_owned(), admitted.clone());
             off_shared_threads(move || seal(&key, &aad, &admitted)).await?

@@ -96,7 +96,7 @@ impl Facts {
 
     /// The vault name of the key that bodies are stored with, where they are.
     pub fn bodies_key(&self) -> Option<&str> {
-        self.endpoint.extras.keep.as_ref().map(|keep| &*keep.key)
+        self.endpoint.extras.body_retention.as_ref().map(|retention| &*retention.key)
     }
 
     /// A call with this body, as its sender makes it, `now` being seconds since 1970 and `delivery` the delivery's id.
