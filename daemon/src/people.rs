@@ -125,7 +125,7 @@ impl UsersOnDisk {
             People::new(&resource, host_name)
                 .trusting(settings.trust_token)
                 .issued_by(settings.issuer.clone())
-                .kept_by(Arc::new(move |change: Change| {
+                .written_by(Arc::new(move |change: Change| {
                     let (users, me) = (users.clone(), me.clone());
                     Box::pin(async move {
                         let _taking = users.taking.clone().lock_owned().await;

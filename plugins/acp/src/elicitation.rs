@@ -61,13 +61,13 @@ pub enum Answered {
     /// No such question waits.
     Unknown,
     /// It does not fit the form: the user is asked again.
-    Again(Box<Shown>),
+    Again(Box<PublishedQuestion>),
     /// It does not fit the form either: the question is cancelled.
     TooOften,
 }
 
-/// A question, as clients are shown it.
-pub struct Shown {
+/// A question in the form that clients receive.
+pub struct PublishedQuestion {
     /// Its id.
     pub id: String,
     /// The `ChatInputRequest`.
@@ -86,7 +86,7 @@ impl Forms {
     ///
     /// # Errors
     /// The request and why it is refused, where its mode is unknown, or too much is asked at a time.
-    pub fn add(&mut self, request: Request, turn: &str) -> Result<Shown, (Request, Failure)> {
+    pub fn add(&mut self, request: Request, turn: &str) -> Result<PublishedQuestion, (Request, Failure)> {
         let params = &request.params;
         let message: String = member(params, "message").unwrap_or_default();
         let mut shown = json!({ "message": message });
@@ -133,7 +133,7 @@ impl Forms {
     }
 
     /// Asks a question, after why its latest answer is none.
-    fn ask(&mut self, mut form: Form, problem: Option<&str>) -> Shown {
+    fn ask(&mut self, mut form: Form, problem: Option<&str>) -> PublishedQuestion {
         self.next += 1;
         form.asked += 1;
         let id = format!("{}-question-{}", form.turn, self.next);
@@ -143,7 +143,7 @@ impl Forms {
             shown["message"] = format!("{message}\n\nThe answer was not sent: {problem}").into();
         }
         self.open.insert(id.clone(), form);
-        Shown { id, request: shown, withdrawal }
+        PublishedQuestion { id, request: shown, withdrawal }
     }
 
     /// Answers a question with `accept`, `decline` or `cancel`.

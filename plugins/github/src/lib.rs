@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 use api::Api;
 use credential::{Credential, Credentials};
 use failure::{Failure, FailureKind};
-use place::{Nowhere, Place};
+use place::{NoCodeHost, Place};
 use site::Sites;
 
 /// The name of the plugin in a configuration.
@@ -169,7 +169,7 @@ impl Pulls {
     async fn create(&self, request: PullRequestRequest) -> Result<PullRequest, Thrown> {
         let directory = Path::new(&request.directory);
         let place = Place::of(&self.sites, directory, request.branch.as_deref()).await?;
-        let place = place.map_err(|nowhere: Nowhere| nowhere.refusal(directory))?;
+        let place = place.map_err(|no_code_host: NoCodeHost| no_code_host.refusal(directory))?;
         let credential = self.credentials.of(&place.site, request.token.as_deref()).await?;
         let asking = self.api.asking(&place.site, credential);
         let created = forge::create(&asking, &place, &request).await;

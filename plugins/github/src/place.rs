@@ -30,7 +30,7 @@ pub(crate) struct Place {
 
 /// Why there is no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Nowhere {
+pub(crate) enum NoCodeHost {
     NoRepository,
     Detached,
     NoRemote,
@@ -38,7 +38,7 @@ pub(crate) enum Nowhere {
     UnknownHost(String),
 }
 
-impl Nowhere {
+impl NoCodeHost {
     /// The error of who wants to create a pull request.
     pub(crate) fn refusal(&self, directory: &Path) -> Thrown {
         let at = directory.display();
@@ -84,20 +84,20 @@ impl Place {
         sites: &Sites,
         directory: &Path,
         branch: Option<&str>,
-    ) -> Result<Result<Self, Nowhere>, Thrown> {
+    ) -> Result<Result<Self, NoCodeHost>, Thrown> {
         let Some(remotes) = git(directory, &["remote", "--verbose"]).await? else {
-            return Ok(Err(Nowhere::NoRepository));
+            return Ok(Err(NoCodeHost::NoRepository));
         };
         let remotes = remotes_of(&remotes);
         let branch = match branch {
             Some(branch) => branch.to_owned(),
             None => match git(directory, &["symbolic-ref", "--short", "-q", "HEAD"]).await? {
                 Some(branch) => branch,
-                None => return Ok(Err(Nowhere::Detached)),
+                None => return Ok(Err(NoCodeHost::Detached)),
             },
         };
         if remotes.is_empty() {
-            return Ok(Err(Nowhere::NoRemote));
+            return Ok(Err(NoCodeHost::NoRemote));
         }
         let format = "%(push:remotename)%09%(push:remoteref)%09%(push)%09%(upstream:remotename)%09%(upstream:remoteref)";
         let (format, reference) = (format!("--format={format}"), format!("refs/heads/{branch}"));
@@ -111,11 +111,11 @@ impl Place {
         Ok(Self::among(sites, &remotes, pushed, &resolved?.unwrap_or_default()))
     }
 
-    fn among(sites: &Sites, remotes: &[Remote], pushed: Pushed, resolved: &str) -> Result<Self, Nowhere> {
+    fn among(sites: &Sites, remotes: &[Remote], pushed: Pushed, resolved: &str) -> Result<Self, NoCodeHost> {
         let at = |url: &str| Address::parse(url).and_then(|address| sites.of(&address));
         let Some((site, head)) = at(&pushed.url) else {
             let host = Address::parse(&pushed.url).and_then(|address| address.names().next());
-            return Err(host.map_or(Nowhere::NoRemote, Nowhere::UnknownHost));
+            return Err(host.map_or(NoCodeHost::NoRemote, NoCodeHost::UnknownHost));
         };
         let mut ranked: Vec<&Remote> = remotes.iter().collect();
         let rank = |name: &str| match name {
@@ -229,7 +229,7 @@ mod tests {
         remotes: &[(&str, &str)],
         tracked: &str,
         resolved: &str,
-    ) -> Result<(String, Vec<String>), Nowhere> {
+    ) -> Result<(String, Vec<String>), NoCodeHost> {
         let remotes = listed(remotes);
         let place = Place::among(&sites(), &remotes, Pushed::of("work", tracked, &remotes), resolved)?;
         let chosen = place.chosen.iter().map(|repo| format!("={}", repo.full()));
@@ -281,9 +281,12 @@ mod tests {
     #[test]
     fn a_place_may_be_nowhere() {
         let at = |url: &str| place(&[("origin", url)], "", "").unwrap_err();
-        assert_eq!(at("/srv/git/stable.git"), Nowhere::NoRemote);
-        assert_eq!(at("https://code.example:8443/a/b"), Nowhere::UnknownHost("code.example:8443".to_owned()));
-        let refusal = Nowhere::UnknownHost("code.example".to_owned()).refusal(Path::new("/inn"));
+        assert_eq!(at("/srv/git/stable.git"), NoCodeHost::NoRemote);
+        assert_eq!(
+            at("https://code.example:8443/a/b"),
+            NoCodeHost::UnknownHost("code.example:8443".to_owned())
+        );
+        let refusal = NoCodeHost::UnknownHost("code.example".to_owned()).refusal(Path::new("/inn"));
         assert_eq!(
             refusal.message,
             "the remote of /inn is on code.example, which is not configured; add hosts.\"code.example\" to the options of @ostler/github with kind github, gitlab or forgejo"

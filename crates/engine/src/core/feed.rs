@@ -62,12 +62,12 @@ pub enum Read<T> {
 #[derive(Debug)]
 pub struct Feed<T> {
     start: i64,
-    kept: Mutex<Kept<T>>,
+    retained: Mutex<Retained<T>>,
     changed: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct Retained<T> {
     is_read: bool,
     next: u64,
     changes: VecDeque<(Arc<Change<T>>, usize)>,
@@ -77,8 +77,8 @@ struct Kept<T> {
 impl<T: Serialize> Feed<T> {
     /// An empty feed of a host that started at this time, in microseconds since 1970.
     pub fn new(start: i64) -> Self {
-        let kept = Kept { is_read: false, next: 0, changes: VecDeque::new(), bytes: 0 };
-        Self { start, kept: Mutex::new(kept), changed: watch::Sender::new(()) }
+        let retained = Retained { is_read: false, next: 0, changes: VecDeque::new(), bytes: 0 };
+        Self { start, retained: Mutex::new(retained), changed: watch::Sender::new(()) }
     }
 
     /// Adds an entry that is new or changed.
@@ -97,38 +97,38 @@ impl<T: Serialize> Feed<T> {
     }
 
     fn add(&self, change: impl FnOnce() -> (Change<T>, usize)) {
-        let mut kept = self.kept.lock();
-        if !kept.is_read {
+        let mut retained = self.retained.lock();
+        if !retained.is_read {
             return;
         }
         let (change, bytes) = change();
-        kept.changes.push_back((Arc::new(change), bytes));
-        kept.bytes += bytes;
-        kept.next += 1;
-        while kept.changes.len() > MOST || kept.bytes > MOST_BYTES {
-            let Some((_, bytes)) = kept.changes.pop_front() else { break };
-            kept.bytes -= bytes;
+        retained.changes.push_back((Arc::new(change), bytes));
+        retained.bytes += bytes;
+        retained.next += 1;
+        while retained.changes.len() > MOST || retained.bytes > MOST_BYTES {
+            let Some((_, bytes)) = retained.changes.pop_front() else { break };
+            retained.bytes -= bytes;
         }
-        drop(kept);
+        drop(retained);
         self.wake();
     }
 
     /// The place after the latest change, from which on nothing is missed.
     pub fn place(&self) -> Place {
-        let mut kept = self.kept.lock();
-        kept.is_read = true;
-        Place { start: self.start, next: kept.next }
+        let mut retained = self.retained.lock();
+        retained.is_read = true;
+        Place { start: self.start, next: retained.next }
     }
 
     /// Some of the changes after a place.
     pub fn read(&self, after: Place) -> Read<T> {
-        let kept = self.kept.lock();
-        let oldest = kept.next - kept.changes.len() as u64;
-        if after.start != self.start || !kept.is_read || !(oldest..=kept.next).contains(&after.next) {
+        let retained = self.retained.lock();
+        let oldest = retained.next - retained.changes.len() as u64;
+        if after.start != self.start || !retained.is_read || !(oldest..=retained.next).contains(&after.next) {
             return Read::Lost;
         }
         let skipped = usize::try_from(after.next - oldest).unwrap_or(usize::MAX);
-        let later = kept.changes.iter().skip(skipped).take(AT_ONCE).enumerate();
+        let later = retained.changes.iter().skip(skipped).take(AT_ONCE).enumerate();
         let place = |at: usize| Place { start: self.start, next: after.next + at as u64 + 1 };
         Read::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
     }
@@ -212,6 +212,6 @@ mod tests {
             feed.put(|| Arc::new("x".repeat(1 << 20)));
         }
         assert!(matches!(feed.read(begin), Read::Lost));
-        assert!(feed.kept.lock().bytes <= MOST_BYTES);
+        assert!(feed.retained.lock().bytes <= MOST_BYTES);
     }
 }

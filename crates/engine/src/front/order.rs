@@ -210,13 +210,13 @@ enum Store {
 #[derive(Default)]
 pub(super) struct Order {
     count: AtomicUsize,
-    held: Mutex<Held>,
+    state: Mutex<OrderState>,
     /// One was handled.
     room: Notify,
 }
 
 #[derive(Default)]
-struct Held {
+struct OrderState {
     next: u64,
     waiting: VecDeque<Waiting>,
 }
@@ -243,30 +243,30 @@ impl Order {
     /// Adds a message behind all others; answers its number.
     fn add(&self, work: Work, store: Store, charges: [Option<Charge>; 2]) -> u64 {
         let about = About::new(&work);
-        let mut held = self.held.lock();
-        let number = held.next;
-        held.next += 1;
-        held.waiting.push_back(Waiting { number, about, work: Some(work), store, _charges: charges });
-        self.count.store(held.waiting.len(), Ordering::Release);
+        let mut state = self.state.lock();
+        let number = state.next;
+        state.next += 1;
+        state.waiting.push_back(Waiting { number, about, work: Some(work), store, _charges: charges });
+        self.count.store(state.waiting.len(), Ordering::Release);
         number
     }
 
     fn answered(&self, number: u64, prepared: Prepared) {
-        let mut held = self.held.lock();
-        if let Some(waiting) = held.waiting.iter_mut().find(|waiting| waiting.number == number) {
+        let mut state = self.state.lock();
+        if let Some(waiting) = state.waiting.iter_mut().find(|waiting| waiting.number == number) {
             waiting.store = Store::Answered(prepared);
         }
     }
 
     /// Removes a message that was handled.
     fn remove(&self, number: u64) {
-        let mut held = self.held.lock();
-        held.waiting.retain(|waiting| waiting.number != number);
-        if held.waiting.is_empty() {
-            held.waiting = VecDeque::new();
+        let mut state = self.state.lock();
+        state.waiting.retain(|waiting| waiting.number != number);
+        if state.waiting.is_empty() {
+            state.waiting = VecDeque::new();
         }
-        self.count.store(held.waiting.len(), Ordering::Release);
-        drop(held);
+        self.count.store(state.waiting.len(), Ordering::Release);
+        drop(state);
         self.room.notify_one();
     }
 }
@@ -347,8 +347,8 @@ impl Connection {
     }
 
     fn next_waiting(&self) -> Option<Next> {
-        let mut held = self.order.held.lock();
-        let waiting = &held.waiting;
+        let mut state = self.order.state.lock();
+        let waiting = &state.waiting;
         let sorted: Vec<_> =
             waiting.iter().map(|waiting| Sorted(&waiting.about, waiting.about.of(self.front()))).collect();
         let at = (0..waiting.len()).find(|&at| {
@@ -357,7 +357,7 @@ impl Connection {
                 && !sorted[..at].iter().any(|earlier| earlier.holds_back(&sorted[at]))
         })?;
         drop(sorted);
-        let next = &mut held.waiting[at];
+        let next = &mut state.waiting[at];
         match std::mem::replace(&mut next.store, Store::Asked) {
             // It keeps its place until it is handled.
             Store::Answered(prepared) => Some(Next::Perform(next.number, next.work.take()?, prepared)),

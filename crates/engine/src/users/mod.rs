@@ -34,8 +34,8 @@ pub(crate) use schemes::providers;
 /// another one before it is written.
 pub type Change = Box<dyn Fn(&mut UsersFile) -> Result<(), RpcError> + Send>;
 
-/// Writes changes to wherever people are kept. Answers once the change is in force here.
-pub type Keeper = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;
+/// Writes changes to the place where users are stored. Resolves once the change is in force in this host.
+pub type UsersWriter = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;
 
 /// The people a host knows.
 pub struct People {
@@ -45,7 +45,7 @@ pub struct People {
     issuer: Option<Issuer>,
     /// Strangers' tokens are asked about a few at a time.
     asking: Semaphore,
-    keeper: Option<Keeper>,
+    writer: Option<UsersWriter>,
 }
 
 impl fmt::Debug for People {
@@ -79,7 +79,7 @@ impl People {
             trust_token: false,
             issuer: None,
             asking: Semaphore::new(ASKED_AT_ONCE),
-            keeper: None,
+            writer: None,
         }
     }
 
@@ -99,8 +99,8 @@ impl People {
 
     /// Writes changes with this.
     #[must_use]
-    pub fn kept_by(mut self, keeper: Keeper) -> Self {
-        self.keeper = Some(keeper);
+    pub fn written_by(mut self, writer: UsersWriter) -> Self {
+        self.writer = Some(writer);
         self
     }
 
@@ -191,8 +191,8 @@ impl People {
 
     /// Changes the users file.
     pub fn change(&self, change: Change) -> Pending<()> {
-        match &self.keeper {
-            Some(keeper) => keeper(change),
+        match &self.writer {
+            Some(writer) => writer(change),
             None => {
                 let why = "the users of this host cannot be changed";
                 ready(Err(Thrown::from(RpcError::permission_denied(why))))

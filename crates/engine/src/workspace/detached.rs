@@ -29,10 +29,10 @@ const PREFIX: &str = "agents/";
 
 /// The trees, by handle.
 #[derive(Debug, Default)]
-pub(crate) struct Detached(Mutex<HashMap<String, Held>>);
+pub(crate) struct Detached(Mutex<HashMap<String, DetachedWorktree>>);
 
 #[derive(Debug, Clone)]
-struct Held {
+struct DetachedWorktree {
     /// The session it was made for.
     session: String,
     tree: Worktree,
@@ -41,16 +41,16 @@ struct Held {
 }
 
 impl Detached {
-    fn get(&self, handle: &str) -> Result<Held, RpcError> {
-        let held = self.0.lock().get(handle).cloned();
-        held.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
+    fn get(&self, handle: &str) -> Result<DetachedWorktree, RpcError> {
+        let detached = self.0.lock().get(handle).cloned();
+        detached.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
     }
 
-    fn name(&self, handle: &str) -> Option<Held> {
+    fn name(&self, handle: &str) -> Option<DetachedWorktree> {
         let mut all = self.0.lock();
-        let held = all.get_mut(handle)?;
-        held.named = Instant::now();
-        Some(held.clone())
+        let detached = all.get_mut(handle)?;
+        detached.named = Instant::now();
+        Some(detached.clone())
     }
 }
 
@@ -76,8 +76,8 @@ impl Workspace {
         chosen.entry("worktreeBranchPrefix".to_owned()).or_insert_with(|| PREFIX.into());
         let tree = self.make_tree(&repository, handle.clone(), &chosen).await.map_err(Thrown::into_rpc)?;
         let resource = file_uri(&tree.path);
-        let held = Held { session: session.uri().to_owned(), tree, named: Instant::now() };
-        self.detached.0.lock().insert(handle.clone(), held);
+        let detached = DetachedWorktree { session: session.uri().to_owned(), tree, named: Instant::now() };
+        self.detached.0.lock().insert(handle.clone(), detached);
         Ok(json!({ "handle": handle, "resource": resource }))
     }
 
@@ -90,23 +90,23 @@ impl Workspace {
 
     /// Takes a clean tree off the disk, or puts it back. Its branch stays.
     pub(crate) async fn archive_detached(&self, params: DetachedWorktreeArchived) -> Result<(), RpcError> {
-        let held = self.detached.get(&params.handle)?;
+        let detached = self.detached.get(&params.handle)?;
         self.detached.name(&params.handle);
         match params.archived {
-            true => self.archive_tree(&held.session, &held.tree, || true).await,
-            false => self.restore_tree(&held.tree, &JsonObject::new()).await?,
+            true => self.archive_tree(&detached.session, &detached.tree, || true).await,
+            false => self.restore_tree(&detached.tree, &JsonObject::new()).await?,
         }
         Ok(())
     }
 
     /// Removes a tree and its branch, and forgets its handle. What would be lost stays and is named in the log.
     pub(crate) async fn delete_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
-        let Ok(held) = self.detached.get(&params.handle) else { return Ok(()) };
-        if self.session(&held.session).is_some_and(|session| session.is_running()) {
-            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", held.session)));
+        let Ok(detached) = self.detached.get(&params.handle) else { return Ok(()) };
+        if self.session(&detached.session).is_some_and(|session| session.is_running()) {
+            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", detached.session)));
         }
         self.detached.0.lock().remove(&params.handle);
-        self.discard_tree(&held.session, held.tree).await;
+        self.discard_tree(&detached.session, detached.tree).await;
         Ok(())
     }
 
@@ -115,16 +115,17 @@ impl Workspace {
         for handle in &params.active_handles {
             self.detached.name(handle);
         }
-        let unnamed = |held: &Held| held.named.elapsed() >= UNNAMED;
-        let old: Vec<(String, Held)> = {
+        let unnamed = |detached: &DetachedWorktree| detached.named.elapsed() >= UNNAMED;
+        let old: Vec<(String, DetachedWorktree)> = {
             let all = self.detached.0.lock();
-            let old = all.iter().filter(|(_, held)| unnamed(held));
-            old.map(|(handle, held)| (handle.clone(), held.clone())).collect()
+            let old = all.iter().filter(|(_, detached)| unnamed(detached));
+            old.map(|(handle, detached)| (handle.clone(), detached.clone())).collect()
         };
-        for (handle, held) in old {
-            if self.is_clean(&held.tree).await && self.detached.0.lock().get(&handle).is_some_and(unnamed) {
+        for (handle, detached) in old {
+            if self.is_clean(&detached.tree).await && self.detached.0.lock().get(&handle).is_some_and(unnamed)
+            {
                 self.detached.0.lock().remove(&handle);
-                self.discard_tree(&held.session, held.tree).await;
+                self.discard_tree(&detached.session, detached.tree).await;
             }
         }
     }

@@ -31,16 +31,16 @@ pub(super) struct Endpoint {
     pub about: Arc<About>,
     key: Secret<String>,
     token: Token,
-    held: Mutex<Held>,
+    openers: Mutex<Openers>,
     /// How often the tools had changed when they were last listed.
     listed: AtomicU64,
     /// The number of the one stream; a change ends the one before.
     stream: watch::Sender<u64>,
 }
 
-/// Who holds it open, and how they want it.
+/// The openers of an endpoint that have not closed it, and the options of the latest.
 #[derive(Debug, Default)]
-struct Held {
+struct Openers {
     by: HashSet<u64>,
     options: ToolsServerOptions,
 }
@@ -55,7 +55,7 @@ impl Endpoint {
             key: Secret::new(key),
             tools,
             about,
-            held: Mutex::default(),
+            openers: Mutex::default(),
             listed,
             stream: watch::Sender::new(0),
         }
@@ -73,27 +73,27 @@ impl Endpoint {
 
     /// Holds it open for a backend, in the way it wants.
     pub fn hold(&self, opener: u64, options: ToolsServerOptions) {
-        let mut held = self.held.lock();
-        held.by.insert(opener);
-        held.options = options;
+        let mut openers = self.openers.lock();
+        openers.by.insert(opener);
+        openers.options = options;
     }
 
     /// Lets go of it for a backend; nobody's is closed.
     pub fn let_go(&self, opener: u64) {
-        let mut held = self.held.lock();
-        if held.by.remove(&opener) && held.by.is_empty() {
+        let mut openers = self.openers.lock();
+        if openers.by.remove(&opener) && openers.by.is_empty() {
             self.stream.send_modify(|number| *number += 1);
         }
     }
 
     /// Whether somebody holds it and its session is there.
     pub fn is_open(&self) -> bool {
-        !self.held.lock().by.is_empty() && !self.tools.changes().borrow().gone
+        !self.openers.lock().by.is_empty() && !self.tools.changes().borrow().gone
     }
 
     /// Whether its backend asked to be told of changes.
     pub fn notifies(&self) -> bool {
-        self.held.lock().options.tools_changed == Some(ToolsChanged::Notify)
+        self.openers.lock().options.tools_changed == Some(ToolsChanged::Notify)
     }
 
     /// Every tool there is now.
@@ -120,7 +120,7 @@ impl Endpoint {
     /// Calls a tool; `None` where there is none of that name.
     pub async fn call(&self, name: &str, input: Value) -> Option<Called> {
         let tool = self.tools.list().into_iter().find(|tool| tool.definition.name == name)?;
-        let run_client = self.held.lock().options.run_client.clone();
+        let run_client = self.openers.lock().options.run_client.clone();
         Some(match (tool.run, run_client) {
             (Some(run), _) => outcome(run.call((input, None)).await, tool.definition.output_schema.is_some()),
             (None, Some(run)) => outcome(run.unbounded((name.to_owned(), input)).await, false).of_client(),

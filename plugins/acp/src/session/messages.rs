@@ -4,7 +4,7 @@ use futures::FutureExt;
 use ostler_contract::{Value, json};
 
 use super::{Answers, Conversation};
-use crate::elicitation::{Answered, Shown};
+use crate::elicitation::{Answered, PublishedQuestion};
 use crate::errors::AgentError;
 use crate::permissions::{Always, Question};
 use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
@@ -264,8 +264,8 @@ impl Conversation {
     }
 
     /// Asks the user a question.
-    async fn show(&mut self, shown: Shown) {
-        let Shown { id, request, withdrawal } = shown;
+    async fn show(&mut self, question: PublishedQuestion) {
+        let PublishedQuestion { id, request, withdrawal } = question;
         let of = id.clone();
         self.withdrawals.push(withdrawal.wait().map(move |()| of).boxed());
         self.emit.chat(json!({ "type": "chat/inputRequested", "request": request })).await;

@@ -333,7 +333,7 @@ impl Workspace {
 
     /// Plans off the threads that serve, as paths of this host are looked at.
     async fn planned(&self, asking: Asking) -> Result<(MachinePlan, Asking), RpcError> {
-        let here = self.core.local_system.get().cloned().unwrap_or_else(|| Arc::new(Nowhere));
+        let here = self.core.local_system.get().cloned().unwrap_or_else(|| Arc::new(NoLocalSystem));
         let planned = tokio::task::spawn_blocking(move || plan(&asking, &*here).map(|plan| (plan, asking)));
         match planned.await {
             Ok(planned) => planned.map_err(RpcError::invalid_params),
@@ -459,10 +459,10 @@ fn mapped(machine: &Computer, path: &str) -> Option<String> {
     need::absolute(&format!("{target}/{rest}"))
 }
 
-/// Where nothing stands.
-struct Nowhere;
+/// The local system of a host that has none.
+struct NoLocalSystem;
 
-impl LocalSystem for Nowhere {
+impl LocalSystem for NoLocalSystem {
     fn home(&self) -> Option<String> {
         None
     }
