@@ -3,7 +3,7 @@
 
 use hyper::header::{HeaderName, HeaderValue};
 use ostler_contract::{JsonObject, Value, VaultName};
-use ostler_loader::options::{holds_set, without_userinfo};
+use ostler_loader::options::{contains_placeholder, without_userinfo};
 
 /// The fields of each type, with what a value has to be.
 const STDIO: &[Field] = &[
@@ -118,7 +118,7 @@ pub fn wrong_change(held: &Value, sent: &JsonObject, after: &Value) -> Option<(S
 /// A stored credential that a change keeps, because it was not sent, or as it is shown: a value of `env` or `headers`,
 /// or a text with a password in a URL.
 fn kept(held: &Value, sent: &JsonObject, after: &Value) -> Option<String> {
-    let is_kept = |sent: Option<&Value>| sent.is_none_or(holds_set);
+    let is_kept = |sent: Option<&Value>| sent.is_none_or(contains_placeholder);
     for place in ["env", "headers"] {
         let is_sent = |key: &str| sent.get(place).and_then(|sent| sent.get(key));
         for (key, value) in held.get(place).and_then(Value::as_object).into_iter().flatten() {

@@ -2,7 +2,7 @@
 
 use ostler_contract::secret::SET;
 use ostler_loader::Looked;
-use ostler_loader::options::{holds_set, place};
+use ostler_loader::options::{contains_placeholder, option_path};
 
 use crate::exit::Exit;
 
@@ -32,12 +32,12 @@ pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
         if !plugin.entry.enabled {
             return Err(refuse(format!("{target}: the plugin is disabled")));
         }
-        let value = place::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
+        let value = option_path::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
         // There is nothing stored that it could keep.
-        if holds_set(&value) {
+        if contains_placeholder(&value) {
             return Err(refuse(format!("{target} contains {SET}; write the value itself")));
         }
-        place::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;
+        option_path::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;
     }
     Ok(())
 }

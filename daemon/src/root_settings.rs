@@ -12,7 +12,7 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
 use ostler_engine::wire::FrameRecorder;
 use ostler_loader::options::walk::Nodes;
-use ostler_loader::options::{Known, Untold, patched, shown_value};
+use ostler_loader::options::{PlaceholderError, SchemaInfo, patched, redacted_value};
 use ostler_ports::atomic;
 use ostler_protocol::names;
 
@@ -141,8 +141,8 @@ fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
 
 /// The configuration with what was sent.
 fn with(said: &JsonObject, sent: &JsonObject) -> Result<JsonObject, Exit> {
-    let untold = |why: Untold| Exit::usage(why.to_string().trim_start_matches('.'));
-    patched(said, sent, Known::Schema(Some(&MARKS))).map_err(untold)
+    let in_message = |why: PlaceholderError| Exit::usage(why.to_string().trim_start_matches('.'));
+    patched(said, sent, SchemaInfo::Declared(Some(&MARKS))).map_err(in_message)
 }
 
 fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
@@ -306,7 +306,7 @@ fn property(name: &str, nodes: &Nodes<'_>, deep: usize) -> Value {
         property["description"] = described.into();
     }
     if let Some(default) = said("default") {
-        property["default"] = shown_value(default, nodes);
+        property["default"] = redacted_value(default, nodes);
     }
     for key in ["enum", "minItems", "maxItems", "required"] {
         if let Some(value) = said(key) {

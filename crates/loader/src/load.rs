@@ -20,7 +20,7 @@ use tokio::time::error::Elapsed;
 
 use crate::hidden::Hidden;
 use crate::look::{Importer, Looked, known};
-use crate::options::{self, Known};
+use crate::options::{self, SchemaInfo};
 
 /// How long an import or an `apply` may take before the daemon goes on without it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -137,10 +137,10 @@ pub struct LoadedPlugin {
 
 impl LoadedPlugin {
     /// What is known of its marks: nothing of a plugin that is off or was never imported.
-    pub fn known(&self) -> Known<'_> {
+    pub fn known(&self) -> SchemaInfo<'_> {
         match self.state {
-            State::Off => Known::Nothing,
-            _ if !self.imported => Known::Nothing,
+            State::Off => SchemaInfo::Unknown,
+            _ if !self.imported => SchemaInfo::Unknown,
             _ => known(self.schema.as_ref()),
         }
     }
@@ -263,7 +263,7 @@ impl Loader {
         problems: &mut Vec<Problem>,
     ) -> Result<Applied, Problem> {
         let (schema, configured) = (looked.schema(), &looked.entry.options);
-        if let Some(Err(why)) = schema.map(options::holds) {
+        if let Some(Err(why)) = schema.map(options::check_schema) {
             return Err(Problem::Schema { id: id.to_string(), why });
         }
         let mut merged = match &module.defaults {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::id::id_of;
 use crate::load::{Entry, LIMIT, in_time};
 use crate::manifest::Manifest;
-use crate::options::{self, Known};
+use crate::options::{self, SchemaInfo};
 use crate::resolve::resolve;
 
 /// Imports what a configuration names.
@@ -57,19 +57,19 @@ impl Looked {
     }
 
     /// What is known of its marks.
-    pub fn known(&self) -> Known<'_> {
+    pub fn known(&self) -> SchemaInfo<'_> {
         match &self.module {
             Some(_) if self.entry.enabled => known(self.schema()),
-            _ => Known::Nothing,
+            _ => SchemaInfo::Unknown,
         }
     }
 }
 
 /// What is known of a schema's marks: nothing, where it does not hold.
-pub(crate) fn known(schema: Option<&Value>) -> Known<'_> {
+pub(crate) fn known(schema: Option<&Value>) -> SchemaInfo<'_> {
     match schema {
-        Some(schema) if options::holds(schema).is_err() => Known::Nothing,
-        schema => Known::Schema(schema),
+        Some(schema) if options::check_schema(schema).is_err() => SchemaInfo::Unknown,
+        schema => SchemaInfo::Declared(schema),
     }
 }
 

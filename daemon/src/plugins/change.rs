@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value, VaultName};
-use ostler_loader::options::{self, Known, place};
+use ostler_loader::options::{self, SchemaInfo, option_path};
 
 use super::rows::{Row, named};
 use crate::config::{self, ConfigFiles};
@@ -48,17 +48,18 @@ impl Change {
             let mut options = fields.get("options").and_then(Value::as_object).cloned().unwrap_or_default();
             match self {
                 Self::Set(at, value) => {
-                    let keys = place::keys(&at).map_err(|why| Exit::usage(why.to_string()))?;
+                    let keys = option_path::keys(&at).map_err(|why| Exit::usage(why.to_string()))?;
                     let value = options::replaced(&options, &keys, &value, row.marks.known())
                         .map_err(|why| Exit::usage(path(&why.to_string())))?;
                     match value {
-                        Some(value) => place::set(&mut options, &at, value).map(drop),
-                        None => place::unset(&mut options, &at).map(drop),
+                        Some(value) => option_path::set(&mut options, &at, value).map(drop),
+                        None => option_path::unset(&mut options, &at).map(drop),
                     }
                     .map_err(|why| Exit::usage(why.to_string()))?;
                 }
                 Self::Unset(at) => {
-                    gone = !place::unset(&mut options, &at).map_err(|why| Exit::usage(why.to_string()))?;
+                    gone =
+                        !option_path::unset(&mut options, &at).map_err(|why| Exit::usage(why.to_string()))?;
                 }
                 Self::Patch(sent) => {
                     options = options::patched(&options, &sent, row.marks.known())
@@ -123,7 +124,7 @@ fn judge(row: &Row, options: &JsonObject, keys: &[&str]) -> Result<(), String> {
         }
     }
     match row.marks.known() {
-        Known::Schema(Some(schema)) => options::wrong(schema, options, keys).map_or(Ok(()), Err),
+        SchemaInfo::Declared(Some(schema)) => options::wrong(schema, options, keys).map_or(Ok(()), Err),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
 use ostler_js::JsSource;
-use ostler_loader::options::{self, Known};
+use ostler_loader::options::{self, SchemaInfo};
 use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
 use ostler_protocol::nearest::did_you_mean;
 
@@ -28,18 +28,18 @@ pub enum Marks {
 }
 
 impl Marks {
-    fn of(known: Known<'_>) -> Self {
+    fn of(known: SchemaInfo<'_>) -> Self {
         match known {
-            Known::Schema(schema) => Self::Schema(schema.cloned()),
-            Known::Nothing => Self::Unknown,
+            SchemaInfo::Declared(schema) => Self::Schema(schema.cloned()),
+            SchemaInfo::Unknown => Self::Unknown,
         }
     }
 
     /// For showing and taking options.
-    pub fn known(&self) -> Known<'_> {
+    pub fn known(&self) -> SchemaInfo<'_> {
         match self {
-            Self::Schema(schema) => Known::Schema(schema.as_ref()),
-            Self::Unknown => Known::Nothing,
+            Self::Schema(schema) => SchemaInfo::Declared(schema.as_ref()),
+            Self::Unknown => SchemaInfo::Unknown,
         }
     }
 
@@ -77,7 +77,7 @@ pub struct Row {
 impl Row {
     /// Its options as they are shown.
     pub fn options(&self) -> JsonObject {
-        options::shown(&self.entry.options, self.marks.known())
+        options::redacted(&self.entry.options, self.marks.known())
     }
 
     /// How commands name it: its id, or its spec where that is not known.

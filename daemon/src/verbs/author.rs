@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Value, json};
-use ostler_loader::options::place;
+use ostler_loader::options::option_path;
 
 use crate::answer::Answer;
 use crate::exit::Exit;
@@ -75,8 +75,8 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
         let wrong = |why: String| Exit::usage(format!("--option: {why}"));
         let (key, typed) =
             option.split_once('=').ok_or_else(|| wrong(format!("{option} is not <key>=<value>")))?;
-        let value = place::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
-        place::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
+        let value = option_path::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
+        option_path::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
     }
     // A plugin is checked wherever it is, with or without a configuration.
     let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use ostler_contract::{Value, json};
-use ostler_loader::options::place;
+use ostler_loader::options::option_path;
 
 use super::ask;
 use super::author::{self, AuthorVerb};
@@ -306,7 +306,7 @@ impl Configure {
         match (plugin, key, value) {
             (unset, Some(name), Some(key)) if unset == "unset" => Ok(Self::Unset(name, key)),
             (name, Some(key), Some(value)) => {
-                let value = place::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+                let value = option_path::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
                 Ok(Self::Set(name, key, value))
             }
             (name, Some(key), None) => Err(Exit::usage(format!(

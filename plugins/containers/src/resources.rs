@@ -31,7 +31,7 @@ const LIST: &str = r#"cd -- "$1" || exit 1; for f in * .*; do case "$f" in .|..)
 
 /// A place of the scheme.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum MachineResource {
     /// All machines.
     Root,
     /// One machine.
@@ -42,26 +42,26 @@ enum Place {
     File(String, String),
 }
 
-fn place(uri: &str) -> Result<Place, Failure> {
+fn resource_of(uri: &str) -> Result<MachineResource, Failure> {
     let missing = || Failure::new(Kind::Missing, format_args!("nothing at {uri}"));
     let rest = uri.strip_prefix(ADDRESS).ok_or_else(missing)?;
     let decoded = percent_decode_str(rest).decode_utf8().map_err(|_| missing())?;
     let (id, path) = decoded.split_once('/').unwrap_or((&decoded, ""));
     if id.is_empty() {
-        return if path.is_empty() { Ok(Place::Root) } else { Err(missing()) };
+        return if path.is_empty() { Ok(MachineResource::Root) } else { Err(missing()) };
     }
     if path.is_empty() {
-        return Ok(Place::Machine(id.to_owned()));
+        return Ok(MachineResource::Machine(id.to_owned()));
     }
     if let Some(leaf) = LEAVES.iter().find(|leaf| **leaf == path) {
-        return Ok(Place::Leaf(id.to_owned(), leaf));
+        return Ok(MachineResource::Leaf(id.to_owned(), leaf));
     }
     let file = path.strip_prefix("files").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let file = file.ok_or_else(missing)?;
     if file.split('/').any(|part| part == "..") || file.contains('\0') {
         return Err(missing());
     }
-    Ok(Place::File(id.to_owned(), if file.is_empty() { "/".to_owned() } else { file.to_owned() }))
+    Ok(MachineResource::File(id.to_owned(), if file.is_empty() { "/".to_owned() } else { file.to_owned() }))
 }
 
 /// What a client writes to make a machine.
@@ -111,8 +111,8 @@ pub fn provider(machines: &Arc<Machines>) -> ResourceProvider {
         delete: Some(Call::new(move |(uri, _, _): (String, bool, ResourceWriter)| {
             let machines = deletes.clone();
             async move {
-                match place(&uri)? {
-                    Place::Machine(id) => Ok(machines.destroy(&id).await?),
+                match resource_of(&uri)? {
+                    MachineResource::Machine(id) => Ok(machines.destroy(&id).await?),
                     _ => {
                         Err(RpcError::invalid_params(format!("{uri} cannot be deleted; delete the machine"))
                             .into())
@@ -161,11 +161,11 @@ fn schema(mounts: bool) -> Value {
 }
 
 async fn read(machines: &Machines, uri: &str) -> Result<ResourceContent, Failure> {
-    match place(uri)? {
-        Place::Root | Place::Machine(_) => {
+    match resource_of(uri)? {
+        MachineResource::Root | MachineResource::Machine(_) => {
             Err(Failure::new(Kind::Invalid, format_args!("{uri} is a directory; list it")))
         }
-        Place::Leaf(id, leaf) => {
+        MachineResource::Leaf(id, leaf) => {
             let machine = machines.find(&id).await?;
             Ok(match leaf {
                 "state" => ResourceContent::text(if machine.running { "running" } else { "stopped" }),
@@ -177,7 +177,7 @@ async fn read(machines: &Machines, uri: &str) -> Result<ResourceContent, Failure
                 _ => ResourceContent::json(&status(&machine)),
             })
         }
-        Place::File(id, path) => {
+        MachineResource::File(id, path) => {
             let machine = machines.find(&id).await?;
             let file = machines.read_file(&machine.container, &path).await?;
             Ok(match std::str::from_utf8(&file.bytes) {
@@ -282,14 +282,18 @@ async fn list(machines: &Machines, uri: &str) -> Result<Vec<DirectoryEntry>, Fai
         name: name.to_owned(),
         r#type: if directory { "directory" } else { "file" }.to_owned(),
     };
-    match place(uri)? {
-        Place::Root => Ok(machines.list().await?.iter().map(|machine| entry(&machine.id, true)).collect()),
-        Place::Machine(id) => {
+    match resource_of(uri)? {
+        MachineResource::Root => {
+            Ok(machines.list().await?.iter().map(|machine| entry(&machine.id, true)).collect())
+        }
+        MachineResource::Machine(id) => {
             machines.find(&id).await?;
             Ok(LEAVES.iter().map(|leaf| entry(leaf, false)).chain([entry("files", true)]).collect())
         }
-        Place::Leaf(..) => Err(Failure::new(Kind::Invalid, format_args!("{uri} is not a directory"))),
-        Place::File(id, path) => {
+        MachineResource::Leaf(..) => {
+            Err(Failure::new(Kind::Invalid, format_args!("{uri} is not a directory")))
+        }
+        MachineResource::File(id, path) => {
             let machine = machines.find(&id).await?;
             if !machine.running {
                 let what = format_args!("{ADDRESS}{id} is stopped; write running to {ADDRESS}{id}/state");
@@ -311,11 +315,11 @@ async fn list(machines: &Machines, uri: &str) -> Result<Vec<DirectoryEntry>, Fai
 
 async fn resolve(machines: &Machines, uri: &str) -> Result<ResourceFacts, Failure> {
     let kind = |kind: &str| ResourceFacts { r#type: kind.to_owned(), ..ResourceFacts::default() };
-    match place(uri)? {
-        Place::Root => Ok(kind("directory")),
-        Place::Machine(id) => machines.find(&id).await.map(|_| kind("directory")),
-        Place::Leaf(id, _) => machines.find(&id).await.map(|_| kind("file")),
-        Place::File(id, path) => {
+    match resource_of(uri)? {
+        MachineResource::Root => Ok(kind("directory")),
+        MachineResource::Machine(id) => machines.find(&id).await.map(|_| kind("directory")),
+        MachineResource::Leaf(id, _) => machines.find(&id).await.map(|_| kind("file")),
+        MachineResource::File(id, path) => {
             let machine = machines.find(&id).await?;
             let options = ContainerArchiveInfoOptionsBuilder::new().path(&path).build();
             let what = format!("look at {path}");
@@ -345,9 +349,9 @@ async fn resolve(machines: &Machines, uri: &str) -> Result<ResourceFacts, Failur
 }
 
 async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> Result<(), Thrown> {
-    match place(uri)? {
-        Place::Machine(id) => make(machines, id, &content).await,
-        Place::Leaf(id, "state") => {
+    match resource_of(uri)? {
+        MachineResource::Machine(id) => make(machines, id, &content).await,
+        MachineResource::Leaf(id, "state") => {
             let machine = machines.find(&id).await?;
             match content.data.trim() {
                 "running" if !machine.running => machines.start(&machine).await?,
@@ -361,7 +365,7 @@ async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> R
             }
             Ok(())
         }
-        Place::File(id, path) if path != "/" => {
+        MachineResource::File(id, path) if path != "/" => {
             if content.mode.is_some()
                 || content.position > 0
                 || content.create_only
@@ -494,20 +498,23 @@ mod tests {
 
     #[test]
     fn a_uri_is_a_place() {
-        let machine = |id: &str| Place::Machine(id.to_owned());
+        let machine = |id: &str| MachineResource::Machine(id.to_owned());
         for (uri, found) in [
-            ("computer://", Some(Place::Root)),
+            ("computer://", Some(MachineResource::Root)),
             ("computer://barn", Some(machine("barn"))),
             ("computer://barn/", Some(machine("barn"))),
-            ("computer://barn/stats", Some(Place::Leaf("barn".to_owned(), "stats"))),
-            ("computer://barn/files", Some(Place::File("barn".to_owned(), "/".to_owned()))),
-            ("computer://barn/files/a%20b", Some(Place::File("barn".to_owned(), "/a b".to_owned()))),
+            ("computer://barn/stats", Some(MachineResource::Leaf("barn".to_owned(), "stats"))),
+            ("computer://barn/files", Some(MachineResource::File("barn".to_owned(), "/".to_owned()))),
+            (
+                "computer://barn/files/a%20b",
+                Some(MachineResource::File("barn".to_owned(), "/a b".to_owned())),
+            ),
             ("computer://barn/files/a/../b", None),
             ("computer://barn/files%2f..%2fb", None),
             ("computer://barn/filesystem", None),
             ("computer:///stats", None),
         ] {
-            assert_eq!(place(uri).ok(), found, "{uri}");
+            assert_eq!(resource_of(uri).ok(), found, "{uri}");
         }
     }
 

@@ -19,8 +19,8 @@ use percent_encoding::percent_decode_str;
 use crate::content::{Contents, LFS, objects};
 use crate::lines;
 use crate::operations;
-use crate::places::Place;
 use crate::program::Failure;
+use crate::session_trees::SessionTree;
 use crate::snapshots::{Snapshots, between};
 use crate::status::{LINK, Object, Row};
 use crate::tree::{Tree, Trees};
@@ -216,7 +216,11 @@ impl Source {
     }
 
     /// What changed in a tree since the session's first turn there; `None` before it.
-    async fn since_base(&self, of: &ChangesOf, place: &Place) -> Result<Option<Vec<ChangesetFile>>, Thrown> {
+    async fn since_base(
+        &self,
+        of: &ChangesOf,
+        place: &SessionTree,
+    ) -> Result<Option<Vec<ChangesetFile>>, Thrown> {
         let Some(base) = self.snapshots.base(&place.tree, &of.session).await? else { return Ok(None) };
         let now = self.snapshots.now(&place.tree).await?;
         let changes = between(place, &base, &now, true).await?;

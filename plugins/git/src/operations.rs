@@ -16,8 +16,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::changes::{Source, file_uri};
 use crate::facts::{BASE, base_branch};
-use crate::places::Place;
 use crate::program::Git;
+use crate::session_trees::SessionTree;
 use crate::status::Row;
 use crate::tree::Tree;
 
@@ -210,9 +210,9 @@ async fn everywhere(on: Vec<Operation<'_>>, operation: &str, meta: &JsonObject) 
 
 /// The tree and the path, from its top, of a target. It has to be in a directory of the session.
 fn placed<'a>(
-    places: &'a [Place],
+    places: &'a [SessionTree],
     target: &ChangesetOperationTarget,
-) -> Result<(&'a Place, PathBuf), Thrown> {
+) -> Result<(&'a SessionTree, PathBuf), Thrown> {
     let ChangesetOperationTarget::Resource { resource, .. } = target else {
         return Err(refused("the operation needs a file as its target"));
     };
@@ -231,7 +231,7 @@ fn placed<'a>(
 }
 
 /// Where a file is in a tree; nothing outside of the session's directories there.
-fn below(place: &Place, path: &Path) -> Option<PathBuf> {
+fn below(place: &SessionTree, path: &Path) -> Option<PathBuf> {
     let from_top = path.strip_prefix(&place.tree.root).map(Path::to_owned).ok();
     let below = from_top.or_else(|| {
         // The session may know the tree by another path.
@@ -245,7 +245,7 @@ fn below(place: &Place, path: &Path) -> Option<PathBuf> {
 
 struct Operation<'a> {
     source: &'a Source,
-    place: &'a Place,
+    place: &'a SessionTree,
     tree: &'a Arc<Tree>,
     of: &'a ChangesOf,
 }

@@ -13,8 +13,8 @@ use ostler_contract::Thrown;
 use parking_lot::Mutex;
 
 use crate::changes::{After, Change};
-use crate::places::Place;
 use crate::program::{Failure, Git};
+use crate::session_trees::SessionTree;
 use crate::status::{Object, Row, SUBMODULE};
 use crate::tree::Tree;
 
@@ -240,7 +240,7 @@ fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// The changes between two states in the directories of a session. With `live`, the later one is the tree as it is now.
 pub(crate) async fn between(
-    place: &Place,
+    place: &SessionTree,
     before: &str,
     after: &str,
     live: bool,

@@ -3,8 +3,8 @@
 use ostler_contract::points::{PullRequest, PullRequestRequest, PullRequestState};
 
 use crate::api::Asking;
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::{Failure, FailureKind};
-use crate::place::Place;
 use crate::site::{Kind, Repo};
 use crate::{forgejo, github, gitlab};
 
@@ -28,12 +28,15 @@ pub(crate) struct Target {
 }
 
 /// Finds the pull request of a branch: an open one, else the newest, in the repositories that it may be in.
-pub(crate) async fn find(asking: &Asking<'_>, place: &Place) -> Result<Option<PullRequest>, Failure> {
+pub(crate) async fn find(
+    asking: &Asking<'_>,
+    place: &CodeHostBranch,
+) -> Result<Option<PullRequest>, Failure> {
     let Some(found) = search(asking, place).await? else { return Ok(None) };
     Ok(Some(with_checks(asking, found).await))
 }
 
-async fn search(asking: &Asking<'_>, place: &Place) -> Result<Option<Found>, Failure> {
+async fn search(asking: &Asking<'_>, place: &CodeHostBranch) -> Result<Option<Found>, Failure> {
     let mut bases: Vec<Repo> = place.chosen.iter().chain(&place.others).cloned().collect();
     bases.push(place.head.clone());
     let mut failure = None;
@@ -66,7 +69,7 @@ async fn search(asking: &Asking<'_>, place: &Place) -> Result<Option<Found>, Fai
 /// The next repository to look in; after those of the remotes, the one that the branch's repository is a fork of.
 async fn next(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     bases: &mut Vec<Repo>,
     parent_is_known: &mut bool,
 ) -> Option<Repo> {
@@ -84,7 +87,7 @@ async fn next(
     .flatten()
 }
 
-async fn within(asking: &Asking<'_>, place: &Place, base: &Repo) -> Result<Option<Found>, Failure> {
+async fn within(asking: &Asking<'_>, place: &CodeHostBranch, base: &Repo) -> Result<Option<Found>, Failure> {
     match asking.site.kind {
         Kind::Github => github::within(asking, place, base).await,
         Kind::Gitlab => gitlab::within(asking, place, base).await,
@@ -111,7 +114,7 @@ async fn with_checks(asking: &Asking<'_>, found: Found) -> PullRequest {
 /// Creates a pull request, or returns the open one of the branch.
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     request: &PullRequestRequest,
 ) -> Result<PullRequest, Failure> {
     if asking.credential.token.is_none() {
@@ -146,7 +149,7 @@ pub(crate) async fn create(
 /// Why a pull request was refused: there is one, which is returned, or its branch is not there.
 async fn explained(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     why: Failure,
 ) -> Result<PullRequest, Failure> {
@@ -187,7 +190,11 @@ async fn explained(
 }
 
 /// The repository and branch that a new pull request goes to.
-async fn target(asking: &Asking<'_>, place: &Place, branch: Option<&str>) -> Result<Target, Failure> {
+async fn target(
+    asking: &Asking<'_>,
+    place: &CodeHostBranch,
+    branch: Option<&str>,
+) -> Result<Target, Failure> {
     let kind = asking.site.kind;
     let mut target = match place.chosen.as_ref().or(place.others.first()) {
         Some(repo) => Target { repo: repo.clone(), branch: None },

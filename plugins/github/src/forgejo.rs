@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
 use crate::forge::{Found, Target};
 use crate::github::{Row, first, path};
-use crate::place::Place;
 use crate::site::Repo;
 
 /// How many pages of open pull requests are read; of the others, the first one.
@@ -20,7 +20,7 @@ const CHECK_PAGES: usize = 3;
 /// ones that changed last first.
 pub(crate) async fn within(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     base: &Repo,
 ) -> Result<Option<Found>, Failure> {
     for (state, pages) in [("open", OPEN_PAGES), ("closed", 1)] {
@@ -39,7 +39,7 @@ pub(crate) async fn within(
 
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
 ) -> Result<Found, Failure> {

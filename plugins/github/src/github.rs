@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
 use crate::forge::{Found, Target};
-use crate::place::Place;
 use crate::site::Repo;
 
 /// How many pages of pull requests, and of checks, are read.
@@ -68,7 +68,7 @@ pub(crate) struct End {
 
 impl Row {
     /// Whether it proposes the branch of a place, as far as it says.
-    pub(crate) fn is_of(&self, place: &Place, base: &Repo) -> bool {
+    pub(crate) fn is_of(&self, place: &CodeHostBranch, base: &Repo) -> bool {
         let repo = |end: &End| end.repo.as_ref().and_then(|repo| Repo::of(&repo.full_name));
         let (head, target) = (repo(&self.head), repo(&self.base));
         let within = match (&head, &target) {
@@ -115,7 +115,7 @@ impl Row {
 /// The pull request of the branch in one repository: an open one, else the newest.
 pub(crate) async fn within(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     base: &Repo,
 ) -> Result<Option<Found>, Failure> {
     let head = encoded(&format!("{}:{}", place.head.owner, place.branch));
@@ -159,7 +159,7 @@ pub(crate) async fn has_branch(asking: &Asking<'_>, repo: &Repo, branch: &str) -
 
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
 ) -> Result<Found, Failure> {

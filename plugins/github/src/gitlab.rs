@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
 use crate::forge::{Found, Target};
-use crate::place::Place;
 use crate::site::Repo;
 
 const PAGES: usize = 3;
@@ -55,7 +55,7 @@ impl Row {
 /// The merge request of the branch in one project: an open one, else the newest.
 pub(crate) async fn within(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     base: &Repo,
 ) -> Result<Option<Found>, Failure> {
     let head: Project = asking.get(&path(&place.head), &place.head.full()).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn has_branch(asking: &Asking<'_>, repo: &Repo, branch: &str) -
 
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
 ) -> Result<Found, Failure> {

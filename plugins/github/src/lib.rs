@@ -9,13 +9,13 @@
 mod api;
 mod cache;
 mod checks;
+mod code_host_branch;
 mod credential;
 mod failure;
 mod forge;
 mod forgejo;
 mod github;
 mod gitlab;
-mod place;
 mod program;
 mod remote;
 mod site;
@@ -31,9 +31,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use api::Api;
+use code_host_branch::{CodeHostBranch, NoCodeHost};
 use credential::{Credential, Credentials};
 use failure::{Failure, FailureKind};
-use place::{NoCodeHost, Place};
 use site::Sites;
 
 /// The name of the plugin in a configuration.
@@ -156,7 +156,7 @@ impl Pulls {
     async fn look(&self, asked: &BranchAsked) -> Result<Option<PullRequest>, Thrown> {
         let _turn = self.looks.acquire().await;
         let directory = Path::new(&asked.directory);
-        let place = match Place::of(&self.sites, directory, asked.branch.as_deref()).await? {
+        let place = match CodeHostBranch::of(&self.sites, directory, asked.branch.as_deref()).await? {
             Ok(place) => place,
             Err(_) => return Ok(None),
         };
@@ -168,7 +168,7 @@ impl Pulls {
 
     async fn create(&self, request: PullRequestRequest) -> Result<PullRequest, Thrown> {
         let directory = Path::new(&request.directory);
-        let place = Place::of(&self.sites, directory, request.branch.as_deref()).await?;
+        let place = CodeHostBranch::of(&self.sites, directory, request.branch.as_deref()).await?;
         let place = place.map_err(|no_code_host: NoCodeHost| no_code_host.refusal(directory))?;
         let credential = self.credentials.of(&place.site, request.token.as_deref()).await?;
         let asking = self.api.asking(&place.site, credential);
@@ -178,7 +178,7 @@ impl Pulls {
 
     fn noticed<T>(
         &self,
-        place: &Place,
+        place: &CodeHostBranch,
         credential: &Credential,
         outcome: Result<T, Failure>,
     ) -> Result<T, Failure> {

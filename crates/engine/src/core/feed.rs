@@ -28,20 +28,20 @@ pub enum Change<T> {
 
 /// The place of a reader in a feed, as readers keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct FeedPosition {
     /// When the feed began, in microseconds since 1970: feeds of different starts of the host do not continue each other.
     start: i64,
     /// How many changes came before.
     next: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FeedPosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}-{}", self.start, self.next)
     }
 }
 
-impl Place {
+impl FeedPosition {
     /// Reads a place as it was written.
     pub fn parse(text: &str) -> Option<Self> {
         let (start, next) = text.split_once('-')?;
@@ -53,7 +53,7 @@ impl Place {
 #[derive(Debug)]
 pub enum Read<T> {
     /// Changes in their order, each with the place after it; none where nothing happened since.
-    Changes(Vec<(Place, Arc<Change<T>>)>),
+    Changes(Vec<(FeedPosition, Arc<Change<T>>)>),
     /// The place is too old, or of another feed.
     Lost,
 }
@@ -114,14 +114,14 @@ impl<T: Serialize> Feed<T> {
     }
 
     /// The place after the latest change, from which on nothing is missed.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> FeedPosition {
         let mut retained = self.retained.lock();
         retained.is_read = true;
-        Place { start: self.start, next: retained.next }
+        FeedPosition { start: self.start, next: retained.next }
     }
 
     /// Some of the changes after a place.
-    pub fn read(&self, after: Place) -> Read<T> {
+    pub fn read(&self, after: FeedPosition) -> Read<T> {
         let retained = self.retained.lock();
         let oldest = retained.next - retained.changes.len() as u64;
         if after.start != self.start || !retained.is_read || !(oldest..=retained.next).contains(&after.next) {
@@ -129,7 +129,7 @@ impl<T: Serialize> Feed<T> {
         }
         let skipped = usize::try_from(after.next - oldest).unwrap_or(usize::MAX);
         let later = retained.changes.iter().skip(skipped).take(AT_ONCE).enumerate();
-        let place = |at: usize| Place { start: self.start, next: after.next + at as u64 + 1 };
+        let place = |at: usize| FeedPosition { start: self.start, next: after.next + at as u64 + 1 };
         Read::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
     }
 
@@ -162,12 +162,12 @@ impl io::Write for Size {
 mod tests {
     use super::*;
 
-    fn seen(feed: &Feed<usize>, after: Place) -> Option<(Vec<usize>, Place)> {
+    fn seen(feed: &Feed<usize>, after: FeedPosition) -> Option<(Vec<usize>, FeedPosition)> {
         match feed.read(after) {
             Read::Lost => None,
             Read::Changes(changes) => {
                 let last = changes.last().map_or(after, |(place, _)| *place);
-                let entry = |(_, change): &(Place, Arc<Change<usize>>)| match &**change {
+                let entry = |(_, change): &(FeedPosition, Arc<Change<usize>>)| match &**change {
                     Change::Put(entry) => **entry,
                     Change::Removed(uri) => 100 + uri.len(),
                 };
@@ -186,7 +186,7 @@ mod tests {
         feed.remove("a");
         let (entries, place) = seen(&feed, begin).unwrap();
         assert_eq!(entries, [1, 101]);
-        assert_eq!((place.to_string().as_str(), Place::parse("7-2")), ("7-2", Some(place)));
+        assert_eq!((place.to_string().as_str(), FeedPosition::parse("7-2")), ("7-2", Some(place)));
         assert_eq!(seen(&feed, place), Some((vec![], place)));
         for entry in 0..MOST {
             feed.put(|| Arc::new(entry));
@@ -197,10 +197,10 @@ mod tests {
         assert_eq!(seen(&feed, place), None, "the oldest is no longer there");
         assert!(seen(&feed, next).is_some());
         for other in ["8-5", "7-9999"] {
-            assert_eq!(seen(&feed, Place::parse(other).unwrap()), None, "{other}");
+            assert_eq!(seen(&feed, FeedPosition::parse(other).unwrap()), None, "{other}");
         }
         for nonsense in ["", "7", "7-", "-", "a-b", "7-1-2"] {
-            assert_eq!(Place::parse(nonsense), None, "{nonsense}");
+            assert_eq!(FeedPosition::parse(nonsense), None, "{nonsense}");
         }
     }
 

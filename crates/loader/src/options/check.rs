@@ -12,7 +12,7 @@ use super::walk::Nodes;
 ///
 /// # Errors
 /// What is wrong with it, as the line says it.
-pub fn holds(schema: &Value) -> Result<(), String> {
+pub fn check_schema(schema: &Value) -> Result<(), String> {
     validator(schema).map(drop)
 }
 

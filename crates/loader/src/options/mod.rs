@@ -2,15 +2,15 @@
 
 mod check;
 mod from_env;
-pub mod place;
+pub mod option_path;
+mod redaction;
 mod secrets;
-mod shown;
 pub mod walk;
 
-pub use check::{check, holds, misfit, unknown_keys, wrong};
+pub use check::{check, check_schema, misfit, unknown_keys, wrong};
 pub use from_env::fill;
-pub use secrets::{NamedSecret, is_reference, leave_out, references, resolve};
-pub use shown::{
-    Known, Untold, Why, credentials, holds_set, patched, replaced, shown, shown_value, without_password,
-    without_userinfo,
+pub use redaction::{
+    PlaceholderError, PlaceholderProblem, SchemaInfo, contains_placeholder, credentials, patched, redacted,
+    redacted_value, replaced, without_password, without_userinfo,
 };
+pub use secrets::{NamedSecret, is_reference, leave_out, references, resolve};

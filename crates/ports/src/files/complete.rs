@@ -11,7 +11,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ostler_contract::RpcError;
 use ostler_contract::points::ResourceCompletion;
 
-use super::place::{Roots, real, uri_of};
+use super::served_path::{Roots, real, uri_of};
 
 /// How many are answered.
 const ANSWERED: usize = 50;

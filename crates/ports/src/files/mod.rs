@@ -2,8 +2,8 @@
 
 mod complete;
 mod names;
-mod place;
 mod read;
+mod served_path;
 mod watch;
 mod write;
 
@@ -19,7 +19,7 @@ use ostler_contract::{Call, HostFunction, RpcError};
 use tokio::sync::Semaphore;
 
 use ostler_contract::stores::watchers::{blocking, runtime};
-use place::Roots;
+use served_path::Roots;
 
 /// How many directories are listed, and how many are searched, at the same time.
 const AT_ONCE: usize = 2;

@@ -9,7 +9,7 @@ use ostler_contract::RpcError;
 use ostler_contract::points::{ResourceContent, ResourceFacts, ResourceResolving};
 use ostler_contract::wire::commands::DirectoryEntry;
 
-use super::place::{Roots, uri_of};
+use super::served_path::{Roots, uri_of};
 
 /// The largest file that is read or written, in bytes.
 pub(super) const LARGEST: u64 = 32 << 20;
@@ -23,7 +23,7 @@ impl Roots {
         let place = self.locate(uri)?;
         let folder = self.at(&place, |root, path| root.open_dir(path))?;
         let mut entries = Vec::new();
-        let failed = |error: io::Error| super::place::refusal(uri, &error);
+        let failed = |error: io::Error| super::served_path::refusal(uri, &error);
         for entry in folder.entries().map_err(failed)? {
             let entry = entry.map_err(failed)?;
             // A name that is no text cannot be said in a URI of text either.

@@ -11,7 +11,7 @@ use ostler_contract::{Call, HostFunction, RpcError};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::place::{Roots, uri_of};
+use super::served_path::{Roots, uri_of};
 
 /// How long changes are gathered.
 const GATHERED: Duration = Duration::from_millis(50);

@@ -8,8 +8,8 @@ use cap_tempfile::TempFile;
 use ostler_contract::RpcError;
 use ostler_contract::points::{ResourceTransfer, ResourceWrite, WriteMode};
 
-use super::place::{Named, Roots, refusal};
 use super::read::{LARGEST, etag, read_whole};
+use super::served_path::{Named, Roots, refusal};
 
 impl Named {
     /// What the name is of now, if there is something.

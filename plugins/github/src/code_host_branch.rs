@@ -14,7 +14,7 @@ const BASES: usize = 4;
 
 /// A branch as its code host knows it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct CodeHostBranch {
     pub site: Arc<Site>,
     /// The repository that has the branch.
     pub head: Repo,
@@ -67,7 +67,7 @@ struct Remote {
     push: String,
 }
 
-impl Place {
+impl CodeHostBranch {
     /// The branch as a request to a repository names it: with its owner where it is in a fork.
     pub(crate) fn head_for(&self, base: &Repo) -> String {
         match self.head.is(base) {
@@ -231,7 +231,8 @@ mod tests {
         resolved: &str,
     ) -> Result<(String, Vec<String>), NoCodeHost> {
         let remotes = listed(remotes);
-        let place = Place::among(&sites(), &remotes, Pushed::of("work", tracked, &remotes), resolved)?;
+        let place =
+            CodeHostBranch::among(&sites(), &remotes, Pushed::of("work", tracked, &remotes), resolved)?;
         let chosen = place.chosen.iter().map(|repo| format!("={}", repo.full()));
         let others = place.others.iter().map(Repo::full);
         Ok((format!("{}:{}", place.head.full(), place.branch), chosen.chain(others).collect()))

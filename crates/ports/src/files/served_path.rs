@@ -24,7 +24,7 @@ pub(super) struct Roots {
 
 /// A place below a directory served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ServedPath {
     /// As it was named, for sentences.
     pub uri: String,
     root: PathBuf,
@@ -49,13 +49,13 @@ impl Roots {
     }
 
     /// The place a URI names.
-    pub fn locate(&self, uri: &str) -> Result<Place, RpcError> {
+    pub fn locate(&self, uri: &str) -> Result<ServedPath, RpcError> {
         let path = path_of(uri)?;
         let there = real(&path).unwrap_or_else(|| path.clone());
         let place = self
             .below(&path)
             .or_else(|| self.below(&there))
-            .map(|(root, path)| Place { uri: uri.to_owned(), root, path })
+            .map(|(root, path)| ServedPath { uri: uri.to_owned(), root, path })
             .ok_or_else(|| outside(uri))?;
         if self.is_private(&there) { Err(private(uri)) } else { Ok(place) }
     }
@@ -69,7 +69,7 @@ impl Roots {
     }
 
     /// Refuses what would take the host's own with it.
-    pub fn holds_nothing_private(&self, place: &Place) -> Result<(), RpcError> {
+    pub fn holds_nothing_private(&self, place: &ServedPath) -> Result<(), RpcError> {
         let path = place.path();
         let path = real(&path).unwrap_or(path);
         match self.private.iter().any(|own| own.starts_with(&path)) {
@@ -96,8 +96,12 @@ impl Roots {
 
     /// Does something with what a place names. A link that leads out of its root may still lead to a place that is
     /// served; a link elsewhere is refused.
-    pub fn at<T>(&self, place: &Place, work: impl Fn(&Dir, &Path) -> io::Result<T>) -> Result<T, RpcError> {
-        let on = |place: &Place| {
+    pub fn at<T>(
+        &self,
+        place: &ServedPath,
+        work: impl Fn(&Dir, &Path) -> io::Result<T>,
+    ) -> Result<T, RpcError> {
+        let on = |place: &ServedPath| {
             let root = Dir::open_ambient_dir(&place.root, ambient_authority())?;
             work(&root, place.below_root())
         };
@@ -110,29 +114,30 @@ impl Roots {
         }
     }
 
-    fn where_it_leads(&self, place: &Place) -> Option<Place> {
+    fn where_it_leads(&self, place: &ServedPath) -> Option<ServedPath> {
         let real = std::fs::canonicalize(place.root.join(&place.path)).ok()?;
         if self.is_private(&real) {
             return None;
         }
         let (root, path) = self.below(&real)?;
-        let real = Place { uri: place.uri.clone(), root, path };
+        let real = ServedPath { uri: place.uri.clone(), root, path };
         (real != *place).then_some(real)
     }
 
     /// The directory a place is in, open, and its name there: for what must not follow a link at the end.
-    pub fn named(&self, place: &Place) -> Result<Named, RpcError> {
+    pub fn named(&self, place: &ServedPath) -> Result<Named, RpcError> {
         let Some(name) = place.path.file_name().map(OsString::from) else {
             let why = format!("{} is a directory this host serves; it stays where it is", place.uri);
             return Err(RpcError::permission_denied(why));
         };
-        let parent = Place { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
+        let parent =
+            ServedPath { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
         let folder = self.at(&parent, |root, path| root.open_dir(path))?;
         Ok(Named { folder, name })
     }
 
     /// The path of what a place names, its links followed, where that is served.
-    pub fn real(&self, place: &Place) -> Result<PathBuf, RpcError> {
+    pub fn real(&self, place: &ServedPath) -> Result<PathBuf, RpcError> {
         // Opened first, so that only what may be read is told of.
         self.at(place, |root, path| root.metadata(path).map(drop))?;
         let real = std::fs::canonicalize(place.root.join(&place.path))
@@ -149,7 +154,7 @@ fn trees_of(root: &Path, path: &Path) -> Option<PathBuf> {
     (is_itself && root.join(".git").exists()).then_some(trees)
 }
 
-impl Place {
+impl ServedPath {
     /// Below the root, as a path that can be opened.
     fn below_root(&self) -> &Path {
         if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path }
