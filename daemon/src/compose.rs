@@ -11,7 +11,7 @@ use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
-use ostler_loader::{Entry, Hidden, LoadedPlugin, Loader, Looked, State};
+use ostler_loader::{Hidden, InspectedPlugin, LoadedPlugin, Loader, PluginConfig, State};
 use ostler_plugin_console::Changes;
 use ostler_plugin_postgres as postgres;
 use ostler_ports::{
@@ -201,7 +201,7 @@ fn retention(settings: &Settings) -> postgres::Retention {
 }
 
 /// Checks that the plugin with the stores comes before every other one: what those read and write belongs into them.
-fn check_order(plugins: &[Entry]) -> Result<(), Exit> {
+fn check_order(plugins: &[PluginConfig]) -> Result<(), Exit> {
     match plugins.iter().filter(|entry| entry.enabled).position(|entry| entry.name == postgres::NAME) {
         None | Some(0) => Ok(()),
         Some(_) => Err(Exit::usage(format!(
@@ -221,7 +221,7 @@ fn check_stores(plugins: &[LoadedPlugin], hidden: &Hidden) -> Result<(), Exit> {
 }
 
 /// Notes the files of a plugin, or where it was looked for in vain.
-fn note(sources: &Sources, plugin: &Looked, settings: &Settings) {
+fn note(sources: &Sources, plugin: &InspectedPlugin, settings: &Settings) {
     let spec = &plugin.entry.name;
     match &plugin.path {
         Some(path) => sources.add_module(path),
@@ -433,7 +433,7 @@ mod tests {
         };
         let files = ConfigFiles { dir: dir.path().to_owned(), ..ConfigFiles::default() };
         let mut settings = Settings::new(&flags, files, dir.path())?;
-        settings.plugins = vec![Entry::named("@ostler/echo")];
+        settings.plugins = vec![PluginConfig::named("@ostler/echo")];
         let agent = Agent {
             provider: provider.into(),
             display_name: "Built in".into(),

@@ -10,11 +10,11 @@ const STDIO: &[Field] = &[
     ("type", Kind::Text),
     ("command", Kind::Text),
     ("args", Kind::Texts),
-    ("env", Kind::Credentials(Named::Variable)),
+    ("env", Kind::Credentials(CredentialKind::Variable)),
     ("cwd", Kind::Text),
 ];
 const HTTP: &[Field] =
-    &[("type", Kind::Text), ("url", Kind::Url), ("headers", Kind::Credentials(Named::Header))];
+    &[("type", Kind::Text), ("url", Kind::Url), ("headers", Kind::Credentials(CredentialKind::Header))];
 
 type Field = (&'static str, Kind);
 
@@ -23,19 +23,19 @@ enum Kind {
     Text,
     Texts,
     Url,
-    Credentials(Named),
+    Credentials(CredentialKind),
 }
 
 /// What a credential is called by.
 #[derive(Clone, Copy)]
-enum Named {
+enum CredentialKind {
     /// The name of an environment variable.
     Variable,
     /// The name of an HTTP header.
     Header,
 }
 
-impl Named {
+impl CredentialKind {
     /// What a name has to be, where this is none.
     fn wrong_name(self, name: &str) -> Option<&'static str> {
         match self {

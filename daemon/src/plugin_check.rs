@@ -11,7 +11,7 @@ use ostler_contract::problem::Problem;
 use ostler_contract::{Call, Caller, HostFacts, JsonObject, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log};
 use ostler_js::{Engine, JsOptions, JsSource, Level, Line, Outcome, TestResult, run_tests};
-use ostler_loader::{Entry, Hidden, Loader, State};
+use ostler_loader::{Hidden, Loader, PluginConfig, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use ostler_protocol::names;
 use parking_lot::Mutex;
@@ -121,10 +121,10 @@ impl PluginCheck {
             log: Arc::new(move |line| of_loader.add(&of_loader.loading, line)),
             hidden: hidden.clone(),
         };
-        let entry = Entry {
+        let entry = PluginConfig {
             options: self.options.clone(),
             base: Some(self.working_dir.clone()),
-            ..Entry::named(&self.spec)
+            ..PluginConfig::named(&self.spec)
         };
         let loaded = loader.load(std::slice::from_ref(&entry), own).await;
         let resolved = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir);

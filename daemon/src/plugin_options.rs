@@ -1,7 +1,7 @@
 //! `--plugin-option <id>.<key>[.<key>…]=<value>`: one option of a plugin, for one run.
 
 use ostler_contract::secret::SET;
-use ostler_loader::Looked;
+use ostler_loader::InspectedPlugin;
 use ostler_loader::options::{contains_placeholder, option_path};
 
 use crate::exit::Exit;
@@ -10,12 +10,12 @@ use crate::exit::Exit;
 ///
 /// # Errors
 /// Exit 2, naming the place and never the value.
-pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
+pub fn apply(lines: &[String], looked: &mut [InspectedPlugin]) -> Result<(), Exit> {
     for line in lines {
         let refuse = |why: String| Exit::usage(format!("--plugin-option: {why}"));
         let (target, typed) =
             line.split_once('=').ok_or_else(|| refuse("expected <id>.<key>=<value>".to_owned()))?;
-        let rest = |looked: &Looked| {
+        let rest = |looked: &InspectedPlugin| {
             let id = looked.id.as_ref().map(|id| target.strip_prefix(&**id));
             let spec = Some(target.strip_prefix(looked.entry.name.as_str()));
             let keys = [id, spec].into_iter().flatten().flatten().filter_map(|rest| rest.strip_prefix('.'));

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Links, Log};
-use ostler_loader::Entry;
+use ostler_loader::PluginConfig;
 use ostler_ports::{RunRetention, Stamp};
 use ostler_protocol::names;
 use ostler_server::names_a_host;
@@ -86,7 +86,7 @@ pub struct Settings {
     /// What a plugin in JavaScript may take.
     pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
-    pub plugins: Vec<Entry>,
+    pub plugins: Vec<PluginConfig>,
     /// Where each JavaScript plugin may open listeners, by its spec.
     pub plugin_listen: BTreeMap<String, Vec<String>>,
     /// Options of plugins for this run, as typed.
@@ -392,7 +392,7 @@ fn paths(
         .collect()
 }
 
-fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: &Path) -> Vec<Entry> {
+fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: &Path) -> Vec<PluginConfig> {
     match (flags.no_plugins, flags.plugin.is_empty()) {
         (true, _) => Vec::new(),
         (false, true) => entries(files),
@@ -401,12 +401,12 @@ fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: 
 }
 
 /// The configured plugins. A relative path is resolved against the folder of the file that lists it.
-pub fn entries(files: &ConfigFiles) -> Vec<Entry> {
+pub fn entries(files: &ConfigFiles) -> Vec<PluginConfig> {
     entries_of(&files.config, files.folder_of("plugins"))
 }
 
-fn entries_of(config: &Config, base: Option<PathBuf>) -> Vec<Entry> {
-    let entry = |entry: PluginEntry| Entry {
+fn entries_of(config: &Config, base: Option<PathBuf>) -> Vec<PluginConfig> {
+    let entry = |entry: PluginEntry| PluginConfig {
         name: entry.name,
         options: entry.options.unwrap_or_default(),
         enabled: entry.enabled.unwrap_or(true),

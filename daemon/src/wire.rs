@@ -39,7 +39,7 @@ const CHANGE: &str = "root/configChanged";
 /// Writes frames on a thread of its own, so that no client waits for the disk.
 #[derive(Debug)]
 pub struct WireFile {
-    lines: Mutex<Option<mpsc::Sender<Taken>>>,
+    lines: Mutex<Option<mpsc::Sender<RecordedFrame>>>,
     waiting: Arc<AtomicUsize>,
     lost: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -47,7 +47,7 @@ pub struct WireFile {
 
 /// A frame as it was taken.
 #[derive(Debug)]
-struct Taken {
+struct RecordedFrame {
     at: Timestamp,
     connection: u64,
     sender: Sender,
@@ -64,7 +64,7 @@ impl WireFile {
     /// # Errors
     /// Exit 1 where it cannot be written.
     pub fn open(path: &Path, hidden: Hidden, log: Log) -> Result<Self, Exit> {
-        let written = Written::open(path.to_owned(), ROLL)
+        let written = RotatedFile::open(path.to_owned(), ROLL)
             .map_err(|error| Exit::machine(format!("wire: cannot write {}: {error}", path.display())))?;
         let (lines, taken) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -97,7 +97,7 @@ impl FrameRecorder for WireFile {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let taken = Taken {
+        let taken = RecordedFrame {
             at: Timestamp::now(),
             connection: frame.connection.0,
             sender: frame.sender,
@@ -122,8 +122,8 @@ impl Drop for WireFile {
 }
 
 fn write(
-    mut written: Written,
-    taken: &mpsc::Receiver<Taken>,
+    mut written: RotatedFile,
+    taken: &mpsc::Receiver<RecordedFrame>,
     waiting: &AtomicUsize,
     hidden: &Hidden,
     log: &Log,
@@ -139,7 +139,7 @@ fn write(
     }
 }
 
-fn line_of(taken: &Taken) -> String {
+fn line_of(taken: &RecordedFrame) -> String {
     let text = String::from_utf8_lossy(&taken.text);
     let from = match taken.sender {
         Sender::Client => "client",
@@ -223,14 +223,14 @@ fn without_credentials(frame: &str) -> String {
 
 /// A file that is put aside when it is large: `<file>.1` is the newest of those, and the oldest goes.
 #[derive(Debug)]
-struct Written {
+struct RotatedFile {
     path: PathBuf,
     file: File,
     size: u64,
     most: u64,
 }
 
-impl Written {
+impl RotatedFile {
     fn open(path: PathBuf, most: u64) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
@@ -272,14 +272,14 @@ impl Written {
 mod tests {
     use super::*;
 
-    fn taken(sender: Sender, text: &str) -> Taken {
+    fn taken(sender: Sender, text: &str) -> RecordedFrame {
         let text = text.as_bytes().to_vec();
-        Taken { at: Timestamp::UNIX_EPOCH, connection: 3, sender, bytes: text.len(), text, lost: 0 }
+        RecordedFrame { at: Timestamp::UNIX_EPOCH, connection: 3, sender, bytes: text.len(), text, lost: 0 }
     }
 
     #[test]
     fn a_line_is_a_json_object_whatever_the_frame_is() {
-        let line = |taken: &Taken| {
+        let line = |taken: &RecordedFrame| {
             let line = line_of(taken);
             assert_eq!(line.matches('\n').count(), 1, "{line}");
             serde_json::from_str::<Value>(&line).unwrap()
@@ -295,7 +295,7 @@ mod tests {
         let refused = r#"{ "params": { "action": { "type": "root/configChanged", "config": { "a": "s3cret" } },
             "rejectionReason": "no" } }"#;
         assert_eq!(line(&taken(Sender::Host, refused))["frame"]["params"]["action"]["config"]["a"], "<set>");
-        let cut = Taken { bytes: 10, lost: 2, ..taken(Sender::Host, "{\"long\"") };
+        let cut = RecordedFrame { bytes: 10, lost: 2, ..taken(Sender::Host, "{\"long\"") };
         let said = line(&cut);
         assert_eq!(
             (&said["bytes"], &said["lostBefore"], &said["frame"]),
@@ -339,7 +339,7 @@ mod tests {
     fn five_files_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("wire.jsonl");
-        let mut written = Written::open(path.clone(), 10).unwrap();
+        let mut written = RotatedFile::open(path.clone(), 10).unwrap();
         for number in 0..8 {
             written.add(&format!("line {number}\n")).unwrap();
         }

@@ -82,7 +82,7 @@ signatures! {
 
 /// What a native function is called on the other side, for the sentence when an argument does not fit.
 #[derive(Debug, Clone)]
-pub struct Named {
+pub struct FunctionName {
     /// The plugin that was handed it, where it was handed to one alone.
     pub plugin: Option<PluginId>,
     /// Its name.
@@ -91,7 +91,7 @@ pub struct Named {
     pub params: &'static [&'static str],
 }
 
-impl Named {
+impl FunctionName {
     /// What is thrown where the argument at `at` does not fit. A function with one object speaks of its members, one
     /// with several parameters of those.
     pub(crate) fn refuse(&self, at: usize, wrong: Mismatch) -> Thrown {
@@ -164,7 +164,7 @@ pub async fn in_time<T>(
 pub struct Call<S: Signature> {
     body: Body<S>,
     /// Boxed: a backend's session consists of many functions, and few of them are named.
-    named: Option<Box<Named>>,
+    named: Option<Box<FunctionName>>,
     maker: Option<&'static Maker>,
 }
 
@@ -356,7 +356,7 @@ impl<S: Signature> Cross for Call<S> {
         }
     }
 
-    fn named(mut self, named: Named) -> Self {
+    fn named(mut self, named: FunctionName) -> Self {
         self.named.get_or_insert_with(|| Box::new(named));
         self
     }
@@ -447,7 +447,7 @@ impl<S: Signature> Cross for HostFunction<S> {
         Call::from_live(live).map(Self)
     }
 
-    fn named(self, named: Named) -> Self {
+    fn named(self, named: FunctionName) -> Self {
         Self(self.0.named(named))
     }
 
@@ -465,7 +465,7 @@ type AtOnce<S> =
 
 /// A native function that answers at once, handed to a plugin. Nothing a plugin hands over is one: it may
 /// live on another thread.
-pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Box<Named>>);
+pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Box<FunctionName>>);
 
 impl<S: Signature> Func<S> {
     /// Wraps a native function. Its arguments come as a tuple.
@@ -506,7 +506,7 @@ impl<S: Signature> Cross for Func<S> {
         Live::Function(Function::new(Native::<S, Arc<AtOnce<S>>>(self.0, self.1, PhantomData)))
     }
 
-    fn named(mut self, named: Named) -> Self {
+    fn named(mut self, named: FunctionName) -> Self {
         self.1.get_or_insert_with(|| Box::new(named));
         self
     }
@@ -523,9 +523,9 @@ impl<S: Signature> Cross for Func<S> {
 }
 
 /// A native function as the other side sees it.
-struct Native<S, F>(F, Option<Box<Named>>, PhantomData<fn() -> S>);
+struct Native<S, F>(F, Option<Box<FunctionName>>, PhantomData<fn() -> S>);
 
-fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&Named>) -> Result<A, Thrown> {
+fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&FunctionName>) -> Result<A, Thrown> {
     A::from_live(arguments).map_err(|(at, wrong)| match named {
         Some(named) => named.refuse(at, wrong),
         None => Thrown {

@@ -30,7 +30,7 @@ pub trait Cross: Sized + Send + 'static {
     /// Gives a function its name, unless it has one, for the sentence when an argument does not fit. Anything else
     /// stays as it is.
     #[must_use]
-    fn named(self, _named: crate::call::Named) -> Self {
+    fn named(self, _named: crate::call::FunctionName) -> Self {
         self
     }
 
@@ -326,7 +326,7 @@ impl<T: Cross> Cross for Option<T> {
         if live.is_nothing() { Ok(None) } else { T::from_live(live).map(Some) }
     }
 
-    fn named(self, named: crate::call::Named) -> Self {
+    fn named(self, named: crate::call::FunctionName) -> Self {
         self.map(|value| value.named(named))
     }
 

@@ -10,7 +10,7 @@ use ostler_protocol::grants::Grant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{Call, Func, HostFunction, Named};
+use crate::call::{Call, Func, FunctionName, HostFunction};
 use crate::cross::Cross;
 use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
@@ -366,7 +366,7 @@ impl PluginHost {
     pub fn context(&self) -> PluginContext {
         let facts = self.facts();
         let on_host = |host: &Self| host.clone();
-        let named = |method, params| Named { plugin: Some(self.id().clone()), method, params };
+        let named = |method, params| FunctionName { plugin: Some(self.id().clone()), method, params };
         let (log, say, parse, stringify) = (on_host(self), on_host(self), on_host(self), on_host(self));
         PluginContext {
             path: facts.paths.first().cloned().unwrap_or_default(),

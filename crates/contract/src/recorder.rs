@@ -13,7 +13,7 @@ use crate::thrown::Thrown;
 #[derive(Debug)]
 pub struct Recorder {
     plugin: PluginId,
-    entries: Vec<Entry>,
+    entries: Vec<RecordedValue>,
     /// The trigger types among what was taken: what the plugin may fire.
     taken: Vec<Arc<TriggerType>>,
     sealed: bool,
@@ -21,7 +21,7 @@ pub struct Recorder {
 
 /// One contribution.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RecordedValue {
     pub(crate) point: &'static PointDeclaration,
     pub(crate) value: Arc<dyn Any + Send + Sync>,
     pub(crate) key: Option<Key>,
@@ -154,7 +154,7 @@ impl Recorder {
             return Err(needs(wrong));
         }
         let value = Arc::new(value);
-        self.entries.push(Entry { point: P::declaration(), value: value.clone(), key });
+        self.entries.push(RecordedValue { point: P::declaration(), value: value.clone(), key });
         Ok(value)
     }
 
@@ -176,7 +176,7 @@ impl Recorder {
         sealed
     }
 
-    pub(crate) fn into_entries(self) -> (PluginId, Vec<Entry>) {
+    pub(crate) fn into_entries(self) -> (PluginId, Vec<RecordedValue>) {
         (self.plugin, self.entries)
     }
 }

@@ -9,7 +9,7 @@ use crate::host::PluginHost;
 use crate::id::PluginId;
 use crate::points::{Point, Port, PortValue, Slot};
 use crate::problem::Problem;
-use crate::recorder::{Entry, Key, Recorder, Space};
+use crate::recorder::{Key, RecordedValue, Recorder, Space};
 
 /// Who registered a contribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Fold {
 }
 
 /// Merges one contribution by its slot. There are three slots, so three ways.
-pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Registrant, entry: Entry) {
+pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Registrant, entry: RecordedValue) {
     let Ok(value) = entry.value.downcast::<P>() else { return };
     match P::SLOT {
         Slot::Append | Slot::Keyed => {

@@ -13,7 +13,7 @@ pub mod options;
 mod resolve;
 
 pub use hidden::Hidden;
-pub use load::{Entry, Loaded, LoadedPlugin, Loader, State};
-pub use look::{Importer, Looked};
+pub use load::{Loaded, LoadedPlugin, Loader, PluginConfig, State};
+pub use look::{Importer, InspectedPlugin};
 pub use manifest::{Manifest, satisfies};
 pub use resolve::{Resolved, resolve};

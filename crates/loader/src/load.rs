@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
 use crate::hidden::Hidden;
-use crate::look::{Importer, Looked, known};
+use crate::look::{Importer, InspectedPlugin, known};
 use crate::options::{self, SchemaInfo};
 
 /// How long an import or an `apply` may take before the daemon goes on without it.
@@ -52,7 +52,7 @@ pub(crate) async fn in_time<T>(
 
 /// One entry of the configuration's `plugins` list. Spec: *Configuration entry*.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct PluginConfig {
     /// The spec.
     pub name: String,
     /// Option values.
@@ -65,7 +65,7 @@ pub struct Entry {
     pub base: Option<PathBuf>,
 }
 
-impl Entry {
+impl PluginConfig {
     /// An entry that only names a spec.
     pub fn named(spec: &str) -> Self {
         Self {
@@ -173,12 +173,12 @@ impl Loader {
 
     /// Loads every entry and folds what they registered over what the daemon is built with. A reserved or
     /// repeated name in that last part has been refused already, where it was recorded.
-    pub async fn load(&self, entries: &[Entry], own: Recorder) -> Loaded {
+    pub async fn load(&self, entries: &[PluginConfig], own: Recorder) -> Loaded {
         self.apply_all(self.importer().look(entries).await, own).await
     }
 
     /// As [`Loader::load`], of entries that were looked at already.
-    pub async fn apply_all(&self, looked: Vec<Looked>, own: Recorder) -> Loaded {
+    pub async fn apply_all(&self, looked: Vec<InspectedPlugin>, own: Recorder) -> Loaded {
         let mut problems = Vec::new();
         let mut plugins = Vec::new();
         let mut modules = Vec::new();
@@ -257,7 +257,7 @@ impl Loader {
     async fn apply(
         &self,
         id: &PluginId,
-        looked: &Looked,
+        looked: &InspectedPlugin,
         module: &Module,
         vault: Option<&Vault>,
         problems: &mut Vec<Problem>,

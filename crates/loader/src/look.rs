@@ -11,7 +11,7 @@ use ostler_contract::{Module, Plugin, PluginId, PluginSource, Value};
 use tokio::time::Instant;
 
 use crate::id::id_of;
-use crate::load::{Entry, LIMIT, in_time};
+use crate::load::{LIMIT, PluginConfig, in_time};
 use crate::manifest::Manifest;
 use crate::options::{self, SchemaInfo};
 use crate::resolve::resolve;
@@ -33,9 +33,9 @@ pub struct Importer {
 
 /// One entry that was looked at.
 #[derive(Debug, Clone)]
-pub struct Looked {
+pub struct InspectedPlugin {
     /// The entry.
-    pub entry: Entry,
+    pub entry: PluginConfig,
     /// Its id, once known.
     pub id: Option<PluginId>,
     /// What a listing prints.
@@ -50,7 +50,7 @@ pub struct Looked {
     pub took: Duration,
 }
 
-impl Looked {
+impl InspectedPlugin {
     /// Its schema, where it has one.
     pub fn schema(&self) -> Option<&Value> {
         self.module.as_ref()?.options_schema.as_ref()
@@ -102,11 +102,11 @@ fn installed(config_dir: &Path) -> Vec<String> {
 
 impl Importer {
     /// Looks at every entry, in order; modules are imported together.
-    pub async fn look(&self, entries: &[Entry]) -> Vec<Looked> {
+    pub async fn look(&self, entries: &[PluginConfig]) -> Vec<InspectedPlugin> {
         let imported = futures::future::join_all(entries.iter().map(|entry| self.import(entry))).await;
-        let mut looked: Vec<Looked> = Vec::new();
+        let mut looked: Vec<InspectedPlugin> = Vec::new();
         for (entry, outcome) in entries.iter().zip(imported) {
-            let mut row = Looked {
+            let mut row = InspectedPlugin {
                 entry: entry.clone(),
                 id: None,
                 title: None,
@@ -161,7 +161,7 @@ impl Importer {
         Problem::NotInstalled { name, dir, hint }
     }
 
-    async fn import(&self, entry: &Entry) -> Result<Imported, Problem> {
+    async fn import(&self, entry: &PluginConfig) -> Result<Imported, Problem> {
         if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
             return Ok(Imported {
                 module: plugin.module.clone(),

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 pub use adopted::leave_children_to;
 pub use below::end_descendants;
-pub use memory::Counted;
+pub use memory::MemoryAccounting;
 use scope::Scope;
 pub use scope::{Owner, ScopeChoice, Scopes, Usage};
 

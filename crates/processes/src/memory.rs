@@ -8,7 +8,7 @@ use rustix::process::Pid;
 
 /// How memory is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum MemoryAccounting {
     /// By the cgroup of version 2.
     Cgroup2,
     /// By a cgroup of version 1.
@@ -17,7 +17,7 @@ pub enum Counted {
     Processes,
 }
 
-impl Counted {
+impl MemoryAccounting {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl Counted {
 }
 
 /// The memory of a scope in bytes, and how it was counted. The page cache that can be dropped is left out.
-pub fn of(cgroup: Option<&Path>, memory_group: Option<&Path>, members: &[Pid]) -> (u64, Counted) {
+pub fn of(cgroup: Option<&Path>, memory_group: Option<&Path>, members: &[Pid]) -> (u64, MemoryAccounting) {
     let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let counted = |dir: &Path, file: &str, stat: &str| {
         Some(
@@ -37,13 +37,13 @@ pub fn of(cgroup: Option<&Path>, memory_group: Option<&Path>, members: &[Pid]) -
         )
     };
     if let Some(bytes) = cgroup.and_then(|dir| counted(dir, "memory.current", "inactive_file")) {
-        return (bytes, Counted::Cgroup2);
+        return (bytes, MemoryAccounting::Cgroup2);
     }
     let of_group = memory_group.and_then(|dir| counted(dir, "memory.usage_in_bytes", "total_inactive_file"));
     if let Some(bytes) = of_group {
-        return (bytes, Counted::Cgroup1);
+        return (bytes, MemoryAccounting::Cgroup1);
     }
-    (members.iter().filter_map(|pid| proportional(*pid)).sum(), Counted::Processes)
+    (members.iter().filter_map(|pid| proportional(*pid)).sum(), MemoryAccounting::Processes)
 }
 
 /// Has the kernel limit a scope, where its cgroup can.
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_process_without_a_cgroup_is_counted_by_its_pages() {
         let (bytes, how) = of(None, None, &[rustix::process::getpid()]);
-        assert_eq!(how, Counted::Processes);
+        assert_eq!(how, MemoryAccounting::Processes);
         assert!((1 << 20..1 << 32).contains(&bytes), "{bytes}");
     }
 
@@ -129,14 +129,14 @@ mod tests {
         write("memory.current", "5000\n");
         write("memory.stat", "anon 4000\ninactive_file 1000\nactive_file 7\n");
         write("memory.events", "oom 1\noom_kill 0\n");
-        assert_eq!(of(Some(dir.path()), None, &[]), (4000, Counted::Cgroup2));
+        assert_eq!(of(Some(dir.path()), None, &[]), (4000, MemoryAccounting::Cgroup2));
         assert!(!was_exceeded(Some(dir.path()), None));
         write("memory.events", "oom 1\noom_kill 2\n");
         assert!(was_exceeded(Some(dir.path()), None));
         let older = tempfile::tempdir().unwrap();
         fs::write(older.path().join("memory.usage_in_bytes"), "3000\n").unwrap();
         fs::write(older.path().join("memory.stat"), "inactive_file 1\ntotal_inactive_file 500\n").unwrap();
-        assert_eq!(of(None, Some(older.path()), &[]), (2500, Counted::Cgroup1));
+        assert_eq!(of(None, Some(older.path()), &[]), (2500, MemoryAccounting::Cgroup1));
         limit(None, Some(older.path()), 77);
         assert_eq!(fs::read_to_string(older.path().join("memory.limit_in_bytes")).unwrap(), "77");
     }

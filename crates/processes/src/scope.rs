@@ -16,7 +16,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::adopted::adopt_orphans;
-use super::memory::{self, Counted};
+use super::memory::{self, MemoryAccounting};
 use super::table::{Life, Signs};
 use super::{supervisor, table};
 
@@ -87,7 +87,7 @@ pub struct Usage {
     /// What they occupy, in bytes.
     pub memory: u64,
     /// How that was counted.
-    pub counted: Counted,
+    pub counted: MemoryAccounting,
 }
 
 /// The scope of one running program.

@@ -141,7 +141,7 @@ fn given(query: Option<&str>, headers: &HeaderMap) -> Option<Secret<String>> {
 
 /// Why a connection is not let in.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejection {
     /// A page of somewhere else asks, and shows no token.
     ForeignOrigin,
     /// It needs a token.
@@ -160,7 +160,7 @@ pub fn admit<B>(
     names: &HostNames,
     gate: &Gate,
     sign_ins: &SignIns,
-) -> Result<Principal, Refused> {
+) -> Result<Principal, Rejection> {
     let headers = request.headers();
     let given = given(request.uri().query(), headers);
     // A token that is sent says more than a cookie that the browser adds.
@@ -177,8 +177,8 @@ pub fn admit<B>(
     let person = given.and_then(|given| gate.by_token(given.reveal()));
     match (person, token) {
         (Some(person), _) => Ok(person),
-        (None, Some(_)) => Err(Refused::NoToken),
-        (None, None) if !origin_is_near(headers, names) => Err(Refused::ForeignOrigin),
+        (None, Some(_)) => Err(Rejection::NoToken),
+        (None, None) if !origin_is_near(headers, names) => Err(Rejection::ForeignOrigin),
         (None, None) => Ok(Principal::Anyone),
     }
 }
@@ -343,11 +343,11 @@ mod tests {
             "whatever the origin"
         );
         for query in ["tkn=wrong", "tkn=", ""] {
-            assert_eq!(admitted(Some(&token), query, near), Err(Refused::NoToken), "{query}");
+            assert_eq!(admitted(Some(&token), query, near), Err(Rejection::NoToken), "{query}");
         }
         for origin in [None, near] {
             assert_eq!(admitted(None, "", origin), Ok(Principal::Anyone));
         }
-        assert_eq!(admitted(None, "", foreign), Err(Refused::ForeignOrigin));
+        assert_eq!(admitted(None, "", foreign), Err(Rejection::ForeignOrigin));
     }
 }

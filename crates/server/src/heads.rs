@@ -14,10 +14,10 @@ const MOST: usize = 1024;
 
 /// Those of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Heads(Mutex<Waiting>);
+pub(crate) struct Heads(Mutex<WaitingHeads>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingHeads {
     next: u64,
     /// Oldest first.
     all: BTreeMap<u64, Arc<Notify>>,
@@ -53,7 +53,7 @@ impl Heads {
         number
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingHeads> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::body::incoming;
-use crate::guard::{HostNames, Refused, Token, admit};
+use crate::guard::{HostNames, Rejection, Token, admit};
 use crate::heads::{Head, Heads};
 use crate::linger::Socket;
 use crate::mount::Mount;
@@ -83,13 +83,13 @@ impl Listener {
 #[derive(Debug)]
 pub struct Server {
     mounts: Vec<Mount>,
-    door: Option<Door>,
+    door: Option<ProtocolEndpoint>,
     heads: Arc<Heads>,
 }
 
 /// The way in for clients of the protocol.
 #[derive(Debug)]
-struct Door {
+struct ProtocolEndpoint {
     host: Arc<Host>,
     token: Option<Token>,
     names: HostNames,
@@ -106,7 +106,7 @@ impl Server {
     /// elsewhere than `names`.
     #[must_use]
     pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>, names: HostNames) -> Self {
-        self.door = Some(Door { host, token, names, sign_ins: SignIns::default() });
+        self.door = Some(ProtocolEndpoint { host, token, names, sign_ins: SignIns::default() });
         self
     }
 
@@ -201,8 +201,8 @@ impl Server {
         let gate = &door.host.access.gate;
         let principal = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
             Ok(principal) => principal,
-            Err(Refused::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
-            Err(Refused::NoToken) => {
+            Err(Rejection::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
+            Err(Rejection::NoToken) => {
                 let mut response = Response::new(Body::from(Reply::NoToken.to_string()));
                 *response.status_mut() = StatusCode::UNAUTHORIZED;
                 return response;

@@ -118,7 +118,7 @@ async fn serve(
     let (reader, writer) = stream.into_split();
     let control = Arc::new(Control::default());
     let connection = Connection::open(&host.front, principal);
-    let seen = Arc::new(Seen::new());
+    let seen = Arc::new(LastHeard::new());
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(writer, outbox.clone(), control.clone(), seen.clone()));
     let mut config = WebSocketConfig::default();
@@ -186,12 +186,12 @@ async fn serve(
 }
 
 /// When something was last heard of a peer.
-struct Seen {
+struct LastHeard {
     begun: Instant,
     at: AtomicU64,
 }
 
-impl Seen {
+impl LastHeard {
     fn new() -> Self {
         Self { begun: Instant::now(), at: AtomicU64::new(0) }
     }
@@ -326,7 +326,7 @@ impl AsyncWrite for ReadIo {
 }
 
 /// Writes what the outbox holds until there will be no more, or the peer does not take it.
-async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Control>, seen: Arc<Seen>) {
+async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Control>, seen: Arc<LastHeard>) {
     let mut items: Vec<Item> = Vec::new();
     let mut gathered: Vec<u8> = Vec::new();
     let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
@@ -366,7 +366,7 @@ async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Con
 /// Writes to a peer for as long as it takes something.
 struct Writer<'a> {
     socket: &'a OwnedWriteHalf,
-    seen: &'a Seen,
+    seen: &'a LastHeard,
 }
 
 impl Writer<'_> {

@@ -18,7 +18,7 @@ pub struct Abilities {
 
 /// A request to the editor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct EditorRequest {
     /// Its method.
     pub method: &'static str,
     /// Its parameters.
@@ -27,9 +27,9 @@ pub struct Asked {
 
 /// What an input request of the session asks; nothing where the editor cannot be asked it. It stays open for other
 /// clients then.
-pub fn ask(session: &str, request: &Value, abilities: Abilities) -> Option<Asked> {
+pub fn ask(session: &str, request: &Value, abilities: Abilities) -> Option<EditorRequest> {
     match request["kind"].as_str()? {
-        "toolConfirmation" => Some(Asked {
+        "toolConfirmation" => Some(EditorRequest {
             method: "session/request_permission",
             params: json!({ "sessionId": session, "toolCall": call_fields(&request["toolCall"]),
                 "options": options(&request["toolCall"]) }),
@@ -66,7 +66,7 @@ fn options(call: &Value) -> Value {
     offered.iter().map(option).collect()
 }
 
-fn question(session: &str, request: &Value, abilities: Abilities) -> Option<Asked> {
+fn question(session: &str, request: &Value, abilities: Abilities) -> Option<EditorRequest> {
     let message = text_of(&request["message"]);
     let mut params = json!({ "sessionId": session, "message": message });
     match request["url"].as_str() {
@@ -91,7 +91,7 @@ fn question(session: &str, request: &Value, abilities: Abilities) -> Option<Aske
         }
         _ => return None,
     }
-    Some(Asked { method: "elicitation/create", params })
+    Some(EditorRequest { method: "elicitation/create", params })
 }
 
 fn property(question: &Value) -> Value {

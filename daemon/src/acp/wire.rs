@@ -52,7 +52,7 @@ pub struct Request {
 
 /// Why the editor did not answer a request.
 #[derive(Debug, Clone)]
-pub enum Unanswered {
+pub enum EditorError {
     /// It answered with an error.
     Refused(String),
     /// It closed its end.
@@ -200,7 +200,7 @@ impl Wire {
         &self,
         method: &str,
         params: Value,
-    ) -> (impl Future<Output = Result<Value, Unanswered>> + Send + use<>, RequestCancellationHandle) {
+    ) -> (impl Future<Output = Result<Value, EditorError>> + Send + use<>, RequestCancellationHandle) {
         self.backlog.add(&params);
         let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
         let cancellation = sent.cancellation_handle();
@@ -208,7 +208,7 @@ impl Wire {
             sent.block_task().await.map_err(|error| {
                 let closed = agent_client_protocol::is_incoming_transport_closed(&error)
                     || agent_client_protocol::is_connection_terminated(&error);
-                if closed { Unanswered::Closed } else { Unanswered::Refused(error.message) }
+                if closed { EditorError::Closed } else { EditorError::Refused(error.message) }
             })
         };
         (answer, cancellation)

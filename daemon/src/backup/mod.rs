@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Folders;
 
 pub use read::{Restored, restore};
-pub use write::{Written, write};
+pub use write::{BackupSummary, write};
 
 /// The version of the archive's layout that this program writes, and the newest it reads.
 const FORMAT: u32 = 1;
@@ -61,12 +61,12 @@ struct Header {
 /// The last entry: every file between.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Contents {
-    files: Vec<Stored>,
+    files: Vec<ArchivedFile>,
 }
 
 /// A file of the archive.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
+struct ArchivedFile {
     path: String,
     size: u64,
     sha256: String,
@@ -99,10 +99,10 @@ impl<T> Hashed<T> {
         self.context.update(bytes);
     }
 
-    fn stored(self, path: String) -> Stored {
+    fn stored(self, path: String) -> ArchivedFile {
         let digest = self.context.finish();
         let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Stored { path, size: self.size, sha256 }
+        ArchivedFile { path, size: self.size, sha256 }
     }
 }
 

@@ -11,8 +11,8 @@ use tar::{Archive, Entry};
 use tempfile::TempDir;
 
 use super::{
-    CONFIG, CONTENTS, Contents, FORMAT, HEADER, Hashed, Header, PROGRAM, REPLACED, STATE, Stored, UNPACKED,
-    is_covered, is_state,
+    ArchivedFile, CONFIG, CONTENTS, Contents, FORMAT, HEADER, Hashed, Header, PROGRAM, REPLACED, STATE,
+    UNPACKED, is_covered, is_state,
 };
 use crate::config::Folders;
 use crate::exit::Exit;
@@ -186,7 +186,7 @@ impl Unpacked {
         Err(damaged("its end is missing"))
     }
 
-    fn unpack(&self, name: String, entry: &mut Entry<'_, impl Read>) -> Result<Stored, Exit> {
+    fn unpack(&self, name: String, entry: &mut Entry<'_, impl Read>) -> Result<ArchivedFile, Exit> {
         if !entry.header().entry_type().is_file() {
             return Err(damaged(format_args!("{name} is not a file")));
         }

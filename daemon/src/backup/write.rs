@@ -19,7 +19,7 @@ use crate::exit::Exit;
 
 /// What a backup came to.
 #[derive(Debug)]
-pub struct Written {
+pub struct BackupSummary {
     /// How many files of the configuration folder it has.
     pub files: usize,
     /// How many bytes all its files have, uncompressed.
@@ -37,7 +37,7 @@ pub struct Written {
 ///
 /// # Errors
 /// Exit 1 where a file cannot be read, or the archive cannot be written.
-pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<Written, Exit> {
+pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<BackupSummary, Exit> {
     let failed = |error: io::Error| Exit::machine(format!("the backup could not be written: {error}"));
     let mut archive = Archive {
         tar: Builder::new(GzEncoder::new(out, Compression::default())),
@@ -81,7 +81,7 @@ pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<W
     }
     let bytes = archive.contents.files.iter().map(|file| file.size).sum();
     archive.finish().map_err(failed)?;
-    Ok(Written { files, bytes, state: state.map(|(path, _)| path), left_out })
+    Ok(BackupSummary { files, bytes, state: state.map(|(path, _)| path), left_out })
 }
 
 /// A copy of the state database, beside it, and the file that was copied.

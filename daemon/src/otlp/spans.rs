@@ -84,7 +84,7 @@ pub(super) fn request(spans: Vec<Value>) -> Value {
 
 /// A span that has not ended.
 struct Open {
-    place: Place,
+    place: SpanIds,
     parent: Option<u64>,
     began: Timestamp,
     fields: Fields,
@@ -92,7 +92,7 @@ struct Open {
 
 /// The ids of a trace and of a span in it.
 #[derive(Clone, Copy)]
-struct Place {
+struct SpanIds {
     trace: u128,
     span: u64,
 }
@@ -108,7 +108,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collect {
         let parent =
             span.parent().and_then(|parent| parent.extensions().get::<Open>().map(|open| open.place));
         let trace = parent.map_or_else(|| Uuid::new_v4().as_u128(), |parent| parent.trace);
-        let place = Place { trace, span: Uuid::new_v4().as_u64_pair().1 };
+        let place = SpanIds { trace, span: Uuid::new_v4().as_u64_pair().1 };
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         let open = Open { place, parent: parent.map(|parent| parent.span), began: clock().now(), fields };

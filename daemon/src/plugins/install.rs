@@ -6,7 +6,7 @@ use ostler_contract::problem::Problem;
 use ostler_contract::secret::SET;
 use ostler_contract::{Value, json};
 use ostler_loader::options::holds_set;
-use ostler_loader::{Entry, Importer, resolve, satisfies};
+use ostler_loader::{Importer, PluginConfig, resolve, satisfies};
 use ostler_protocol::names::{self, SDK};
 
 use super::npm;
@@ -126,7 +126,7 @@ async fn install_from(
         }
     };
     // What else keeps it from loading may be put right: an option, a version. This is no plugin.
-    let looked = importer.look(&[Entry::named(&installed.spec)]).await;
+    let looked = importer.look(&[PluginConfig::named(&installed.spec)]).await;
     if let Some(problem @ Problem::NoApply { .. }) = looked.first().and_then(|looked| looked.problem.as_ref())
     {
         if npm::asked_for(dir).contains(&installed.spec) && !before.contains(&installed.spec) {

@@ -7,7 +7,7 @@ use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
 use ostler_js::JsSource;
 use ostler_loader::options::{self, SchemaInfo};
-use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
+use ostler_loader::{Importer, InspectedPlugin, LoadedPlugin, PluginConfig, State};
 use ostler_protocol::nearest::did_you_mean;
 
 use crate::api::shapes::{ChangedPlugin, Plugin, UnsetOption};
@@ -56,7 +56,7 @@ impl Marks {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// As the file has it.
-    pub entry: Entry,
+    pub entry: PluginConfig,
     /// Its id, once known.
     pub id: Option<String>,
     /// What a listing prints.
@@ -160,7 +160,7 @@ pub async fn fresh(place: &Place, files: &ConfigFiles) -> Vec<Row> {
     importer(place, files).look(&entries(files)).await.into_iter().map(of_looked).collect()
 }
 
-fn of_looked(looked: Looked) -> Row {
+fn of_looked(looked: InspectedPlugin) -> Row {
     let marks = Marks::of(looked.known());
     let missing = missing(&looked);
     let (state, problem) = match (&looked.problem, looked.entry.enabled) {
@@ -184,7 +184,7 @@ fn of_looked(looked: Looked) -> Row {
 }
 
 /// Required options nobody gives.
-fn missing(looked: &Looked) -> Vec<String> {
+fn missing(looked: &InspectedPlugin) -> Vec<String> {
     let Some(schema) = looked.schema() else { return Vec::new() };
     let mut merged = looked
         .module

@@ -77,12 +77,12 @@ pub enum AgentVerb {
 /// # Errors
 /// Exit 2 for a wrong argument, 1 when no host can be asked.
 pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
-    let asked = Asked::open(at).await?;
+    let asked = AskedHost::open(at).await?;
     // Its own host has to end the agents it has started.
     let termination = async {
         match &asked {
-            Asked::Daemon(_) => std::future::pending().await,
-            Asked::Own(..) => signals::termination().await,
+            AskedHost::Daemon(_) => std::future::pending().await,
+            AskedHost::Own(..) => signals::termination().await,
         }
     };
     let outcome = tokio::select! {
@@ -109,7 +109,7 @@ fn ended(code: u8) -> Answer {
     Answer { code, printed: true, ..Answer::default() }
 }
 
-async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Outcome, Exit> {
+async fn run(at: &Place, asked: &AskedHost, verb: AgentVerb) -> Result<Outcome, Exit> {
     let answer = match verb {
         AgentVerb::List => list(asked).await,
         AgentVerb::Check { provider, prompt } => check(at, asked, &provider, prompt).await,
@@ -125,14 +125,14 @@ async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Outcome, Exit
 }
 
 /// The host that is asked.
-enum Asked {
+enum AskedHost {
     /// The running daemon: its agents have its environment.
     Daemon(Box<Connection>),
     /// A host in this process, which serves nobody, and what its answers may not contain.
     Own(Box<Composed>, Hidden),
 }
 
-impl Asked {
+impl AskedHost {
     async fn open(at: &Place) -> Result<Self, Exit> {
         if let Some(daemon) = Connection::patient(at).await? {
             return Ok(Self::Daemon(Box::new(daemon)));
@@ -241,7 +241,7 @@ fn hide(hidden: &Hidden, value: Value) -> Value {
     }
 }
 
-async fn list(asked: &Asked) -> Result<Answer, Exit> {
+async fn list(asked: &AskedHost) -> Result<Answer, Exit> {
     let of_plugin = asked.call(LIST, JsonObject::new()).await?;
     let mut rows: Vec<Value> = Vec::new();
     let known = of_plugin.as_ref().and_then(|answer| answer["agents"].as_array());
@@ -322,7 +322,12 @@ fn supported(row: &Value) -> Option<String> {
     (!words.is_empty()).then(|| format!("supports {}", words.join(", ")))
 }
 
-async fn check(at: &Place, asked: &Asked, provider: &str, prompt: Option<String>) -> Result<Answer, Exit> {
+async fn check(
+    at: &Place,
+    asked: &AskedHost,
+    provider: &str,
+    prompt: Option<String>,
+) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));
     let mut params = JsonObject::new();
     params.insert("provider".to_owned(), provider.into());
@@ -340,7 +345,12 @@ fn of(provider: &str) -> JsonObject {
     [("provider".to_owned(), Value::from(provider))].into_iter().collect()
 }
 
-async fn login(at: &Place, asked: &Asked, provider: String, method: Option<String>) -> Result<Outcome, Exit> {
+async fn login(
+    at: &Place,
+    asked: &AskedHost,
+    provider: String,
+    method: Option<String>,
+) -> Result<Outcome, Exit> {
     let mut params = of(&provider);
     if let Some(method) = method {
         params.insert("method".to_owned(), method.into());
@@ -414,14 +424,14 @@ fn variables(at: &Place, provider: &str) -> Result<(Vec<(String, String)>, Vec<S
     Ok((plain, secret))
 }
 
-async fn logout(at: &Place, asked: &Asked, provider: &str) -> Result<Answer, Exit> {
+async fn logout(at: &Place, asked: &AskedHost, provider: &str) -> Result<Answer, Exit> {
     let report = asked.required(at, LOGOUT, of(provider)).await?;
     Ok(Answer::new(vec![format!("{provider}: signed out")], report).named([provider]))
 }
 
 async fn sessions(
     at: &Place,
-    asked: &Asked,
+    asked: &AskedHost,
     provider: &str,
     directory: Option<String>,
 ) -> Result<Answer, Exit> {
@@ -443,7 +453,12 @@ async fn sessions(
     Ok(Answer::new(lines, report).named(names))
 }
 
-async fn stored(at: &Place, asked: &Asked, provider: &str, directory: Option<String>) -> Result<Value, Exit> {
+async fn stored(
+    at: &Place,
+    asked: &AskedHost,
+    provider: &str,
+    directory: Option<String>,
+) -> Result<Value, Exit> {
     let mut params = of(provider);
     if let Some(directory) = directory {
         params.insert("directory".to_owned(), directory.into());
@@ -451,8 +466,8 @@ async fn stored(at: &Place, asked: &Asked, provider: &str, directory: Option<Str
     asked.required(at, SESSIONS, params).await
 }
 
-async fn import(at: &Place, asked: &Asked, provider: &str, session: &str) -> Result<Answer, Exit> {
-    let Asked::Daemon(daemon) = asked else {
+async fn import(at: &Place, asked: &AskedHost, provider: &str, session: &str) -> Result<Answer, Exit> {
+    let AskedHost::Daemon(daemon) = asked else {
         return Err(Exit::machine("No daemon is running. Start it with: ostler start"));
     };
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));

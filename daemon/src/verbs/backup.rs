@@ -9,7 +9,7 @@ use ostler_contract::json;
 use ostler_ports::atomic;
 
 use crate::answer::Answer;
-use crate::backup::{self, Restored, Written};
+use crate::backup::{self, BackupSummary, Restored};
 use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
@@ -76,8 +76,8 @@ pub async fn backup(at: &Place, flags: BackupFlags) -> Result<Answer, Exit> {
 /// Writes an archive beside its place, and puts it there when it is whole and durable.
 fn to_file(
     file: &Path,
-    write: impl FnOnce(&mut BufWriter<&File>) -> Result<Written, Exit>,
-) -> Result<Written, Exit> {
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<BackupSummary, Exit>,
+) -> Result<BackupSummary, Exit> {
     let failed =
         |error: std::io::Error| Exit::machine(format!("{} could not be written: {error}", file.display()));
     let exists =
@@ -102,8 +102,8 @@ fn to_file(
     Ok(written)
 }
 
-fn told(file: &Path, created_at: String, written: Written, outside: Vec<String>) -> Answer {
-    let Written { files, bytes, state, left_out } = written;
+fn told(file: &Path, created_at: String, written: BackupSummary, outside: Vec<String>) -> Answer {
+    let BackupSummary { files, bytes, state, left_out } = written;
     let shown = file.display().to_string();
     let database = match &state {
         Some(path) => format!("the state database {}", path.display()),

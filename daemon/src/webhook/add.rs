@@ -137,15 +137,15 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
         json["listeners"] = listeners.iter().map(automation::Listener::json).collect();
         lines.extend(automation::lines(id, &listeners));
         match written {
-            automation::Written::Nothing => {}
-            automation::Written::File { file, unread } => {
+            automation::NewAutomation::Nothing => {}
+            automation::NewAutomation::File { file, unread } => {
                 lines.push(format!("wrote {file}; edit the message it sends to the agent"));
                 if unread {
                     lines.push("the daemon has not read it yet; see ostler logs".to_owned());
                 }
                 json["automation"] = file.into();
             }
-            automation::Written::Printed(text, why) => {
+            automation::NewAutomation::Printed(text, why) => {
                 lines.push(format!("{why}; save this as an automation:"));
                 lines.extend(text.lines().map(str::to_owned));
                 json["automationText"] = text.into();

@@ -79,20 +79,20 @@ impl Endpoints {
 
     /// Writes an automation that a call to the endpoint fires, where the endpoint has none; answers what listens
     /// then, and the text of one where none could be written.
-    pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, Written) {
+    pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, NewAutomation) {
         let listeners = self.listeners(&flags.id).await;
         if !listeners.is_empty() && flags.prompt.is_none() && flags.provider.is_none() {
-            return (listeners, Written::Nothing);
+            return (listeners, NewAutomation::Nothing);
         }
         let text = text(flags);
         let Some(dir) = &self.automations else {
-            return (listeners, Written::Printed(text, "automations are stored in memory".to_owned()));
+            return (listeners, NewAutomation::Printed(text, "automations are stored in memory".to_owned()));
         };
         let file = dir.join(format!("{}.md", flags.id));
         match write_new(&file, &text) {
             Ok(()) => {
                 let own = Listener { id: flags.id.clone(), title: title(&flags.id), enabled: true };
-                let written = Written::File {
+                let written = NewAutomation::File {
                     file: file.display().to_string(),
                     unread: !self.is_read(&flags.id).await,
                 };
@@ -103,7 +103,7 @@ impl Endpoints {
                     std::io::ErrorKind::AlreadyExists => format!("{} already exists", file.display()),
                     _ => format!("{} cannot be written: {error}", file.display()),
                 };
-                (listeners, Written::Printed(text, why))
+                (listeners, NewAutomation::Printed(text, why))
             }
         }
     }
@@ -133,7 +133,7 @@ impl Endpoints {
 }
 
 /// What became of the automation of a new endpoint.
-pub(super) enum Written {
+pub(super) enum NewAutomation {
     /// One listens already.
     Nothing,
     /// It is this file.

@@ -25,7 +25,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// What an agent said of itself in the answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Facts {
+pub struct AgentFacts {
     /// Its name, where it has one.
     pub name: Option<String>,
     /// Its version.
@@ -95,7 +95,7 @@ impl AuthMethod {
     }
 }
 
-impl Facts {
+impl AgentFacts {
     /// With what is shown of it masked.
     fn masked(self, masks: &Masks) -> Self {
         let hide = |text: String| masks.hide(&text);
@@ -219,7 +219,7 @@ pub struct Running {
     /// Its connection.
     pub wire: Wire,
     /// What it can do.
-    pub facts: Arc<Facts>,
+    pub facts: Arc<AgentFacts>,
     process: Process,
     masks: Masks,
     limit: Duration,
@@ -290,7 +290,7 @@ impl Running {
         &self,
         offer: &Offer,
         incoming: &mut mpsc::Receiver<Incoming>,
-    ) -> Result<Facts, AgentError> {
+    ) -> Result<AgentFacts, AgentError> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": offer.capabilities(),
@@ -298,7 +298,7 @@ impl Running {
         });
         let answer = self.ask("initialize", params, incoming).await?;
         // The connection itself refuses another version of the protocol.
-        Ok(Facts::read(&answer).masked(&self.masks))
+        Ok(AgentFacts::read(&answer).masked(&self.masks))
     }
 
     /// Sends a request that has to be answered in time. What the agent sends before is for no session.

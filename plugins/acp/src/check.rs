@@ -9,7 +9,7 @@ use ostler_contract::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::agent::{AuthMethod, Facts, Running, Surroundings};
+use crate::agent::{AgentFacts, AuthMethod, Running, Surroundings};
 use crate::errors::AgentError;
 use crate::masks::Masks;
 use crate::opening::{self, Plan};
@@ -201,7 +201,7 @@ fn millis(begun: Instant) -> u64 {
 }
 
 /// Adds what an agent said of itself.
-pub fn describe(row: &mut Value, facts: &Facts, agent: &AgentOptions) {
+pub fn describe(row: &mut Value, facts: &AgentFacts, agent: &AgentOptions) {
     let mut supports = serde_json::to_value(facts).unwrap_or_default();
     if let Some(members) = supports.as_object_mut() {
         members.retain(|_, value| value.is_boolean());
@@ -238,7 +238,7 @@ pub fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
 }
 
 /// What an agent lacks, and what happens instead.
-fn missing(facts: &Facts) -> Vec<&'static str> {
+fn missing(facts: &AgentFacts) -> Vec<&'static str> {
     let rows = [
         (facts.mcp_http, "MCP over HTTP: the session's tools are offered to it over stdio"),
         (

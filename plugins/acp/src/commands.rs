@@ -22,7 +22,7 @@ use crate::sign_in::SignIns;
 const UNAVAILABLE: &str = "another plugin has an agent or a URI scheme of this name";
 
 /// A configured agent.
-pub struct Known {
+pub struct ConfiguredAgent {
     /// How it is configured.
     pub agent: Arc<AgentOptions>,
     /// What is known of it.
@@ -34,7 +34,7 @@ pub struct Known {
 /// What is configured.
 pub struct Configuration {
     /// The agents that were registered.
-    pub agents: Vec<Known>,
+    pub agents: Vec<ConfiguredAgent>,
     /// Those that were not.
     pub left_out: Vec<LeftOut>,
     /// The ids of all presets.
@@ -141,7 +141,7 @@ pub fn register(
                         return Ok(json!({ "provider": provider, "name": provider, "state": "unavailable",
                             "problem": format!("{why}; {remedy}") }));
                     }
-                    let Known { agent, catalogue, .. } = all.find(provider)?;
+                    let ConfiguredAgent { agent, catalogue, .. } = all.find(provider)?;
                     let prompt = text("prompt").map(str::to_owned);
                     Ok(check::check(agent, &runtime, catalogue, prompt, left).await)
                 }
@@ -198,7 +198,7 @@ fn account(host: &PluginHost, agents: &All, runtime: &Arc<Runtime>) -> Result<()
             async move {
                 let text = |name: &str| params.get(name).and_then(Value::as_str);
                 let provider = text("provider").unwrap_or_default();
-                let Known { agent, catalogue, .. } = agents.find(provider)?;
+                let ConfiguredAgent { agent, catalogue, .. } = agents.find(provider)?;
                 let account = Account { agent, runtime: &runtime, catalogue };
                 let pending = params.get("signIn").and_then(Value::as_u64);
                 let answer = match of {
@@ -245,7 +245,7 @@ fn described(title: &str, description: &str) -> Option<Call<fn() -> Description>
     Some(Call::now(move |()| Ok(description.clone())))
 }
 
-impl Known {
+impl ConfiguredAgent {
     /// Why sessions cannot have it, and what to do; nothing where they can.
     fn unavailable(&self) -> Option<(String, String)> {
         let remedy = || format!("rename agents.{}, or remove that plugin", self.agent.provider);
@@ -255,7 +255,7 @@ impl Known {
 
 impl Configuration {
     /// The agent of a provider.
-    fn find(&self, provider: &str) -> Result<&Known, Thrown> {
+    fn find(&self, provider: &str) -> Result<&ConfiguredAgent, Thrown> {
         self.agents.iter().find(|known| known.agent.provider == provider).ok_or_else(|| {
             let why = match self.unavailable(provider) {
                 Some((why, remedy)) => format!("{provider} is not available: {why}; {remedy}"),

@@ -42,7 +42,7 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 use ostler_processes::Scopes;
 
 use buffers::Buffers;
-use commands::{Configuration, Known};
+use commands::{Configuration, ConfiguredAgent};
 use options::{Configured, LeftOut, Runtime};
 use session::Shared;
 use settings::Catalogue;
@@ -131,7 +131,7 @@ fn apply(
         let held = Arc::downgrade(&registered);
         let backend = backend::agent(shared, registered);
         match host.register_agent(backend) {
-            Ok(()) => known.push(Known { agent, catalogue, held }),
+            Ok(()) => known.push(ConfiguredAgent { agent, catalogue, held }),
             Err(why) => {
                 let place = format!("agents.{provider}");
                 let refused = LeftOut { place, provider, why: why.message, misnamed: true, said: None };

@@ -2,7 +2,7 @@
 
 use ostler_contract::{JsonObject, Value, json};
 
-use crate::agent::Facts;
+use crate::agent::AgentFacts;
 
 /// The name the session's own tools are offered under.
 const OWN: &str = "ostler";
@@ -26,7 +26,7 @@ pub const BRIDGE_TOKEN: &str = "OSTLER_MCP_TOKEN";
 pub fn servers(
     endpoint: Option<&Endpoint>,
     configured: Option<&JsonObject>,
-    facts: &Facts,
+    facts: &AgentFacts,
     bridge: Option<&[String]>,
 ) -> (Vec<Value>, Vec<String>) {
     let (mut servers, mut left_out) = (Vec::new(), Vec::new());
@@ -116,15 +116,20 @@ mod tests {
         let names = |servers: &[Value]| {
             servers.iter().map(|server| server["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let (all, none) =
-            servers(Some(&endpoint), Some(&configured), &Facts { mcp_http: true, ..Facts::default() }, None);
+        let (all, none) = servers(
+            Some(&endpoint),
+            Some(&configured),
+            &AgentFacts { mcp_http: true, ..AgentFacts::default() },
+            None,
+        );
         assert_eq!((names(&all), none.len()), (vec!["ostler".to_owned(), "files".into(), "web".into()], 0));
         assert_eq!(all[0]["headers"][0], json!({ "name": "Authorization", "value": "Bearer t" }));
         assert_eq!(all[1]["env"], json!([{ "name": "K", "value": "v" }]));
-        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default(), None);
+        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &AgentFacts::default(), None);
         assert_eq!((names(&some), left_out.len()), (vec!["files".to_owned()], 2));
         let bridge = ["/bin/host".to_owned(), "bridge".to_owned()];
-        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default(), Some(&bridge));
+        let (some, left_out) =
+            servers(Some(&endpoint), Some(&configured), &AgentFacts::default(), Some(&bridge));
         assert_eq!((names(&some), left_out.len()), (vec!["ostler".to_owned(), "files".into()], 1));
         assert_eq!((&some[0]["command"], &some[0]["args"]), (&json!("/bin/host"), &json!(["bridge"])));
         assert_eq!(some[0]["env"][1], json!({ "name": BRIDGE_TOKEN, "value": "t" }));

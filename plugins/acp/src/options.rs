@@ -17,7 +17,7 @@ use crate::presets::{Preset, Presets};
 /// The options as they are written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct RawOptions {
     presets: Vec<String>,
     agents: BTreeMap<String, WrittenAgent>,
     registry: Option<PathBuf>,
@@ -316,7 +316,7 @@ pub fn schema() -> Value {
 /// # Errors
 /// The options do not fit.
 pub fn read(options: &Options) -> Result<Configured, Thrown> {
-    let written: Written = serde_json::from_value(Value::Object((**options).clone()))
+    let written: RawOptions = serde_json::from_value(Value::Object((**options).clone()))
         .map_err(|why| Thrown::new(format_args!("options: {why}")))?;
     let (mut problems, mut left_out) = (Vec::new(), Vec::new());
     let presets = Presets::read(written.registry.as_deref(), &mut problems);

@@ -7,7 +7,7 @@ use ostler_contract::wire::commands::ContentEncoding;
 use ostler_contract::wire::state::MessageAttachment;
 use ostler_contract::{HostFunction, Value, json};
 
-use crate::agent::Facts;
+use crate::agent::AgentFacts;
 
 /// How long an attachment may take to be read before it is only named.
 const READ_LIMIT: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub fn reader(start: &Start) -> Read {
 }
 
 /// The content blocks of a prompt.
-pub async fn blocks(message: Message, facts: &Facts, read: &Read) -> Vec<Value> {
+pub async fn blocks(message: Message, facts: &AgentFacts, read: &Read) -> Vec<Value> {
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut blocks = Vec::new();
     blocks.extend(message.context.iter().map(|context| text(context)));
@@ -58,7 +58,7 @@ pub async fn blocks(message: Message, facts: &Facts, read: &Read) -> Vec<Value> 
     blocks
 }
 
-async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Value {
+async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -> Value {
     match attachment {
         MessageAttachment::Simple(simple) => {
             let said = simple.model_representation.unwrap_or_else(|| simple.label.clone());
@@ -108,7 +108,14 @@ async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Val
 }
 
 /// A resource with what it holds, as far as the agent takes it.
-fn contents(uri: String, name: String, mime: String, data: String, encoded: bool, facts: &Facts) -> Value {
+fn contents(
+    uri: String,
+    name: String,
+    mime: String,
+    data: String,
+    encoded: bool,
+    facts: &AgentFacts,
+) -> Value {
     let media = encoded && !mime.starts_with("text/");
     let kind = mime.split('/').next().unwrap_or_default();
     match (media, kind) {
@@ -151,7 +158,7 @@ mod tests {
         let attachments = vec![serde_json::from_value(attachment).unwrap()];
         let kinds = async |text: &str, attachments: Vec<MessageAttachment>| -> Vec<Value> {
             let message = Message { text: text.to_owned(), attachments, context: None };
-            let blocks = blocks(message, &Facts::default(), &None).await;
+            let blocks = blocks(message, &AgentFacts::default(), &None).await;
             blocks.iter().map(|block| block["type"].clone()).collect()
         };
         assert_eq!(kinds("", attachments.clone()).await, ["resource_link"]);
@@ -165,14 +172,14 @@ mod tests {
             true => Ok(ResourceContent::base64(&[0x89, b'P'])),
             false => Ok(ResourceContent::text(format!("content of {uri}"))),
         }));
-        let block = async |uri: &str, mime: Option<&str>, facts: &Facts| -> Value {
+        let block = async |uri: &str, mime: Option<&str>, facts: &AgentFacts| -> Value {
             let mut attachment = json!({ "type": "resource", "uri": uri, "label": "a" });
             if let Some(mime) = mime {
                 attachment["contentType"] = mime.into();
             }
             super::block(serde_json::from_value(attachment).unwrap(), facts, &read).await
         };
-        let (plain, rich) = (Facts::default(), Facts { embedded: true, ..Facts::default() });
+        let (plain, rich) = (AgentFacts::default(), AgentFacts { embedded: true, ..AgentFacts::default() });
         let remote = "vscode-remote://ssh-remote+box/a.txt";
         let told = block(remote, None, &plain).await;
         assert_eq!(told["text"], format!("a ({remote}):\ncontent of {remote}"), "{told}");

@@ -177,14 +177,14 @@ struct Shared {
     /// The record's id; nothing for a provider that is no record's id.
     id: Option<String>,
     stored: Collection,
-    known: Mutex<Known>,
+    known: Mutex<StoredCatalogue>,
     /// What the record holds, as far as it was read or written here.
-    written: AsyncMutex<Known>,
+    written: AsyncMutex<StoredCatalogue>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Known {
+struct StoredCatalogue {
     settings: Vec<Setting>,
     commands: Vec<Command>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,10 +213,10 @@ impl Catalogue {
         let load = async {
             let Some(id) = self.shared.id.clone() else { return };
             let Ok(Some(record)) = self.shared.stored.get.call((id,)).await else { return };
-            let Ok(known) = serde_json::from_value::<Known>(Value::Object(record)) else { return };
+            let Ok(known) = serde_json::from_value::<StoredCatalogue>(Value::Object(record)) else { return };
             self.shared.written.lock().await.clone_from(&known);
             let mut current = self.shared.known.lock();
-            if *current == Known::default() {
+            if *current == StoredCatalogue::default() {
                 *current = known;
             }
         };
@@ -228,7 +228,7 @@ impl Catalogue {
         let about = About { launch: agent.command_line(), facts: facts.clone() };
         self.change(|known| {
             if known.about.as_ref().is_some_and(|before| before.facts.version != facts.version) {
-                *known = Known::default();
+                *known = StoredCatalogue::default();
             }
             known.about = Some(about);
         });
@@ -256,7 +256,7 @@ impl Catalogue {
         self.change(|known| known.commands = commands.to_vec());
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut StoredCatalogue)) {
         change(&mut self.shared.known.lock());
         let shared = self.shared.clone();
         // What is not stored is reported again by the next session.

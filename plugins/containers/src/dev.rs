@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::archive::{Packed, pack};
-use crate::machines::{ADDRESS, Found, Machines, label};
+use crate::machines::{ADDRESS, HostContainer, Machines, label};
 use crate::runtime::{Failure, Kind};
 
 /// The source of a machine that is the dev container of a folder.
@@ -294,7 +294,7 @@ impl Machines {
     }
 
     /// The variables that backends need in a dev container.
-    pub async fn variables(&self, machine: &Found) -> Result<BTreeMap<String, String>, Failure> {
+    pub async fn variables(&self, machine: &HostContainer) -> Result<BTreeMap<String, String>, Failure> {
         if machine.label(label::SESSION).is_none() {
             return Ok(BTreeMap::new());
         }
@@ -438,7 +438,7 @@ async fn connect(
 
 impl Machines {
     /// Finds a container of this host by the id that clients know.
-    async fn find_container(&self, container: &str) -> Result<Found, Failure> {
+    async fn find_container(&self, container: &str) -> Result<HostContainer, Failure> {
         let found = self.list().await?.into_iter().find(|machine| machine.container.starts_with(container));
         found.ok_or_else(|| {
             Failure::new(Kind::Missing, format_args!("No container at devcontainer:{container}"))

@@ -73,7 +73,7 @@ fn marker(run: &str, id: &str) -> String {
 
 /// A process in a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ContainerProcess {
     /// Address of the runtime.
     pub address: String,
     /// The container.
@@ -94,8 +94,8 @@ pub struct Entry {
 pub fn main() -> u8 {
     let entry = std::env::var(VARIABLE)
         .map_err(|_| format!("{VARIABLE} is not set: this program is started by the host"));
-    let entry =
-        entry.and_then(|text| serde_json::from_str::<Entry>(&text).map_err(|error| error.to_string()));
+    let entry = entry
+        .and_then(|text| serde_json::from_str::<ContainerProcess>(&text).map_err(|error| error.to_string()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match (entry, runtime) {
         (Ok(entry), Ok(runtime)) => {
@@ -114,7 +114,7 @@ pub fn main() -> u8 {
     })
 }
 
-async fn enter(entry: Entry) -> Result<u8, String> {
+async fn enter(entry: ContainerProcess) -> Result<u8, String> {
     // What ends with its parent would leave the process behind. It notices the end of its parent itself, below.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(None).map_err(|error| error.to_string())?;

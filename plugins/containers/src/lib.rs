@@ -226,7 +226,7 @@ fn computers(machines: &Arc<Machines>) -> Computers {
                 if machines.runtime.address().is_err() {
                     return Ok(Vec::new());
                 }
-                Ok(machines.list().await?.iter().map(machines::Found::computer).collect())
+                Ok(machines.list().await?.iter().map(machines::HostContainer::computer).collect())
             }
         })),
         profiles: Some(Call::now(move |()| Ok(profiles.options.shown()))),

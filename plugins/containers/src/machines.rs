@@ -83,7 +83,7 @@ pub struct Machines {
 
 /// A container of this host.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct HostContainer {
     /// The runtime's id.
     pub container: String,
     /// The last segment of its address.
@@ -99,7 +99,7 @@ pub struct Found {
     env: Vec<String>,
 }
 
-impl Found {
+impl HostContainer {
     /// The value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -166,7 +166,7 @@ impl Machines {
     }
 
     /// The machines of this host.
-    pub async fn list(&self) -> Result<Vec<Found>, Failure> {
+    pub async fn list(&self) -> Result<Vec<HostContainer>, Failure> {
         let wanted = vec![format!("{}=1", label::COMPUTER), format!("{}={}", label::HOST, self.own)];
         let filters = json!({ "label": wanted }).to_string();
         let filters = utf8_percent_encode(&filters, NON_ALPHANUMERIC);
@@ -184,7 +184,7 @@ impl Machines {
             let running = row.state.as_deref() == Some("running");
             let image = row.image.unwrap_or_default();
             let mut machine =
-                Found { container, id, running, labels, image, mounted: Vec::new(), env: Vec::new() };
+                HostContainer { container, id, running, labels, image, mounted: Vec::new(), env: Vec::new() };
             if machine.label(label::MOUNTS).is_none()
                 && let Ok(whole) = self.inspect(&machine.container).await
             {
@@ -208,7 +208,7 @@ impl Machines {
     }
 
     /// Finds a machine by its id.
-    pub async fn find(&self, id: &str) -> Result<Found, Failure> {
+    pub async fn find(&self, id: &str) -> Result<HostContainer, Failure> {
         if !is_id(id) {
             return Err(no_machine(id));
         }
@@ -227,11 +227,11 @@ impl Machines {
         }
         let running = whole.state.running;
         let (id, image) = (id.to_owned(), image.unwrap_or_default());
-        Ok(Found { container, id, running, labels, image, mounted, env })
+        Ok(HostContainer { container, id, running, labels, image, mounted, env })
     }
 
     /// Starts a machine that is stopped.
-    pub async fn start(&self, machine: &Found) -> Result<(), Failure> {
+    pub async fn start(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("start {ADDRESS}{}", machine.id);
         self.runtime
             .call(
@@ -243,7 +243,7 @@ impl Machines {
     }
 
     /// Stops a machine.
-    pub async fn stop(&self, machine: &Found) -> Result<(), Failure> {
+    pub async fn stop(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("stop {ADDRESS}{}", machine.id);
         let options = StopContainerOptionsBuilder::new().t(STOP).build();
         self.runtime
@@ -254,7 +254,7 @@ impl Machines {
     }
 
     /// Stops a machine and starts it.
-    pub async fn restart(&self, machine: &Found) -> Result<(), Failure> {
+    pub async fn restart(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("restart {ADDRESS}{}", machine.id);
         let options = RestartContainerOptionsBuilder::new().t(STOP).build();
         self.runtime
@@ -361,7 +361,7 @@ impl Machines {
     }
 
     /// Ends processes in machines. Processes of a host that was killed would work on, unseen.
-    async fn end_processes(&self, machines: &[Found], entered: Entered<'_>) {
+    async fn end_processes(&self, machines: &[HostContainer], entered: Entered<'_>) {
         let command = entered.end();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let ends = machines.iter().filter(|machine| machine.running).map(|machine| {
@@ -402,7 +402,7 @@ fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
 
 fn mounted(whole: &Inspected) -> Vec<MachineMount> {
     let binds = whole.mounts.iter().flatten().filter(|mount| mount.r#type == "bind");
-    let mount = |mount: &Bound| MachineMount {
+    let mount = |mount: &InspectedMount| MachineMount {
         source: mount.source.clone(),
         target: mount.destination.clone(),
         read_only: !mount.rw,
@@ -427,7 +427,7 @@ pub struct Inspected {
     id: String,
     state: State,
     config: Config,
-    mounts: Option<Vec<Bound>>,
+    mounts: Option<Vec<InspectedMount>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -446,7 +446,7 @@ struct Config {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Bound {
+struct InspectedMount {
     r#type: String,
     source: String,
     destination: String,

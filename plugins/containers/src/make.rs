@@ -26,7 +26,7 @@ const IDLE: &str = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; d
 const DISPOSABLE: &str = "disposable:";
 
 /// A machine to be made.
-pub struct Wanted<'a> {
+pub struct NewMachine<'a> {
     /// Its id.
     pub id: &'a str,
     /// What it is made of.
@@ -64,14 +64,19 @@ impl Machines {
             (label::AGENTS, request.agents.join(",")),
         ];
         labels.extend(tool.then(|| (label::TOOL, "1".to_owned())));
-        let wanted =
-            Wanted { id: &id, machine: Machine { workdir, ..machine }, mounts, plan: request.plan, labels };
+        let wanted = NewMachine {
+            id: &id,
+            machine: Machine { workdir, ..machine },
+            mounts,
+            plan: request.plan,
+            labels,
+        };
         self.make(wanted).await?;
         Ok(format!("{ADDRESS}{id}"))
     }
 
     /// Makes a machine and starts it.
-    pub async fn make(&self, wanted: Wanted<'_>) -> Result<(), Failure> {
+    pub async fn make(&self, wanted: NewMachine<'_>) -> Result<(), Failure> {
         let image = wanted.machine.image.clone().unwrap_or_else(|| self.options.image.clone());
         self.image(&image).await?;
         let mounts = merged(&wanted.mounts, &wanted.plan.mounts);
@@ -100,7 +105,7 @@ impl Machines {
 
     async fn container(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &NewMachine<'_>,
         image: &str,
         mounts: &[MachineMount],
         volumes: Vec<Mount>,
@@ -135,7 +140,7 @@ impl Machines {
     }
 
     /// Copies what is to be there before the first start, and starts.
-    async fn fill(&self, wanted: &Wanted<'_>, new: &[&MachineVolume]) -> Result<(), Failure> {
+    async fn fill(&self, wanted: &NewMachine<'_>, new: &[&MachineVolume]) -> Result<(), Failure> {
         let name = self.name(wanted.id);
         for copy in &wanted.plan.copies {
             self.copy(&name, copy).await?;

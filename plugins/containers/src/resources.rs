@@ -17,8 +17,8 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::archive::FILE_LIMIT;
-use crate::machines::{ADDRESS, Found, Machines, is_id, label};
-use crate::make::{Wanted, over};
+use crate::machines::{ADDRESS, HostContainer, Machines, is_id, label};
+use crate::make::{NewMachine, over};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{Failure, Kind, QUICK};
 
@@ -188,7 +188,7 @@ async fn read(machines: &Machines, uri: &str) -> Result<ResourceContent, Failure
     }
 }
 
-fn status(machine: &Found) -> Value {
+fn status(machine: &HostContainer) -> Value {
     let mut status = json!({
         "id": machine.id, "container": machine.container, "running": machine.running, "image": machine.image,
         "mounts": machine.mounts(),
@@ -209,7 +209,7 @@ fn status(machine: &Found) -> Value {
     status
 }
 
-async fn stats(machines: &Machines, machine: &Found) -> Result<Value, Failure> {
+async fn stats(machines: &Machines, machine: &HostContainer) -> Result<Value, Failure> {
     if !machine.running {
         return Ok(json!({ "running": false }));
     }
@@ -407,7 +407,7 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
     }
     let making = machines.clone();
     match manifest {
-        Made::DevContainer(folder) => {
+        ManifestTarget::DevContainer(folder) => {
             let name = id.clone();
             machines
                 .made(async move {
@@ -415,12 +415,17 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
                 })
                 .await
         }
-        Made::Machine(machine, mounts) => {
+        ManifestTarget::Machine(machine, mounts) => {
             machines
                 .made(async move {
                     let mounts = mounts.iter().map(Into::into).collect();
-                    let wanted =
-                        Wanted { id: &id, machine, mounts, plan: MachinePlan::default(), labels: Vec::new() };
+                    let wanted = NewMachine {
+                        id: &id,
+                        machine,
+                        mounts,
+                        plan: MachinePlan::default(),
+                        labels: Vec::new(),
+                    };
                     making.make(wanted).await?;
                     Ok::<_, Failure>((making.name(&id), ()))
                 })
@@ -430,12 +435,12 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
 }
 
 /// What a manifest makes.
-enum Made {
+enum ManifestTarget {
     Machine(Machine, Vec<Mounted>),
     DevContainer(String),
 }
 
-fn wanted(machines: &Machines, manifest: Manifest) -> Result<Made, String> {
+fn wanted(machines: &Machines, manifest: Manifest) -> Result<ManifestTarget, String> {
     if let Some(runtime) = manifest.runtime.filter(|runtime| runtime != "docker" && runtime != "podman") {
         return Err(format!("runtime: {runtime} is not served; leave it out"));
     }
@@ -444,7 +449,7 @@ fn wanted(machines: &Machines, manifest: Manifest) -> Result<Made, String> {
             return Err("devcontainer: not together with image".to_owned());
         }
         return match folder.starts_with('/') {
-            true => Ok(Made::DevContainer(folder)),
+            true => Ok(ManifestTarget::DevContainer(folder)),
             false => Err(format!("devcontainer.folder: {folder} is not an absolute path")),
         };
     }
@@ -489,7 +494,7 @@ fn wanted(machines: &Machines, manifest: Manifest) -> Result<Made, String> {
         machine.workdir.get_or_insert_with(|| folder.clone());
         mounts.push(Mounted { source: folder.clone(), target: folder, read_only: false });
     }
-    Ok(Made::Machine(machine, mounts))
+    Ok(ManifestTarget::Machine(machine, mounts))
 }
 
 #[cfg(test)]

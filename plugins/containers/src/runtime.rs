@@ -245,7 +245,7 @@ impl Runtime {
             200..=299 => serde_json::from_slice(&body.bytes)
                 .map_err(|error| Failure::new(Kind::Failed, format_args!("{what}: {error}"))),
             status_code => {
-                let said: Option<Said> = serde_json::from_slice(&body.bytes).ok();
+                let said: Option<RuntimeError> = serde_json::from_slice(&body.bytes).ok();
                 let message = said.map(|said| said.message).unwrap_or_default();
                 Err(Failure::of(what, &Error::DockerResponseServerError { status_code, message }))
             }
@@ -255,7 +255,7 @@ impl Runtime {
 
 /// An error of the runtime.
 #[derive(Deserialize)]
-struct Said {
+struct RuntimeError {
     message: String,
 }
 

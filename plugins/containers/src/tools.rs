@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-use crate::machines::{ADDRESS, Found, Machines, id_of, label, no_machine};
+use crate::machines::{ADDRESS, HostContainer, Machines, id_of, label, no_machine};
 
 /// The most machines that tools make for a session.
 const MACHINES: usize = 4;
@@ -118,7 +118,7 @@ struct Released {
 }
 
 /// The machines that tools made for a session.
-pub async fn made_for(machines: &Machines, session: &str) -> Result<Vec<Found>, Thrown> {
+pub async fn made_for(machines: &Machines, session: &str) -> Result<Vec<HostContainer>, Thrown> {
     let mut found = machines.list().await?;
     found.retain(|machine| {
         machine.label(label::TOOL).is_some() && machine.label(label::SESSION) == Some(session)
@@ -127,7 +127,7 @@ pub async fn made_for(machines: &Machines, session: &str) -> Result<Vec<Found>, 
 }
 
 /// A machine of a session, made for it or by its tools.
-async fn own(machines: &Machines, session: &str, computer: &str) -> Result<Found, Thrown> {
+async fn own(machines: &Machines, session: &str, computer: &str) -> Result<HostContainer, Thrown> {
     let id = id_of(computer);
     let machine = machines.find(id).await?;
     match machine.label(label::SESSION) == Some(session) {

@@ -43,7 +43,7 @@ pub(crate) fn encoded(part: &str) -> String {
 }
 
 /// Whom a request is of: a host, and a token of it.
-type Whom = (String, u64);
+type RequestIdentity = (String, u64);
 
 /// The client of all code hosts.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Api {
     /// Makes tokens comparable without having them.
     hasher: RandomState,
     cache: Mutex<Cache<(String, u64)>>,
-    pauses: Mutex<HashMap<Whom, Pause>>,
+    pauses: Mutex<HashMap<RequestIdentity, Pause>>,
 }
 
 /// A time in which a host is not asked.
@@ -195,7 +195,7 @@ impl Asking<'_> {
         Failure::of(self.site, &self.credential, about, answer.status.as_u16(), &answer.body)
     }
 
-    fn whom(&self) -> Whom {
+    fn whom(&self) -> RequestIdentity {
         (self.site.name.clone(), self.token)
     }
 

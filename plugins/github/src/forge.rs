@@ -10,7 +10,7 @@ use crate::{forgejo, github, gitlab};
 
 /// A pull request that was found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundPullRequest {
     pub request: PullRequest,
     /// The repository it is in.
     pub base: Repo,
@@ -36,7 +36,7 @@ pub(crate) async fn find(
     Ok(Some(with_checks(asking, found).await))
 }
 
-async fn search(asking: &Asking<'_>, place: &CodeHostBranch) -> Result<Option<Found>, Failure> {
+async fn search(asking: &Asking<'_>, place: &CodeHostBranch) -> Result<Option<FoundPullRequest>, Failure> {
     let mut bases: Vec<Repo> = place.chosen.iter().chain(&place.others).cloned().collect();
     bases.push(place.head.clone());
     let mut failure = None;
@@ -87,7 +87,11 @@ async fn next(
     .flatten()
 }
 
-async fn within(asking: &Asking<'_>, place: &CodeHostBranch, base: &Repo) -> Result<Option<Found>, Failure> {
+async fn within(
+    asking: &Asking<'_>,
+    place: &CodeHostBranch,
+    base: &Repo,
+) -> Result<Option<FoundPullRequest>, Failure> {
     match asking.site.kind {
         Kind::Github => github::within(asking, place, base).await,
         Kind::Gitlab => gitlab::within(asking, place, base).await,
@@ -96,8 +100,8 @@ async fn within(asking: &Asking<'_>, place: &CodeHostBranch, base: &Repo) -> Res
 }
 
 /// Adds the checks of an open one; a token that may not read them shows none.
-async fn with_checks(asking: &Asking<'_>, found: Found) -> PullRequest {
-    let Found { mut request, base, commit, number } = found;
+async fn with_checks(asking: &Asking<'_>, found: FoundPullRequest) -> PullRequest {
+    let FoundPullRequest { mut request, base, commit, number } = found;
     if request.state != PullRequestState::Open {
         return request;
     }

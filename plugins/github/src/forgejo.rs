@@ -8,7 +8,7 @@ use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
 use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
-use crate::forge::{Found, Target};
+use crate::forge::{FoundPullRequest, Target};
 use crate::github::{Row, first, path};
 use crate::site::Repo;
 
@@ -22,7 +22,7 @@ pub(crate) async fn within(
     asking: &Asking<'_>,
     place: &CodeHostBranch,
     base: &Repo,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<FoundPullRequest>, Failure> {
     for (state, pages) in [("open", OPEN_PAGES), ("closed", 1)] {
         let path = format!("{}/pulls?state={state}&sort=recentupdate&limit=50", path(base));
         let rows: Vec<Row> = asking.list(&path, pages, &base.full()).await?;
@@ -42,7 +42,7 @@ pub(crate) async fn create(
     place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
-) -> Result<Found, Failure> {
+) -> Result<FoundPullRequest, Failure> {
     let base = &target.repo;
     let head = place.head_for(base);
     // A draft is one by its title.

@@ -8,7 +8,7 @@ use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
 use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
-use crate::forge::{Found, Target};
+use crate::forge::{FoundPullRequest, Target};
 use crate::site::Repo;
 
 /// How many pages of pull requests, and of checks, are read.
@@ -89,14 +89,14 @@ impl Row {
         self.state != "open" && default(&self.head).is_some_and(|default| default == self.head.branch)
     }
 
-    pub(crate) fn found(self, base: &Repo, branch: &str) -> Found {
+    pub(crate) fn found(self, base: &Repo, branch: &str) -> FoundPullRequest {
         let repo = self.base.repo.and_then(|repo| Repo::of(&repo.full_name)).unwrap_or_else(|| base.clone());
         let state = match (self.state.as_str(), self.merged_at) {
             ("open", _) => PullRequestState::Open,
             (_, Some(_)) => PullRequestState::Merged,
             (_, None) => PullRequestState::Closed,
         };
-        Found {
+        FoundPullRequest {
             request: PullRequest {
                 owner: repo.owner.clone(),
                 repo: repo.name.clone(),
@@ -117,7 +117,7 @@ pub(crate) async fn within(
     asking: &Asking<'_>,
     place: &CodeHostBranch,
     base: &Repo,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<FoundPullRequest>, Failure> {
     let head = encoded(&format!("{}:{}", place.head.owner, place.branch));
     let path = format!("{}/pulls?head={head}&state=all&sort=created&direction=desc&per_page=30", path(base));
     let rows: Vec<Row> = asking.list(&path, PAGES, &base.full()).await?;
@@ -162,7 +162,7 @@ pub(crate) async fn create(
     place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
-) -> Result<Found, Failure> {
+) -> Result<FoundPullRequest, Failure> {
     let (base, own) = (&target.repo, place.head.is(&target.repo));
     let head = place.head_for(base);
     let mut body = json!({ "title": request.title, "body": request.body, "head": head, "base": target.branch,

@@ -8,7 +8,7 @@ use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
 use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
-use crate::forge::{Found, Target};
+use crate::forge::{FoundPullRequest, Target};
 use crate::site::Repo;
 
 const PAGES: usize = 3;
@@ -30,13 +30,13 @@ struct Row {
 }
 
 impl Row {
-    fn found(self, base: &Repo, branch: &str) -> Found {
+    fn found(self, base: &Repo, branch: &str) -> FoundPullRequest {
         let state = match self.state.as_str() {
             "merged" => PullRequestState::Merged,
             "closed" => PullRequestState::Closed,
             _ => PullRequestState::Open,
         };
-        Found {
+        FoundPullRequest {
             request: PullRequest {
                 owner: base.owner.clone(),
                 repo: base.name.clone(),
@@ -57,7 +57,7 @@ pub(crate) async fn within(
     asking: &Asking<'_>,
     place: &CodeHostBranch,
     base: &Repo,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<FoundPullRequest>, Failure> {
     let head: Project = asking.get(&path(&place.head), &place.head.full()).await?;
     let path = format!(
         "{}/merge_requests?source_branch={}&state=all&order_by=created_at&sort=desc&per_page=30",
@@ -110,7 +110,7 @@ pub(crate) async fn create(
     place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
-) -> Result<Found, Failure> {
+) -> Result<FoundPullRequest, Failure> {
     // A draft is one by its title.
     let title = if request.draft { format!("Draft: {}", request.title) } else { request.title.clone() };
     let mut body = json!({ "title": title, "description": request.body, "source_branch": place.branch,

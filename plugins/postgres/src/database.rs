@@ -17,7 +17,7 @@ use tokio_postgres::types::ToSql;
 use crate::connect::{Connector, SCAN};
 use crate::failure::{self, Kind};
 use crate::lease::Lease;
-use crate::writer::{Asked, Queued, Writer};
+use crate::writer::{Queued, Writer, WriterRequest};
 
 /// How long a read is tried; the host waits 10 seconds for a store.
 const READ: Duration = Duration::from_secs(9);
@@ -79,7 +79,7 @@ pub struct Database {
     /// The lease of the host.
     pub lease: Arc<Lease>,
     pool: Pool,
-    writes: mpsc::UnboundedSender<Asked>,
+    writes: mpsc::UnboundedSender<WriterRequest>,
     waiting: Arc<AtomicUsize>,
     /// How many stores are open.
     open: AtomicUsize,
@@ -138,7 +138,7 @@ impl Database {
                 drop(answer.send(rows.and_then(read)));
             }),
         };
-        if self.writes.send(Asked::Write(queued)).is_err() {
+        if self.writes.send(WriterRequest::Write(queued)).is_err() {
             return ready(Err(stopped()));
         }
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
@@ -240,7 +240,7 @@ impl Database {
         let database = self.clone();
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            if database.writes.send(Asked::Flush(answer)).is_ok() {
+            if database.writes.send(WriterRequest::Flush(answer)).is_ok() {
                 drop(answered.await);
             }
             if database.open.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -13,12 +13,12 @@ const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_s
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";
 
 /// What a schema is like.
-pub struct Found {
+pub struct SchemaState {
     /// How many migrations it has been through.
     version: usize,
 }
 
-impl Found {
+impl SchemaState {
     /// Whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
@@ -38,7 +38,7 @@ fn failed(error: Error) -> Thrown {
 ///
 /// # Errors
 /// It was written by a newer host, or one of its migrations is not the one that this program has.
-pub async fn lock(client: &Client, schema: &str) -> Result<Found, Thrown> {
+pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
     client.execute(LOCK, &[&schema]).await.map_err(failed)?;
     let exists = client.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await;
     if exists.map_err(failed)?.is_none() {
@@ -73,14 +73,14 @@ pub async fn lock(client: &Client, schema: &str) -> Result<Found, Thrown> {
             )));
         }
     }
-    Ok(Found { version: applied.len() })
+    Ok(SchemaState { version: applied.len() })
 }
 
 /// Applies the migrations that a locked schema lacks.
 ///
 /// # Errors
 /// A statement failed; the transaction has to be rolled back.
-pub async fn apply(client: &Client, found: &Found) -> Result<(), Thrown> {
+pub async fn apply(client: &Client, found: &SchemaState) -> Result<(), Thrown> {
     for (at, (name, sql)) in MIGRATIONS.iter().enumerate().skip(found.version) {
         client.batch_execute(sql).await.map_err(failed)?;
         let version = i32::try_from(at + 1).unwrap_or(i32::MAX);

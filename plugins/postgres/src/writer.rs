@@ -55,7 +55,7 @@ pub struct Queued {
 }
 
 /// What the writer is asked for.
-pub enum Asked {
+pub enum WriterRequest {
     /// To write.
     Write(Queued),
     /// To answer once everything before was written.
@@ -105,18 +105,18 @@ impl Writer {
     }
 
     /// Serves writes until nobody can ask for any.
-    pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Asked>) {
+    pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WriterRequest>) {
         let mut flushes = Vec::new();
         while let Some(first) = asked.recv().await {
             let (mut batch, mut bytes) = (Vec::new(), 0);
             let mut next = Some(first);
             while let Some(one) = next {
                 match one {
-                    Asked::Write(queued) => {
+                    WriterRequest::Write(queued) => {
                         bytes += queued.write.bytes;
                         batch.push(queued);
                     }
-                    Asked::Flush(answer) => flushes.push(answer),
+                    WriterRequest::Flush(answer) => flushes.push(answer),
                 }
                 // What comes after the removal of a session begins it anew, in another transaction.
                 let ends = batch

@@ -15,7 +15,7 @@ use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
-use crate::when::{self, Unanswered};
+use crate::when::{self, ConditionError};
 use crate::{CALL, TRIGGER};
 
 /// A body up to this size is not charged.
@@ -53,8 +53,8 @@ pub(crate) async fn call(
                 seen.left_out = true;
                 return Ok(accepted(endpoint));
             }
-            Err(Unanswered::Call(what)) => return bad(&what),
-            Err(Unanswered::Expression(why)) => {
+            Err(ConditionError::Call(what)) => return bad(&what),
+            Err(ConditionError::Expression(why)) => {
                 webhook.say_once_a_minute(&endpoint.id, "when", &format!("cannot evaluate when: {why}"));
                 return Ok(Refusal::NoFilter.into());
             }

@@ -12,7 +12,7 @@ use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
-use crate::talk::{Chat, NotTaken, Taken, Waiting};
+use crate::talk::{Chat, TurnAcceptance, TurnRejection, Waiting};
 use crate::turn;
 
 /// A call on its way.
@@ -23,7 +23,7 @@ struct Call<'a> {
 }
 
 /// A turn the host took.
-struct Sent {
+struct AcceptedTurn {
     thread: String,
     turn: String,
     chat: Chat,
@@ -65,7 +65,11 @@ impl Call<'_> {
     }
 
     /// Sends the turn in the endpoint's chat.
-    async fn send(&self, said: BotCall, seen: &mut Delivery) -> Result<Result<Sent, Refusal>, Thrown> {
+    async fn send(
+        &self,
+        said: BotCall,
+        seen: &mut Delivery,
+    ) -> Result<Result<AcceptedTurn, Refusal>, Thrown> {
         let turn = uuid::Uuid::new_v4().to_string();
         for last in [false, true] {
             let (chat, model) = match self.chat().await {
@@ -78,12 +82,14 @@ impl Call<'_> {
             match self.webhook.talk.send(&mut waiting, &chat.uri, &turn, &message).await {
                 Ok(taken) => {
                     (seen.chat, seen.turn) = (Some(chat.uri.clone()), Some(turn.clone()));
-                    let sure = taken == Taken::Accepted;
-                    return Ok(Ok(Sent { thread: said.thread, turn, chat, waiting, sure }));
+                    let sure = taken == TurnAcceptance::Accepted;
+                    return Ok(Ok(AcceptedTurn { thread: said.thread, turn, chat, waiting, sure }));
                 }
                 // It ended between the read and the turn: the next read starts it again.
-                Err(NotTaken::Gone(_)) if !last => {}
-                Err(NotTaken::Gone(why) | NotTaken::Refused(why)) => return Ok(Err(Refusal::NoBot(why))),
+                Err(TurnRejection::Gone(_)) if !last => {}
+                Err(TurnRejection::Gone(why) | TurnRejection::Refused(why)) => {
+                    return Ok(Err(Refusal::NoBot(why)));
+                }
             }
         }
         Ok(Err(Refusal::NoBot(format!("{} is not available", self.target.bot))))
@@ -103,13 +109,13 @@ impl Call<'_> {
         Err(Refusal::NoBot(refusal))
     }
 
-    async fn answer(&self, sent: Sent, callback: Option<Uri>) -> Answer {
+    async fn answer(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
         let about = About { runs: Vec::new(), session: Some(sent.chat.session.clone()) };
         self.reply(sent, callback).await.about(about)
     }
 
-    async fn reply(&self, sent: Sent, callback: Option<Uri>) -> Answer {
-        let Sent { thread, turn, chat, waiting, sure } = sent;
+    async fn reply(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
+        let AcceptedTurn { thread, turn, chat, waiting, sure } = sent;
         let accepted = json!({ "thread": thread, "turn": turn });
         match (self.target.reply, callback) {
             (ReplyMode::Sync, _) => {

@@ -9,7 +9,7 @@ use ostler_contract::{JsonObject, Value};
 
 use crate::stored_bodies::BodyRetention;
 use crate::verify::{Delivery, Verify};
-use crate::when::When;
+use crate::when::Condition;
 
 /// What a record asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,7 +25,7 @@ pub(crate) struct Extras {
     /// How often a callback that failed is tried again.
     pub retry: Option<Retry>,
     /// Which calls fire automations.
-    pub when: Option<When>,
+    pub when: Option<Condition>,
     /// How long bodies are kept, so that a delivery can be replayed.
     pub body_retention: Option<BodyRetention>,
     /// How the runs of its calls are ordered, and whether they share sessions.
@@ -121,7 +121,7 @@ impl Extras {
             dedupe,
             limit: field("limit").map(limit).transpose()?,
             retry: field("retry").and_then(|value| retry(value).transpose()).transpose()?,
-            when: field("when").map(When::read).transpose()?,
+            when: field("when").map(Condition::read).transpose()?,
             body_retention: field("keepBodies").map(BodyRetention::read).transpose()?,
             routing: routing(field(ORDER_BY), field(SESSION))?,
         })

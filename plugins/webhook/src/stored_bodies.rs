@@ -94,7 +94,7 @@ struct Row {
 /// What was sent, without what let the sender in.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sent {
+struct SentHead {
     uri: String,
     #[serde(skip_serializing_if = "HashMap::is_empty", default)]
     headers: HashMap<String, String>,
@@ -276,7 +276,7 @@ fn key(secret: &str) -> Result<LessSafeKey, Thrown> {
 
 /// A nonce, then the sealed text: the length of the head, the head as JSON, the body.
 fn seal(secret: &str, delivery: &str, admitted: &Admitted) -> Result<String, Thrown> {
-    let sent = Sent { uri: admitted.head.uri.to_string(), headers: admitted.head.facts().collect() };
+    let sent = SentHead { uri: admitted.head.uri.to_string(), headers: admitted.head.facts().collect() };
     let head = serde_json::to_vec(&sent).map_err(Thrown::new)?;
     let length = u32::try_from(head.len()).map_err(Thrown::new)?;
     let mut nonce = [0; NONCE_LEN];
@@ -306,7 +306,7 @@ fn open(secret: &str, delivery: &str, sealed: &str) -> Result<Admitted, Thrown> 
     let (length, rest) = opened.split_first_chunk::<4>().ok_or_else(damaged)?;
     let length = usize::try_from(u32::from_be_bytes(*length)).map_err(Thrown::new)?;
     let (head, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
-    let sent: Sent = serde_json::from_slice(head).map_err(|_| damaged())?;
+    let sent: SentHead = serde_json::from_slice(head).map_err(|_| damaged())?;
     let uri: Uri = sent.uri.parse().map_err(|_| damaged())?;
     let mut headers = HeaderMap::new();
     for (name, value) in sent.headers {

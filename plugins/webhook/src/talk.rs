@@ -10,7 +10,7 @@ use ostler_contract::{Call, PluginHost, Thrown, Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::turn::{Ended, Look, find};
+use crate::turn::{Ended, TurnPhase, find};
 
 /// How long the host may take to echo a turn before the call goes on without.
 const ECHO_LIMIT: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) struct Chat {
 
 /// How a turn was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum TurnAcceptance {
     /// It runs, or waits for the one that does.
     Accepted,
     /// The host has said nothing yet.
@@ -44,7 +44,7 @@ pub(crate) enum Taken {
 
 /// Why the host did not take one.
 #[derive(Debug)]
-pub(crate) enum NotTaken {
+pub(crate) enum TurnRejection {
     /// There is no such chat any more.
     Gone(String),
     /// Anything else.
@@ -158,7 +158,7 @@ impl Talk {
         chat: &str,
         turn: &str,
         message: &Value,
-    ) -> Result<Taken, NotTaken> {
+    ) -> Result<TurnAcceptance, TurnRejection> {
         let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": message });
         // Both are sent at once: a session that is busy answers them together.
         let watch = tokio::time::timeout(ECHO_LIMIT, self.watch(chat));
@@ -167,8 +167,8 @@ impl Talk {
             Ok(Ok(watched)) => waiting.watched = Some(watched),
             Ok(Err(why)) if !matches!(dispatched, Ok(Ok(()))) => {
                 return Err(match why.rpc {
-                    Some(_) => NotTaken::Gone(why.message),
-                    None => NotTaken::Refused(why.message),
+                    Some(_) => TurnRejection::Gone(why.message),
+                    None => TurnRejection::Refused(why.message),
                 });
             }
             // The first look at the turn subscribes.
@@ -180,23 +180,23 @@ impl Talk {
                 Some(dispatched) => dispatched,
                 None => self.dispatch(chat, &started).await,
             };
-            let Err(why) = dispatched? else { return Ok(Taken::Accepted) };
-            let Some(why) = why else { return Ok(Taken::Unheard) };
-            let (_, state) = self.read(chat, 1).await.map_err(|why| NotTaken::Gone(why.message))?;
+            let Err(why) = dispatched? else { return Ok(TurnAcceptance::Accepted) };
+            let Some(why) = why else { return Ok(TurnAcceptance::Unheard) };
+            let (_, state) = self.read(chat, 1).await.map_err(|why| TurnRejection::Gone(why.message))?;
             if !state["activeTurn"].is_null() {
                 let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": turn, "message": message });
                 return match self.dispatch(chat, &queued).await? {
-                    Ok(()) => Ok(Taken::Accepted),
-                    Err(None) => Ok(Taken::Unheard),
-                    Err(Some(why)) => Err(NotTaken::Refused(why)),
+                    Ok(()) => Ok(TurnAcceptance::Accepted),
+                    Err(None) => Ok(TurnAcceptance::Unheard),
+                    Err(Some(why)) => Err(TurnRejection::Refused(why)),
                 };
             }
             // A turn that ended meanwhile may have been in the way: once more, and then it is something else.
             if last {
-                return Err(NotTaken::Refused(why));
+                return Err(TurnRejection::Refused(why));
             }
         }
-        Ok(Taken::Unheard)
+        Ok(TurnAcceptance::Unheard)
     }
 
     /// What a turn ends as, once it has. `sure` where the host is known to have it.
@@ -205,12 +205,12 @@ impl Talk {
         loop {
             let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
             match self.look(&mut waiting, chat, turn).await {
-                Look::Ended(ended) => return ended,
-                Look::Nowhere if sure => return Ended::withdrawn(),
-                Look::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
+                TurnPhase::Ended(ended) => return ended,
+                TurnPhase::Nowhere if sure => return Ended::withdrawn(),
+                TurnPhase::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
                     return Ended::failed("the host did not accept the turn");
                 }
-                Look::Nowhere | Look::Goes => {}
+                TurnPhase::Nowhere | TurnPhase::Goes => {}
             }
         }
     }
@@ -219,9 +219,9 @@ impl Talk {
     pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
         let mut waiting = self.wait_for(turn);
         match self.look(&mut waiting, chat, turn).await {
-            Look::Ended(ended) => ended,
-            Look::Nowhere => Ended::withdrawn(),
-            Look::Goes => self.end_of(waiting, chat, turn, true).await,
+            TurnPhase::Ended(ended) => ended,
+            TurnPhase::Nowhere => Ended::withdrawn(),
+            TurnPhase::Goes => self.end_of(waiting, chat, turn, true).await,
         }
     }
 
@@ -245,7 +245,7 @@ impl Talk {
     }
 
     /// Where a turn is. `waiting` receives the chat's actions from then on.
-    async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> Look {
+    async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> TurnPhase {
         for newest in [NEWEST, u32::MAX] {
             let state = match self.read(chat, newest).await {
                 Ok((watched, state)) => {
@@ -253,17 +253,17 @@ impl Talk {
                     state
                 }
                 Err(why) if why.rpc.is_some() => {
-                    return Look::Ended(Ended::failed("the session ended before the turn"));
+                    return TurnPhase::Ended(Ended::failed("the session ended before the turn"));
                 }
                 // The connection was lost; the next look is over another one.
-                Err(_) => return Look::Goes,
+                Err(_) => return TurnPhase::Goes,
             };
             match find(&state, turn) {
-                Look::Nowhere => {}
+                TurnPhase::Nowhere => {}
                 found => return found,
             }
         }
-        Look::Nowhere
+        TurnPhase::Nowhere
     }
 
     /// Subscribes to a chat and returns its state with its newest turns.
@@ -288,14 +288,18 @@ impl Talk {
     }
 
     /// Dispatches an action; answers `Ok` once the host took it, why not, or nothing where it was not heard.
-    async fn dispatch(&self, chat: &str, action: &Value) -> Result<Result<(), Option<String>>, NotTaken> {
+    async fn dispatch(
+        &self,
+        chat: &str,
+        action: &Value,
+    ) -> Result<Result<(), Option<String>>, TurnRejection> {
         let seq = self.next.fetch_add(1, Ordering::Relaxed);
         let (echo, wait) = oneshot::channel();
         lock(&self.heard).echoes.insert(seq, echo);
         let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
         if let Err(why) = self.notify("dispatchAction", &params).await {
             lock(&self.heard).echoes.remove(&seq);
-            return Err(NotTaken::Refused(why.message));
+            return Err(TurnRejection::Refused(why.message));
         }
         match tokio::time::timeout(ECHO_LIMIT, wait).await {
             Ok(Ok(Ok(()))) => Ok(Ok(())),

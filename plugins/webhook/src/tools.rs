@@ -43,7 +43,7 @@ pub fn senders() -> impl Iterator<Item = SenderFacts> {
 
 /// An endpoint, as its record says it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct EndpointFacts {
     /// The last segment of its URL.
     pub id: String,
     /// The bot it talks to; nothing where it fires automations.
@@ -59,7 +59,7 @@ pub struct Facts {
     endpoint: Endpoint,
 }
 
-impl Facts {
+impl EndpointFacts {
     /// Reads a record.
     ///
     /// # Errors

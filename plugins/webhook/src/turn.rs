@@ -49,7 +49,7 @@ impl Ended {
 
 /// Where a turn is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum TurnPhase {
     /// It has ended.
     Ended(Ended),
     /// It runs, or waits.
@@ -60,15 +60,15 @@ pub(crate) enum Look {
 
 /// Looks for a turn in a chat's state. One that waited first has a name of the host's; its message says which
 /// it is.
-pub(crate) fn find(state: &Value, turn: &str) -> Look {
+pub(crate) fn find(state: &Value, turn: &str) -> TurnPhase {
     let key = names::meta_key("webhook");
     let is = |entry: &Value| entry["id"] == turn || entry["message"]["_meta"][&key]["turn"] == turn;
     if is(&state["activeTurn"]) || state["queuedMessages"].as_array().into_iter().flatten().any(is) {
-        return Look::Goes;
+        return TurnPhase::Goes;
     }
     match state["turns"].as_array().into_iter().flatten().rev().find(|entry| is(entry)) {
-        Some(turn) => Look::Ended(read(turn)),
-        None => Look::Nowhere,
+        Some(turn) => TurnPhase::Ended(read(turn)),
+        None => TurnPhase::Nowhere,
     }
 }
 
@@ -114,14 +114,14 @@ mod tests {
             "queuedMessages": [{ "id": "e", "message": {} }],
         });
         let ended = |status, text: &str, error: Option<&str>| {
-            Look::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
+            TurnPhase::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
         };
         assert_eq!(find(&state, "a"), ended("complete", "One.\n\nTwo.", None));
         assert_eq!(find(&state, "b"), ended("error", "", Some("no model")));
         assert_eq!(find(&state, "c"), ended("cancelled", "", None));
         assert_eq!(find(&state, "mine"), ended("complete", "", None), "a turn that waited first");
-        assert_eq!((find(&state, "d"), find(&state, "e")), (Look::Goes, Look::Goes));
-        assert_eq!(find(&state, "f"), Look::Nowhere);
+        assert_eq!((find(&state, "d"), find(&state, "e")), (TurnPhase::Goes, TurnPhase::Goes));
+        assert_eq!(find(&state, "f"), TurnPhase::Nowhere);
         let told = Ended::failed("x").told("t", "1");
         assert_eq!(told, json!({ "thread": "t", "turn": "1", "status": "error", "text": "", "error": "x" }));
         assert_eq!(Ended::withdrawn().told("t", "1").get("error"), None);

@@ -39,12 +39,12 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
 
 /// An expression, compiled.
 #[derive(Debug, Clone)]
-pub(crate) struct When {
+pub(crate) struct Condition {
     text: String,
     compiled: Arc<AST>,
 }
 
-impl PartialEq for When {
+impl PartialEq for Condition {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
@@ -60,14 +60,14 @@ pub(crate) struct Call {
 
 /// Why an expression has no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum ConditionError {
     /// What the body of the call is, so that it cannot be asked about.
     Call(String),
     /// The expression failed.
     Expression(String),
 }
 
-impl When {
+impl Condition {
     /// Compiles an expression.
     ///
     /// # Errors
@@ -93,28 +93,30 @@ impl When {
     }
 
     /// Whether a call fires automations; evaluated off the shared threads.
-    pub async fn holds(&self, call: Call) -> Result<bool, Unanswered> {
+    pub async fn holds(&self, call: Call) -> Result<bool, ConditionError> {
         let compiled = self.compiled.clone();
         let evaluated = tokio::task::spawn_blocking(move || holds(&compiled, call));
-        evaluated.await.unwrap_or_else(|_| Err(Unanswered::Expression("the evaluation panicked".to_owned())))
+        evaluated
+            .await
+            .unwrap_or_else(|_| Err(ConditionError::Expression("the evaluation panicked".to_owned())))
     }
 }
 
-fn holds(compiled: &AST, call: Call) -> Result<bool, Unanswered> {
+fn holds(compiled: &AST, call: Call) -> Result<bool, ConditionError> {
     let fields = match call.event {
         Data::Fields(fields) => to_dynamic(&*fields),
         Data::Text(text) => {
             if count_values(&text) > MOST_VALUES {
-                return Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")));
+                return Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")));
             }
             let fields = read_json::<JsonObject>(&text).map_err(|error| {
                 let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
-                Unanswered::Call(what.to_owned())
+                ConditionError::Call(what.to_owned())
             })?;
             to_dynamic(&fields)
         }
     };
-    let failed = |error: String| Unanswered::Expression(error);
+    let failed = |error: String| ConditionError::Expression(error);
     let mut scope = Scope::new();
     let fields = fields.map_err(|error| failed(error.to_string()))?;
     let headers: Map = call.head.facts().map(|(name, value)| (name.into(), value.into())).collect();
@@ -178,12 +180,12 @@ mod tests {
         Call { event, head: Head { headers, uri: "/plugins/webhook/a?from=b%20c".parse().unwrap() } }
     }
 
-    fn ask(text: &str) -> Result<bool, Unanswered> {
+    fn ask(text: &str) -> Result<bool, ConditionError> {
         let event = json!({
             "action": "opened", "n": 3, "half": 0.5, "gone": null, "draft": false, "list": ["a", "b"],
             "issue": { "labels": [{ "name": "bug" }, { "name": "p1" }, "odd"] },
         });
-        let when = When::read(&text.into()).map_err(Unanswered::Expression)?;
+        let when = Condition::read(&text.into()).map_err(ConditionError::Expression)?;
         holds(&when.compiled, call(event))
     }
 
@@ -229,22 +231,29 @@ mod tests {
             "event.n = 4",
             "{ let a = 1; true }",
         ] {
-            let read = When::read(&wrong.into());
+            let read = Condition::read(&wrong.into());
             assert!(read.is_err(), "{wrong}: {read:?}");
         }
         assert_eq!(
-            When::read(&json!(5)).unwrap_err(),
+            Condition::read(&json!(5)).unwrap_err(),
             "when must be an expression, such as event.action == \"opened\""
         );
-        assert_eq!(When::read(&"x".repeat(4097).into()).unwrap_err(), "when must have at most 4096 bytes");
-        assert!(When::read(&format!("{}1{}", "(".repeat(500), ")".repeat(500)).into()).is_err());
-        assert_eq!(ask("event.n"), Err(Unanswered::Expression("it is i64, not true or false".to_owned())));
-        assert!(matches!(ask("event.action.nothing()"), Err(Unanswered::Expression(_))));
+        assert_eq!(
+            Condition::read(&"x".repeat(4097).into()).unwrap_err(),
+            "when must have at most 4096 bytes"
+        );
+        assert!(Condition::read(&format!("{}1{}", "(".repeat(500), ")".repeat(500)).into()).is_err());
+        assert_eq!(
+            ask("event.n"),
+            Err(ConditionError::Expression("it is i64, not true or false".to_owned()))
+        );
+        assert!(matches!(ask("event.action.nothing()"), Err(ConditionError::Expression(_))));
     }
 
     #[test]
     fn an_evaluation_is_bounded() {
-        let of = |text: &str, event: Value| holds(&When::read(&text.into()).unwrap().compiled, call(event));
+        let of =
+            |text: &str, event: Value| holds(&Condition::read(&text.into()).unwrap().compiled, call(event));
         let long = json!({ "a": "x".repeat(BODY_LIMIT - 20) });
         assert_eq!(of("event.a.len > 5", long.clone()), Ok(true));
         assert!(of("(event.a + event.a + event.a + event.a).len > 5", long.clone()).is_err());
@@ -252,7 +261,7 @@ mod tests {
         let many = json!({ "a": vec![0; MOST_VALUES] });
         assert_eq!(
             of("true", many),
-            Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")))
+            Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")))
         );
     }
 }

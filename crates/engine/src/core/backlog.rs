@@ -9,10 +9,10 @@ use crate::core::outbox::{Item, Outbox};
 
 /// Frames kept back; let go once.
 #[derive(Debug)]
-pub struct Backlog(Mutex<Option<Waiting>>);
+pub struct Backlog(Mutex<Option<BacklogItems>>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct BacklogItems {
     items: Vec<Item>,
     bytes: usize,
 }
@@ -20,7 +20,7 @@ struct Waiting {
 impl Backlog {
     /// One that keeps everything back.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(Waiting::default()))))
+        Arc::new(Self(Mutex::new(Some(BacklogItems::default()))))
     }
 
     /// Keeps something back, or lets it through once the hold is over. A client more waits for than may is behind.

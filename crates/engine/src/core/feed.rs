@@ -51,7 +51,7 @@ impl FeedPosition {
 
 /// What a reader gets from a feed.
 #[derive(Debug)]
-pub enum Read<T> {
+pub enum FeedRead<T> {
     /// Changes in their order, each with the place after it; none where nothing happened since.
     Changes(Vec<(FeedPosition, Arc<Change<T>>)>),
     /// The place is too old, or of another feed.
@@ -121,16 +121,16 @@ impl<T: Serialize> Feed<T> {
     }
 
     /// Some of the changes after a place.
-    pub fn read(&self, after: FeedPosition) -> Read<T> {
+    pub fn read(&self, after: FeedPosition) -> FeedRead<T> {
         let retained = self.retained.lock();
         let oldest = retained.next - retained.changes.len() as u64;
         if after.start != self.start || !retained.is_read || !(oldest..=retained.next).contains(&after.next) {
-            return Read::Lost;
+            return FeedRead::Lost;
         }
         let skipped = usize::try_from(after.next - oldest).unwrap_or(usize::MAX);
         let later = retained.changes.iter().skip(skipped).take(AT_ONCE).enumerate();
         let place = |at: usize| FeedPosition { start: self.start, next: after.next + at as u64 + 1 };
-        Read::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
+        FeedRead::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
     }
 
     /// Is told of each change, and when readers have to look whether they may still read.
@@ -164,8 +164,8 @@ mod tests {
 
     fn seen(feed: &Feed<usize>, after: FeedPosition) -> Option<(Vec<usize>, FeedPosition)> {
         match feed.read(after) {
-            Read::Lost => None,
-            Read::Changes(changes) => {
+            FeedRead::Lost => None,
+            FeedRead::Changes(changes) => {
                 let last = changes.last().map_or(after, |(place, _)| *place);
                 let entry = |(_, change): &(FeedPosition, Arc<Change<usize>>)| match &**change {
                     Change::Put(entry) => **entry,
@@ -211,7 +211,7 @@ mod tests {
         for _ in 0..9 {
             feed.put(|| Arc::new("x".repeat(1 << 20)));
         }
-        assert!(matches!(feed.read(begin), Read::Lost));
+        assert!(matches!(feed.read(begin), FeedRead::Lost));
         assert!(feed.retained.lock().bytes <= MOST_BYTES);
     }
 }

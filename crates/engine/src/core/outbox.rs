@@ -177,7 +177,7 @@ struct State {
 
 /// What waits in an outbox.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
+pub(crate) struct OutboxSize {
     /// Requests without a response.
     pub requests: usize,
     /// Messages.
@@ -246,9 +246,9 @@ impl Outbox {
     }
 
     /// What waits in it.
-    pub(crate) fn waiting(&self) -> Waiting {
+    pub(crate) fn waiting(&self) -> OutboxSize {
         let state = self.state();
-        Waiting {
+        OutboxSize {
             requests: self.owed.load(Ordering::Acquire),
             messages: state.queue.len() + state.held.len(),
             bytes: state.bytes,

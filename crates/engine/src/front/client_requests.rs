@@ -18,29 +18,29 @@ const WAITING_MAX: usize = 64;
 
 /// The requests of one connection that are not answered yet.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<Waiting>);
+pub(crate) struct Requests(Mutex<PendingRequests>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingRequests {
     next: u64,
     answers: HashMap<u64, oneshot::Sender<Answer>>,
     closed: bool,
 }
 
 /// A request that is under way; dropped, its answer is not waited for any more.
-struct Asked<'a> {
+struct PendingRequest<'a> {
     id: u64,
     requests: &'a Requests,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.requests.0.lock().answers.remove(&self.id);
     }
 }
 
 impl Requests {
-    fn open(&self, client: &str) -> Result<(Asked<'_>, oneshot::Receiver<Answer>), RpcError> {
+    fn open(&self, client: &str) -> Result<(PendingRequest<'_>, oneshot::Receiver<Answer>), RpcError> {
         let mut waiting = self.0.lock();
         if waiting.closed {
             return Err(disconnected(client));
@@ -53,7 +53,7 @@ impl Requests {
         waiting.next += 1;
         let (answer, wait) = oneshot::channel();
         waiting.answers.insert(id, answer);
-        Ok((Asked { id, requests: self }, wait))
+        Ok((PendingRequest { id, requests: self }, wait))
     }
 
     /// Takes a client's answer. One that no request waits for is ignored.

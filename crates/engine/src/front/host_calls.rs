@@ -299,7 +299,7 @@ fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String>
 
 /// A collection whose store is known once every plugin has applied; calls made before wait for it.
 fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> Collection {
-    let opened = Arc::new(Opened {
+    let opened = Arc::new(OpenCollection {
         front: Arc::downgrade(front),
         name,
         options,
@@ -360,7 +360,7 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
     }
 }
 
-struct Opened {
+struct OpenCollection {
     front: Weak<Front>,
     name: String,
     options: CollectionOptions,
@@ -369,7 +369,7 @@ struct Opened {
     unheard: watch::Sender<usize>,
 }
 
-impl Opened {
+impl OpenCollection {
     /// The collection, once the store knows every watcher asked for before: whoever watches and then writes hears
     /// of it.
     async fn watched(&self) -> Result<StoredCollection, Thrown> {
@@ -392,7 +392,7 @@ impl Opened {
 }
 
 /// Watches as soon as the store is there; answers the function that stops it.
-fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
+fn watch_from_now(opened: &Arc<OpenCollection>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
     let (stop, stopped) = watch::channel(false);
     let opened = opened.clone();
     opened.unheard.send_modify(|unheard| *unheard += 1);

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Shared {
-    pending: Mutex<HashMap<u64, Asked>>,
+    pending: Mutex<HashMap<u64, PendingRequest>>,
     listener: Mutex<Option<Listener>>,
     next: AtomicU64,
     inbox: Mutex<Inbox>,
@@ -34,7 +34,7 @@ struct Shared {
 }
 
 /// A request of the plugin.
-struct Asked {
+struct PendingRequest {
     answer: oneshot::Sender<Outcome>,
     /// The call of the listener that was under way when it was sent, and may wait for it.
     during: Option<u64>,
@@ -154,7 +154,7 @@ fn request(
     let (answer, wait) = oneshot::channel();
     let message = Message::Request { id: id.into(), method, params: params_of(params)? };
     let during = shared.inbox.lock().listening;
-    shared.pending.lock().insert(id, Asked { answer, during });
+    shared.pending.lock().insert(id, PendingRequest { answer, during });
     if let Err(closed) = line.send(message) {
         shared.pending.lock().remove(&id);
         return Err(closed);

@@ -22,7 +22,7 @@ use crate::core::fanout::Outgoing;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::nothing_serves;
 use crate::core::shared::Core;
-use crate::resources::patterns::Wanted;
+use crate::resources::patterns::WatchFilter;
 use crate::usage::{self, Ledger};
 use crate::users::access::Access;
 use crate::users::principal::Principal;
@@ -241,7 +241,7 @@ impl Resources {
         opener: ConnectionId,
     ) -> Result<String, RpcError> {
         let watch = member(&provider.scheme, "watch", &provider.provider.watch)?;
-        let wanted = Wanted::read(&state)?;
+        let wanted = WatchFilter::read(&state)?;
         let channel = uri::resource_watch(&self.core.new_id());
         let (resources, published) = (Arc::downgrade(self), channel.clone());
         let on_change = HostFunction::now(move |(changes,): (Vec<ResourceChanged>,)| {

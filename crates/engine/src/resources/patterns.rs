@@ -14,13 +14,13 @@ const LONGEST: usize = 1000;
 
 /// What a watch includes and excludes.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WatchFilter {
     root: String,
     includes: Option<GlobSet>,
     excludes: Option<GlobSet>,
 }
 
-impl Wanted {
+impl WatchFilter {
     /// Reads the patterns of a watch.
     pub fn read(state: &ResourceWatchState) -> Result<Self, RpcError> {
         Ok(Self {
@@ -73,15 +73,15 @@ mod tests {
 
     use super::*;
 
-    fn wanted(includes: Value, excludes: Value) -> Result<Wanted, RpcError> {
+    fn wanted(includes: Value, excludes: Value) -> Result<WatchFilter, RpcError> {
         let state = json!({ "root": "file:///srv/a%20b/", "recursive": true, "includes": includes, "excludes": excludes });
-        Wanted::read(&serde_json::from_value(state).expect("a watch"))
+        WatchFilter::read(&serde_json::from_value(state).expect("a watch"))
     }
 
     #[test]
     fn patterns_are_of_paths_below_what_is_watched() {
         let items = |items: &[&str]| json!({ "items": items });
-        let held = |wanted: &Wanted| -> Vec<&str> {
+        let held = |wanted: &WatchFilter| -> Vec<&str> {
             ["a.rs", "b.txt", "src/c.rs", "src/deep/d.rs"]
                 .into_iter()
                 .filter(|path| wanted.holds(&format!("file:///srv/a%20b/{path}")))

@@ -26,12 +26,12 @@ use crate::workspace::sessions_view::SessionView;
 pub(crate) struct Changesets(Mutex<HashMap<String, ChangesetState>>);
 
 /// A changeset, and what it held when it was asked.
-pub(crate) struct Asked {
+pub(crate) struct OpenedChangeset {
     of: Of,
     state: ChangesState,
 }
 
-impl Asked {
+impl OpenedChangeset {
     /// The changeset's own URI.
     pub(crate) fn uri(&self) -> &str {
         &self.of.uri
@@ -137,17 +137,21 @@ impl Workspace {
     }
 
     /// Finds a changeset and asks what it holds, for a client about to watch it.
-    pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<Asked, RpcError> {
+    pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<OpenedChangeset, RpcError> {
         self.changes()?;
         let of = self.changeset_of(spelled).await?;
         let state = self.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
-        Ok(Asked { of, state })
+        Ok(OpenedChangeset { of, state })
     }
 
     /// Adds a watcher of a changeset; returns the state it begins with, the number it was taken at, and what has to be
     /// refreshed once both are sent.
-    pub(crate) fn watch_changeset(&self, asked: Asked, subscriber: Subscriber) -> (String, u64, Of) {
-        let Asked { of, state } = asked;
+    pub(crate) fn watch_changeset(
+        &self,
+        asked: OpenedChangeset,
+        subscriber: Subscriber,
+    ) -> (String, u64, Of) {
+        let OpenedChangeset { of, state } = asked;
         // Who watched before sees the same, and nobody begins with what is old.
         self.take_changeset(&of, Ok(state.clone()));
         let mut held = self.changesets.0.lock();

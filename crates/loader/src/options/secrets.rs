@@ -32,7 +32,7 @@ pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
 
 /// The references in options and the marks that say something of them.
 #[derive(Debug, Default)]
-struct Found {
+struct SecretReferences {
     references: Vec<NamedSecret>,
     /// The nodes marked `secretAtUse`.
     at_use: Vec<Vec<Step>>,
@@ -40,7 +40,7 @@ struct Found {
     apart: Vec<Vec<Step>>,
 }
 
-fn found(options: &Value, schema: Option<&Value>) -> Found {
+fn found(options: &Value, schema: Option<&Value>) -> SecretReferences {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
     let mut apart: Vec<Vec<Step>> = Vec::new();
@@ -59,7 +59,7 @@ fn found(options: &Value, schema: Option<&Value>) -> Found {
         found.push(NamedSecret { path: path.to_vec(), name: value["$secret"].clone(), at_use });
         Some(Value::Null)
     });
-    Found { references: found, at_use: marks, apart }
+    SecretReferences { references: found, at_use: marks, apart }
 }
 
 /// A place in a value as a JSON pointer.
@@ -73,7 +73,7 @@ fn pointer(path: &[Step]) -> String {
 
 /// Options with their secrets read: what the schema is checked against, and what `apply` is handed.
 #[derive(Debug)]
-pub struct Read {
+pub struct ResolvedOptions {
     /// Every reference a string, for the check.
     pub checked: JsonObject,
     /// References read at use still as written.
@@ -90,7 +90,7 @@ pub struct Read {
 }
 
 /// Leaves out the parts of options that do not fit, where the schema allows for it.
-pub fn leave_out(read: &mut Read, schema: &Value) {
+pub fn leave_out(read: &mut ResolvedOptions, schema: &Value) {
     let mut parts: Vec<Vec<Step>> = Vec::new();
     rewrite(&Value::Object(read.checked.clone()), &Nodes::of(Some(schema)), &mut |path, node, _| {
         if node.marked("leftOutUnlessValid") {
@@ -131,9 +131,9 @@ pub async fn resolve(
     options: &JsonObject,
     schema: Option<&Value>,
     vault: Option<&Vault>,
-) -> Result<Read, Problem> {
+) -> Result<ResolvedOptions, Problem> {
     let whole = Value::Object(options.clone());
-    let Found { references, at_use, apart } = found(&whole, schema);
+    let SecretReferences { references, at_use, apart } = found(&whole, schema);
     let mut without: Vec<(&[Step], LeftOutNode)> = Vec::new();
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     let mut secrets = Vec::new();
@@ -190,7 +190,7 @@ pub async fn resolve(
         without.iter().rev().for_each(|(entry, _)| remove(&mut filled, entry));
         filled.as_object().cloned().unwrap_or_default()
     };
-    Ok(Read {
+    Ok(ResolvedOptions {
         checked: fill(|(_, checked, _)| checked.clone()),
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),

@@ -14,7 +14,7 @@ use ostler_contract::protocol::wire::state::{
 };
 use ostler_contract::{Call, RpcError, Thrown};
 
-use super::format::{AutomationFormat, Read, patched_text, text};
+use super::format::{AutomationFormat, ParsedAutomation, patched_text, text};
 use crate::Report;
 use crate::folder::{Edit, Events, Folder, FolderSetup, Watching};
 use crate::runs::{RunRetention, Runs, Titles};
@@ -106,7 +106,9 @@ impl FileAutomations {
 
     fn find(&self, query: RunQuery) -> Pending<RunPage> {
         let contents = self.folder.contents();
-        let titled = |(_, read): (_, &Arc<Read>)| (read.kept.id.clone(), read.kept.definition.title.clone());
+        let titled = |(_, read): (_, &Arc<ParsedAutomation>)| {
+            (read.kept.id.clone(), read.kept.definition.title.clone())
+        };
         let titles = if query.text.is_some() { contents.iter().map(titled).collect() } else { Titles::new() };
         self.runs.find(query, titles)
     }
@@ -185,6 +187,6 @@ impl FileAutomations {
     }
 }
 
-fn kept(after: Option<Arc<Read>>, id: &str) -> Result<KeptAutomation, Thrown> {
+fn kept(after: Option<Arc<ParsedAutomation>>, id: &str) -> Result<KeptAutomation, Thrown> {
     after.map(|read| read.kept.clone()).ok_or_else(|| none_such(id))
 }

@@ -125,7 +125,7 @@ enum ConditionFields {
 
 /// A file as it was read.
 #[derive(Clone)]
-pub(super) struct Read {
+pub(super) struct ParsedAutomation {
     pub(super) kept: KeptAutomation,
     /// All of its fields, those unknown too.
     fields: JsonObject,
@@ -135,14 +135,14 @@ pub(super) struct Read {
 pub(super) struct AutomationFormat;
 
 impl Format for AutomationFormat {
-    type Value = Arc<Read>;
+    type Value = Arc<ParsedAutomation>;
     type Index = ();
 
     fn check_id(&self, id: &str) -> Result<(), String> {
         ostler_contract::stores::automations::check_id(id)
     }
 
-    fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Arc<Read>, String> {
+    fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Arc<ParsedAutomation>, String> {
         let (fields, body) = frontmatter::split(text).map_err(|error| error.to_string())?;
         let value = Value::Object(fields.clone());
         let shape = AutomationFile::shape();
@@ -167,11 +167,11 @@ impl Format for AutomationFormat {
             created_at: text("createdAt").unwrap_or_default().to_owned(),
             modified_at: text("modifiedAt").unwrap_or_default().to_owned(),
         };
-        Ok(Arc::new(Read { kept, fields, body: body.into_owned() }))
+        Ok(Arc::new(ParsedAutomation { kept, fields, body: body.into_owned() }))
     }
 
     /// Times nobody wrote are the file's own.
-    fn date(&self, value: Arc<Read>, found: &Metadata) -> Arc<Read> {
+    fn date(&self, value: Arc<ParsedAutomation>, found: &Metadata) -> Arc<ParsedAutomation> {
         let mut read = Arc::unwrap_or_clone(value);
         let time = |at: SystemTime| Timestamp::try_from(at).map(iso).ok();
         let modified = found.modified().ok();
@@ -186,7 +186,7 @@ impl Format for AutomationFormat {
         Arc::new(read)
     }
 
-    fn same(&self, one: &Arc<Read>, other: &Arc<Read>) -> bool {
+    fn same(&self, one: &Arc<ParsedAutomation>, other: &Arc<ParsedAutomation>) -> bool {
         one.kept.definition == other.kept.definition && one.kept.owner == other.kept.owner
     }
 }
@@ -295,7 +295,7 @@ pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> Str
 }
 
 /// The text of an automation's file with the changes in it, and everything else as it stood.
-pub(super) fn patched_text(read: &Read, patch: AutomationDefinitionPatch) -> String {
+pub(super) fn patched_text(read: &ParsedAutomation, patch: AutomationDefinitionPatch) -> String {
     let (mut fields, mut body) = (read.fields.clone(), read.body.clone());
     patch_file(&mut fields, &mut body, patch);
     if fields.contains_key("modifiedAt") {

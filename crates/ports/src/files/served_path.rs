@@ -33,7 +33,7 @@ pub(super) struct ServedPath {
 }
 
 /// A file or directory by its name in a directory that is open.
-pub(super) struct Named {
+pub(super) struct NamedFile {
     pub folder: Dir,
     pub name: OsString,
 }
@@ -125,7 +125,7 @@ impl Roots {
     }
 
     /// The directory a place is in, open, and its name there: for what must not follow a link at the end.
-    pub fn named(&self, place: &ServedPath) -> Result<Named, RpcError> {
+    pub fn named(&self, place: &ServedPath) -> Result<NamedFile, RpcError> {
         let Some(name) = place.path.file_name().map(OsString::from) else {
             let why = format!("{} is a directory this host serves; it stays where it is", place.uri);
             return Err(RpcError::permission_denied(why));
@@ -133,7 +133,7 @@ impl Roots {
         let parent =
             ServedPath { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
         let folder = self.at(&parent, |root, path| root.open_dir(path))?;
-        Ok(Named { folder, name })
+        Ok(NamedFile { folder, name })
     }
 
     /// The path of what a place names, its links followed, where that is served.

@@ -9,9 +9,9 @@ use ostler_contract::RpcError;
 use ostler_contract::points::{ResourceTransfer, ResourceWrite, WriteMode};
 
 use super::read::{LARGEST, etag, read_whole};
-use super::served_path::{Named, Roots, refusal};
+use super::served_path::{NamedFile, Roots, refusal};
 
-impl Named {
+impl NamedFile {
     /// What the name is of now, if there is something.
     fn found(&self) -> io::Result<Option<Metadata>> {
         match self.folder.symlink_metadata(&self.name) {
@@ -159,7 +159,7 @@ fn placed(mut before: Vec<u8>, bytes: Vec<u8>, content: &ResourceWrite) -> Resul
 }
 
 /// Puts bytes in place of what a name held. When this returns, a crash does not lose them.
-fn put(named: &Named, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()> {
+fn put(named: &NamedFile, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()> {
     let mut file = TempFile::new(&named.folder)?;
     file.write_all(bytes)?;
     if let Some(before) = before {
@@ -169,7 +169,7 @@ fn put(named: &Named, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()>
     file.replace(&named.name)
 }
 
-fn remove(named: &Named, found: &Metadata, recursive: bool) -> io::Result<()> {
+fn remove(named: &NamedFile, found: &Metadata, recursive: bool) -> io::Result<()> {
     match (found.is_dir(), recursive) {
         (false, _) => named.folder.remove_file(&named.name),
         (true, false) => named.folder.remove_dir(&named.name),

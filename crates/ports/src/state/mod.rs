@@ -26,7 +26,7 @@ use crate::atomic;
 use crate::worker::stopped;
 use guard::Guard;
 pub use relocate::Relocated;
-use writer::{Asked, Job, Writer};
+use writer::{Job, Writer, WriterRequest};
 
 /// How many threads read.
 const READERS: usize = 2;
@@ -36,7 +36,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The database, open.
 pub struct StateDb {
     place: Arc<str>,
-    writes: mpsc::Sender<Asked>,
+    writes: mpsc::Sender<WriterRequest>,
     /// Nothing where the writer's connection is the only one.
     reads: Option<Reads>,
     hears: Hears,
@@ -169,13 +169,13 @@ impl StateDb {
     ) -> Pending<T> {
         let (answer, answered) = oneshot::channel();
         let write = Job { job: Some(job), done: None, answer, place: self.place.clone() };
-        later(self.writes.send(Asked::Write(Box::new(write))).is_ok(), answered)
+        later(self.writes.send(WriterRequest::Write(Box::new(write))).is_ok(), answered)
     }
 
     /// Brings what was committed into the database's own file, so that a copy of that file alone is whole.
     pub(crate) fn checkpoint(&self) -> Pending<()> {
         let (answer, answered) = oneshot::channel();
-        later(self.writes.send(Asked::Checkpoint(answer)).is_ok(), answered)
+        later(self.writes.send(WriterRequest::Checkpoint(answer)).is_ok(), answered)
     }
 
     /// Reads what was committed last.

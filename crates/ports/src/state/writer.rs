@@ -29,7 +29,7 @@ pub(super) trait Write: Send {
 }
 
 /// What the writer is asked for.
-pub(super) enum Asked {
+pub(super) enum WriterRequest {
     /// To write.
     Write(Box<dyn Write>),
     /// To bring what was committed into the database's own file.
@@ -85,7 +85,7 @@ impl Writer {
     }
 
     /// Serves writes until nobody can ask for any.
-    pub(super) fn write_all(&mut self, asked: &Receiver<Asked>) {
+    pub(super) fn write_all(&mut self, asked: &Receiver<WriterRequest>) {
         loop {
             let first = match asked.recv_timeout(LOOK_EVERY) {
                 Ok(first) => first,
@@ -101,9 +101,9 @@ impl Writer {
             // What is asked for while the batch is being written joins it: it costs no commit of its own.
             while let Some(asked_for) = next {
                 match asked_for {
-                    Asked::Write(write) if whole.is_ok() => batch.run(&self.connection, write),
-                    Asked::Write(write) => batch.writes.push(write),
-                    Asked::Checkpoint(answer) => checkpoints.push(answer),
+                    WriterRequest::Write(write) if whole.is_ok() => batch.run(&self.connection, write),
+                    WriterRequest::Write(write) => batch.writes.push(write),
+                    WriterRequest::Checkpoint(answer) => checkpoints.push(answer),
                 }
                 next = if batch.writes.len() < BATCH { asked.try_recv().ok() } else { None };
             }

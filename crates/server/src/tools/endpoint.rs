@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::message::{Called, outcome};
+use super::message::{ToolOutcome, outcome};
 use crate::guard::Token;
 
 /// What a server says of itself.
@@ -118,13 +118,13 @@ impl Endpoint {
     }
 
     /// Calls a tool; `None` where there is none of that name.
-    pub async fn call(&self, name: &str, input: Value) -> Option<Called> {
+    pub async fn call(&self, name: &str, input: Value) -> Option<ToolOutcome> {
         let tool = self.tools.list().into_iter().find(|tool| tool.definition.name == name)?;
         let run_client = self.openers.lock().options.run_client.clone();
         Some(match (tool.run, run_client) {
             (Some(run), _) => outcome(run.call((input, None)).await, tool.definition.output_schema.is_some()),
             (None, Some(run)) => outcome(run.unbounded((name.to_owned(), input)).await, false).of_client(),
-            (None, None) => Called::failed(no_client(name)),
+            (None, None) => ToolOutcome::failed(no_client(name)),
         })
     }
 }

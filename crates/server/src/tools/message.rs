@@ -104,7 +104,7 @@ async fn result(endpoint: &Endpoint, method: &str, params: Value) -> Result<Valu
                 Some(_) => return Err(invalid("arguments have to be an object".to_owned())),
             };
             let called = endpoint.call(name, input).await;
-            called.map(Called::result).ok_or_else(|| invalid(no_tool(name)))
+            called.map(ToolOutcome::result).ok_or_else(|| invalid(no_tool(name)))
         }
         _ => Err((code::METHOD_NOT_FOUND, no_method(method))),
     }
@@ -147,7 +147,7 @@ fn hints(tool: &BoundTool) -> Option<Value> {
 
 /// What became of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Called {
+pub(super) struct ToolOutcome {
     content: Value,
     structured: Option<Value>,
     failed: bool,
@@ -156,18 +156,23 @@ pub(super) struct Called {
 }
 
 /// What a tool answered or threw.
-pub(super) fn outcome(outcome: Result<Value, Thrown>, has_schema: bool) -> Called {
+pub(super) fn outcome(outcome: Result<Value, Thrown>, has_schema: bool) -> ToolOutcome {
     match outcome {
         Ok(answer) => {
             let text = tool_text(&answer);
             let structured = (has_schema && answer.is_object()).then(|| answer.clone());
-            Called { content: json!([{ "type": "text", "text": text }]), structured, failed: false, answer }
+            ToolOutcome {
+                content: json!([{ "type": "text", "text": text }]),
+                structured,
+                failed: false,
+                answer,
+            }
         }
-        Err(thrown) => Called::failed(thrown.message),
+        Err(thrown) => ToolOutcome::failed(thrown.message),
     }
 }
 
-impl Called {
+impl ToolOutcome {
     pub fn failed(why: String) -> Self {
         let content = json!([{ "type": "text", "text": why }]);
         Self { content, structured: None, failed: true, answer: Value::Null }

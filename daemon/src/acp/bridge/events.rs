@@ -7,7 +7,7 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
 use super::{Bridge, Open, Sent, TaskEvent};
-use crate::acp::wire::{Failure, Unanswered, take_back};
+use crate::acp::wire::{EditorError, Failure, take_back};
 use crate::acp::{ask, content, options};
 
 impl Bridge {
@@ -59,9 +59,9 @@ impl Bridge {
         tokio::spawn(async move {
             let answer = match answer.await {
                 Ok(answer) => Some(answer),
-                Err(Unanswered::Refused(_)) => None,
+                Err(EditorError::Refused(_)) => None,
                 // Its sessions continue without it.
-                Err(Unanswered::Closed) => return,
+                Err(EditorError::Closed) => return,
             };
             let _ = sender.send(TaskEvent::Answered { session, id, number, answer });
         });

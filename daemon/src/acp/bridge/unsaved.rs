@@ -5,7 +5,7 @@ use ostler_protocol::error::code;
 use ostler_protocol::wire::messages::JsonRpcError;
 
 use super::Bridge;
-use crate::acp::wire::Unanswered;
+use crate::acp::wire::EditorError;
 
 /// The scheme that the daemon asks for unsaved text by.
 const SCHEME: &str = "ostler-buffer";
@@ -28,8 +28,8 @@ impl Bridge {
                     wire.request("fs/read_text_file", json!({ "sessionId": session, "path": path }));
                 match answer.await {
                     Ok(answer) => Ok(json!({ "data": answer["content"], "encoding": "utf-8" })),
-                    Err(Unanswered::Refused(why)) => Err(refused(code::NOT_FOUND, why)),
-                    Err(Unanswered::Closed) => {
+                    Err(EditorError::Refused(why)) => Err(refused(code::NOT_FOUND, why)),
+                    Err(EditorError::Closed) => {
                         Err(refused(code::NOT_FOUND, "the editor has disconnected".to_owned()))
                     }
                 }

@@ -26,12 +26,12 @@ pub struct Preset {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Meta {
-    ostler: Facts,
+    ostler: PresetFacts,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Facts {
+struct PresetFacts {
     /// The variable with its API key.
     key: Option<String>,
     /// The method that signs in with the key.
@@ -90,7 +90,7 @@ pub struct Launch {
 impl Preset {
     /// What it needs in a machine.
     pub fn needs(&self) -> Needs {
-        let Facts { key, key_method, state_variable, seed, .. } = self.meta.ostler.clone();
+        let PresetFacts { key, key_method, state_variable, seed, .. } = self.meta.ostler.clone();
         let Distribution { npx, uvx, .. } = &self.distribution;
         let part = match (npx, uvx) {
             (Some(_), _) => "node",

@@ -74,7 +74,7 @@ pub(crate) struct Open {
     screen: Mutex<Screen>,
     handle: OnceLock<Terminal>,
     /// What is typed and resized, in order.
-    lane: Mutex<Option<mpsc::UnboundedSender<Tell>>>,
+    lane: Mutex<Option<mpsc::UnboundedSender<TerminalInput>>>,
     waiting: AtomicUsize,
     /// The size it was given last.
     size: watch::Sender<(u16, u16)>,
@@ -83,7 +83,7 @@ pub(crate) struct Open {
 
 /// What a terminal is told.
 #[derive(Debug)]
-enum Tell {
+enum TerminalInput {
     Input(String),
     /// It has another size.
     Resize,
@@ -91,7 +91,7 @@ enum Tell {
 
 /// A terminal asked for.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct NewTerminal {
     pub claim: TerminalClaim,
     /// What a person calls it.
     pub name: Option<String>,
@@ -135,7 +135,7 @@ impl Workspace {
     }
 
     /// Opens a terminal and lists it. One that cannot be leaves nothing behind.
-    pub(crate) async fn open_terminal(self: &Arc<Self>, asked: Asked) -> Result<Arc<Open>, RpcError> {
+    pub(crate) async fn open_terminal(self: &Arc<Self>, asked: NewTerminal) -> Result<Arc<Open>, RpcError> {
         let store = self.terminal_store().ok_or_else(|| not_served("createTerminal"))?.clone();
         if self.core.is_stopping() {
             return Err(RpcError::internal(STOPPING));
@@ -408,7 +408,7 @@ impl Open {
             return Err("the terminal has not taken what was typed before; wait for it");
         }
         self.waiting.fetch_add(data.len(), Ordering::AcqRel);
-        lane.send(Tell::Input(data)).map_err(|_| EXITED)
+        lane.send(TerminalInput::Input(data)).map_err(|_| EXITED)
     }
 
     /// Everything it said, as far as it is kept.
@@ -426,7 +426,7 @@ impl Open {
     fn resize(&self, cols: u16, rows: u16) {
         self.size.send_replace((cols, rows));
         if let Some(lane) = &*self.lane.lock() {
-            let _ = lane.send(Tell::Resize);
+            let _ = lane.send(TerminalInput::Resize);
         }
     }
 
@@ -449,7 +449,7 @@ impl Open {
 /// Tells a terminal what it is told, one after the other, except that a resize does not wait for long.
 async fn serve(
     open: Weak<Open>,
-    mut told: mpsc::UnboundedReceiver<Tell>,
+    mut told: mpsc::UnboundedReceiver<TerminalInput>,
     mut size: watch::Receiver<(u16, u16)>,
     log: Log,
 ) {
@@ -458,8 +458,8 @@ async fn serve(
         let Some(terminal) = open.handle.get() else { return };
         let failed = |why: Thrown| log.line(format_args!("{}: {}", open.uri, why.for_log()));
         let data = match tell {
-            Tell::Input(data) => data,
-            Tell::Resize => {
+            TerminalInput::Input(data) => data,
+            TerminalInput::Resize => {
                 // It may have overtaken what was typed.
                 if size.has_changed().unwrap_or_default() {
                     resize(terminal, &mut size).await.unwrap_or_else(failed);

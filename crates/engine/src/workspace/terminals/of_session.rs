@@ -8,7 +8,7 @@ use ostler_contract::{HostFunction, Thrown};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalSessionClaim};
 
-use super::{Asked, Open, SIZE};
+use super::{NewTerminal, Open, SIZE};
 use crate::core::titles::tidy_title;
 use crate::core::weak::upgraded;
 use crate::workspace::Workspace;
@@ -61,7 +61,8 @@ impl Workspace {
             cols: SIZE.0,
             rows: SIZE.1,
         };
-        let asked = Asked { claim, name: request.name.as_deref().and_then(tidy_title), request: wanted };
+        let asked =
+            NewTerminal { claim, name: request.name.as_deref().and_then(tidy_title), request: wanted };
         Ok(self.open_terminal(asked).await?)
     }
 }
