@@ -26,14 +26,14 @@ use crate::client_plugins::ClientPluginFolders;
 use crate::config::{JavaScriptLimits, StorageLocation};
 use crate::diagnostics;
 use crate::exit::Exit;
+use crate::frame_log::WireFile;
 use crate::local_system::OnDisk;
 use crate::log::clock;
-use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::{Settings, reachable};
 use crate::sources::Sources;
 use crate::token::TokenSource;
-use crate::wire::WireFile;
+use crate::users_file::UsersOnDisk;
 
 /// How the announcement begins of a host that persists no automations.
 pub const AUTOMATIONS_IN_MEMORY: &str = "automations in memory";

@@ -16,12 +16,12 @@ use tokio::sync::Semaphore;
 use crate::api::MOST_STREAMS;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
+use crate::daemon_file::Record;
 use crate::diagnostics::Lines;
 use crate::exit::Exit;
 use crate::metrics::Metrics;
 use crate::place::Place;
 use crate::plugins::{self, Row};
-use crate::record::Record;
 use crate::settings::Settings;
 use crate::signals::SignalSender;
 

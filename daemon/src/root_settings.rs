@@ -20,9 +20,9 @@ use crate::config::{self, Apply, ConfigFiles, Effect, KEYS, Key, RootSetting};
 use crate::config_redaction::{self, MARKS};
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::frame_log::WireFile;
 use crate::mcp_servers::{wrong_change, wrong_with};
 use crate::plugins::{self, Change, Row};
-use crate::wire::WireFile;
 
 const PLUGIN: &str = "plugins.";
 /// The folder below the configuration folder for what clients have recorded.

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 
 use crate::announce::{self, Listens};
 use crate::api;
-use crate::changes;
 use crate::cli::KeptPorts;
 use crate::compose::{Composed, compose};
+use crate::console_changes;
 use crate::control::Control;
+use crate::daemon_file::{Holding, Record};
 use crate::exit::Exit;
 use crate::idle;
 use crate::log;
@@ -28,7 +29,6 @@ use crate::notify::{self, Notify};
 use crate::otlp::{Exporter, Spans};
 use crate::place::Place;
 use crate::process::{self, Signal};
-use crate::record::{Holding, Record};
 use crate::root_settings::RootSettings;
 use crate::service::{self, Notice, Passed};
 use crate::settings::{Http, Settings, check_reachable};
@@ -182,7 +182,7 @@ pub async fn run(
         }
     }
     if settings.console {
-        tokio::spawn(changes::watch(control.clone(), composed.changes.clone()));
+        tokio::spawn(console_changes::watch(control.clone(), composed.changes.clone()));
     }
     let base = notify::base(&settings, None).unwrap_or_default();
     let _ = control.notify_base.set(base.clone());

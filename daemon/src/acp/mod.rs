@@ -4,12 +4,12 @@
 
 pub use content::file_uri;
 
-mod ask;
 mod bridge;
 mod content;
+mod editor_connection;
+mod editor_requests;
 mod options;
 pub mod tools_bridge;
-mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
-use crate::{record, verbs};
+use crate::{daemon_file, verbs};
 
 /// How long a daemon that another process is starting may take.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
@@ -45,10 +45,10 @@ pub struct AcpFlags {
 /// # Errors
 /// Exit 1 where no daemon runs and none can be started, or the daemon closes the connection.
 pub async fn acp(place: &Place, flags: AcpFlags) -> Result<Answer, Exit> {
-    if record::running(&place.folders()?).is_none() && !flags.no_start {
+    if daemon_file::running(&place.folders()?).is_none() && !flags.no_start {
         start(place).await?;
     }
-    let opened = wire::Wire::open(tokio::io::stdin(), tokio::io::stdout()).await;
+    let opened = editor_connection::Wire::open(tokio::io::stdin(), tokio::io::stdout()).await;
     let (wire, incoming) = opened.ok_or_else(|| Exit::machine("stdin is closed"))?;
     let daemon = connect(place, &wire).await?;
     let daemon = match daemon {
@@ -60,17 +60,17 @@ pub async fn acp(place: &Place, flags: AcpFlags) -> Result<Answer, Exit> {
 }
 
 /// Connects to the running daemon, for a bridge that reads only what its editor has room for.
-async fn connect(place: &Place, wire: &wire::Wire) -> Result<Option<Connection>, Exit> {
-    let Some(record) = record::running(&place.folders()?) else { return Ok(None) };
+async fn connect(place: &Place, wire: &editor_connection::Wire) -> Result<Option<Connection>, Exit> {
+    let Some(record) = daemon_file::running(&place.folders()?) else { return Ok(None) };
     Connection::paced(&record.connect_url, "ostler-acp", wire.room()).await.map(Some)
 }
 
 /// Connects again once a daemon runs. One that stopped and is not started again has ended for good.
-async fn reconnect(place: &Place, wire: &wire::Wire) -> Result<Connection, Exit> {
+async fn reconnect(place: &Place, wire: &editor_connection::Wire) -> Result<Connection, Exit> {
     let folders = place.folders()?;
     let mut seen = Instant::now();
     while seen.elapsed() < RETURNS_WITHIN {
-        if record::starting(&folders).is_some() {
+        if daemon_file::starting(&folders).is_some() {
             seen = Instant::now();
         }
         // One that ends still has its record, and accepts nothing.
@@ -85,7 +85,7 @@ async fn reconnect(place: &Place, wire: &wire::Wire) -> Result<Connection, Exit>
 /// Starts a daemon, or waits for one that another process is starting.
 async fn start(place: &Place) -> Result<(), Exit> {
     let folders = place.folders()?;
-    let comes_up = || record::running(&folders).is_some() || record::starting(&folders).is_some();
+    let comes_up = || daemon_file::running(&folders).is_some() || daemon_file::starting(&folders).is_some();
     let started = match comes_up() {
         true => Ok(()),
         false => verbs::start(place, &RunFlags::default(), &start_line(place)).await.map(|_| ()),
@@ -96,7 +96,7 @@ async fn start(place: &Place) -> Result<(), Exit> {
         started => started?,
     }
     let up = poll(STARTS_WITHIN, || {
-        let running = record::running(&folders).is_some();
+        let running = daemon_file::running(&folders).is_some();
         (running || !comes_up()).then_some(running)
     });
     match up.await {

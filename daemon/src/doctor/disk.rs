@@ -11,11 +11,11 @@ use ostler_ports::{FileVault, StateDb};
 use super::Check;
 use crate::client::Connection;
 use crate::config::{ConfigFiles, Folders};
+use crate::daemon_file::Record;
 use crate::exit::Exit;
-use crate::people::UsersOnDisk;
-use crate::record::Record;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
+use crate::users_file::UsersOnDisk;
 
 /// How far ahead of the clock a file may be.
 const AHEAD: i64 = 5 * 60;

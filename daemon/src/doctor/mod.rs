@@ -13,12 +13,12 @@ use crate::answer::Answer;
 use crate::client::Connection;
 use crate::config::ConfigFiles;
 use crate::config::RunFlags;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::local_system::OnDisk;
 use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::record::{self, Record};
 use crate::settings::Settings;
 
 /// How a check ended.
@@ -88,7 +88,7 @@ impl Check {
 pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, "checking");
     let folders = at.folders()?;
-    let running = record::running(&folders);
+    let running = daemon_file::running(&folders);
     let (files, settings, mut checks) = configuration(at);
     checks.extend(disk::directories(&folders, settings.as_ref()));
     if let Some(settings) = &settings {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::Check;
 use crate::notify;
-use crate::people::UsersOnDisk;
 use crate::settings::Settings;
+use crate::users_file::UsersOnDisk;
 
 const WHAT: &str = "notify";
 

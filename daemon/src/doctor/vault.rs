@@ -10,7 +10,7 @@ use ostler_ports::{FileRecords, FileVault, Report};
 
 use super::{Check, State};
 use crate::config::ConfigFiles;
-use crate::record::Record;
+use crate::daemon_file::Record;
 use crate::verbs::vault::list;
 
 const WHAT: &str = "vault";

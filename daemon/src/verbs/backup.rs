@@ -11,10 +11,10 @@ use ostler_ports::atomic;
 use crate::answer::Answer;
 use crate::backup::{self, BackupSummary, Restored};
 use crate::config::RunFlags;
+use crate::daemon_file::{self, Holding};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::record::{self, Holding};
 use crate::settings::Settings;
 
 /// Stands for standard input and output in place of a file.
@@ -154,7 +154,7 @@ fn outside(at: &Place) -> Vec<String> {
 /// backup.
 pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
     let folders = at.future_folders()?;
-    if let Some(running) = record::running(&folders) {
+    if let Some(running) = daemon_file::running(&folders) {
         let (url, pid) = (running.url, running.pid);
         return Err(Exit::machine(format!(
             "{url} is running (pid {pid}) on these files; run ostler stop first"

@@ -10,9 +10,9 @@ use ostler_contract::{Value, json};
 
 use crate::answer::Answer;
 use crate::api::page_shapes::LogLine;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::Remote;
 
 /// How often a log that is followed is read.
@@ -42,9 +42,10 @@ pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
         return elsewhere(at, &remote, flags).await;
     }
     let folders = at.folders()?;
-    let running = record::running(&folders);
-    let path =
-        running.as_ref().map_or_else(|| record::log_file(&folders.state), |record| record.log_file(&folders));
+    let running = daemon_file::running(&folders);
+    let path = running
+        .as_ref()
+        .map_or_else(|| daemon_file::log_file(&folders.state), |record| record.log_file(&folders));
     let shown = path.display();
     if !path.exists() && !flags.follow {
         return Err(Exit::machine(format!(

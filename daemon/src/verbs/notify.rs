@@ -10,10 +10,10 @@ use ostler_ports::{FileVault, Report};
 use crate::answer::Answer;
 use crate::api::page_shapes::{TestRule, TestedRule};
 use crate::config::RunFlags;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::notify::{self, Tester};
 use crate::place::Place;
-use crate::record;
 use crate::settings::Settings;
 
 /// The `ostler notify` commands.
@@ -35,7 +35,7 @@ pub async fn notify(at: &Place, NotifyVerb::Test { rule }: NotifyVerb) -> Result
         return Ok(answer(&remote.post("/api/notify/test", &TestRule { rule }).await?));
     }
     let files = at.files()?;
-    let running = record::running(&files.folders());
+    let running = daemon_file::running(&files.folders());
     if let Some(plugin) = running.as_ref().and_then(|record| record.vault.as_ref()) {
         return Err(Exit::machine(format!(
             "the daemon's secrets are stored by plugin {plugin}; send the test with --remote and the daemon's URL"

@@ -12,11 +12,11 @@ use crate::api::shapes::{
     RemovePlugin, Removed, SetOption, UnsetOption, UpdatePlugin, Updated,
 };
 use crate::config::ConfigFiles;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Change, Changed, Row};
 use crate::progress::Progress;
-use crate::record;
 use crate::remote::Remote;
 
 /// The `ostler plugin` commands.
@@ -255,7 +255,7 @@ fn list(rows: &[Plugin]) -> Answer {
 
 /// A daemon that runs goes on as it is; says what to do about it.
 fn hint(files: &ConfigFiles, answer: Answer) -> Answer {
-    match record::running(&files.folders()) {
+    match daemon_file::running(&files.folders()) {
         Some(_) => hinted(answer),
         None => answer,
     }

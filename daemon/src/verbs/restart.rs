@@ -9,12 +9,12 @@ use super::start::{Tail, started};
 use crate::answer::Answer;
 use crate::api::shapes::{self as api, DaemonStatus, Restarting};
 use crate::cli::Cli;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::log::message;
 use crate::place::Place;
 use crate::process::{self, Signal, poll};
 use crate::progress::Progress;
-use crate::record::{self, Record};
 use crate::remote::Remote;
 use crate::run::{RESTART_REFUSED, RESTART_STOPPING};
 use crate::settings::Settings;
@@ -43,7 +43,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
         return over_http(place, &remote, flags).await;
     }
     let folders = place.files()?.folders();
-    let Some(record) = record::running(&folders) else { return Ok(Answer::none_running("restarted")) };
+    let Some(record) = daemon_file::running(&folders) else { return Ok(Answer::none_running("restarted")) };
     check(place, &record)?;
     let mut log = Tail::at_end(record.log_file(&folders));
     let progress = Progress::begin(&place.common, "restarting");
@@ -71,7 +71,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
         }
         Some(Ok(())) => {}
     }
-    let up = poll(UP_WITHIN, || match record::running(&folders) {
+    let up = poll(UP_WITHIN, || match daemon_file::running(&folders) {
         Some(now) if now.started_at != record.started_at => Some(Some(now)),
         _ if !process::runs(record.pid) => Some(None),
         _ => None,

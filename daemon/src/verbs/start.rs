@@ -13,11 +13,11 @@ use crate::answer::Answer;
 use crate::cli::DETACHED;
 use crate::config::Folders;
 use crate::config::RunFlags;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
 use crate::progress::Progress;
-use crate::record::{self, Record};
 use crate::settings::Settings;
 
 /// How long a daemon may take to say where it listens.
@@ -39,8 +39,8 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     settings.token.token()?;
     let folders = &settings.folders();
     let could_not = |why: String| Exit::machine(format!("Could not start it: {why}"));
-    if record::running(folders).is_some() || record::starting(folders).is_some() {
-        return Err(could_not(record::already(folders)));
+    if daemon_file::running(folders).is_some() || daemon_file::starting(folders).is_some() {
+        return Err(could_not(daemon_file::already(folders)));
     }
     let mut log = Tail::open(folders)?;
     let failed = |error: std::io::Error| could_not(error.to_string());
@@ -66,7 +66,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
             let code = status.code().map_or_else(|| "a signal".to_owned(), |code| code.to_string());
             return Some(Err(format!("it exited with {code}")));
         }
-        record::running(folders).map(Ok)
+        daemon_file::running(folders).map(Ok)
     })
     .await;
     drop(progress);
@@ -125,11 +125,11 @@ pub(super) struct Tail {
 impl Tail {
     /// Opens the log; one that has grown large is put aside as `daemon.log.1`.
     pub(super) fn open(folders: &Folders) -> Result<Self, Exit> {
-        let path = record::log_file(&folders.state);
+        let path = daemon_file::log_file(&folders.state);
         let failed =
             |error: std::io::Error| Exit::machine(format!("{} could not be opened: {error}", path.display()));
         atomic::make_private_folder(&folders.state).map_err(failed)?;
-        record::move_log(folders);
+        daemon_file::move_log(folders);
         if fs::metadata(&path).is_ok_and(|found| found.len() > ROLLS_AT) {
             fs::rename(&path, path.with_extension("log.1")).map_err(failed)?;
         }

@@ -8,9 +8,9 @@ use ostler_contract::json;
 use crate::answer::Answer;
 use crate::api::shapes::{AgentProcesses, DaemonStatus, Status};
 use crate::client::Connection;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record::{self, Record};
 
 /// The command of a plugin that lists the agents that run.
 pub const PROCESSES: &str = "x-acp/processes";
@@ -30,9 +30,9 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
         return Ok(problem.into_iter().fold(answer, Answer::note));
     }
     let folders = place.folders()?;
-    let Some(record) = record::running(&folders) else {
+    let Some(record) = daemon_file::running(&folders) else {
         let mut none = Answer::none_running("running");
-        if let Some(pid) = record::starting(&folders) {
+        if let Some(pid) = daemon_file::starting(&folders) {
             none.text = format!("None running: starting (pid {pid}).\n");
             none.json["starting"] = pid.into();
         }

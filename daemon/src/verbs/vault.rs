@@ -12,9 +12,9 @@ use super::ask;
 use crate::answer::Answer;
 use crate::api::shapes::{DeletedSecret, Nothing, Secret, StoreSecret, StoredSecret};
 use crate::config::ConfigFiles;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::Remote;
 
 /// The `ostler vault` commands.
@@ -94,7 +94,7 @@ pub fn parse(name: &str) -> Result<VaultName, Exit> {
 }
 
 fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
-    if let Some(plugin) = record::running(&files.folders()).and_then(|record| record.vault) {
+    if let Some(plugin) = daemon_file::running(&files.folders()).and_then(|record| record.vault) {
         return Err(Exit::machine(format!(
             "the daemon's secrets are stored by plugin {plugin}; change them there"
         )));

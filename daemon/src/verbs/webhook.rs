@@ -11,9 +11,9 @@ use crate::client::screen::Screen;
 use crate::compose::AUTOMATIONS_IN_MEMORY;
 use crate::config::RunFlags;
 use crate::config::StorageLocation;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::Remote;
 use crate::settings::Settings;
 use crate::webhook::{
@@ -43,7 +43,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     let dir = files.dir.clone();
     let mut daemon = None;
     let mut in_memory = files.config.automations == Some(StorageLocation::Memory);
-    let base = match record::running(&files.folders()) {
+    let base = match daemon_file::running(&files.folders()) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
                 return Err(Exit::machine(format!(

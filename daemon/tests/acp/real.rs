@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use crate::daemon_file;
 use crate::model::Model;
-use crate::record;
 use crate::talk::{Stage, Talk, all, last, text_of};
 
 /// A file of an installed agent.

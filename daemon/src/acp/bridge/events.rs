@@ -7,8 +7,8 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
 use super::{Bridge, Open, Sent, TaskEvent};
-use crate::acp::wire::{EditorError, Failure, take_back};
-use crate::acp::{ask, content, options};
+use crate::acp::editor_connection::{EditorError, Failure, take_back};
+use crate::acp::{content, editor_requests, options};
 
 impl Bridge {
     pub(super) async fn handle_task_event(&mut self, event: TaskEvent) {
@@ -33,7 +33,8 @@ impl Bridge {
                 let request =
                     waiting.as_array().into_iter().flatten().find(|request| request["id"] == id.as_str());
                 let shared = !open.session.active_clients.is_empty();
-                let action = request.and_then(|request| ask::action(request, answer.as_ref(), shared));
+                let action =
+                    request.and_then(|request| editor_requests::action(request, answer.as_ref(), shared));
                 let chat = open.chat_uri.clone();
                 if let Some(action) = action {
                     let _ = self.dispatch(&chat, action, Sent::Other).await;
@@ -50,7 +51,7 @@ impl Bridge {
         {
             return;
         }
-        let Some(asked) = ask::ask(session, request, self.editor.abilities) else { return };
+        let Some(asked) = editor_requests::ask(session, request, self.editor.abilities) else { return };
         let (answer, cancellation) = self.wire.request(asked.method, asked.params);
         self.asked += 1;
         let number = self.asked;

@@ -16,9 +16,9 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::{ChatState, RootState, SessionState, SnapshotState};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::acp::ask::Abilities;
+use crate::acp::editor_connection::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
+use crate::acp::editor_requests::Abilities;
 use crate::acp::reconnect;
-use crate::acp::wire::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
 use crate::acp::{content, options};
 use crate::client::Connection;
 use crate::exit::Exit;

@@ -7,7 +7,7 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AgentInfo, ResponsePart, SnapshotState};
 
 use super::{Bridge, Open, REPLAYED, TaskEvent};
-use crate::acp::wire::{Failure, Request, take_back};
+use crate::acp::editor_connection::{Failure, Request, take_back};
 use crate::acp::{content, options};
 use crate::exit::Exit;
 

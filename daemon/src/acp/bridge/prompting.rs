@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{Bridge, Prompt, Sent, TaskEvent, Waits};
 use crate::acp::content;
-use crate::acp::wire::{Failure, Request};
+use crate::acp::editor_connection::{Failure, Request};
 
 impl Bridge {
     pub(super) async fn prompt(&mut self, request: Request, session: &str) {

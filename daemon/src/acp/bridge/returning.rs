@@ -9,7 +9,7 @@ use ostler_protocol::wire::state::{ChatState, ResponsePart, SnapshotState, Turn,
 
 use super::{Bridge, Open, Sent, Waits};
 use crate::acp::content;
-use crate::acp::wire::{Failure, take_back};
+use crate::acp::editor_connection::{Failure, take_back};
 use crate::client::Connection;
 use crate::exit::Exit;
 

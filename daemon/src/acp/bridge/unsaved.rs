@@ -5,7 +5,7 @@ use ostler_protocol::error::code;
 use ostler_protocol::wire::messages::JsonRpcError;
 
 use super::Bridge;
-use crate::acp::wire::EditorError;
+use crate::acp::editor_connection::EditorError;
 
 /// The scheme that the daemon asks for unsaved text by.
 const SCHEME: &str = "ostler-buffer";

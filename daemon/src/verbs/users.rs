@@ -9,10 +9,10 @@ use super::ask;
 use crate::answer::Answer;
 use crate::api::shapes::{AddGroup, AddUser, AddedGroup, Named, PersonalToken, RemovedRecord};
 use crate::exit::Exit;
-use crate::people::UsersOnDisk;
 use crate::place::Place;
 use crate::remote::Remote;
 use crate::token::fresh;
+use crate::users_file::UsersOnDisk;
 
 /// The `ostler user` commands.
 #[derive(Debug, Clone, Subcommand)]
