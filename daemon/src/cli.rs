@@ -169,7 +169,7 @@ pub fn main() -> ExitCode {
         Err(_) => return failed(&Exit::usage("an argument is not valid UTF-8")),
     };
     if arguments.get(1).is_some_and(|first| first == ENTER) {
-        return ExitCode::from(ostler_plugin_containers::enter::main());
+        return ExitCode::from(ostler_plugin_containers::container_process::main());
     }
     if arguments.get(1).is_some_and(|first| first == SUPERVISE) {
         return ExitCode::from(supervisor::main(&arguments[2..]));

@@ -6,14 +6,14 @@
 
 mod hidden;
 mod id;
+mod inspect;
 mod load;
-mod look;
 mod manifest;
 pub mod options;
 mod resolve;
 
 pub use hidden::Hidden;
+pub use inspect::{Importer, InspectedPlugin};
 pub use load::{Loaded, LoadedPlugin, Loader, PluginConfig, State};
-pub use look::{Importer, InspectedPlugin};
 pub use manifest::{Manifest, satisfies};
 pub use resolve::{Resolved, resolve};

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
 use crate::hidden::Hidden;
-use crate::look::{Importer, InspectedPlugin, known};
+use crate::inspect::{Importer, InspectedPlugin, known};
 use crate::options::{self, SchemaInfo};
 
 /// How long an import or an `apply` may take before the daemon goes on without it.

@@ -7,13 +7,13 @@ use ostler_contract::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::agent::{AuthMethod, Running, Surroundings};
+use crate::agent_connection::{Failure, Incoming};
 use crate::check;
 use crate::errors::{AgentError, words};
 use crate::options::{AgentOptions, Runtime};
 use crate::protocol::member;
 use crate::settings::Catalogue;
 use crate::sign_in::SignIns;
-use crate::wire::{Failure, Incoming};
 
 /// How many of an agent's sessions are listed, and of how many pages.
 const LISTED: usize = 1000;

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::SCOPES;
+use crate::agent_connection::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 use crate::errors::{AgentError, plain};
 use crate::machine;
 use crate::masks::Masks;
 use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::protocol::member;
-use crate::wire::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 
 /// How long is waited for what an agent that ended wrote to stderr.
 const LAST_WORDS: Duration = Duration::from_millis(200);

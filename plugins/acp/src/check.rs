@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::agent::{AgentFacts, AuthMethod, Running, Surroundings};
+use crate::agent_connection::{Failure, Incoming};
 use crate::errors::AgentError;
 use crate::masks::Masks;
 use crate::opening::{self, Plan};
 use crate::options::{AgentOptions, Runtime};
 use crate::protocol::{Chunk, Content, Update, Voice};
 use crate::settings::{self, Catalogue, MODE, MODEL, Setting};
-use crate::wire::{Failure, Incoming};
 
 /// How long the agent may take to answer a check's prompt.
 const PROMPT_LIMIT: Duration = Duration::from_secs(300);

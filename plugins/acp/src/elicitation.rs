@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use ostler_contract::wire::state::ChatInputAnswer;
 use ostler_contract::{Budget, Charge, JsonObject, Value, json};
 
+use crate::agent_connection::{Failure, Request, Withdrawal, weight};
 use crate::protocol::member;
-use crate::wire::{Failure, Request, Withdrawal, weight};
 
 /// Says what a member must be that does not fit an object's schema, or what is wrong with the schema.
 pub type Misfit = fn(schema: &Value, member: &JsonObject) -> Result<Option<String>, String>;

@@ -6,8 +6,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use crate::agent::AuthMethod;
+use crate::agent_connection::Failure;
 use crate::options::AgentOptions;
-use crate::wire::Failure;
 
 /// Why an agent could not take part in a turn.
 #[derive(Debug, Clone)]

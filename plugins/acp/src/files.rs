@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use ostler_contract::{Value, json};
 use tokio::io::AsyncReadExt;
 
+use crate::agent_connection::Failure;
 use crate::buffers::Unsaved;
 use crate::protocol::member;
-use crate::wire::Failure;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;

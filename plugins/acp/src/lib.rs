@@ -7,6 +7,7 @@
 
 mod account;
 mod agent;
+mod agent_connection;
 mod backend;
 mod buffers;
 mod check;
@@ -34,7 +35,6 @@ mod tool_content;
 mod transcript;
 mod updates;
 mod weight;
-mod wire;
 
 use std::sync::Arc;
 

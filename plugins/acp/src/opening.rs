@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant};
 
 use crate::agent::{Running, Surroundings};
+use crate::agent_connection::{Failure, Incoming, Request};
 use crate::errors::{AgentError, words};
 use crate::machine;
 use crate::mcp::{self, Endpoint};
@@ -16,7 +17,6 @@ use crate::options::{AgentOptions, Runtime};
 use crate::protocol::{Chunk, Content, Update, Voice, member};
 use crate::settings::{self, Setting};
 use crate::transcript::Transcript;
-use crate::wire::{Failure, Incoming, Request};
 
 /// How many messages are retained that an agent sends before its session is open, and how much memory they may take, in
 /// bytes: less than what may wait for the conversation, so that the answer that opens the session is read.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use ostler_contract::{Value, json};
 use serde::{Deserialize, Serialize};
 
+use crate::agent_connection::Request;
 use crate::protocol::{ToolCallChange, member};
-use crate::wire::Request;
 
 /// One option of an approval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Question {
     }
 
     /// A watch for the agent taking the question back.
-    pub fn withdrawal(&self) -> crate::wire::Withdrawal {
+    pub fn withdrawal(&self) -> crate::agent_connection::Withdrawal {
         self.request.withdrawal()
     }
 

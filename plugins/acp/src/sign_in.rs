@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::agent::Running;
+use crate::agent_connection::Incoming;
 use crate::errors::words;
 use crate::protocol::member;
-use crate::wire::Incoming;
 
 /// How long a user may take to sign in.
 const LIMIT: Duration = Duration::from_secs(600);

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
 use crate::SCOPES;
+use crate::agent_connection::Failure;
 use crate::protocol::member;
-use crate::wire::Failure;
 use crate::{files, session};
 
 /// How much output is retained where the agent does not say, in bytes.

@@ -8,11 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+pub mod container_process;
+mod create;
 mod dev;
-pub mod enter;
 mod exec;
 mod machines;
-mod make;
 mod options;
 mod parts;
 mod resources;
@@ -45,7 +45,7 @@ pub fn is_runtime_found() -> bool {
     runtime::find(None).is_ok()
 }
 
-/// The plugin. `enter` is the command that runs [`enter::main`]; its program is also the daemon that is put into containers.
+/// The plugin. `enter` is the command that runs [`container_process::main`]; its program is also the daemon that is put into containers.
 pub fn plugin(enter: Option<Vec<String>>) -> Plugin {
     Plugin::new(NAME, move |host, options| {
         let enter = enter.clone().unwrap_or_default();

@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::enter::{self, Entered, Entry};
+use crate::container_process::{self, ContainerProcess, Entered};
 use crate::options::Configured;
 use crate::parts::Parts;
 use crate::runtime::{CHANGE, Failure, Kind, Runtime};
@@ -302,7 +302,7 @@ impl Machines {
         let all = own.chain(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let secrets = all.filter(|(name, value)| is_secret_name(name) && !value.is_empty());
         let secrets = secrets.map(|(_, value)| value.to_owned()).collect();
-        let entry = Entry {
+        let entry = ContainerProcess {
             address: self.runtime.address()?,
             container: machine.container.clone(),
             run: self.run.clone(),
@@ -321,7 +321,7 @@ impl Machines {
             program,
             args,
             cwd: Some("/".into()),
-            env: [(enter::VARIABLE.into(), entry)].into(),
+            env: [(container_process::VARIABLE.into(), entry)].into(),
             secrets,
         })
     }

@@ -12,8 +12,8 @@ use bollard::query_parameters::{ListVolumesOptionsBuilder, WaitContainerOptionsB
 use futures::TryStreamExt as _;
 use ostler_contract::points::{MachineCopy, MachinePart};
 
+use crate::create::mount;
 use crate::machines::{Machines, label};
-use crate::make::mount;
 use crate::options::PartSource;
 use crate::runtime::{CHANGE, Failure, Kind, LONG, QUICK};
 

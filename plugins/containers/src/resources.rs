@@ -17,8 +17,8 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::archive::FILE_LIMIT;
+use crate::create::{NewMachine, over};
 use crate::machines::{ADDRESS, HostContainer, Machines, is_id, label};
-use crate::make::{NewMachine, over};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{Failure, Kind, QUICK};
 

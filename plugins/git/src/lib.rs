@@ -16,7 +16,7 @@ mod session_trees;
 mod snapshots;
 mod status;
 mod tree;
-mod watch;
+mod tree_watch;
 mod worktrees;
 
 use std::path::PathBuf;

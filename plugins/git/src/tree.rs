@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
 use crate::status::{Branch, Row, Status};
-use crate::watch::{ChangedPaths, Watch};
+use crate::tree_watch::{ChangedPaths, Watch};
 
 /// A tree whose status takes longer than this is watched.
 const SLOW: Duration = Duration::from_millis(120);

@@ -14,8 +14,8 @@ use ostler_contract::{Call, Thrown};
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
-use crate::changes::Listeners;
 use crate::database::{Database, Param, Write, decode, encode};
+use crate::external_changes::Listeners;
 use crate::runs::Runs;
 
 const CREATE: &str = "WITH made AS (

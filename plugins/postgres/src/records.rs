@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use tokio_postgres::Row;
 
-use crate::changes::Listeners;
 use crate::database::{Database, Param, Write, decode, encode};
+use crate::external_changes::Listeners;
 
 const PUT: &str = "INSERT INTO records (collection, id, record, digest, fields) VALUES ($1, $2, $3, $4, $5)
      ON CONFLICT (collection, id) DO UPDATE

@@ -11,11 +11,11 @@ use ostler_contract::protocol::message::count_values;
 use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
+use crate::condition::{self, ConditionError};
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
-use crate::when::{self, ConditionError};
 use crate::{CALL, TRIGGER};
 
 /// A body up to this size is not charged.
@@ -47,7 +47,7 @@ pub(crate) async fn call(
     };
     let data = fields(endpoint, admitted);
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
-        match when.holds(when::Call { event: data.clone(), head: admitted.head.clone() }).await {
+        match when.holds(condition::Call { event: data.clone(), head: admitted.head.clone() }).await {
             Ok(true) => {}
             Ok(false) => {
                 seen.left_out = true;

@@ -10,9 +10,9 @@ use crate::callback;
 use crate::callbacks::Callback;
 use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
+use crate::host_connection::{Chat, TurnAcceptance, TurnRejection, Waiting};
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
-use crate::talk::{Chat, TurnAcceptance, TurnRejection, Waiting};
 use crate::turn;
 
 /// A call on its way.
@@ -78,8 +78,8 @@ impl Call<'_> {
             };
             let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
             self.webhook.threads.store(&self.endpoint.id, &said.thread, &chat).await?;
-            let mut waiting = self.webhook.talk.wait_for(&turn);
-            match self.webhook.talk.send(&mut waiting, &chat.uri, &turn, &message).await {
+            let mut waiting = self.webhook.connection.wait_for(&turn);
+            match self.webhook.connection.send(&mut waiting, &chat.uri, &turn, &message).await {
                 Ok(taken) => {
                     (seen.chat, seen.turn) = (Some(chat.uri.clone()), Some(turn.clone()));
                     let sure = taken == TurnAcceptance::Accepted;
@@ -98,7 +98,7 @@ impl Call<'_> {
     /// The endpoint's chat with the bot, and the model a turn there names.
     async fn chat(&self) -> Result<(Chat, Option<String>), Refusal> {
         let bot = &self.target.bot;
-        let refusal = match self.webhook.talk.chat_with(bot, &self.endpoint.id).await {
+        let refusal = match self.webhook.connection.chat_with(bot, &self.endpoint.id).await {
             Ok(Some(chat)) => return Ok(chat),
             Ok(None) => format!(
                 "{bot} answered no chat: the plugin webhook needs the grants bot:chat and session:create"
@@ -120,7 +120,7 @@ impl Call<'_> {
         match (self.target.reply, callback) {
             (ReplyMode::Sync, _) => {
                 let limit = self.target.sync_timeout.unwrap_or(self.webhook.sync_timeout);
-                let ended = self.webhook.talk.end_of(waiting, &chat.uri, &turn, sure);
+                let ended = self.webhook.connection.end_of(waiting, &chat.uri, &turn, sure);
                 let Ok(ended) = tokio::time::timeout(limit, ended).await else {
                     let running = json!({ "thread": thread, "turn": turn, "status": "running" });
                     return Answer::new(StatusCode::ACCEPTED, running);

@@ -14,9 +14,9 @@ use tokio::sync::Semaphore;
 use crate::callback;
 use crate::endpoint::Target;
 use crate::extras::Retry;
+use crate::host_connection::Waiting;
 use crate::reply::About;
 use crate::route::Webhook;
-use crate::talk::Waiting;
 use crate::turn::Ended;
 
 /// How many are posted at once.
@@ -112,7 +112,7 @@ impl Webhook {
     ) {
         let webhook = self.clone();
         tokio::spawn(async move {
-            let ended = webhook.talk.end_of(waiting, &callback.chat, &callback.turn, sure).await;
+            let ended = webhook.connection.end_of(waiting, &callback.chat, &callback.turn, sure).await;
             webhook.post_until_taken(callback, retry, &ended).await;
         });
     }
@@ -134,7 +134,7 @@ impl Webhook {
                     );
                     return webhook.callbacks.forget(&callback).await;
                 };
-                let ended = webhook.talk.end_of_old(&callback.chat, &callback.turn).await;
+                let ended = webhook.connection.end_of_old(&callback.chat, &callback.turn).await;
                 webhook.post_until_taken(callback, Some(retry), &ended).await;
             });
         }

@@ -6,7 +6,7 @@ use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
 use crate::extras::{self, Extras, Format};
-use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, when};
+use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, condition};
 
 /// What a call to an endpoint does.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ impl Endpoint {
             None => BODY_LIMIT,
         };
         match self.target {
-            Target::Automation if self.extras.when.is_some() => sender.min(format).min(when::BODY_LIMIT),
+            Target::Automation if self.extras.when.is_some() => sender.min(format).min(condition::BODY_LIMIT),
             Target::Automation => sender.min(format),
             Target::Bot(_) => sender.min(format).min(TEXT_LIMIT),
         }

@@ -7,9 +7,9 @@ use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
+use crate::condition::Condition;
 use crate::stored_bodies::BodyRetention;
 use crate::verify::{Delivery, Verify};
-use crate::when::Condition;
 
 /// What a record asks for.
 #[derive(Debug, Clone, Default, PartialEq)]

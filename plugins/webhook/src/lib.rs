@@ -10,9 +10,11 @@ mod bot_call;
 mod callback;
 mod callbacks;
 mod cloudevents;
+mod condition;
 mod deliveries;
 mod endpoint;
 mod extras;
+mod host_connection;
 mod id;
 mod limits;
 mod log_limit;
@@ -21,13 +23,11 @@ mod replay;
 mod reply;
 mod route;
 mod stored_bodies;
-mod talk;
 mod threads;
 mod token;
 pub mod tools;
 mod turn;
 mod verify;
-mod when;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +39,11 @@ use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Thrown,
 use callbacks::Callbacks;
 use deliveries::Deliveries;
 use endpoint::Endpoint;
+use host_connection::HostConnection;
 use limits::Limits;
 use repeats::Repeats;
 use route::Webhook;
 use stored_bodies::StoredBodies;
-use talk::Talk;
 use threads::Threads;
 
 /// The collection endpoints are kept in.
@@ -124,7 +124,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let webhook = Arc::new(Webhook {
         host: host.clone(),
         endpoints,
-        talk: Talk::new(host.clone()),
+        connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
         callbacks: Callbacks::new(collection(CALLBACKS)?),
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
@@ -164,7 +164,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
 async fn resume(webhook: Arc<Webhook>) {
     webhook.resume_callbacks().await;
     for chat in webhook.threads.chats().await.unwrap_or_default() {
-        webhook.talk.go_on(&chat).await;
+        webhook.connection.go_on(&chat).await;
     }
 }
 

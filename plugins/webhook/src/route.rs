@@ -15,12 +15,12 @@ use crate::cloudevents::{self, Event};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
 use crate::extras::{Dedupe, Format};
+use crate::host_connection::HostConnection;
 use crate::limits::Limits;
 use crate::log_limit::LogLimit;
 use crate::repeats::{Delivered, Repeats};
 use crate::reply::{Answer, Refusal};
 use crate::stored_bodies::StoredBodies;
-use crate::talk::Talk;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
 use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Verify};
@@ -31,7 +31,7 @@ use crate::{automation, bot};
 pub(crate) struct Webhook {
     pub host: PluginHost,
     pub endpoints: Collection,
-    pub talk: Talk,
+    pub connection: HostConnection,
     pub threads: Threads,
     pub callbacks: Callbacks,
     pub deliveries: Arc<Deliveries>,

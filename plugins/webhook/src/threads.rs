@@ -8,7 +8,7 @@ use ostler_contract::points::Collection;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::Mutex;
 
-use crate::talk::Chat;
+use crate::host_connection::Chat;
 
 /// How many threads of an endpoint are kept. One that is forgotten and speaks again is kept again, with the same
 /// session and chat.

@@ -7,8 +7,8 @@ use ostler_contract::JsonObject;
 
 use crate::core::fanout::DEFAULT_REPLAY;
 use crate::core::limits::Limits;
-use crate::core::links::Links;
 use crate::core::outbox::DEFAULT_LIMIT;
+use crate::core::web_links::Links;
 
 /// How a host is set up.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! The files below the directories a host serves: the store behind `file:`.
 
 mod complete;
-mod names;
+mod path_index;
 mod read;
 mod served_path;
 mod watch;

@@ -11,7 +11,7 @@ use ostler_contract::points::worktrees_beside;
 use ostler_contract::{RpcError, problem};
 use url::Url;
 
-use super::names::Names;
+use super::path_index::PathIndex;
 
 /// The directories served, and what is not served even where it lies below one of them.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(super) struct Roots {
     served: Vec<PathBuf>,
     private: Vec<PathBuf>,
     /// The paths of large directories.
-    pub(super) names: Names,
+    pub(super) names: PathIndex,
 }
 
 /// A place below a directory served.
@@ -44,7 +44,7 @@ impl Roots {
         Self {
             served: served.iter().map(found).collect(),
             private: private.iter().map(found).collect(),
-            names: Names::default(),
+            names: PathIndex::default(),
         }
     }
 

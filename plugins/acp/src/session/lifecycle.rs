@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::{Command, Conversation, Live};
 use crate::agent::Surroundings;
+use crate::agent_connection::Failure;
 use crate::errors::AgentError;
 use crate::mcp::{self, Endpoint};
 use crate::opening::{self, Opened, Plan, Unopened};
-use crate::wire::Failure;
 
 /// How many requests of an agent wait that opens its session.
 const QUESTIONS: usize = 8;

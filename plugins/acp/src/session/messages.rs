@@ -4,13 +4,13 @@ use futures::FutureExt;
 use ostler_contract::{Value, json};
 
 use super::{Answers, Conversation};
+use crate::agent_connection::{Failure, Incoming, Request};
 use crate::elicitation::{Answered, PublishedQuestion};
 use crate::errors::AgentError;
 use crate::permissions::{Always, Question};
 use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
-use crate::wire::{Failure, Incoming, Request};
 
 /// How many names of unknown updates are logged, and how much of each.
 const NAMES: usize = 64;

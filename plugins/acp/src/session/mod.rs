@@ -1,9 +1,9 @@
 //! One chat's conversation: a task that owns the agent's process, its ACP session and the running turn.
 
-mod changes;
 mod client_tools;
 mod lifecycle;
 mod messages;
+mod setting_changes;
 mod turns;
 mod workers;
 
@@ -24,10 +24,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-use self::changes::{Change, Chooser};
 use self::client_tools::ClientCall;
+use self::setting_changes::{Change, Chooser};
 use self::workers::Child;
 use crate::agent::Running;
+use crate::agent_connection::{Failure, Incoming, Request};
 use crate::buffers::Buffers;
 use crate::command_turn::CommandTurns;
 use crate::elicitation::{Forms, Misfit};
@@ -43,7 +44,6 @@ use crate::stored::Stored;
 use crate::terminals::Terminals;
 use crate::transcript::Transcript;
 use crate::updates::{Emitter, Turn};
-use crate::wire::{Failure, Incoming, Request};
 
 /// A user's answers, by question.
 pub type Answers = BTreeMap<String, ChatInputAnswer>;

@@ -9,15 +9,15 @@ use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::changes::Chooser;
 use super::lifecycle::STARTS;
+use super::setting_changes::Chooser;
 use super::{Conversation, Settling, Waiting};
 use crate::account;
+use crate::agent_connection::Failure;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
 use crate::settings::{MODEL, OWN_MODEL};
 use crate::updates::Turn;
-use crate::wire::Failure;
 
 /// How long nothing may come after the answer to a prompt until its turn ends. Some agents send parts after it.
 const QUIET: Duration = Duration::from_millis(40);

@@ -2,7 +2,7 @@
 //! plugin is asked on the way is never waited for by anything but what asked.
 
 mod publish;
-mod watching;
+mod subscriptions;
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::channels::Channels;
 use crate::core::ids::ConnectionId;
 use crate::users::clients::Client;
 use publish::Lanes;
-use watching::Watching;
+use subscriptions::Watching;
 
-pub(crate) use watching::Begin;
+pub(crate) use subscriptions::Begin;
 
 /// The channels of plugins, as far as the host keeps something of them.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Conversation, Live};
+use crate::agent_connection::Failure;
 use crate::settings::{self, Setting};
-use crate::wire::Failure;
 
 /// How long the agent may take to change a setting.
 const LIMIT: Duration = Duration::from_secs(10);

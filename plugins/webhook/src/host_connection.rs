@@ -53,7 +53,7 @@ pub(crate) enum TurnRejection {
 
 /// The connection, opened with the first call and again where it was lost.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct HostConnection {
     host: PluginHost,
     line: tokio::sync::Mutex<Option<Arc<Line>>>,
     next: AtomicI64,
@@ -126,7 +126,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Talk {
+impl HostConnection {
     pub fn new(host: PluginHost) -> Self {
         Self { host, line: tokio::sync::Mutex::default(), next: AtomicI64::new(1), heard: Arc::default() }
     }
@@ -215,7 +215,7 @@ impl Talk {
         }
     }
 
-    /// As [`Talk::end_of`], for a turn that may have ended before anybody asked.
+    /// As [`HostConnection::end_of`], for a turn that may have ended before anybody asked.
     pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
         let mut waiting = self.wait_for(turn);
         match self.look(&mut waiting, chat, turn).await {

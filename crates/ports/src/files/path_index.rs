@@ -31,14 +31,14 @@ type Listings = Mutex<HashMap<PathBuf, Arc<Listing>>>;
 
 /// The paths of directories.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(super) struct PathIndex {
     listings: Arc<Listings>,
     small: usize,
     waited: Duration,
     fresh: Duration,
 }
 
-impl Default for Names {
+impl Default for PathIndex {
     fn default() -> Self {
         Self { listings: Arc::default(), small: SMALL, waited: WAITED, fresh: FRESH }
     }
@@ -159,7 +159,7 @@ impl Listing {
     }
 }
 
-impl Names {
+impl PathIndex {
     /// The paths below a directory that fit best what was typed in lower case.
     pub(super) fn find(&self, directory: &Path, typed: &str, most: usize, walk: Walk) -> Vec<String> {
         let known = self.listings.lock().get(directory).cloned();
@@ -278,8 +278,8 @@ mod tests {
     }
 
     /// Directories of which all are large, or none.
-    fn names(small: usize, waited: Duration) -> Names {
-        Names { small, waited, fresh: LONG, ..Names::default() }
+    fn names(small: usize, waited: Duration) -> PathIndex {
+        PathIndex { small, waited, fresh: LONG, ..PathIndex::default() }
     }
 
     /// Longer than a thread takes on a busy computer.
