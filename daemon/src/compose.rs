@@ -157,7 +157,7 @@ async fn compose_with(
         hidden: hidden.clone(),
     };
     check_order(&settings.plugins)?;
-    let mut looked = loader.importer().look(&settings.plugins).await;
+    let mut looked = loader.importer().inspect(&settings.plugins).await;
     if settings.watch_plugins {
         looked.iter().for_each(|plugin| note(&sources, plugin, settings));
     }

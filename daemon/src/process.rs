@@ -31,7 +31,7 @@ impl Signal {
 /// # Errors
 /// Exit 1 where it is another user's, or gone.
 #[cfg(unix)]
-pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
+pub fn send_signal(pid: u32, signal: Signal) -> Result<(), Exit> {
     let number = match signal {
         Signal::Stop => rustix::process::Signal::TERM,
         Signal::Restart => rustix::process::Signal::HUP,
@@ -47,7 +47,7 @@ pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
 /// # Errors
 /// Exit 1: this system has no signals.
 #[cfg(not(unix))]
-pub fn tell(pid: u32, _: Signal) -> Result<(), Exit> {
+pub fn send_signal(pid: u32, _: Signal) -> Result<(), Exit> {
     Err(Exit::machine(format!("signals are not supported on this system; end pid {pid} with system tools")))
 }
 

@@ -99,7 +99,7 @@ impl UsersOnDisk {
         if let Some(folder) = self.path().parent() {
             atomic::make_folder(folder).map_err(written)?;
         }
-        let _held = atomic::hold(self.path()).map_err(written)?;
+        let _held = atomic::lock(self.path()).map_err(written)?;
         for _ in 0..ATTEMPTS {
             let text = self.text().map_err(failed)?;
             let before = self.parse(Ok(text.as_deref())).map_err(failed)?;

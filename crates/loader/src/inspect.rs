@@ -102,7 +102,7 @@ fn installed(config_dir: &Path) -> Vec<String> {
 
 impl Importer {
     /// Looks at every entry, in order; modules are imported together.
-    pub async fn look(&self, entries: &[PluginConfig]) -> Vec<InspectedPlugin> {
+    pub async fn inspect(&self, entries: &[PluginConfig]) -> Vec<InspectedPlugin> {
         let imported = futures::future::join_all(entries.iter().map(|entry| self.import(entry))).await;
         let mut looked: Vec<InspectedPlugin> = Vec::new();
         for (entry, outcome) in entries.iter().zip(imported) {

@@ -174,7 +174,7 @@ impl Loader {
     /// Loads every entry and folds what they registered over what the daemon is built with. A reserved or
     /// repeated name in that last part has been refused already, where it was recorded.
     pub async fn load(&self, entries: &[PluginConfig], own: Recorder) -> Loaded {
-        self.apply_all(self.importer().look(entries).await, own).await
+        self.apply_all(self.importer().inspect(entries).await, own).await
     }
 
     /// As [`Loader::load`], of entries that were looked at already.

@@ -267,7 +267,7 @@ pub fn is_leftover(name: &str) -> bool {
 
 /// Holds a file against other processes that hold it too, until dropped: for what is read, changed and
 /// written back. The lock stands beside the file, which is another one after each write.
-pub fn hold(path: &Path) -> io::Result<File> {
+pub fn lock(path: &Path) -> io::Result<File> {
     let lock = path.with_file_name(format!(".{}.lock", name_of(path)));
     make_private(&lock)?;
     let file = File::options().write(true).open(lock)?;

@@ -83,7 +83,7 @@ impl FilePolicies {
         if let Some(folder) = self.path.parent() {
             atomic::make_folder(folder).map_err(failed)?;
         }
-        let _held = atomic::hold(&self.path).map_err(failed)?;
+        let _held = atomic::lock(&self.path).map_err(failed)?;
         let text = self.text()?;
         let before = self.parse(text.as_deref())?;
         let mut rows = before.clone();

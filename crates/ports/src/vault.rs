@@ -158,7 +158,7 @@ impl VaultFile {
         atomic::make_folder(folder).map_err(|error| failed(folder, error))?;
         self.latest.forget();
         // Another process may set a secret at the same time.
-        let _held = atomic::hold(&self.path).map_err(|error| failed(&self.path, error))?;
+        let _held = atomic::lock(&self.path).map_err(|error| failed(&self.path, error))?;
         let before = match fs::read(&self.path) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -31,7 +31,7 @@ pub fn edit(
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    let _held = atomic::hold(&file).map_err(failed)?;
+    let _held = atomic::lock(&file).map_err(failed)?;
     let read = match std::fs::read_to_string(&file) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

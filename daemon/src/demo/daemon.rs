@@ -91,7 +91,7 @@ impl Daemon {
     /// Tells it to end and waits until it has.
     pub async fn stop(&mut self) {
         if let Some(pid) = self.child.id()
-            && process::tell(pid, Signal::Stop).is_ok()
+            && process::send_signal(pid, Signal::Stop).is_ok()
         {
             let limit = std::time::Duration::from_secs(10);
             if tokio::time::timeout(limit, self.child.wait()).await.is_ok() {

@@ -126,7 +126,7 @@ async fn install_from(
         }
     };
     // What else keeps it from loading may be put right: an option, a version. This is no plugin.
-    let looked = importer.look(&[PluginConfig::named(&installed.spec)]).await;
+    let looked = importer.inspect(&[PluginConfig::named(&installed.spec)]).await;
     if let Some(problem @ Problem::NoApply { .. }) = looked.first().and_then(|looked| looked.problem.as_ref())
     {
         if npm::asked_for(dir).contains(&installed.spec) && !before.contains(&installed.spec) {

@@ -157,7 +157,7 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
 
 /// The configured plugins, each imported to ask its id and schema.
 pub async fn fresh(place: &Place, files: &ConfigFiles) -> Vec<Row> {
-    importer(place, files).look(&entries(files)).await.into_iter().map(of_looked).collect()
+    importer(place, files).inspect(&entries(files)).await.into_iter().map(of_looked).collect()
 }
 
 fn of_looked(looked: InspectedPlugin) -> Row {

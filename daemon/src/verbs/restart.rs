@@ -47,7 +47,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     check(place, &record)?;
     let mut log = Tail::at_end(record.log_file(&folders));
     let progress = Progress::begin(&place.common, "restarting");
-    process::tell(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
+    process::send_signal(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
     let answered = poll(ANSWERS_WITHIN, || {
         let text = log.text();
         let refused = text

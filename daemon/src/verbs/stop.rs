@@ -25,7 +25,7 @@ pub async fn stop(place: &Place) -> Result<Answer, Exit> {
         (None, Some(pid)) => (None, pid),
         (None, None) => return Ok(Answer::none_running("stopped")),
     };
-    process::tell(pid, Signal::Stop)?;
+    process::send_signal(pid, Signal::Stop)?;
     let progress = Progress::begin(&place.common, "stopping");
     let gone = || daemon_file::running(&folders).is_none() && daemon_file::starting(&folders).is_none();
     let ended = process::poll(LIMIT, || (!process::runs(pid) || gone()).then_some(())).await;

@@ -40,12 +40,12 @@ impl Listeners {
         match (kind, collection) {
             ("record", Some(collection)) => {
                 if let Some(watchers) = self.records.lock().get(collection) {
-                    watchers.tell(&RecordChange { id, r#type: how });
+                    watchers.notify(&RecordChange { id, r#type: how });
                 }
             }
             ("automation", _) => {
                 if let Some(watchers) = &*self.automations.lock() {
-                    watchers.tell(&AutomationChange { id, r#type: how });
+                    watchers.notify(&AutomationChange { id, r#type: how });
                 }
             }
             // Policies and secrets are read for each use.

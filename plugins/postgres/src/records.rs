@@ -165,7 +165,7 @@ impl Collection {
             // The same again is no change.
             if let Some(row) = rows.first() {
                 let how = if row.get(0) { ChangeType::Added } else { ChangeType::Updated };
-                store.watchers.tell(&RecordChange { id, r#type: how });
+                store.watchers.notify(&RecordChange { id, r#type: how });
             }
             Ok(())
         })
@@ -181,7 +181,7 @@ impl Collection {
         let store = self.clone();
         self.database.write(Write::new(sql, params, size), move |rows| {
             if !rows.is_empty() {
-                store.watchers.tell(&RecordChange { id, r#type: ChangeType::Deleted });
+                store.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
             }
             Ok(!rows.is_empty())
         })

@@ -91,7 +91,7 @@ impl<C: Cross + Clone> Watchers<C> {
     }
 
     /// Notifies all watchers of a change.
-    pub fn tell(&self, change: &C) {
+    pub fn notify(&self, change: &C) {
         // One that has stopped is on its way out of the map.
         self.inner().watching.values().for_each(|tell| drop(tell.send(change.clone())));
     }

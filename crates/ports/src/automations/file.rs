@@ -54,7 +54,10 @@ impl FileAutomations {
             tell: Box::new(move |changed| {
                 // Whoever called knows.
                 if !changed.own {
-                    told.tell(&AutomationChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
+                    told.notify(&AutomationChange {
+                        id: changed.id.as_ref().to_owned(),
+                        r#type: changed.how,
+                    });
                 }
             }),
         };

@@ -124,7 +124,7 @@ impl FileRecords {
             watching: self.watching,
             report: self.report.clone(),
             tell: Box::new(move |changed| {
-                told.tell(&RecordChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
+                told.notify(&RecordChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
             }),
         };
         let format = RecordFormat { body: body.clone() };

@@ -83,7 +83,7 @@ impl MemoryCollection {
         };
         held.insert(id.clone(), record);
         // Under the lock, so that watchers hear of changes in their order.
-        self.watchers.tell(&RecordChange { id, r#type: how });
+        self.watchers.notify(&RecordChange { id, r#type: how });
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl MemoryCollection {
         let mut held = self.held();
         let there = held.remove(id).is_some();
         if there {
-            self.watchers.tell(&RecordChange { id: id.to_owned(), r#type: ChangeType::Deleted });
+            self.watchers.notify(&RecordChange { id: id.to_owned(), r#type: ChangeType::Deleted });
         }
         there
     }

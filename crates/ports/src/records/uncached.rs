@@ -158,7 +158,7 @@ impl Files {
         written
             .and_then(|()| atomic::write(&path, text.as_bytes(), Access::Owner))
             .map_err(|error| self.unwritten(&error))?;
-        self.watchers.tell(&RecordChange { id, r#type: how });
+        self.watchers.notify(&RecordChange { id, r#type: how });
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Files {
             Err(error) => return Err(self.unwritten(&error)),
         }
         atomic::sync_folder(&self.folder).map_err(|error| self.unwritten(&error))?;
-        self.watchers.tell(&RecordChange { id, r#type: ChangeType::Deleted });
+        self.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
         Ok(true)
     }
 

@@ -72,14 +72,14 @@ impl Endpoint {
     }
 
     /// Holds it open for a backend, in the way it wants.
-    pub fn hold(&self, opener: u64, options: ToolsServerOptions) {
+    pub fn open_for(&self, opener: u64, options: ToolsServerOptions) {
         let mut openers = self.openers.lock();
         openers.by.insert(opener);
         openers.options = options;
     }
 
     /// Lets go of it for a backend; nobody's is closed.
-    pub fn let_go(&self, opener: u64) {
+    pub fn close_for(&self, opener: u64) {
         let mut openers = self.openers.lock();
         if openers.by.remove(&opener) && openers.by.is_empty() {
             self.stream.send_modify(|number| *number += 1);

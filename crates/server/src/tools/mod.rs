@@ -58,14 +58,14 @@ impl ToolServers {
     fn open(&self, tools: &SessionTools, options: ToolsServerOptions) -> Option<ToolsServer> {
         let origin = (self.0.origin)()?;
         let endpoint = self.endpoint_of(tools);
-        endpoint.hold(tools.opener(), options);
+        endpoint.open_for(tools.opener(), options);
         let (opener, held) = (tools.opener(), Arc::downgrade(&endpoint));
         Some(ToolsServer {
             url: format!("{}{PREFIX}/{}", origin.trim_end_matches('/'), endpoint.id),
             token: endpoint.token().to_owned(),
             close: Func::new(move |()| {
                 if let Some(endpoint) = held.upgrade() {
-                    endpoint.let_go(opener);
+                    endpoint.close_for(opener);
                 }
                 Ok(())
             }),
