@@ -27,7 +27,7 @@ pub struct HostFacts {
     pub paths: Vec<String>,
     /// The SDK version actually in use.
     pub version: String,
-    /// What this host is called, for work nobody started as themselves.
+    /// The name of this host, which is the owner of work without a user.
     pub host_name: String,
     /// Folder holding the daemon's configuration.
     pub config_dir: String,
@@ -284,7 +284,7 @@ pub struct PluginContext {
     pub paths: Vec<String>,
     /// The SDK version actually in use.
     pub version: String,
-    /// What this host is called, for work nobody started as themselves.
+    /// The name of this host, which is the owner of work without a user.
     pub host_name: String,
     /// Folder holding the daemon's configuration; where a plugin keeps its own file.
     pub config_dir: String,

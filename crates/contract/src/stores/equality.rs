@@ -39,7 +39,7 @@ pub fn digest(value: &Value) -> u64 {
     match value {
         Value::Null => 0_u8.hash(&mut hasher),
         Value::Bool(value) => value.hash(&mut hasher),
-        // Adding zero makes one of the two zeros.
+        // Adding zero turns `-0.0` into `0.0`.
         Value::Number(value) => (value.as_f64().unwrap_or_default() + 0.0).to_bits().hash(&mut hasher),
         Value::String(value) => value.hash(&mut hasher),
         Value::Array(values) => values.iter().for_each(|value| digest(value).hash(&mut hasher)),
