@@ -195,10 +195,10 @@ fn expand_names(input: &DeriveInput, variants: &[&Variant]) -> Result<TokenStrea
     let idents: Vec<&Ident> = variants.iter().map(|variant| &variant.ident).collect();
     Ok(quote! {
         impl #name {
-            /// Every name, as it is written on the other side of the boundary.
+            /// The names in JavaScript.
             pub const NAMES: &'static [&'static str] = &[#(#words),*];
 
-            /// The name, as it is written on the other side of the boundary.
+            /// The name in JavaScript.
             pub fn as_str(&self) -> &'static str {
                 match self { #(Self::#idents => #words,)* }
             }
