@@ -1,8 +1,8 @@
-//! The whole way of one plugin: configuration entry, resolution, import, id, options, secrets, `apply`; and
-//! the fold of all of them into the one registry.
+//! Loading of plugins: configuration entry, resolution, import, id, options, secrets, `apply`, and the merge of all
+//! registrations into one registry.
 //!
-//! A plugin that goes wrong anywhere costs itself and one line. Spec: *Plugin id*, *Configuration entry*,
-//! *Options and credentials*, *Plugin loading*.
+//! A plugin that fails at any step is skipped with one line. Spec: *Plugin id*, *Configuration entry*, *Options and
+//! credentials*, *Plugin loading*.
 
 mod hidden;
 mod id;

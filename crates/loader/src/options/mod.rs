@@ -1,4 +1,4 @@
-//! A plugin's options: merged, their secrets read, checked against its schema.
+//! The options of a plugin: merged, with secrets, checked against its schema.
 
 mod check;
 mod from_env;
