@@ -23,7 +23,7 @@ use ostler_contract::stores::automations::message;
 use ostler_contract::stores::automations::{exists, none_such, refuse_id};
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
-/// Automations a person may write and edit while the host runs; their runs in the state database.
+/// Automations that users can write and edit while the host runs, with their runs in the state database.
 pub struct FileAutomations {
     folder: Folder<AutomationFormat>,
     runs: Runs,
@@ -36,7 +36,7 @@ impl FileAutomations {
         Self::watched(config_dir, db, report, Watching::Events).await
     }
 
-    /// The same, with a choice of how edits are noticed.
+    /// Like [`Self::open`], with a choice of how edits are noticed.
     pub async fn watched(
         config_dir: &Path,
         db: Arc<StateDb>,
@@ -52,7 +52,7 @@ impl FileAutomations {
             watching,
             report: report.clone(),
             tell: Box::new(move |changed| {
-                // Whoever called knows.
+                // The caller knows of its change.
                 if !changed.own {
                     told.notify(&AutomationChange {
                         id: changed.id.as_ref().to_owned(),
@@ -65,13 +65,13 @@ impl FileAutomations {
         Ok(Self { folder, runs: Runs::new(db, report), watchers })
     }
 
-    /// The same with other rules for ended runs. Call it within a tokio runtime.
+    /// Sets the rules for ended runs. Call it within a tokio runtime.
     #[must_use]
     pub fn retaining(self, runs: RunRetention) -> Self {
         Self { runs: self.runs.retaining(runs), ..self }
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let (list, get, watch) = (self.clone(), self.clone(), self.clone());
         AutomationStore {
@@ -129,7 +129,7 @@ impl FileAutomations {
             (None, None) => Ok(Edit::Write(text(definition, owner.as_deref()))),
             _ => Err(exists(&taken)),
         });
-        // An automation that was here before, and whose file a person removed, has left its runs.
+        // If a user removed the file of an earlier automation with this id, its runs remain.
         let runs = self.runs.clone();
         Box::pin(async move {
             let kept = kept(edited.await?.after, &id)?;
@@ -138,7 +138,7 @@ impl FileAutomations {
         })
     }
 
-    /// One that is there and cannot be read is an error, unless an earlier version of it could be.
+    /// An automation whose file cannot be read is an error, unless an earlier version could be read.
     fn get(&self, id: String) -> Pending<Option<KeptAutomation>> {
         if let Some(read) = self.folder.contents().get(&id) {
             return ready(Ok(Some(read.kept.clone())));
@@ -161,7 +161,7 @@ impl FileAutomations {
         let path = self.folder.path().join(format!("{id}.md"));
         let sought = id.clone();
         let edited = self.folder.edit(id.clone(), move |held| match (held.value, held.broken) {
-            // Writing would undo what a person is about to mend.
+            // Writing would overwrite what a user is about to fix.
             (_, Some(why)) => {
                 let line = format!("{}: {why}; fix the file before changing the automation", path.display());
                 Err(RpcError::conflict(line).into())

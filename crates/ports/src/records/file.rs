@@ -22,10 +22,10 @@ use crate::folder::{Edit, Events, Folder, FolderSetup, Watching, read_text};
 use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
-/// Up to this many records are looked through at once.
+/// Up to this number, records are searched on the caller's thread.
 const FEW: usize = 500;
 
-/// Records in the configuration folder, a file each, which people may edit while the host runs.
+/// Records in the configuration folder, one file each, which users can edit while the host runs.
 pub struct FileRecords {
     config_dir: PathBuf,
     report: Report,
@@ -34,7 +34,7 @@ pub struct FileRecords {
     open: Mutex<HashMap<String, Arc<OnceCell<Open>>>>,
 }
 
-/// A collection that is open.
+/// An open collection.
 #[derive(Clone)]
 enum Open {
     Cached(Arc<FileCollection>),
@@ -42,7 +42,7 @@ enum Open {
 }
 
 impl Open {
-    /// Its options.
+    /// Returns its options.
     fn options(&self) -> CollectionOptions {
         match self {
             Self::Cached(collection) => CollectionOptions { body: collection.body.clone(), uncached: None },
@@ -54,26 +54,26 @@ impl Open {
 }
 
 impl FileRecords {
-    /// The records of a configuration folder. A collection's own folder is made with its first record.
+    /// Creates the store of a configuration folder. The first record of a collection creates its folder.
     pub fn new(config_dir: &Path, report: Report) -> Self {
         Self::watched(config_dir, report, Watching::Events)
     }
 
-    /// The same, with a choice of how edits are noticed.
+    /// Like [`Self::new`], with a choice of how edits are noticed.
     pub fn watched(config_dir: &Path, report: Report, watching: Watching) -> Self {
         let config_dir = fs::canonicalize(config_dir).unwrap_or_else(|_| config_dir.to_owned());
         let events = Arc::new(Events::new(&config_dir));
         Self { config_dir, report, watching, events, open: Mutex::default() }
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> RecordStore {
         RecordStore {
             collection: Call::new(move |(name, options): (String, CollectionOptions)| {
                 let store = self.clone();
                 async move { store.collection(name, options).await }
             }),
-            // Every change is in its file once it is answered.
+            // Every acknowledged change is in its file.
             close: None,
         }
     }
@@ -93,7 +93,7 @@ impl FileRecords {
                 "records {name} is already open with body {held}; cannot open it with body {asked}"
             )));
         }
-        // Both would write to its files.
+        // Both collections would write to its files.
         if held.uncached != options.uncached.filter(|uncached| *uncached) {
             let word = if held.uncached.is_some() { "uncached" } else { "cached" };
             return Err(Thrown::new(format_args!(
@@ -186,7 +186,7 @@ impl FileCollection {
         self.folder.contents().iter().map(|(_, record)| record.clone()).collect()
     }
 
-    /// Records that may hold what is wanted, as far as the index can tell without being added to.
+    /// Returns the records that can match, according to the existing index.
     fn candidates(&self, wanted: &JsonObject) -> Option<Vec<EncodedRecord>> {
         let contents = self.folder.contents();
         let mut ids = contents.index.candidates(wanted)?;
@@ -194,7 +194,7 @@ impl FileCollection {
         Some(ids.into_iter().filter_map(|id| contents.get(id).cloned()).collect())
     }
 
-    /// Adds the fields that are searched for to the index. Nobody waits for that but who searches.
+    /// Adds the searched fields to the index. Only the searching caller waits.
     fn index(&self, wanted: &JsonObject) {
         for field in self.folder.change(|contents| contents.index.begin(wanted)) {
             let snapshot: Snapshot =
@@ -232,7 +232,7 @@ fn matching(candidates: &[EncodedRecord], wanted: &JsonObject) -> Vec<JsonObject
     candidates.iter().map(EncodedRecord::decode).filter(|record| contains_fields(record, wanted)).collect()
 }
 
-/// Makes Markdown of records kept as JSON once: `<id>.json` with no `<id>.md` beside it.
+/// Converts records of earlier versions to Markdown: `<id>.json` without `<id>.md` beside it.
 pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
     let Ok(files) = fs::read_dir(folder) else { return };
     let mut converted = Vec::new();
@@ -252,7 +252,7 @@ pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
     if converted.is_empty() {
         return;
     }
-    // A record is durable as Markdown before it is gone as JSON.
+    // A record is durable as Markdown before its JSON file is renamed.
     if let Err(error) = atomic::sync_folder(folder) {
         report(format!("{} could not be written: {error}", folder.display()));
         return;

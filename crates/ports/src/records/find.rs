@@ -1,4 +1,4 @@
-//! Finding records by their fields. A field that was once searched for is indexed from then on.
+//! Finds records by their fields. A field is indexed from its first search on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use ostler_contract::{JsonObject, Value};
 use super::encoded::EncodedRecord;
 use ostler_contract::stores::equality::digest;
 
-/// Fields beyond these are compared record by record.
+/// The maximum number of indexed fields; others are compared record by record.
 const FIELDS: usize = 16;
 
 type Index = BTreeSet<(u64, Arc<str>)>;
 
-/// Ids by what a field holds.
+/// Ids by the values of fields.
 #[derive(Default)]
 pub(super) struct Finder {
     fields: HashMap<String, Index>,
-    /// Fields whose index is being made, with the records that changed since.
+    /// Fields whose index is being built, with the records that changed since.
     making: HashMap<String, Vec<Arc<str>>>,
 }
 
-/// Records as they stood, by id.
+/// A snapshot of records by id.
 pub(super) type Snapshot = Vec<(Arc<str>, EncodedRecord)>;
 
 impl Finder {
@@ -55,7 +55,7 @@ impl Finder {
         }
     }
 
-    /// The fields of `wanted` that are to be indexed now: not yet, and nobody is at it.
+    /// Returns the fields of `wanted` that are neither indexed nor being indexed.
     pub(super) fn begin(&mut self, wanted: &JsonObject) -> Vec<String> {
         let free = FIELDS.saturating_sub(self.fields.len() + self.making.len());
         let lacking =
@@ -65,7 +65,7 @@ impl Finder {
         fields
     }
 
-    /// Takes an index that was made of a snapshot, with what changed since.
+    /// Adds an index that was built from a snapshot, updated with the changes since.
     pub(super) fn end<'a>(
         &mut self,
         field: String,
@@ -85,8 +85,8 @@ impl Finder {
         self.fields.insert(field, made);
     }
 
-    /// Ids of records that may hold what is wanted, in no order: the fewest some field narrows them to. Nothing
-    /// where no field of it is indexed.
+    /// Returns the ids of records that can match, unordered, from the field with the fewest. `None` if no field is
+    /// indexed.
     pub(super) fn candidates(&self, wanted: &JsonObject) -> Option<Vec<&Arc<str>>> {
         let mut narrowed: Vec<_> = wanted
             .iter()
@@ -95,7 +95,7 @@ impl Finder {
         if narrowed.is_empty() {
             return None;
         }
-        // All at once: whichever ends first is the shortest.
+        // In parallel: the iterator that ends first is the shortest.
         loop {
             for (ids, found) in &mut narrowed {
                 match ids.next() {
@@ -112,7 +112,7 @@ fn ids<'a>(index: &'a Index, value: &Value) -> impl Iterator<Item = &'a Arc<str>
     index.range((digest, Arc::from(""))..).take_while(move |(other, _)| *other == digest).map(|(_, id)| id)
 }
 
-/// The index of a field over all records of a snapshot.
+/// Builds the index of a field over a snapshot.
 pub(super) fn index(field: &str, snapshot: &Snapshot) -> Index {
     snapshot.iter().filter_map(|(id, record)| Some((held(record, field)?, id.clone()))).collect()
 }

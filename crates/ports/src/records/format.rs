@@ -1,4 +1,4 @@
-//! A record as a file: the body field as the body, the others as frontmatter.
+//! The format of a record: the body field as the body, the others as frontmatter.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl RecordFormat {
         frontmatter::join(&record, body.as_ref().and_then(Value::as_str).unwrap_or_default())
     }
 
-    /// What a record reads back as: its id first, a body though it had none.
+    /// Returns the record as it is read back: its id first, and always with a body.
     pub(super) fn complete(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! Records in memory, for tests: gone when the process is.
+//! Records in memory, for tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::Report;
 use ostler_contract::stores::equality::{contains_fields, equal_objects};
 use ostler_contract::stores::watchers::Watchers;
 
-/// A store that keeps records in memory and otherwise does as [`FileRecords`](super::FileRecords) does.
+/// Returns a store in memory that otherwise behaves like [`FileRecords`](super::FileRecords).
 pub fn memory_records() -> RecordStore {
     let open: Arc<Mutex<HashMap<String, MemoryCollection>>> = Arc::default();
     RecordStore {
@@ -42,7 +42,7 @@ struct MemoryCollection {
 
 impl MemoryCollection {
     fn new(name: String, body: Option<String>) -> Result<Self, Thrown> {
-        // Nothing to report but what a watcher throws, and that is the test's to see.
+        // Only errors of watchers are reported, and tests see those themselves.
         let report: Report = Arc::new(drop);
         let watchers = Watchers::new(format!("records {name}"), report)?;
         Ok(Self { name, body, held: Arc::default(), watchers })
@@ -82,7 +82,7 @@ impl MemoryCollection {
             None => ChangeType::Added,
         };
         held.insert(id.clone(), record);
-        // Under the lock, so that watchers hear of changes in their order.
+        // Under the lock, so that watchers are notified in the order of the changes.
         self.watchers.notify(&RecordChange { id, r#type: how });
         Ok(())
     }

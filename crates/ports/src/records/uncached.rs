@@ -21,7 +21,7 @@ use ostler_contract::stores::watchers::{Watchers, blocking};
 
 const SUFFIX: &str = ".md";
 
-/// A collection in its folder. One thread works with the files, in the order of the calls.
+/// A collection in a folder. One thread accesses the files, in the order of the calls.
 pub(super) struct UncachedCollection {
     body: Option<String>,
     files: Worker<Files>,
@@ -58,7 +58,7 @@ impl UncachedCollection {
         Ok(Self { body, files, watchers })
     }
 
-    /// The field with a record's long text.
+    /// Returns the field with a record's long text.
     pub(super) fn body(&self) -> Option<&String> {
         self.body.as_ref()
     }
@@ -107,10 +107,10 @@ impl Files {
         Ok(ids)
     }
 
-    /// One record. A file that is there and cannot be read is an error.
+    /// Returns one record. An existing file that cannot be read is an error.
     fn read(&self, id: &str) -> Result<Option<JsonObject>, Thrown> {
         let path = self.path(id);
-        // Opening a pipe would wait for somebody to write to it.
+        // Opening a pipe would wait for a writer.
         if Slug::parse(id).is_none() || !fs::metadata(&path).is_ok_and(|found| found.is_file()) {
             return Ok(None);
         }
@@ -138,7 +138,7 @@ impl Files {
         let id = check_record(&self.name, self.format.body.as_deref(), &record)?;
         let path = self.path(&id);
         let text = self.format.text(record);
-        // What cannot be read back is not written.
+        // Text that cannot be parsed again is not written.
         let record = self.parse(&id, &text);
         let record = record.map_err(|why| Thrown::new(format_args!("cannot store {id}: {why}")))?;
         let how = match path.exists() {
