@@ -1,5 +1,5 @@
-//! Changes of a list in the order in which they happened, for readers that come back: the latest are retained for a while,
-//! and one that has missed more is told so.
+//! Feeds: the changes of a list in order, for readers that resume. The latest ones are retained for a while; a reader
+//! that has missed more is notified of that.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,26 +12,27 @@ use tokio::sync::watch;
 
 /// How many changes are retained.
 pub const MOST: usize = 4096;
-/// How many bytes they have, as JSON.
+/// Their maximum size in bytes, as JSON.
 const MOST_BYTES: usize = 8 << 20;
-/// How many changes a reader takes at a time.
+/// The maximum number of changes per read.
 const AT_ONCE: usize = 64;
 
 /// A change of a list.
 #[derive(Debug)]
 pub enum Change<T> {
-    /// An entry is new, or is so now.
+    /// An entry is new or changed.
     Put(Arc<T>),
-    /// The entry of this URI is no longer there.
+    /// The entry of this URI was removed.
     Removed(String),
 }
 
-/// The place of a reader in a feed, as readers keep it.
+/// The position of a reader in a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedPosition {
-    /// When the feed began, in microseconds since 1970: feeds of different starts of the host do not continue each other.
+    /// The start of the feed, in microseconds since 1970, because feeds of different starts of the host do not continue
+    /// each other.
     start: i64,
-    /// How many changes came before.
+    /// The number of earlier changes.
     next: u64,
 }
 
@@ -42,23 +43,23 @@ impl fmt::Display for FeedPosition {
 }
 
 impl FeedPosition {
-    /// Reads a place as it was written.
+    /// Parses a formatted position.
     pub fn parse(text: &str) -> Option<Self> {
         let (start, next) = text.split_once('-')?;
         Some(Self { start: start.parse().ok()?, next: next.parse().ok()? })
     }
 }
 
-/// What a reader gets from a feed.
+/// The result of a read.
 #[derive(Debug)]
 pub enum FeedRead<T> {
-    /// Changes in their order, each with the place after it; none where nothing happened since.
+    /// Changes in order, each with the position after it; empty if there are none.
     Changes(Vec<(FeedPosition, Arc<Change<T>>)>),
-    /// The place is too old, or of another feed.
+    /// The position is too old, or of another feed.
     Lost,
 }
 
-/// The latest changes of a list. They are retained from the first reader on: before it, nobody can come back.
+/// The latest changes of a list. They are retained from the first reader on, because before that no reader can resume.
 #[derive(Debug)]
 pub struct Feed<T> {
     start: i64,
@@ -75,7 +76,7 @@ struct Retained<T> {
 }
 
 impl<T: Serialize> Feed<T> {
-    /// An empty feed of a host that started at this time, in microseconds since 1970.
+    /// Creates an empty feed of a host that started at this time, in microseconds since 1970.
     pub fn new(start: i64) -> Self {
         let retained = Retained { is_read: false, next: 0, changes: VecDeque::new(), bytes: 0 };
         Self { start, retained: Mutex::new(retained), changed: watch::Sender::new(()) }
@@ -91,7 +92,7 @@ impl<T: Serialize> Feed<T> {
         });
     }
 
-    /// Adds that an entry is removed.
+    /// Adds the removal of an entry.
     pub(crate) fn remove(&self, uri: &str) {
         self.add(|| (Change::Removed(uri.to_owned()), uri.len()));
     }
@@ -113,14 +114,14 @@ impl<T: Serialize> Feed<T> {
         self.wake();
     }
 
-    /// The place after the latest change, from which on nothing is missed.
+    /// Returns the position after the latest change, from which on no change is missed.
     pub fn place(&self) -> FeedPosition {
         let mut retained = self.retained.lock();
         retained.is_read = true;
         FeedPosition { start: self.start, next: retained.next }
     }
 
-    /// Some of the changes after a place.
+    /// Returns some of the changes after a position.
     pub fn read(&self, after: FeedPosition) -> FeedRead<T> {
         let retained = self.retained.lock();
         let oldest = retained.next - retained.changes.len() as u64;
@@ -133,18 +134,18 @@ impl<T: Serialize> Feed<T> {
         FeedRead::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
     }
 
-    /// Is told of each change, and when readers have to look whether they may still read.
+    /// Receives a notification of each change, and when readers have to check their grants.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Has readers look whether they may still read.
+    /// Makes readers check their grants.
     pub(crate) fn wake(&self) {
         self.changed.send_replace(());
     }
 }
 
-/// Counts what is written.
+/// A writer that counts bytes.
 struct Size(usize);
 
 impl io::Write for Size {

@@ -1,5 +1,5 @@
-//! What every part of the engine builds on: time, numbers, the log, options, limits, events, and the way of a frame
-//! from the one sequence to a client's outbox. Knows no users, no sessions and no connection.
+//! The base of the engine: time, numbers, the log, options, limits, events, and the path of a frame from the one
+//! sequence to a client's outbox. It does not know users, sessions or connections.
 
 pub(crate) mod agents;
 pub mod backlog;
