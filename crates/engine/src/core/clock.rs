@@ -29,7 +29,7 @@ impl Clock {
         (self.0)()
     }
 
-    /// Returns the current time in the form of the protocol: ISO 8601 with milliseconds.
+    /// Returns the current time in the form of the protocol: Formats a time as ISO 8601 with milliseconds.
     pub fn iso(&self) -> String {
         iso(self.now())
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// ISO 8601 with milliseconds.
+/// Formats a time as ISO 8601 with milliseconds.
 pub fn iso(timestamp: Timestamp) -> String {
     format!("{timestamp:.3}")
 }

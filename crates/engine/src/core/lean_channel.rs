@@ -135,7 +135,7 @@ impl<T> Receiver<T> {
         self.try_recv()
     }
 
-    /// Waits for messages and appends at most `limit`; returns their number, 0 once the channel is closed and empty.
+    /// Waits for messages and appends at most `most`; returns their number, 0 once the channel is closed and empty.
     pub async fn recv_many(&mut self, taken: &mut Vec<T>, most: usize) -> usize {
         self.ready().await;
         let mut state = self.0.0.lock();

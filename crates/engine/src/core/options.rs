@@ -29,7 +29,7 @@ pub struct HostOptions {
     pub advanced_tools: bool,
     /// Whether policies are checked before work starts.
     pub check_policies: bool,
-    /// How use is counted.
+    /// How usage is counted.
     pub usage: UsageOptions,
     /// The `mcpServers` entries.
     pub mcp_servers: McpServers,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for McpServers {
     }
 }
 
-/// How use is counted.
+/// How usage is counted.
 #[derive(Debug, Clone)]
 pub struct UsageOptions {
     /// The entries of a turn.

@@ -1,4 +1,4 @@
-//! Which changes under a watched URI somebody wants to hear of.
+//! Filters of the changes under a watched URI.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ostler_contract::Value;
@@ -7,12 +7,12 @@ use ostler_protocol::wire::state::ResourceWatchState;
 
 use crate::core::file_uris::file_path;
 
-/// How many patterns a watch may name.
+/// The maximum number of patterns in a watch.
 const PATTERNS: usize = 100;
-/// How long one may be.
+/// The maximum length of a pattern.
 const LONGEST: usize = 1000;
 
-/// What a watch includes and excludes.
+/// The patterns that a watch includes and excludes.
 #[derive(Debug)]
 pub(crate) struct WatchFilter {
     root: String,
@@ -21,7 +21,7 @@ pub(crate) struct WatchFilter {
 }
 
 impl WatchFilter {
-    /// Reads the patterns of a watch.
+    /// Parses the patterns of a watch.
     pub fn read(state: &ResourceWatchState) -> Result<Self, RpcError> {
         Ok(Self {
             root: plain(&state.root),
@@ -30,7 +30,7 @@ impl WatchFilter {
         })
     }
 
-    /// Whether a change of a URI is wanted. The root itself always is.
+    /// Returns whether a change of a URI is included. The root itself always is.
     pub fn holds(&self, uri: &str) -> bool {
         let changed = plain(uri);
         let below = changed.strip_prefix(&self.root).map(|rest| rest.trim_start_matches('/'));
@@ -40,12 +40,12 @@ impl WatchFilter {
     }
 }
 
-/// A URI without what may be written in several ways.
+/// Normalizes the spelling of a URI.
 fn plain(uri: &str) -> String {
     file_path(uri).trim_end_matches('/').to_owned()
 }
 
-/// `{ items }`: globs and paths, of which a path means everything below it.
+/// Compiles `{ items }`: globs and paths; a path includes everything below it.
 fn patterns(name: &str, said: Option<&Value>) -> Result<Option<GlobSet>, RpcError> {
     let wrong = |why: String| RpcError::invalid_params(format!("{name} {why}"));
     let Some(said) = said.filter(|said| !said.is_null()) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Terminals as commands: opened and disposed of.
+//! Commands for terminals: opening and disposing of them.
 
 use std::sync::Arc;
 
