@@ -1,4 +1,4 @@
-//! `usage:`: the pools, what they were charged, and the entries behind.
+//! The scheme `usage:`: the pools, their charges, and the entries.
 
 use std::sync::{Arc, Weak};
 
@@ -18,10 +18,10 @@ use crate::usage::Ledger;
 
 pub(super) const SCHEME: &str = "usage";
 
-/// A pool is one segment of a URI.
+/// The characters of a pool that are escaped, because it is one segment of a URI.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What a URI names.
+/// The resource that a URI names.
 #[derive(Debug, PartialEq, Eq)]
 enum UsageResource {
     Pools,
@@ -32,7 +32,7 @@ enum UsageResource {
     Records(String),
 }
 
-/// A URI of the scheme: what it names, and what its query says.
+/// A URI of the scheme: its resource and its query.
 struct UsageUri {
     named: UsageResource,
     query: Vec<(String, String)>,
@@ -69,7 +69,7 @@ impl UsageUri {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a reader may read this unasked. What is a list holds only what the reader may be told.
+    /// Returns whether a reader can read this without a grant. Lists contain only what the reader can read.
     fn open_to(&self, reader: &Reader) -> bool {
         match &self.named {
             UsageResource::Pools | UsageResource::Groups => true,
@@ -105,7 +105,7 @@ impl Ledger {
     }
 }
 
-/// The scheme use is read under. Nothing is written there.
+/// Returns the provider of the read-only scheme for usage.
 pub(crate) fn provider(ledger: Weak<Ledger>) -> SchemeProvider {
     let ledger = Arc::new(move || upgraded(&ledger));
     let (read, list) = (ledger.clone(), ledger);

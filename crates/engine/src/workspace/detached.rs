@@ -1,5 +1,5 @@
-//! VS Code's detached worktrees: trees that a window asks for beside a session's own, and looks after by their handles.
-//! Handles last as long as the host.
+//! VS Code's detached worktrees: trees that a window requests in addition to a session's, and manages by handles.
+//! Handles are valid until the host ends.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::core::refusals::nothing_at;
 use crate::workspace::Workspace;
 use crate::workspace::worktrees::repository_of;
 
-/// The key at `initialize` that says detached worktrees are served.
+/// The key in `initialize` that announces detached worktrees.
 pub(crate) const CAPABILITY: &str = "vscode.detachedWorktrees";
-/// How long a tree stays that no window names.
+/// How long a tree stays that no window uses.
 const UNNAMED: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most trees at a time.
+/// The maximum number of trees.
 const MOST: usize = 256;
-/// How the names of their branches begin, where the session names no prefix.
+/// The default prefix of their branches.
 const PREFIX: &str = "agents/";
 
 /// The trees, by handle.
@@ -33,10 +33,10 @@ pub(crate) struct Detached(Mutex<HashMap<String, DetachedWorktree>>);
 
 #[derive(Debug, Clone)]
 struct DetachedWorktree {
-    /// The session it was made for.
+    /// Its session.
     session: String,
     tree: Worktree,
-    /// When a window named it last.
+    /// When a window last named it.
     named: Instant,
 }
 
@@ -55,7 +55,7 @@ impl Detached {
 }
 
 impl Workspace {
-    /// Makes a tree like a session's own, on a branch of its own.
+    /// Creates a tree like a session's, on a separate branch.
     pub(crate) async fn create_detached(&self, params: DetachedWorktreeCreate) -> Result<Value, RpcError> {
         let session = match (self.sessions(), ostler_protocol::uri::session_id(&params.session)) {
             (Some(sessions), Some(id)) => sessions.load(id).await,
@@ -81,14 +81,14 @@ impl Workspace {
         Ok(json!({ "handle": handle, "resource": resource }))
     }
 
-    /// Keeps a tree for another day.
+    /// Retains a tree for another day.
     pub(crate) fn claim_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
         self.detached.get(&params.handle)?;
         self.detached.name(&params.handle);
         Ok(())
     }
 
-    /// Takes a clean tree off the disk, or puts it back. Its branch stays.
+    /// Removes a clean tree from the disk, or restores it. Its branch stays.
     pub(crate) async fn archive_detached(&self, params: DetachedWorktreeArchived) -> Result<(), RpcError> {
         let detached = self.detached.get(&params.handle)?;
         self.detached.name(&params.handle);
@@ -99,7 +99,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Removes a tree and its branch, and forgets its handle. What would be lost stays and is named in the log.
+    /// Removes a tree, its branch and its handle. Uncommitted or unmerged work stays and is named in the log.
     pub(crate) async fn delete_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
         let Ok(detached) = self.detached.get(&params.handle) else { return Ok(()) };
         if self.session(&detached.session).is_some_and(|session| session.is_running()) {

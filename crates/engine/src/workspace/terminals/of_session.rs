@@ -1,4 +1,4 @@
-//! Terminals a backend opens: the host mints the URI and lists them, so that people can watch.
+//! Terminals of backends: the host creates the URI and lists them, so that users can see them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,19 +13,19 @@ use crate::core::titles::tidy_title;
 use crate::core::weak::upgraded;
 use crate::workspace::Workspace;
 
-/// Where a terminal of a session is opened.
+/// The session of a new terminal.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder {
     pub session: String,
     pub chat: String,
     /// The session's first directory.
     pub directory: Option<String>,
-    /// Variables every terminal of the session has.
+    /// Variables of every terminal of the session.
     pub env: BTreeMap<String, String>,
 }
 
 impl Workspace {
-    /// How a chat's backend opens terminals; nothing where the host has no store of them.
+    /// Returns the function with which a chat's backend opens terminals; `None` without a terminal store.
     pub(crate) fn session_terminals(self: &Arc<Self>, holder: Holder) -> Option<SessionTerminals> {
         self.terminal_store()?;
         let workspace = Arc::downgrade(self);
@@ -39,7 +39,7 @@ impl Workspace {
         Some(SessionTerminals { open })
     }
 
-    /// Opens a terminal that a chat holds.
+    /// Opens a terminal that a chat claims.
     pub(crate) async fn open_for(
         self: &Arc<Self>,
         holder: &Holder,
