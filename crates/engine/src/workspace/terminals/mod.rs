@@ -391,7 +391,7 @@ impl Open {
         }
     }
 
-    /// Adds a watcher; answers the state it begins with and the number it was taken at.
+    /// Adds a subscriber; returns the snapshot and its number.
     pub(crate) fn subscribe(&self, workspace: &Workspace, subscriber: Subscriber) -> Option<(String, u64)> {
         self.screen.lock().subscribe(&workspace.core.fanout, subscriber)
     }
@@ -411,7 +411,7 @@ impl Open {
         lane.send(TerminalInput::Input(data)).map_err(|_| EXITED)
     }
 
-    /// Everything it said, as far as it is kept.
+    /// Returns its stored output.
     fn output(&self) -> String {
         self.screen.lock().output()
     }

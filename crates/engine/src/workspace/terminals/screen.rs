@@ -108,13 +108,13 @@ impl Screen {
         }
     }
 
-    /// Everything it said, as far as it is kept.
+    /// Returns its stored output.
     pub fn output(&mut self) -> String {
         self.trim(0);
         self.state.content.iter().map(text_of).collect()
     }
 
-    /// Adds a watcher; answers the state it begins with and the number it was taken at.
+    /// Adds a subscriber; returns the snapshot and its number.
     pub fn subscribe(&mut self, fanout: &Fanout, subscriber: Subscriber) -> Option<(String, u64)> {
         self.trim(0);
         let state = serde_json::to_string(&self.state).ok()?;
