@@ -15,7 +15,7 @@ pub static MARKS: LazyLock<Value> = LazyLock::new(|| {
     json!({ "properties": marks.collect::<JsonObject>() })
 });
 
-/// What a client is shown of the files.
+/// Returns the redacted content of the files for clients.
 pub fn config(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
     let said = files.said.iter().filter(|(_, value)| !value.is_null());
     let said: JsonObject = said.map(|(key, value)| (key.clone(), value.clone())).collect();

@@ -23,10 +23,10 @@ use crate::place::Place;
 use crate::process::poll;
 use crate::{daemon_file, verbs};
 
-/// How long a daemon that another process is starting may take.
+/// How long to wait for a daemon that another process is starting.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long a daemon that stopped may take until another one starts.
+/// How long to wait for another daemon after one has stopped.
 const RETURNS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The flags of `ostler acp`.
@@ -43,7 +43,7 @@ pub struct AcpFlags {
 /// Serves one editor on stdin and stdout until it closes its end.
 ///
 /// # Errors
-/// Exit 1 where no daemon runs and none can be started, or the daemon closes the connection.
+/// Exit 1 if no daemon runs and none can be started, or the daemon closes the connection.
 pub async fn acp(place: &Place, flags: AcpFlags) -> Result<Answer, Exit> {
     if daemon_file::running(&place.folders()?).is_none() && !flags.no_start {
         start(place).await?;
@@ -65,7 +65,7 @@ async fn connect(place: &Place, wire: &editor_connection::Wire) -> Result<Option
     Connection::paced(&record.connect_url, "ostler-acp", wire.room()).await.map(Some)
 }
 
-/// Connects again once a daemon runs. One that stopped and is not started again has ended for good.
+/// Connects again once a daemon runs. If none is started after the stop, it fails.
 async fn reconnect(place: &Place, wire: &editor_connection::Wire) -> Result<Connection, Exit> {
     let folders = place.folders()?;
     let mut seen = Instant::now();
@@ -73,7 +73,7 @@ async fn reconnect(place: &Place, wire: &editor_connection::Wire) -> Result<Conn
         if daemon_file::starting(&folders).is_some() {
             seen = Instant::now();
         }
-        // One that ends still has its record, and accepts nothing.
+        // A stopping daemon still has its record and accepts no connection.
         if let Ok(Some(daemon)) = connect(place, wire).await {
             return Ok(daemon);
         }
@@ -91,7 +91,7 @@ async fn start(place: &Place) -> Result<(), Exit> {
         false => verbs::start(place, &RunFlags::default(), &start_line(place)).await.map(|_| ()),
     };
     match started {
-        // Several editors start at the same time; one of them is first.
+        // Several editors can start at the same time; one of them is first.
         Err(_) if comes_up() => {}
         started => started?,
     }
@@ -105,7 +105,7 @@ async fn start(place: &Place) -> Result<(), Exit> {
     }
 }
 
-/// The command line of a daemon started on demand: on the same configuration, in this directory.
+/// Returns the command line of a daemon that is started on demand, with the same configuration, in this directory.
 fn start_line(place: &Place) -> Vec<String> {
     let mut line = vec!["ostler".to_owned(), "start".to_owned()];
     if let Some(file) = &place.common.config_file {

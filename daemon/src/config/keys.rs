@@ -294,7 +294,7 @@ keys! {
 }
 
 impl RunSettings {
-    /// The rules, with those of `default` for those that are absent.
+    /// Returns the rules, with those of `default` for absent ones.
     fn over(&self, default: RunRetention) -> RunRetention {
         RunRetention {
             count: self.count.map_or(default.count, |count| count.0),
@@ -323,7 +323,7 @@ pub struct RunSettings {
 }
 
 impl LimitSettings {
-    /// The limits, with `default` for those that are absent.
+    /// Returns the limits, with those of `default` for absent ones.
     fn over(&self, default: Limits) -> Limits {
         let number = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let bytes = |value: Option<Mebibytes>, default: usize| {
@@ -543,7 +543,7 @@ macro_rules! integers {
 }
 
 integers! {
-    /// A TCP port; 0 takes any free one.
+    /// A TCP port; 0 means any free one.
     Port(u16): 0 to 65535;
     /// Milliseconds.
     DeltaWindow(u16): 0 to 1000;
@@ -561,5 +561,5 @@ integers! {
     Days(u32): 1 to 36_500;
 }
 
-/// Keys this host does not serve: refused, not silently taken.
+/// Keys that this host does not support, which are rejected instead of ignored.
 pub const KEYS_NOT_SERVED: &[&str] = &["worktreesRoot", "updateCheck", "closedChats", "proxy"];

@@ -1,4 +1,4 @@
-//! What the daemon sends, as updates and requests to the editor.
+//! Converts actions of the daemon to updates and requests for the editor.
 
 use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
 use ahp::{ClientEvent, SubscriptionEvent};
@@ -24,7 +24,7 @@ impl Bridge {
             }
             TaskEvent::Answered { session, id, number, answer } => {
                 let Some(open) = self.open.get_mut(&session) else { return };
-                // One that was answered elsewhere meanwhile is gone.
+                // A request that was answered elsewhere in the meantime no longer exists.
                 if open.asked.get(&id).is_none_or(|(latest, _)| *latest != number) {
                     return;
                 }
@@ -43,7 +43,7 @@ impl Bridge {
         }
     }
 
-    /// Asks the editor what a session asks, where it can be asked.
+    /// Passes a session's request for input to the editor, if the editor supports it.
     pub(super) fn ask(&mut self, session: &str, request: &Value) {
         let Some(open) = self.open.get_mut(session) else { return };
         let Some(id) = request["id"].as_str().map(str::to_owned) else { return };
@@ -101,7 +101,7 @@ impl Bridge {
         let before = options::commands(&open.session);
         let shared = !open.session.active_clients.is_empty();
         apply_action_to_session(&mut open.session, &envelope.action);
-        // What the editor did not decide was left to the clients that have gone.
+        // The other clients, which could have answered in place of the editor, have left.
         let alone = shared && open.session.active_clients.is_empty();
         match &envelope.action {
             StateAction::SessionTitleChanged(changed) => {
@@ -145,7 +145,7 @@ impl Bridge {
         }
     }
 
-    /// Asks the editor what a session waits for and the editor is not being asked.
+    /// Passes open requests for input to the editor that it does not have yet.
     pub(super) fn ask_waiting(&mut self, session: &str) {
         let Some(open) = self.open.get(session) else { return };
         let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
@@ -219,20 +219,20 @@ impl Bridge {
         }
     }
 
-    /// A turn ended: the prompt that started it is answered.
+    /// Answers the prompt that started an ended turn.
     pub(super) fn ended(&mut self, session: &str, turn: &str, outcome: Result<&str, &str>) {
         let Some(open) = self.open.get_mut(session) else { return };
         match (open.prompts.remove(turn), outcome) {
             (Some(prompt), Ok(reason)) => prompt.request.answer(Ok(json!({ "stopReason": reason }))),
             (Some(prompt), Err(why)) => prompt.request.answer(Err(Failure::internal(why))),
-            // Another client's turn: the editor has nothing that would say so.
+            // For another client's turn the editor has no notification.
             (None, Err(why)) => self.update(session, &content::chunk("agent_message_chunk", why)),
             (None, Ok(_)) => {}
         }
     }
 }
 
-/// Why a turn that is complete stopped, where its backend says so.
+/// Returns why a completed turn stopped, if its backend reports it.
 fn stop_reason(meta: Option<&JsonObject>) -> &'static str {
     match meta.and_then(|meta| meta.get("ostler.stopReason")).and_then(Value::as_str) {
         Some("max_tokens") => "max_tokens",
@@ -241,7 +241,7 @@ fn stop_reason(meta: Option<&JsonObject>) -> &'static str {
     }
 }
 
-/// How full the context is, where the backend reports it.
+/// Returns the usage of the context, if the backend reports it.
 fn usage_update(usage: &Value) -> Option<Value> {
     let meta = &usage["_meta"];
     let (used, size) = (meta["ostler.contextTokens"].as_u64()?, meta["ostler.contextSize"].as_u64()?);

@@ -25,7 +25,7 @@ impl Bridge {
             message["model"] = json!({ "id": model });
         }
         let id = uuid::Uuid::new_v4().to_string();
-        // During another client's turn the host starts this one after it.
+        // During another client's turn, the host queues this one.
         let waits = match open.chat.active_turn {
             Some(_) => Waits::InQueue,
             None => Waits::ForTurn,
@@ -80,7 +80,7 @@ impl Bridge {
         }
     }
 
-    /// Stops what these prompts of the editor run or wait for.
+    /// Stops the turns of these prompts, or removes their queued messages.
     pub(super) async fn cancel(&mut self, session: &str, which: impl Fn(&Prompt) -> bool) {
         let Some(open) = self.open.get_mut(session) else { return };
         let chat = open.chat_uri.clone();
@@ -94,7 +94,7 @@ impl Bridge {
         for (id, waits) in stopped {
             let action = match waits {
                 Waits::InQueue => json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id }),
-                // The host takes actions in order: a turn that was just dispatched has begun by then.
+                // The host handles actions in order, so a turn that was just dispatched has begun before.
                 Waits::ForTurn => json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 0 }),
             };
             // Answered once the host has removed the message, or has ended the turn that it started before.
@@ -104,7 +104,7 @@ impl Bridge {
         }
     }
 
-    /// A turn started: whether it is one of the editor's prompts.
+    /// Handles the start of a turn, which can belong to a prompt of the editor.
     pub(super) async fn started(&mut self, session: &str, turn: &str, queued: Option<&str>) -> bool {
         let Some(open) = self.open.get_mut(session) else { return false };
         if let Some(mut prompt) = queued.and_then(|queued| open.prompts.remove(queued)) {
