@@ -1,4 +1,5 @@
-//! A program in the foreground: it has the terminal of this process, and hears itself what is typed to interrupt.
+//! A program in the foreground, which has the terminal of this process and receives interrupts from the keyboard
+//! itself.
 
 use std::io;
 use std::process::ExitStatus;
@@ -8,7 +9,7 @@ use tokio::process::Command;
 
 use crate::signals;
 
-/// How long what the program started may take to end after SIGTERM.
+/// How long the processes of the program can take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How a program in the foreground ended.
@@ -27,7 +28,7 @@ pub enum Ended {
 pub async fn run(command: &mut Command) -> io::Result<Ended> {
     let termination = signals::termination_in_foreground();
     tokio::pin!(termination);
-    // Signals are heard before there is a program.
+    // Signals are handled before the program starts.
     tokio::select! {
         biased;
         code = &mut termination => return Ok(Ended::Signalled(code)),

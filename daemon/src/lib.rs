@@ -1,4 +1,4 @@
-//! The daemon: what it is put together from, and its command line. The only crate that sees all others.
+//! The daemon: its composition and its command line. The only crate that depends on all others.
 
 pub mod acp;
 pub mod announce;

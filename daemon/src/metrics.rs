@@ -1,5 +1,5 @@
 //! The metrics of the daemon, for `GET /api/metrics`. Durations are taken from the spans of commands, calls of plugins'
-//! functions, turns and runs; sizes are read when they are asked for.
+//! functions, turns and runs; sizes are read at each request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -68,7 +68,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// What has been measured.
+/// The measurements.
 #[derive(Clone)]
 pub struct Metrics(Arc<BTreeMap<&'static str, Durations>>);
 
@@ -93,7 +93,7 @@ impl Metrics {
         Measure(self.clone())
     }
 
-    /// The metrics as text.
+    /// Returns the metrics as text.
     pub fn text(&self, host: &Host, plugins: &[Weak<Engine>]) -> String {
         let mut registry = Registry::default();
         for kind in KINDS {
@@ -204,7 +204,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Measure {
         let Some(span) = context.span(&id) else { return };
         let Some(Measured { began, mut labels }) = span.extensions_mut().remove::<Measured>() else { return };
         let Some(durations) = self.0.0.get(span.metadata().target()) else { return };
-        // A request whose method the host does not know has none; nothing is recorded of what succeeds.
+        // A request with an unknown method has none; only its failure is recorded.
         for (label, value) in labels.iter_mut().filter(|(_, value)| value.is_empty()) {
             *value = if *label == "outcome" { "ok" } else { "unknown" }.to_owned();
         }

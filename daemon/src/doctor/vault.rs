@@ -1,4 +1,4 @@
-//! The names of the vault that options and endpoints need.
+//! Checks of the vault names that options and endpoints require.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::verbs::vault::list;
 
 const WHAT: &str = "vault";
 
-/// Every name that is needed, set or not.
+/// Checks every required name.
 pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<Check> {
     if let Some(plugin) = running.and_then(|record| record.vault.as_ref()) {
         return vec![Check::ok(WHAT, format!("secrets are stored in the vault of plugin {plugin}"))];
@@ -55,7 +55,7 @@ fn unset(name: &str, by: &str) -> Check {
     )
 }
 
-/// The endpoints of the webhook plugin, and their secrets.
+/// Checks the endpoints of the webhook plugin, and their secrets.
 async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Check> {
     let records = Arc::new(FileRecords::new(&files.dir, quiet)).into_point();
     let mut checks = Vec::new();

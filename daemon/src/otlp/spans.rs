@@ -17,15 +17,15 @@ use crate::log::{Fields, clock, without_secrets};
 
 /// Spans in one request.
 const BATCH: usize = 512;
-/// Spans that wait for an export at most.
+/// The maximum number of spans that wait for an export.
 const WAITING: usize = 8 * BATCH;
-/// Characters of an attribute's text.
+/// The maximum length of an attribute's text.
 const LONGEST: usize = 1024;
 
-/// OTLP's number of a span that answers a request, and of any other.
+/// OTLP's numbers of server spans and internal spans.
 const SERVER: u8 = 2;
 const INTERNAL: u8 = 1;
-/// OTLP's number of the status of a failure.
+/// OTLP's number of the error status.
 const FAILED: u8 = 2;
 
 /// The spans that wait for an export.
@@ -47,7 +47,7 @@ impl Spans {
         Collect { spans: self.clone(), hidden: hidden.clone() }
     }
 
-    /// Takes the spans, in batches, and how many were dropped since the last time.
+    /// Removes the spans, in batches; returns also how many were dropped since the last call.
     pub(super) fn take(&self) -> (Vec<Vec<Value>>, usize) {
         let Ended { mut spans, dropped } = std::mem::take(&mut *self.ended.lock());
         let mut batches = Vec::new();
@@ -82,7 +82,7 @@ pub(super) fn request(spans: Vec<Value>) -> Value {
     json!({ "resourceSpans": [{ "resource": resource(), "scopeSpans": scoped }] })
 }
 
-/// A span that has not ended.
+/// An open span.
 struct Open {
     place: SpanIds,
     parent: Option<u64>,
