@@ -1,4 +1,4 @@
-//! The daemon in the foreground: up, announced, serving, and down again in order.
+//! Runs the daemon in the foreground: start, announcement, serving, and orderly end.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -35,9 +35,9 @@ use crate::settings::{Http, Settings, check_reachable};
 use crate::signals::{SignalSender, Signals};
 use crate::token::TokenSource;
 
-/// What the log says when it goes down to come up again; `restart` waits for it.
+/// The log line of a restart, for which `restart` waits.
 pub const RESTART_STOPPING: &str = "restart: stopping";
-/// What the log says when it does not; the reason follows.
+/// The log line if it does not restart; the reason follows.
 pub const RESTART_REFUSED: &str = "restart: refused: ";
 
 /// How a run ended.
@@ -45,7 +45,7 @@ pub const RESTART_REFUSED: &str = "restart: refused: ";
 pub enum Ended {
     /// It received a signal to stop.
     Done,
-    /// It is to start again, on these ports where it is to keep them.
+    /// It restarts, on these ports if they are to be reused.
     Again(Option<KeptPorts>),
 }
 
@@ -53,7 +53,7 @@ pub enum Ended {
 /// manager.
 ///
 /// # Errors
-/// Exit 1 where it could not start.
+/// Exit 1 if it could not start.
 pub async fn run(
     settings: Settings,
     place: Place,
@@ -70,7 +70,8 @@ pub async fn run(
         process::leave_terminal();
     }
     process::take_files();
-    // Heard from the first moment on: who has read the announcement may tell it to end at once.
+    // Handled from the beginning, because a process that has read the announcement can immediately send a signal to
+    // stop.
     let (mut signals, signal_sender) = Signals::listen(settings.detached || service::is_managed())?;
     if settings.stdio {
         if !passed.is_empty() {
@@ -81,7 +82,8 @@ pub async fn run(
             .map(|()| Ended::Done);
     }
     let holding = Holding::take(&settings.folders())?;
-    // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
+    // Bound before anything is loaded, so that a port in use is reported early; requests are answered once the host is
+    // up.
     let kept = settings.kept;
     let listener = match passed.listener(service::Place::Main)? {
         Some(listener) => {
@@ -121,7 +123,7 @@ pub async fn run(
         |listener: &Option<Listener>| listener.as_ref().map_or(0, |listener| listener.address().port());
     let ports = KeptPorts { main: listener.address().port(), routes: port(&routes), http: port(&http) };
     if let Err(exit) = require_backend(&composed) {
-        // Who changes a plugin breaks it now and then; `start` has to say so, though.
+        // With `--watch`, a plugin can be broken for a while; `start` must still report it.
         if !settings.watch_plugins || (settings.detached && kept.is_none()) {
             return Err(exit);
         }
@@ -264,7 +266,7 @@ pub async fn run(
     Ok(if in_order { ended } else { Ended::Done })
 }
 
-/// Starts the export of traces and metrics where a collector is configured.
+/// Starts the export of traces and metrics if a collector is configured.
 fn export(
     settings: &Settings,
     spans: Option<Spans>,
@@ -288,10 +290,10 @@ async fn unless_stopped(closing: impl Future<Output = ()>, signals: &mut Signals
     }
 }
 
-/// How long a change of a plugin waits for turns that run: the change may be what such a turn needs.
+/// How long a change of a plugin waits for running turns, which may need the change.
 const TURNS_END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Waits until no turn runs, for a while.
+/// Waits until no turn runs, within a limit.
 async fn rest(host: &Host, log: &Log) {
     let end = Instant::now() + TURNS_END_WITHIN;
     let mut waits = false;
@@ -311,7 +313,7 @@ fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
     Ended::Again(Some(ports))
 }
 
-/// The sessions in which a turn runs.
+/// Returns the sessions with a running turn.
 pub fn busy(host: &Host) -> Vec<String> {
     let mut busy: Vec<String> = host
         .sessions
@@ -324,7 +326,7 @@ pub fn busy(host: &Host) -> Vec<String> {
     busy
 }
 
-/// What others find of this daemon.
+/// Returns the record of this daemon.
 fn record(
     settings: &Settings,
     composed: &Composed,
@@ -354,7 +356,7 @@ fn record(
     })
 }
 
-/// Binds an address; where any port is asked for, the one that was had before if it is still free.
+/// Binds an address; for port 0 the previous port, if it is still free.
 async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> {
     if let (0, Some(kept)) = (address.port(), kept)
         && let Ok(listener) = Listener::bind(SocketAddr::new(address.ip(), kept)).await
@@ -366,7 +368,7 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
         .map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
 }
 
-/// A host without a backend could serve nothing.
+/// A host without a backend cannot serve sessions.
 fn require_backend(composed: &Composed) -> Result<(), Exit> {
     if composed.host.core.listed_agents().next().is_some() {
         return Ok(());
@@ -394,7 +396,7 @@ async fn over_stdio(
     hidden: &Hidden,
     (signals, signal_sender): (&mut Signals, SignalSender),
 ) -> Result<(), Exit> {
-    // At its start a host ends what it finds going in the folder, so that folder has to be its own.
+    // At its start a host ends runs that it finds in the store, so the store must belong to it.
     let _holding = match settings.needs_state_db() {
         true => Some(Holding::take(&settings.folders())?),
         false => None,

@@ -64,7 +64,7 @@ fn expand_struct(input: &DeriveInput, fields: Vec<&Field>) -> Result<TokenStream
         named.push(match params.is_empty() {
             true => quote! {},
             false => quote! {
-                let value = ::ostler_contract::cross::Cross::named(value, ::ostler_contract::call::Named {
+                let value = ::ostler_contract::cross::Cross::named(value, ::ostler_contract::call::FunctionName {
                     plugin: None, method: #key, params: &[#(#params),*],
                 });
             },

@@ -67,7 +67,7 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
                 shape: || <crate::call::#wrapper<fn(#(#types),*) -> #answer> as crate::cross::Cross>::shape(),
                 live: |host| {
                     let host = host.clone();
-                    let named = crate::call::Named {
+                    let named = crate::call::FunctionName {
                         plugin: Some(host.id().clone()), method: #key, params: &[#(#params),*],
                     };
                     let call = crate::call::#wrapper::<fn(#(#types),*) -> #answer>::new(

@@ -1,4 +1,4 @@
-//! `ostler agent …`: the agents, and what they support. Asked of the running daemon, or of a host in this process.
+//! `ostler agent …`: the agents, and what they support. Uses the running daemon, or a host in this process.
 
 use clap::Subcommand;
 use ostler_contract::points::NamedMethod;
@@ -20,9 +20,9 @@ use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::signals;
 
-/// The plugin that has the agents.
+/// The plugin of the agents.
 const ACP: &str = "@ostler/acp";
-/// Lists them, with the programs they are.
+/// The command that lists them with their programs.
 pub(crate) const LIST: &str = "x-acp/list";
 const CHECK: &str = "x-acp/check";
 const LOGIN: &str = "x-acp/login";
@@ -75,10 +75,10 @@ pub enum AgentVerb {
 /// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 when no host can be asked.
+/// Exit 2 for an invalid argument, 1 if no host is available.
 pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     let asked = AskedHost::open(at).await?;
-    // Its own host has to end the agents it has started.
+    // The host in this process has to end the agents that it started.
     let termination = async {
         match &asked {
             AskedHost::Daemon(_) => std::future::pending().await,
@@ -96,11 +96,11 @@ pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 enum Outcome {
-    /// It is over.
+    /// The command is complete.
     Answer(Answer),
-    /// A program has to sign in, in this terminal.
+    /// A program has to run in this terminal, to sign in.
     Terminal { provider: String, report: Value },
 }
 
@@ -124,11 +124,11 @@ async fn run(at: &Place, asked: &AskedHost, verb: AgentVerb) -> Result<Outcome, 
     answer.map(Outcome::Answer)
 }
 
-/// The host that is asked.
+/// The host that answers.
 enum AskedHost {
-    /// The running daemon: its agents have its environment.
+    /// The running daemon, whose agents have its environment.
     Daemon(Box<Connection>),
-    /// A host in this process, which serves nobody, and what its answers may not contain.
+    /// A host in this process without clients, and the texts that its answers must not contain.
     Own(Box<Composed>, Hidden),
 }
 
@@ -164,7 +164,7 @@ impl AskedHost {
         }
     }
 
-    /// Calls a command of the plugin; nothing where it is not loaded.
+    /// Calls a command of the plugin; `None` if it is not loaded.
     async fn call(&self, method: &str, params: JsonObject) -> Result<Option<Value>, Exit> {
         match self {
             Self::Daemon(daemon) => of_daemon(daemon, method, params).await,
@@ -172,10 +172,10 @@ impl AskedHost {
         }
     }
 
-    /// The same.
+    /// Calls a command of the plugin.
     ///
     /// # Errors
-    /// Exit 2 also where the plugin is not loaded.
+    /// Exit 2 also if the plugin is not loaded.
     async fn required(&self, at: &Place, method: &str, params: JsonObject) -> Result<Value, Exit> {
         let answer = self.call(method, params).await?;
         answer.ok_or_else(|| match is_configured(at) {
@@ -196,13 +196,13 @@ impl AskedHost {
     }
 }
 
-/// Whether the configuration has the plugin.
+/// Returns whether the plugin is configured.
 fn is_configured(at: &Place) -> bool {
     let settings = at.files().and_then(|files| Settings::new(&RunFlags::default(), files, &at.working_dir));
     settings.is_ok_and(|settings| settings.plugins.iter().any(|entry| entry.name == ACP))
 }
 
-/// What a command of the running daemon's plugin answers; nothing where it is not loaded.
+/// Calls a command of the plugin in the running daemon; `None` if it is not loaded.
 pub(crate) async fn of_daemon(
     daemon: &Connection,
     method: &str,
@@ -215,7 +215,7 @@ pub(crate) async fn of_daemon(
     }
 }
 
-/// What a command of the plugin answers in a host of this process; nothing where it is not loaded.
+/// Calls a command of the plugin in a host of this process; `None` if it is not loaded.
 pub(crate) async fn of_host(
     own: &Composed,
     hidden: &Hidden,
@@ -300,7 +300,7 @@ fn version(row: &Value) -> Option<String> {
     row["version"].as_str().map(|version| format!("version {version}"))
 }
 
-/// What an agent supports, in words.
+/// Describes what an agent supports.
 fn supported(row: &Value) -> Option<String> {
     const WORDS: &[(&str, &str)] = &[
         ("resume", "resume"),
@@ -402,12 +402,12 @@ async fn in_terminal(at: &Place, provider: &str, report: Value) -> Result<Answer
     Ok(Answer { code: u8::from(!status.success()), ..Answer::new(vec![line], report).named([provider]) })
 }
 
-/// What the user has to know while a command runs. Its answer, on stdout, comes at its end.
+/// Prints a note during a command, whose answer on stdout follows at its end.
 fn tell(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
 }
 
-/// The variables that the configuration sets for an agent, so that it signs in where the daemon's agents look, and the
+/// Returns the configured variables of an agent, so that it stores its login where the daemon's agents read it, and the
 /// names of those that are references to secrets.
 fn variables(at: &Place, provider: &str) -> Result<(Vec<(String, String)>, Vec<String>), Exit> {
     let settings = Settings::new(&RunFlags::default(), at.files()?, &at.working_dir)?;
@@ -500,7 +500,7 @@ async fn import(at: &Place, asked: &AskedHost, provider: &str, session: &str) ->
     Ok(Answer::new(vec![line], json!({ "session": channel })).named([channel]))
 }
 
-/// The report of a check, line by line.
+/// Returns the report of a check as lines.
 fn checked(report: &Value) -> Vec<String> {
     let provider = text(report, "provider");
     let state = match text(report, "state") {

@@ -1,4 +1,4 @@
-//! `ostler plugin new` and `ostler plugin check`: for who writes plugins.
+//! `ostler plugin new` and `ostler plugin check`, for plugin authors.
 
 use std::io::Write;
 
@@ -37,10 +37,10 @@ pub enum AuthorVerb {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
     match verb {
         AuthorVerb::New { name } => new(at, &name),
@@ -51,7 +51,7 @@ pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
 /// Writes a new plugin below the working directory.
 ///
 /// # Errors
-/// Exit 2 for a name that is no slug, or a folder that holds something.
+/// Exit 2 for a name that is not a slug, or a folder that is not empty.
 fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     let folder = plugin_new(name, &at.working_dir)?;
     let shown = folder.display().to_string();
@@ -64,11 +64,11 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
 }
 
-/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused, it
-/// left an error uncaught, or a test failed. `watch` does so again after each change, until a signal to stop.
+/// Loads one plugin into a separate host and prints the result. Exit 1 if it has problems, uncaught errors, or failed
+/// tests. `watch` repeats this after each change, until a signal to stop.
 ///
 /// # Errors
-/// Exit 2 for an option that is none, 1 where no host can be put together.
+/// Exit 2 for an invalid option, 1 if no host can be composed.
 async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Result<Answer, Exit> {
     let mut values = JsonObject::new();
     for option in options {
@@ -78,7 +78,7 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
         let value = option_path::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
         option_path::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
     }
-    // A plugin is checked wherever it is, with or without a configuration.
+    // A plugin can be checked anywhere, with or without a configuration.
     let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);
     let check =
         PluginCheck { spec: spec.clone(), options: values, working_dir: at.working_dir.clone(), config_dir };

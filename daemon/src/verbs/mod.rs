@@ -1,4 +1,4 @@
-//! What the command line does besides serving: one file per word.
+//! The commands of the command line, one file each.
 
 pub(crate) mod agent;
 mod ask;

@@ -1,4 +1,4 @@
-//! `ostler notify …`: the rules of `notify.yaml`, tried.
+//! `ostler notify …`: tests the rules of `notify.yaml`.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ pub enum NotifyVerb {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument or file, 1 where the message was not sent.
+/// Exit 2 for an invalid argument or file, 1 if the message was not sent.
 pub async fn notify(at: &Place, NotifyVerb::Test { rule }: NotifyVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return Ok(answer(&remote.post("/api/notify/test", &TestRule { rule }).await?));

@@ -1,4 +1,4 @@
-//! `ostler plugin …`: what is configured, and changing it. The daemon that runs takes it up at its next start.
+//! `ostler plugin …`: the configured plugins and their configuration. Changes take effect at the daemon's next start.
 
 use clap::Subcommand;
 use ostler_contract::{Value, json};
@@ -81,14 +81,14 @@ pub enum PluginVerb {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
     match verb {
         PluginVerb::Author(verb) => author::author(at, verb).await,
-        // What is printed is pasted into reports; the API and the root channel hide the same.
+        // Output is often pasted into reports; the API and the root channel redact the same.
         verb => match run(at, verb).await {
             Ok(answer) => Ok(answer.without_passwords()),
             Err(exit) => Err(exit.without_passwords()),
@@ -100,7 +100,7 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return over_http(at, &remote, verb).await;
     }
-    // A plugin is written and checked with or without a configuration.
+    // Plugins can be written and checked with or without a configuration.
     let configured = || at.files();
     match verb {
         PluginVerb::List => {
@@ -144,7 +144,7 @@ async fn rows(at: &Place, files: &ConfigFiles) -> Vec<Row> {
     plugins::fresh(at, files).await
 }
 
-/// Asks the daemon at a URL.
+/// Runs the command on the daemon at a URL.
 async fn over_http(at: &Place, remote: &Remote, verb: PluginVerb) -> Result<Answer, Exit> {
     match verb {
         PluginVerb::List => Ok(list(&remote.get::<Vec<Plugin>>("/api/plugin/list").await?)),
@@ -253,7 +253,7 @@ fn list(rows: &[Plugin]) -> Answer {
     Answer::new(lines, json!(rows)).named(rows.iter().map(Plugin::called))
 }
 
-/// A daemon that runs goes on as it is; says what to do about it.
+/// Notes that the running daemon is not changed, and what to do.
 fn hint(files: &ConfigFiles, answer: Answer) -> Answer {
     match daemon_file::running(&files.folders()) {
         Some(_) => hinted(answer),
@@ -294,7 +294,7 @@ async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool
     Ok(hint(&files, answer.named(named)))
 }
 
-/// What `ostler plugin config` is asked for.
+/// The parsed arguments of `ostler plugin config`.
 enum Configure {
     Show(String),
     Set(String, String, Value),
@@ -339,7 +339,7 @@ fn show(described: &ChangedPlugin) -> Answer {
     Answer::new(lines, json!(described)).named([plugin.called()])
 }
 
-/// What is configured now.
+/// Returns the configured plugins.
 async fn told(at: &Place, name: &str, changed: Changed) -> Result<Answer, Exit> {
     let files = at.files()?;
     let rows = rows(at, &files).await;

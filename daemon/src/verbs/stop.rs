@@ -1,4 +1,4 @@
-//! `ostler stop`: ends the daemon that runs.
+//! `ostler stop`: stops the running daemon.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::progress::Progress;
 
-/// Longer than closing may take.
+/// Longer than the limit of closing.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Tells it to end and waits until it has; exit 1 where none runs.
+/// Sends a signal to stop and waits for the end; exit 1 if none runs.
 ///
 /// # Errors
-/// Exit 1 where it does not end.
+/// Exit 1 if it does not end.
 pub async fn stop(place: &Place) -> Result<Answer, Exit> {
     let folders = place.folders()?;
     let (url, pid) = match (daemon_file::running(&folders), daemon_file::starting(&folders)) {

@@ -1,4 +1,4 @@
-//! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
+//! `ostler webhook …`: manages endpoints, with or without a running daemon.
 
 use ostler_contract::{Value, json};
 
@@ -20,10 +20,10 @@ use crate::webhook::{
     Endpoints, TestFlags, VerbOutput, WebhookVerb, follow, listed, logged, replay_on, replayed,
 };
 
-/// Does it; exit 1 where what was asked for did not come about.
+/// Runs the command; exit 1 if it did not succeed.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     if let WebhookVerb::Replay(flags) = &verb {
         if let Some(remote) = at.remote()?.filter(|_| !flags.follow) {
@@ -31,7 +31,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
             let row: ReplayedDelivery = remote.post("/api/webhook/replay", &body).await?;
             return Ok(answer(replayed(flags, &json!(row))));
         }
-        // A sync call waits for its turn.
+        // A sync call waits for the end of its turn.
         let none = || Exit::machine("No daemon is running. Start it with: ostler start");
         let daemon = Connection::patient(at).await?.ok_or_else(none)?;
         return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
@@ -77,7 +77,8 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     Ok(answer(endpoints.run(verb).await?))
 }
 
-/// Verbs on the endpoints of the daemon at a URL: requests of its HTTP API, and of the protocol for what came of calls.
+/// Commands on the endpoints of the daemon at a URL: requests of its HTTP API, and of the protocol for the outcomes of
+/// calls.
 async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<VerbOutput, Exit> {
     match verb {
         WebhookVerb::List => {
@@ -88,7 +89,7 @@ async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<Ver
             Ok(logged(&id, calls(remote, &id).await?, Connection::patient(at).await).await)
         }
         WebhookVerb::Test(flags) => test(at, remote, flags).await,
-        // These write files of this computer. The command line refuses the option for them.
+        // These write files of this computer. The command line rejects the option for them.
         WebhookVerb::Add(_) | WebhookVerb::Rm(_) | WebhookVerb::Replay(_) => {
             Err(Exit::usage("--remote is not supported by this command: it works at this computer only"))
         }
@@ -112,7 +113,7 @@ async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<VerbOutpu
     let Some(daemon) = daemon.filter(|_| good) else { return Ok(output) };
     let mut screen = Screen::of(&at.common);
     said.iter().for_each(|line| screen.line(line));
-    // The request was answered once the call was in the log.
+    // The answer was sent once the call was in the log.
     let call = calls(remote, &id).await?.pop().unwrap_or_default();
     let followed = follow(&daemon, screen, &call, &mut output.json).await?;
     (output.lines, output.good) = (followed.lines, followed.good);

@@ -1,4 +1,4 @@
-//! `ostler webhook add`: the record, its secret, the URL and a line to try it with.
+//! `ostler webhook add`: creates the record and its secret, and prints the URL and a line to call it.
 
 use clap::Args;
 use ostler_contract::{JsonObject, Value, VaultName, json, limit};
@@ -70,7 +70,7 @@ pub struct AddFlags {
     /// Read the secret from standard input
     #[arg(long)]
     pub secret_stdin: bool,
-    /// What was read there.
+    /// The secret from standard input.
     #[arg(skip)]
     pub value: Option<String>,
 }
@@ -103,7 +103,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     if let Some(why) = facts.unusable(value_of) {
         return Err(Exit::usage(format!("{} {why}", made.map_or(&*facts.secret, |_| "the secret"))));
     }
-    // The secret first: an endpoint without one would refuse every call and say so in the log.
+    // The secret first, because an endpoint without one rejects every call and logs that.
     if let Some((value, _)) = &made {
         endpoints
             .vault
@@ -121,7 +121,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     };
     collection.put.within(limit::STORE, (record,)).await.map_err(machine)?;
     let url = endpoints.url(id);
-    // Shown once, and only where it was made here: whoever gave it has it.
+    // Shown once, and only if it was created here.
     let shown = made.as_ref().is_some_and(|(_, fresh)| *fresh);
     let curl = curl::line(&facts, &url, value_of, shown);
     let mut lines = vec![format!("{id}: {url}"), format!("secret stored in the vault as {}", facts.secret)];
@@ -191,7 +191,7 @@ fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
     Ok(record)
 }
 
-/// The name of a sender, or its fields as they are in a record.
+/// Parses the name of a sender, or its fields in the form of a record.
 fn verify(written: &str) -> Result<Value, Exit> {
     if !written.starts_with('{') {
         return Ok(written.into());

@@ -1,4 +1,4 @@
-//! `ostler webhook list`: every record, what it does, and what is wrong with it.
+//! `ostler webhook list`: lists all endpoints with their actions and problems.
 
 use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_plugin_webhook::tools::{Facts, no_endpoint};
@@ -36,7 +36,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
     Ok(listed(rows))
 }
 
-/// What is printed of endpoints.
+/// Returns the output for endpoints.
 pub fn listed(rows: Vec<Value>) -> VerbOutput {
     let names = rows.iter().map(|row| text(row, "id").to_owned()).collect();
     let mut lines: Vec<String> = rows.iter().map(line).collect();

@@ -1,4 +1,4 @@
-//! `ostler webhook replay`: a delivery whose body is stored, delivered again by the running daemon.
+//! `ostler webhook replay`: makes the running daemon deliver a call again whose body is stored.
 
 use clap::Args;
 use ostler_contract::{Value, json};
@@ -25,10 +25,10 @@ pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result
     replay_on(&daemon, endpoints.screen, flags).await
 }
 
-/// The same on a daemon that may be another computer's.
+/// Replays a delivery on a daemon, possibly on another computer.
 ///
 /// # Errors
-/// Exit 2 for a delivery whose body is not stored, 1 where the daemon cannot.
+/// Exit 2 for a delivery whose body is not stored, 1 if the daemon fails.
 pub async fn replay_on(
     daemon: &Connection,
     mut screen: Screen,
@@ -46,7 +46,7 @@ pub async fn replay_on(
     Ok(output)
 }
 
-/// What is printed of a delivery that replays another one.
+/// Returns the output for a replayed delivery.
 pub fn replayed(flags: &ReplayFlags, row: &Value) -> VerbOutput {
     let endpoint = row["endpoint"].as_str().unwrap_or_default();
     let good = row["status"].as_u64().is_some_and(|status| (200..300).contains(&status));

@@ -1,4 +1,4 @@
-//! `ostler webhook rm`: an endpoint removed, with its secret and its log.
+//! `ostler webhook rm`: removes an endpoint with its secret and its log.
 
 use clap::Args;
 use ostler_contract::{Value, json, limit};

@@ -1,4 +1,4 @@
-//! `ostler webhook test`: one call, as a sender would make it.
+//! `ostler webhook test`: calls an endpoint like a sender.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,11 +12,11 @@ use ostler_plugin_webhook::tools::Facts;
 use super::{Endpoints, VerbOutput, automation, curl, follow, log};
 use crate::exit::Exit;
 
-/// How long the daemon may take beyond what a sync call may.
+/// The limit of the daemon in addition to that of a sync call.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long a daemon may take to read a record that was just written.
+/// How long to wait until a daemon has read a new record.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-/// How much of an answer is shown.
+/// The shown length of an answer.
 const SHOWN: usize = 1 << 20;
 
 /// The flags of `ostler webhook test`.
@@ -50,7 +50,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
         false => None,
     };
     let before = log::calls(endpoints, id).await?.len();
-    // The record is there and valid, but the daemon may not have read it yet.
+    // The record exists and is valid, but the daemon may not have read it yet.
     let begun = Instant::now();
     let (status, answer) = loop {
         let (status, answer) = call(&facts, &url, &secret, body.clone()).await?;
@@ -65,7 +65,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
     let mut json = json!({ "id": id, "url": url, "status": status, "answer": answer });
     let Some(daemon) = daemon.filter(|_| good) else {
         if good {
-            // Who looks at the log next finds the call there.
+            // The log contains the call from here on.
             let _ = logged(endpoints, id, before).await;
         }
         let mut lines = said.to_vec();
@@ -91,7 +91,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
     Ok(VerbOutput { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })
 }
 
-/// The log row of the call that was just made; the plugin keeps it within half a second.
+/// Returns the log row of this call, which the plugin stores within half a second.
 async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value, Exit> {
     let begun = Instant::now();
     loop {
