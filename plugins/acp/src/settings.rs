@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
-use crate::agent::Facts;
+use crate::agent::AgentFacts;
 use crate::options::{AgentOptions, Model};
 use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
 
@@ -197,7 +197,7 @@ struct StoredCatalogue {
 struct About {
     /// The command line that started it: another one may start another version.
     launch: String,
-    facts: Facts,
+    facts: AgentFacts,
 }
 
 impl Catalogue {
@@ -224,7 +224,7 @@ impl Catalogue {
     }
 
     /// Takes what the agent said of itself. The settings and commands of another version are dropped.
-    pub fn learn_facts(&self, agent: &AgentOptions, facts: &Facts) {
+    pub fn learn_facts(&self, agent: &AgentOptions, facts: &AgentFacts) {
         let about = About { launch: agent.command_line(), facts: facts.clone() };
         self.change(|known| {
             if known.about.as_ref().is_some_and(|before| before.facts.version != facts.version) {
@@ -235,7 +235,7 @@ impl Catalogue {
     }
 
     /// What the agent said of itself when it was last started with this command line.
-    pub fn facts(&self, agent: &AgentOptions) -> Option<Facts> {
+    pub fn facts(&self, agent: &AgentOptions) -> Option<AgentFacts> {
         let known = self.shared.known.lock();
         let about = known.about.as_ref().filter(|about| about.launch == agent.command_line());
         about.map(|about| about.facts.clone())

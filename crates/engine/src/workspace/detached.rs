@@ -29,10 +29,10 @@ const PREFIX: &str = "agents/";
 
 /// The trees, by handle.
 #[derive(Debug, Default)]
-pub(crate) struct Detached(Mutex<HashMap<String, DetachedWorktree>>);
+pub(crate) struct Detached(Mutex<HashMap<String, DetachedTree>>);
 
 #[derive(Debug, Clone)]
-struct DetachedWorktree {
+struct DetachedTree {
     /// Its session.
     session: String,
     tree: Worktree,
@@ -41,12 +41,12 @@ struct DetachedWorktree {
 }
 
 impl Detached {
-    fn get(&self, handle: &str) -> Result<DetachedWorktree, RpcError> {
+    fn get(&self, handle: &str) -> Result<DetachedTree, RpcError> {
         let detached = self.0.lock().get(handle).cloned();
         detached.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
     }
 
-    fn name(&self, handle: &str) -> Option<DetachedWorktree> {
+    fn name(&self, handle: &str) -> Option<DetachedTree> {
         let mut all = self.0.lock();
         let detached = all.get_mut(handle)?;
         detached.named = Instant::now();
@@ -76,7 +76,7 @@ impl Workspace {
         chosen.entry("worktreeBranchPrefix".to_owned()).or_insert_with(|| PREFIX.into());
         let tree = self.make_tree(&repository, handle.clone(), &chosen).await.map_err(Thrown::into_rpc)?;
         let resource = file_uri(&tree.path);
-        let detached = DetachedWorktree { session: session.uri().to_owned(), tree, named: Instant::now() };
+        let detached = DetachedTree { session: session.uri().to_owned(), tree, named: Instant::now() };
         self.detached.0.lock().insert(handle.clone(), detached);
         Ok(json!({ "handle": handle, "resource": resource }))
     }
@@ -115,8 +115,8 @@ impl Workspace {
         for handle in &params.active_handles {
             self.detached.name(handle);
         }
-        let unnamed = |detached: &DetachedWorktree| detached.named.elapsed() >= UNNAMED;
-        let old: Vec<(String, DetachedWorktree)> = {
+        let unnamed = |detached: &DetachedTree| detached.named.elapsed() >= UNNAMED;
+        let old: Vec<(String, DetachedTree)> = {
             let all = self.detached.0.lock();
             let old = all.iter().filter(|(_, detached)| unnamed(detached));
             old.map(|(handle, detached)| (handle.clone(), detached.clone())).collect()
