@@ -252,7 +252,7 @@ pub struct Wire {
     _open: Arc<oneshot::Sender<()>>,
 }
 
-/// The first line of stdout that was no message.
+/// The first line of stdout that was not a message.
 #[derive(Debug, Clone, Default)]
 struct Noise(Arc<Mutex<Option<String>>>);
 
@@ -342,7 +342,7 @@ impl Wire {
         let _ = self.connection.send_notification(UntypedMessage { method: method.to_owned(), params });
     }
 
-    /// The first line of stdout that was no message.
+    /// The first line of stdout that was not a message.
     pub fn noise(&self) -> Option<String> {
         self.noise.0.lock().clone()
     }

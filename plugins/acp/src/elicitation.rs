@@ -185,7 +185,7 @@ impl Forms {
         open.map(|(id, _)| id.clone())
     }
 
-    /// Whether none waits.
+    /// Returns whether none waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

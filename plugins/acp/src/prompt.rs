@@ -1,4 +1,4 @@
-//! A message of a user as the content of a prompt, as far as the agent can take it.
+//! Converts a message of a user to the content of a prompt, as far as the agent supports it.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use ostler_contract::{HostFunction, Value, json};
 
 use crate::agent::AgentFacts;
 
-/// How long an attachment may take to be read before it is only named.
+/// The limit for reading an attachment, after which only its name is sent.
 const READ_LIMIT: Duration = Duration::from_secs(30);
-/// The longest text that is embedded, in bytes. A longer one is named.
+/// The maximum size of embedded text, in bytes. Of a longer one only the name is sent.
 const EMBEDDED_AT_MOST: usize = 256 << 10;
 
-/// What a prompt is made of.
+/// The parts of a prompt.
 #[derive(Debug, Clone, Default)]
 pub struct Message {
     /// The text.
     pub text: String,
-    /// What is attached to it.
+    /// Its attachments.
     pub attachments: Vec<MessageAttachment>,
-    /// What stands before the text and is not shown to users.
+    /// Hidden text before the message.
     pub context: Option<String>,
 }
 
 impl Message {
-    /// Puts this before the rest of the context.
+    /// Adds text before the context.
     pub fn put_before(&mut self, earlier: String) {
         self.context = Some(match self.context.take() {
             Some(context) => format!("{earlier}\n\n{context}"),
@@ -38,7 +38,7 @@ impl Message {
 /// Reads resources as the session's owner.
 pub type Read = Option<HostFunction<fn(uri: String) -> ResourceContent>>;
 
-/// How resources are read in a chat.
+/// Returns the function that reads resources in a chat.
 pub fn reader(start: &Start) -> Read {
     start.read.clone()
 }
@@ -48,7 +48,7 @@ pub async fn blocks(message: Message, facts: &AgentFacts, read: &Read) -> Vec<Va
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut blocks = Vec::new();
     blocks.extend(message.context.iter().map(|context| text(context)));
-    // A message may have only attachments.
+    // A message can consist only of attachments.
     if !message.text.is_empty() || message.attachments.is_empty() {
         blocks.push(text(&message.text));
     }
@@ -80,7 +80,8 @@ async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -
             // A file of the host is read by the agent itself; an image can only be sent.
             let image = resource.content_type.as_deref().is_some_and(|mime| mime.starts_with("image/"));
             let is_file = resource.uri.starts_with("file:");
-            // What only the host or a client can read is sent as text to an agent that takes no resources.
+            // Resources that only the host or a client can read are sent as text to an agent without support for
+            // resources.
             let is_on_web = resource.uri.starts_with("https:") || resource.uri.starts_with("http:");
             let wanted = (image && facts.image) || (!is_file && (facts.embedded || !is_on_web));
             let Some(read) = read.as_ref().filter(|_| wanted) else { return link() };
@@ -93,7 +94,7 @@ async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -
                     let encoded = content.encoding == ContentEncoding::Base64;
                     contents(resource.uri.clone(), resource.label.clone(), mime, content.data, encoded, facts)
                 }
-                // The agent, or its user, may still make something of its name.
+                // The name can still be useful to the agent or its user.
                 _ => link(),
             }
         }
@@ -107,7 +108,7 @@ async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -
     }
 }
 
-/// A resource with what it holds, as far as the agent takes it.
+/// Returns a resource with its content, as far as the agent supports it.
 fn contents(
     uri: String,
     name: String,
