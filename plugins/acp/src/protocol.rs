@@ -21,7 +21,7 @@ pub fn entries<T: DeserializeOwned>(value: &Value, name: &str) -> Option<Vec<T>>
 /// One `session/update`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
-    /// A piece of a message or thought.
+    /// A chunk of a message or thought.
     Chunk(Chunk),
     /// A tool call, announced or changed.
     ToolCall(ToolCallChange),
@@ -39,7 +39,7 @@ pub enum Update {
     Nothing,
     /// The usage of the context, and the cost of the session.
     Usage(ContextUsage),
-    /// A message for the user beside the conversation.
+    /// A message for the user outside the conversation.
     Notice(Notice),
     /// The state of a compaction.
     Compaction(Compaction),
@@ -81,7 +81,7 @@ pub enum Voice {
     Thought,
 }
 
-/// A piece of a message or thought.
+/// A chunk of a message or thought.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chunk {
     /// Who it is from.
@@ -276,7 +276,7 @@ pub struct Cost {
     pub currency: String,
 }
 
-/// A message for the user beside the conversation.
+/// A message for the user outside the conversation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Notice {
     /// `info`, `warning`, `error`, …

@@ -15,24 +15,24 @@ use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
 use crate::turn;
 
-/// A call on its way.
+/// A call that is being handled.
 struct Call<'a> {
     webhook: &'a Arc<Webhook>,
     endpoint: &'a Endpoint,
     target: &'a BotTarget,
 }
 
-/// A turn the host took.
+/// A turn that the host accepted.
 struct AcceptedTurn {
     thread: String,
     turn: String,
     chat: Chat,
     waiting: Waiting,
-    /// Whether the host said so.
+    /// Whether the host confirmed it.
     sure: bool,
 }
 
-/// Talks to the bot and answers as the endpoint replies.
+/// Sends the message to the bot and answers as the endpoint's `reply` requires.
 pub(crate) async fn call(
     webhook: &Arc<Webhook>,
     endpoint: &Endpoint,
@@ -54,7 +54,7 @@ pub(crate) async fn call(
 }
 
 impl Call<'_> {
-    /// What the call says, and where its callback goes.
+    /// Parses the message of a call, and its callback URL.
     fn read(&self, admitted: &Admitted) -> Result<(BotCall, Option<Uri>), Refusal> {
         let said = BotCall::read(&admitted.head.headers, admitted.head.uri.query(), &admitted.body)?;
         let callback = match (self.target.reply, &self.target.callback_prefix) {
@@ -85,7 +85,7 @@ impl Call<'_> {
                     let sure = taken == TurnAcceptance::Accepted;
                     return Ok(Ok(AcceptedTurn { thread: said.thread, turn, chat, waiting, sure }));
                 }
-                // It ended between the read and the turn: the next read starts it again.
+                // The session ended between the read and the turn; the next read starts it again.
                 Err(TurnRejection::Gone(_)) if !last => {}
                 Err(TurnRejection::Gone(why) | TurnRejection::Refused(why)) => {
                     return Ok(Err(Refusal::NoBot(why)));
@@ -95,7 +95,7 @@ impl Call<'_> {
         Ok(Err(Refusal::NoBot(format!("{} is not available", self.target.bot))))
     }
 
-    /// The endpoint's chat with the bot, and the model a turn there names.
+    /// Returns the endpoint's chat with the bot, and the model of its turns.
     async fn chat(&self) -> Result<(Chat, Option<String>), Refusal> {
         let bot = &self.target.bot;
         let refusal = match self.webhook.connection.chat_with(bot, &self.endpoint.id).await {

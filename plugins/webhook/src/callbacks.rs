@@ -1,5 +1,4 @@
-//! Callbacks on their way: posted at a turn's end, tried again where the endpoint asks for it, found again by
-//! the next start.
+//! Pending callbacks: posted at a turn's end, retried if the endpoint requests it, and continued at the next start.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +18,10 @@ use crate::reply::About;
 use crate::route::Webhook;
 use crate::turn::Ended;
 
-/// How many are posted at once.
+/// The maximum number of concurrent posts.
 const AT_ONCE: usize = 64;
 
-/// One callback on its way.
+/// A pending callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Callback {
     pub endpoint: Slug,
@@ -34,7 +33,7 @@ pub(crate) struct Callback {
     pub url: Uri,
     /// How often it has failed.
     pub failures: u32,
-    /// When it is tried next, where it has failed.
+    /// When it is retried, if it has failed.
     pub next: Option<Timestamp>,
 }
 
@@ -42,7 +41,7 @@ pub(crate) struct Callback {
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     records: Collection,
-    /// Those somebody sees to already.
+    /// The callbacks that a task is handling.
     going: Mutex<HashSet<String>>,
     posting: Semaphore,
 }
@@ -52,7 +51,7 @@ impl Callbacks {
         Self { records, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
     }
 
-    /// Keeps a callback so that the next start finds it.
+    /// Stores a callback, so that the next start finds it.
     pub async fn store(&self, callback: &Callback) -> Result<(), Thrown> {
         let mut record = json!({
             "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
@@ -70,7 +69,7 @@ impl Callbacks {
         }
     }
 
-    /// Takes a callback on; `false` where somebody has.
+    /// Claims a callback; returns `false` if a task is handling it.
     pub fn take(&self, callback: &Callback) -> bool {
         self.going.lock().unwrap_or_else(PoisonError::into_inner).insert(id(callback))
     }
@@ -102,7 +101,7 @@ fn read(record: &JsonObject) -> Option<Callback> {
 }
 
 impl Webhook {
-    /// Posts a callback once its turn has ended. Whatever comes of it costs a log line and nothing else.
+    /// Posts a callback once its turn has ended. A failure is only logged.
     pub(crate) fn call_back(
         self: &Arc<Self>,
         callback: Callback,
@@ -117,16 +116,16 @@ impl Webhook {
         });
     }
 
-    /// Goes on with what an earlier start left.
+    /// Continues the callbacks of an earlier start.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
         for record in self.callbacks.records.list.call(()).await.unwrap_or_default() {
-            // One of a call that came meanwhile is not an earlier start's.
+            // A callback of a concurrent call is not from an earlier start.
             let Some(callback) = read(&record).filter(|callback| self.callbacks.take(callback)) else {
                 continue;
             };
             let webhook = self.clone();
             tokio::spawn(async move {
-                // The record may have been edited since: what it says now holds.
+                // The endpoint's record may have been edited since; its current content applies.
                 let Some(retry) = webhook.may_still_go(&callback).await else {
                     webhook.problem(
                         &callback.endpoint,
@@ -140,7 +139,7 @@ impl Webhook {
         }
     }
 
-    /// Keeps a callback for a later start.
+    /// Stores a callback for a later start.
     pub(crate) async fn store_callback(&self, callback: &Callback) {
         if let Err(why) = self.callbacks.store(callback).await {
             self.problem(&callback.endpoint, &format!("cannot store a callback: {why}"));

@@ -14,30 +14,31 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::automation::Data;
 use crate::route::Head;
 
-/// The longest expression, in bytes.
+/// The maximum length of an expression, in bytes.
 const LONGEST: usize = 4096;
-/// The largest body of a call that an expression is asked about: its fields are all in memory for that.
+/// The maximum size of a body for an expression, for which all fields are in memory.
 pub(crate) const BODY_LIMIT: usize = 1024 * 1024;
-/// The most values in such a body.
+/// The maximum number of values in such a body.
 const MOST_VALUES: usize = 100_000;
-/// The most operations of one evaluation. There are neither loops nor functions, so an expression has few.
+/// The maximum number of operations of an evaluation. Without loops and functions, an expression has few.
 const MOST_OPERATIONS: u64 = 10_000;
-/// The deepest nesting of an expression.
+/// The maximum nesting of an expression.
 const DEEPEST: usize = 32;
 
-/// How many calls are read for an expression at a time: a call is many times as large in memory as its body.
+/// The maximum number of calls that are parsed concurrently for expressions, because a parsed call is much larger than
+/// its body.
 const AT_A_TIME: usize = 2;
 
-/// Held while a call is read and asked about.
+/// The permits for parsing and evaluating calls.
 static EVALUATING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// What an expression can name: the fields of the call, its headers and the parameters of its URL.
+/// The variables of an expression: the fields of the call, its headers and the parameters of its URL.
 const NAMES: [&str; 3] = ["event", "headers", "query"];
 
 /// The engine that every expression is compiled and evaluated with.
 static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
 
-/// An expression, compiled.
+/// A compiled expression.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     text: String,
@@ -50,7 +51,7 @@ impl PartialEq for Condition {
     }
 }
 
-/// What a call says, for an expression.
+/// The content of a call, for an expression.
 #[derive(Debug)]
 pub(crate) struct Call {
     /// Its fields.
@@ -58,10 +59,10 @@ pub(crate) struct Call {
     pub head: Head,
 }
 
-/// Why an expression has no answer.
+/// Why an expression has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ConditionError {
-    /// What the body of the call is, so that it cannot be asked about.
+    /// The body of the call cannot be evaluated; describes the body.
     Call(String),
     /// The expression failed.
     Expression(String),
@@ -87,12 +88,12 @@ impl Condition {
         Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled) })
     }
 
-    /// Waits until a call may be read; until the answer is dropped, few others are.
+    /// Waits for a permit to parse a call.
     pub async fn turn(&self) -> Option<SemaphorePermit<'static>> {
         EVALUATING.acquire().await.ok()
     }
 
-    /// Whether a call fires automations; evaluated off the shared threads.
+    /// Returns whether a call fires automations; evaluated on a separate thread.
     pub async fn holds(&self, call: Call) -> Result<bool, ConditionError> {
         let compiled = self.compiled.clone();
         let evaluated = tokio::task::spawn_blocking(move || holds(&compiled, call));
@@ -134,7 +135,8 @@ fn query(uri: &Uri) -> Map {
     pairs.map(|(name, value)| (name.as_ref().into(), value.into_owned().into())).collect()
 }
 
-/// Expressions only: without statements, loops, functions and anything that reaches out, within bounds.
+/// Creates an engine that evaluates only expressions, without statements, loops, functions and side effects, within
+/// limits.
 fn engine() -> Engine {
     let mut engine = Engine::new_raw();
     StandardPackage::new().register_into_engine(&mut engine);
@@ -152,13 +154,13 @@ fn engine() -> Engine {
     for symbol in ["eval", "Fn", "call", "curry", "print", "debug", "sleep"] {
         engine.disable_symbol(symbol);
     }
-    // A field of what is not there is not there either.
+    // A field of a missing value is also missing.
     engine.register_indexer_get(|_: &mut (), _: &str| Dynamic::UNIT);
     engine.register_fn("pluck", pluck);
     engine
 }
 
-/// The field of this name of every object in a list: `"bug" in event.labels.pluck("name")`.
+/// Returns the field of a name of every object in a list: `"bug" in event.labels.pluck("name")`.
 fn pluck(list: &mut Array, field: &str) -> Array {
     let of = |item: &Dynamic| item.as_map_ref().ok()?.get(field).cloned();
     list.iter().filter_map(of).collect()

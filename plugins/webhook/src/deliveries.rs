@@ -1,5 +1,5 @@
-//! What an endpoint was sent lately, what each call was answered and what came of it. Nothing of a body, a
-//! token or a URL is written down.
+//! The log of calls: recent calls of an endpoint with their answers and outcomes. It contains nothing of a body, a
+//! token or a URL.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,67 +14,67 @@ use tokio::time::Instant;
 
 use crate::reply::Answer;
 
-/// How many calls that passed are remembered, per endpoint.
+/// How many accepted calls are retained per endpoint.
 const ADMITTED: usize = 50;
-/// How many that did not: strangers may make any number of them.
+/// How many rejected calls are retained, which anyone can make in any number.
 const REFUSED: usize = 20;
-/// How long lines are gathered before they are kept.
+/// How long lines are collected before they are stored.
 const GATHER: Duration = Duration::from_millis(500);
 
 /// One call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Delivery {
-    /// What it is called, to replay it.
+    /// Its id, for a replay.
     pub id: String,
-    /// When it came, ISO 8601.
+    /// Time of its arrival, ISO 8601.
     pub at: String,
-    /// How long the answer took, in ms.
+    /// The duration until the answer, in ms.
     pub ms: u64,
-    /// What it was answered.
+    /// The status of the answer.
     pub status: u16,
-    /// Why it was refused.
+    /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// How long its body was.
+    /// The size of its body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
-    /// The thread it belongs to.
+    /// Its thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// The chat its turn is in.
+    /// The chat of its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// The turn it became.
+    /// Its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
-    /// The runs it started.
+    /// The runs that it started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
-    /// Whether it was a delivery sent again, answered as the first.
+    /// Whether it was a repeated delivery, which received the first answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// Whether `when` left it out, so that it fired nothing.
+    /// Whether `when` excluded it, so that it fired nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
-    /// Until when its body is kept, ISO 8601.
+    /// Until when its body is stored, ISO 8601.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<String>,
-    /// The delivery it replays.
+    /// The delivery that it replays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replays: Option<String>,
-    /// What its callback was answered.
+    /// The answer to its callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<String>,
 }
 
 impl Delivery {
-    /// One that comes now.
+    /// Creates the log entry of a new call.
     pub fn begun() -> Self {
         Self { id: crate::id::fresh('d'), at: crate::now(), ..Self::default() }
     }
 
-    /// Puts down what it was answered.
+    /// Records its answer.
     pub fn answered(&mut self, outcome: &Result<Answer, Thrown>, started: Instant) {
         let (status, why) = match outcome {
             Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
@@ -86,17 +86,17 @@ impl Delivery {
     }
 }
 
-/// One endpoint's.
+/// The log of one endpoint.
 #[derive(Debug, Default)]
 struct Log {
-    /// Whether what an earlier start kept is in here.
+    /// Whether the stored entries of earlier starts are included.
     loaded: bool,
     dirty: bool,
     deliveries: VecDeque<Value>,
     refused: VecDeque<Value>,
 }
 
-/// Every endpoint's.
+/// The logs of all endpoints.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     records: Collection,
@@ -109,7 +109,7 @@ impl Deliveries {
         Self { records, held: Mutex::default(), changed: Arc::default() }
     }
 
-    /// Puts a call down.
+    /// Records a call.
     pub fn add(&self, endpoint: &str, delivery: &Delivery, admitted: bool) {
         let Ok(row) = serde_json::to_value(delivery) else { return };
         {
@@ -131,7 +131,7 @@ impl Deliveries {
         self.changed.notify_one();
     }
 
-    /// Puts down what a call's callback was answered.
+    /// Records the answer to a call's callback.
     pub fn called_back(&self, endpoint: &str, turn: &str, said: &str) {
         let mut held = self.held();
         let Some(log) = held.get_mut(endpoint) else { return };

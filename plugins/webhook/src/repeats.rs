@@ -1,5 +1,5 @@
-//! Deliveries sent again: answered as the first was, and nothing comes of them. Kept across restarts, so many
-//! per endpoint.
+//! Repeated deliveries, which receive the first answer and have no effect. They are stored across restarts, up to a
+//! number per endpoint.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::reply::{About, Answer};
 
-/// How many first answers are remembered, per endpoint.
+/// How many first answers are stored per endpoint.
 const MOST: usize = 1000;
 
 /// The first answers.
 #[derive(Debug)]
 pub(crate) struct Repeats {
     records: Collection,
-    /// Deliveries being answered: one sent again meanwhile waits for the first.
+    /// Deliveries being handled; a concurrent repetition waits for the first.
     going: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    /// By endpoint: which are kept, oldest first.
+    /// By endpoint: the stored deliveries, oldest first.
     order: tokio::sync::Mutex<HashMap<String, VecDeque<String>>>,
 }
 
-/// What a delivery is.
+/// The kind of a delivery.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// One sent before.
+    /// A repeated one.
     Again(Answer),
     /// A new one.
     First(First),
 }
 
-/// A delivery that is answered for the first time. Dropped with nothing kept, the next one is the first.
+/// A delivery that is handled for the first time. If it is dropped without an answer, the next one is the first.
 #[derive(Debug)]
 pub(crate) struct First {
     id: String,
@@ -47,7 +47,7 @@ impl Repeats {
         Self { records, going: Mutex::default(), order: tokio::sync::Mutex::default() }
     }
 
-    /// Says whether a delivery was sent before; waits for the first where that one is being answered.
+    /// Returns whether a delivery is repeated; waits for the first if that one is being handled.
     pub async fn enter(self: &Arc<Self>, endpoint: &str, key: &str) -> Result<Delivered, Thrown> {
         let id = crate::id::of('d', &[endpoint, key]);
         let gate = self.going().entry(id.clone()).or_default().clone();
@@ -70,7 +70,7 @@ impl Repeats {
 }
 
 impl First {
-    /// Keeps the first answer, and forgets the oldest where there are too many.
+    /// Stores the first answer, and removes the oldest beyond the limit.
     pub async fn store(self, answer: &Answer) -> Result<(), Thrown> {
         let mut record = json!({
             "id": self.id, "endpoint": self.endpoint, "at": crate::now(), "status": answer.status.as_u16(),

@@ -1,4 +1,4 @@
-//! Deliveries replayed: what was sent is delivered again, as a delivery of its own.
+//! Replays of deliveries, each as a separate delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::deliveries::Delivery;
 use crate::route::Webhook;
 use crate::{REPLAY, REPLAY_GRANT};
 
-/// How often bodies that are too old are looked for.
+/// How often expired bodies are searched.
 const SWEEP: Duration = Duration::from_secs(600);
 
 /// Registers the command that replays a delivery.
@@ -49,8 +49,7 @@ fn wrong(why: impl Into<String>) -> Thrown {
 }
 
 impl Webhook {
-    /// Delivers again what was sent, though it was sent before and however many calls the endpoint takes; answers the
-    /// row of the new delivery.
+    /// Delivers a stored call again, without checks for repetition and rate limit; returns the row of the new delivery.
     async fn replay(self: &Arc<Self>, delivery: &str) -> Result<Value, Thrown> {
         let started = Instant::now();
         let stored = self.stored_bodies.find(delivery).await?.ok_or_else(|| {
@@ -81,7 +80,7 @@ impl Webhook {
         Ok(row)
     }
 
-    /// Compares bodies with their list, and deletes those that are too old, now and again and again.
+    /// Reconciles bodies with their index, and periodically deletes expired ones.
     pub async fn tend_bodies(self: Arc<Self>) {
         let webhook = Arc::downgrade(&self);
         drop(self);

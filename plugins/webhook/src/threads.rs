@@ -1,5 +1,4 @@
-//! Threads: which of an endpoint's callers said what belongs together. Every thread of an endpoint holds the
-//! session and chat the endpoint talks in.
+//! Threads of an endpoint's callers. Every thread of an endpoint contains the session and chat of the endpoint.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -10,15 +9,15 @@ use tokio::sync::Mutex;
 
 use crate::host_connection::Chat;
 
-/// How many threads of an endpoint are kept. One that is forgotten and speaks again is kept again, with the same
-/// session and chat.
+/// How many threads of an endpoint are stored. A removed one that calls again is stored again, with the same session
+/// and chat.
 const MOST: usize = 10_000;
 
 /// The threads.
 #[derive(Debug)]
 pub(crate) struct Threads {
     records: Collection,
-    /// By endpoint: what its threads are known to hold, and which there are, oldest first.
+    /// By endpoint: the chat of its threads, and their ids, oldest first.
     known: std::sync::Mutex<HashMap<String, Arc<Mutex<Option<Known>>>>>,
 }
 
@@ -33,8 +32,7 @@ impl Threads {
         Self { records, known: Default::default() }
     }
 
-    /// Keeps a thread with the chat it talks in; where the endpoint's chat is another now, every thread of it is
-    /// rewritten.
+    /// Stores a thread with its chat. If the endpoint's chat has changed, updates all its threads.
     pub async fn store(&self, endpoint: &str, thread: &str, chat: &Chat) -> Result<(), Thrown> {
         let id = crate::id::of('t', &[endpoint, thread]);
         let known = self
@@ -70,7 +68,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Gives every thread of an endpoint this chat; answers their ids, oldest first.
+    /// Sets the chat of every thread of an endpoint; returns their ids, oldest first.
     async fn rewrite(&self, endpoint: &str, chat: &Chat) -> Result<VecDeque<String>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), endpoint.into())]);
         let mut records = self.records.find.call((of_endpoint,)).await?;
@@ -89,7 +87,7 @@ impl Threads {
         Ok(order)
     }
 
-    /// Every chat some thread holds.
+    /// Returns the chats of all threads.
     pub async fn chats(&self) -> Result<Vec<String>, Thrown> {
         let records = self.records.list.call(()).await?;
         let mut chats: Vec<String> = records

@@ -1,11 +1,11 @@
-//! What a turn ended as, read from the chat it was in.
+//! The outcome of a turn, from the state of its chat.
 
 use ostler_contract::protocol::names;
 use ostler_contract::{JsonObject, Value, json};
 
 use crate::bot_call::BotCall;
 
-/// The `_meta` a call's message carries: which endpoint and thread it came by, and the turn's name to the caller.
+/// Returns the `_meta` of a call's message: its endpoint and thread, and the turn's name for the caller.
 pub(crate) fn message(said: &BotCall, endpoint: &str, turn: &str, model: Option<&str>) -> Value {
     let call = json!({ "endpoint": endpoint, "thread": said.thread, "turn": turn });
     let meta = JsonObject::from_iter([(names::meta_key("webhook"), call)]);
@@ -16,12 +16,12 @@ pub(crate) fn message(said: &BotCall, endpoint: &str, turn: &str, model: Option<
     message
 }
 
-/// What a turn ended as.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// `complete`, `cancelled` or `error`.
     pub status: &'static str,
-    /// Its markdown parts.
+    /// Its Markdown parts.
     pub text: String,
     /// Why it failed.
     pub error: Option<String>,
@@ -32,12 +32,12 @@ impl Ended {
         Self { status: "error", text: String::new(), error: Some(why.to_owned()) }
     }
 
-    /// Somebody took the message back before it became a turn.
+    /// Returns the outcome of a message that was withdrawn before it became a turn.
     pub fn withdrawn() -> Self {
         Self { status: "cancelled", text: String::new(), error: None }
     }
 
-    /// What a caller is told: `{ thread, turn, status, text, error }`.
+    /// Returns the form for callers: `{ thread, turn, status, text, error }`.
     pub fn told(&self, thread: &str, turn: &str) -> Value {
         let mut told = json!({ "thread": thread, "turn": turn, "status": self.status, "text": self.text });
         if let Some(error) = &self.error {
@@ -47,7 +47,7 @@ impl Ended {
     }
 }
 
-/// Where a turn is.
+/// The phase of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TurnPhase {
     /// It has ended.
@@ -58,8 +58,7 @@ pub(crate) enum TurnPhase {
     Nowhere,
 }
 
-/// Looks for a turn in a chat's state. One that waited first has a name of the host's; its message says which
-/// it is.
+/// Finds a turn in a chat's state. One that was queued has an id from the host and is identified by its message.
 pub(crate) fn find(state: &Value, turn: &str) -> TurnPhase {
     let key = names::meta_key("webhook");
     let is = |entry: &Value| entry["id"] == turn || entry["message"]["_meta"][&key]["turn"] == turn;
