@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_contract::points::Vault;
 use ostler_contract::{Value, limit};
 use ostler_plugin_webhook::ENDPOINTS;
-use ostler_plugin_webhook::tools::{Facts, no_endpoint};
+use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_ports::{FileRecords, FileVault, Report};
 
 use super::{Check, State};
@@ -66,7 +66,7 @@ async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Che
     };
     for record in collection.list.within(limit::STORE, ()).await.unwrap_or_default() {
         let id = record.get("id").and_then(Value::as_str).unwrap_or_default();
-        match Facts::read(&record) {
+        match EndpointFacts::read(&record) {
             Ok(facts) => {
                 let set = vault.get.within(limit::STORE, (facts.secret.clone(),)).await.ok().flatten();
                 if set.is_none_or(|value| value.is_empty()) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use ostler_contract::problem::Problem;
 use ostler_contract::secret::SET;
 use ostler_contract::{Value, json};
-use ostler_loader::options::holds_set;
+use ostler_loader::options::contains_placeholder;
 use ostler_loader::{Importer, PluginConfig, resolve, satisfies};
 use ostler_protocol::names::{self, SDK};
 
@@ -75,7 +75,7 @@ pub async fn install(
     if spec == SDK || spec.starts_with(&format!("{SDK}@")) {
         return Err(Exit::usage(format!("{SDK} is part of this host and needs no installation")));
     }
-    if holds_set(&spec.into()) {
+    if contains_placeholder(&spec.into()) {
         return Err(Exit::usage(format!("a spec with {SET} cannot be installed; write its password")));
     }
     let before = npm::asked_for(&files.dir);

@@ -3,7 +3,7 @@
 use clap::Args;
 use ostler_contract::{JsonObject, Value, VaultName, json, limit};
 use ostler_plugin_webhook::ENDPOINTS;
-use ostler_plugin_webhook::tools::Facts;
+use ostler_plugin_webhook::tools::EndpointFacts;
 use ostler_ports::yaml;
 
 use super::{Endpoints, VerbOutput, automation, curl, machine, slug};
@@ -79,7 +79,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     let AddFlags { id, value, .. } = &flags;
     slug(id)?;
     let record = record_of(&flags)?;
-    let facts = Facts::read(&record).map_err(Exit::usage)?;
+    let facts = EndpointFacts::read(&record).map_err(Exit::usage)?;
     let collection = endpoints.collection(ENDPOINTS).await?;
     if collection.get.within(limit::STORE, (id.clone(),)).await.map_err(machine)?.is_some() {
         return Err(Exit::usage(format!("endpoint {id} already exists; edit webhooks/{id}.md")));

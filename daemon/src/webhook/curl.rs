@@ -1,10 +1,10 @@
 //! A command line that calls an endpoint, for pasting into a shell.
 
-use ostler_plugin_webhook::tools::{Facts, Shell};
+use ostler_plugin_webhook::tools::{EndpointFacts, Shell};
 
 /// Returns the line for a secret. A hidden one is `$SECRET`, which the user has to set. `None` if only the sender can
 /// call.
-pub(super) fn line(facts: &Facts, url: &str, value: &str, shown: bool) -> Option<String> {
+pub(super) fn line(facts: &EndpointFacts, url: &str, value: &str, shown: bool) -> Option<String> {
     let secret = shown.then_some(value);
     let body = body(facts);
     let event = facts.event("test");
@@ -23,7 +23,7 @@ pub(super) fn line(facts: &Facts, url: &str, value: &str, shown: bool) -> Option
 }
 
 /// Returns a valid body for the endpoint.
-pub(super) fn body(facts: &Facts) -> String {
+pub(super) fn body(facts: &EndpointFacts) -> String {
     match (&facts.bot, &facts.callback_prefix, facts.reply) {
         (None, _, _) => r#"{"hello":"world"}"#.to_owned(),
         (Some(_), Some(prefix), Some("callback")) => {

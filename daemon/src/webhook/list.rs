@@ -1,7 +1,7 @@
 //! `ostler webhook list`: lists all endpoints with their actions and problems.
 
 use ostler_contract::{JsonObject, Value, json, limit};
-use ostler_plugin_webhook::tools::{Facts, no_endpoint};
+use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
 use super::{Endpoints, VerbOutput, machine};
@@ -16,7 +16,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
     for record in &records {
         let id = id_of(record);
         let url = endpoints.url(id);
-        let facts = match Facts::read(record) {
+        let facts = match EndpointFacts::read(record) {
             Ok(facts) => facts,
             Err(why) => {
                 rows.push(json!({ "id": id, "url": url, "problem": why }));

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use ostler_contract::http::{Body, HeaderValue, Method, Request, header};
 use ostler_contract::{Value, json};
 use ostler_net::Client;
-use ostler_plugin_webhook::tools::Facts;
+use ostler_plugin_webhook::tools::EndpointFacts;
 
 use super::{Endpoints, VerbOutput, automation, curl, follow, log};
 use crate::exit::Exit;
@@ -34,8 +34,8 @@ pub struct TestFlags {
 
 pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<VerbOutput, Exit> {
     let id = &flags.id;
-    let facts =
-        Facts::read(&endpoints.record(id).await?).map_err(|why| Exit::usage(format!("{id}: {why}")))?;
+    let facts = EndpointFacts::read(&endpoints.record(id).await?)
+        .map_err(|why| Exit::usage(format!("{id}: {why}")))?;
     let secret = endpoints.secret(&facts.secret).await?;
     let secret = secret.ok_or_else(|| {
         let name = &facts.secret;
@@ -110,7 +110,7 @@ async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value,
     }
 }
 
-async fn call(facts: &Facts, url: &str, secret: &str, body: String) -> Result<(u16, String), Exit> {
+async fn call(facts: &EndpointFacts, url: &str, secret: &str, body: String) -> Result<(u16, String), Exit> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let delivery = uuid::Uuid::new_v4().to_string();
     let call = facts.call(secret, &delivery, now, body).map_err(Exit::usage)?;
