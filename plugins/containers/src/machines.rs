@@ -1,5 +1,5 @@
-//! Machines: containers with labels that say whose they are. Another container, of another host or of no host, is treated
-//! as if it did not exist.
+//! Machines: containers with labels that identify their host. Containers of other hosts or without these labels are
+//! ignored.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -27,23 +27,23 @@ pub const ADDRESS: &str = "computer://";
 pub mod label {
     /// Marks a machine.
     pub const COMPUTER: &str = "ostler.computer";
-    /// The host that made it.
+    /// The host that created it.
     pub const HOST: &str = "ostler.host";
     /// Its id.
     pub const ID: &str = "ostler.id";
-    /// The session it was made for.
+    /// Its session.
     pub const SESSION: &str = "ostler.session";
-    /// The profile it was made from.
+    /// Its profile.
     pub const DISPOSABLE: &str = "ostler.disposable";
-    /// The backends it was prepared for, with commas between.
+    /// Its backends, comma-separated.
     pub const AGENTS: &str = "ostler.agents";
     /// Host directories and files it can access, as JSON.
     pub const MOUNTS: &str = "ostler.mounts";
     /// Its working directory.
     pub const WORKDIR: &str = "ostler.workdir";
-    /// Marks a machine that a tool made, beside the one that its session may run in.
+    /// Marks a machine that a tool created in addition to that of its session.
     pub const TOOL: &str = "ostler.tool";
-    /// The run of the daemon that made it.
+    /// The run of the daemon that created it.
     pub const RUN: &str = "ostler.run";
     /// The folder of a dev container.
     pub const FOLDER: &str = "ostler.devcontainer.folder";
@@ -52,10 +52,10 @@ pub mod label {
 /// How long a stopped container's process has to end, in seconds.
 const STOP: i32 = 10;
 
-/// In how many machines processes are ended at a time.
+/// In how many machines processes are ended concurrently.
 const ENDED_AT_ONCE: usize = 16;
 
-/// Makes machines and finds them.
+/// Creates and finds machines.
 pub struct Machines {
     /// The plugin's host.
     pub host: PluginHost,
@@ -65,7 +65,7 @@ pub struct Machines {
     pub options: Configured,
     /// The value of the label of this host.
     pub own: String,
-    /// Short text in names, the same for each start of this host.
+    /// A short text in names, which is the same for each start of this host.
     pub prefix: String,
     /// This run of the daemon.
     pub run: String,
@@ -95,7 +95,7 @@ pub struct HostContainer {
     /// Image.
     pub image: String,
     mounted: Vec<MachineMount>,
-    /// Its environment, as `<name>=<value>`, where it was asked for.
+    /// Its environment, as `<name>=<value>`, if requested.
     env: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl HostContainer {
         labelled.unwrap_or_else(|| self.mounted.clone())
     }
 
-    /// The machine as the host sees it.
+    /// Returns the machine in the form for the host.
     pub fn computer(&self) -> Computer {
         let (title, description) = match (self.label(label::FOLDER), self.label(label::DISPOSABLE)) {
             (Some(folder), _) => {
@@ -141,13 +141,13 @@ pub fn id_of(computer: &str) -> &str {
     computer.strip_prefix(ADDRESS).unwrap_or(computer)
 }
 
-/// Whether a text can be the id of a machine.
+/// Returns whether a text is a valid id of a machine.
 pub fn is_id(id: &str) -> bool {
     let sound = id.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
     sound && id.len() <= 80 && id.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
-/// The failure for what does not exist, or is of somebody else.
+/// The error for a machine that does not exist or belongs to another host.
 pub fn no_machine(id: &str) -> Failure {
     Failure::new(Kind::Missing, format_args!("No machine at {ADDRESS}{id}"))
 }
@@ -175,7 +175,7 @@ impl Machines {
         let mut found = Vec::new();
         for row in rows {
             let labels = row.labels.unwrap_or_default();
-            // The runtime filters; what it lets through is checked all the same.
+            // The runtime filters; its result is checked again.
             if !self.is_own(&labels) {
                 continue;
             }
@@ -201,7 +201,7 @@ impl Machines {
             && labels.get(label::HOST).is_some_and(|host| *host == self.own)
     }
 
-    /// What the runtime says of a container, whosever it is.
+    /// Returns the runtime's description of any container.
     pub async fn inspect(&self, container: &str) -> Result<Inspected, Failure> {
         let path = format!("/containers/{container}/json");
         self.runtime.get(&format!("inspect {container}"), &path).await
@@ -213,7 +213,7 @@ impl Machines {
             return Err(no_machine(id));
         }
         let whole = match self.inspect(&self.name(id)).await {
-            // The container of a folder has a name that another program chose.
+            // Another program chose the name of a folder's container.
             Err(why) if why.is_missing() && id.len() >= 12 => self.inspect(id).await,
             other => other,
         };
@@ -230,7 +230,7 @@ impl Machines {
         Ok(HostContainer { container, id, running, labels, image, mounted, env })
     }
 
-    /// Starts a machine that is stopped.
+    /// Starts a stopped machine.
     pub async fn start(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("start {ADDRESS}{}", machine.id);
         self.runtime
@@ -253,7 +253,7 @@ impl Machines {
             .await
     }
 
-    /// Stops a machine and starts it.
+    /// Restarts a machine.
     pub async fn restart(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("restart {ADDRESS}{}", machine.id);
         let options = RestartContainerOptionsBuilder::new().t(STOP).build();
@@ -264,7 +264,7 @@ impl Machines {
             .await
     }
 
-    /// Removes a container with its anonymous volumes; one that is not there is removed.
+    /// Removes a container with its anonymous volumes; a missing one counts as removed.
     pub async fn remove_container(&self, container: &str) -> Result<(), Failure> {
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
         let what = format!("remove {container}");
@@ -276,7 +276,7 @@ impl Machines {
                 .await;
         match removed {
             Err(why) if !why.is_missing() => {
-                // Tried again later: a container is never left behind because the runtime was busy.
+                // Tried again later, so that no container remains because the runtime was busy.
                 self.leftover.lock().insert(container.to_owned());
                 Err(why)
             }
@@ -287,7 +287,7 @@ impl Machines {
         }
     }
 
-    /// The process on this host that runs a process in a machine; a stopped machine is started.
+    /// Returns the process on this host that runs a process in a machine; starts a stopped machine.
     pub async fn how(&self, computer: &str, process: MachineProcess) -> Result<MachineProcess, Failure> {
         let machine = self.find(id_of(computer)).await?;
         if !machine.running {
@@ -326,8 +326,8 @@ impl Machines {
         })
     }
 
-    /// Removes what is left of sessions that no longer exist, from earlier runs of this host, and what could not be
-    /// removed before. Returns whether all of it is gone.
+    /// Removes remains of ended sessions, of earlier runs of this host, and of failed removals. Returns whether all
+    /// were removed.
     pub async fn sweep(&self) -> Result<bool, Failure> {
         let mut whole = true;
         let leftover: Vec<String> = self.leftover.lock().iter().cloned().collect();
@@ -360,7 +360,7 @@ impl Machines {
         Ok(whole)
     }
 
-    /// Ends processes in machines. Processes of a host that was killed would work on, unseen.
+    /// Ends processes in machines, because those of a killed host would continue unnoticed.
     async fn end_processes(&self, machines: &[HostContainer], entered: Entered<'_>) {
         let command = entered.end();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -386,13 +386,13 @@ impl Machines {
         Ok(())
     }
 
-    /// Writes why something failed that nobody waits for.
+    /// Logs a failure of work in the background.
     pub fn log(&self, what: &str, why: impl Into<Thrown>) {
         let _ = self.host.log(format!("{what}: {}", why.into().message));
     }
 }
 
-/// The id of a machine: the one it was given, or the beginning of the runtime's.
+/// Returns the id of a machine: from its label, or the beginning of the runtime's.
 fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
     match labels.get(label::ID) {
         Some(id) => Some(id.clone()),

@@ -1,4 +1,4 @@
-//! Machines as resources: `computer://<id>` with its state, facts, numbers and files.
+//! Machines as resources: `computer://<id>` with their state, facts, statistics and files.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use crate::runtime::{Failure, Kind, QUICK};
 
 /// The scheme.
 pub const SCHEME: &str = "computer";
-/// What a machine has beside its files.
+/// The resources of a machine in addition to its files.
 const LEAVES: [&str; 4] = ["capabilities", "state", "stats", "status"];
 /// Lists a directory: a letter for the kind and the name of each entry, ended by NUL.
 const LIST: &str = r#"cd -- "$1" || exit 1; for f in * .*; do case "$f" in .|..) continue;; esac; if [ -d "$f" ]; then printf 'd%s\0' "$f"; elif [ -e "$f" ] || [ -h "$f" ]; then printf 'f%s\0' "$f"; fi; done"#;
 
-/// A place of the scheme.
+/// A URI of the scheme.
 #[derive(Debug, PartialEq, Eq)]
 enum MachineResource {
     /// All machines.
@@ -64,7 +64,7 @@ fn resource_of(uri: &str) -> Result<MachineResource, Failure> {
     Ok(MachineResource::File(id.to_owned(), if file.is_empty() { "/".to_owned() } else { file.to_owned() }))
 }
 
-/// What a client writes to make a machine.
+/// The content of a write that creates a machine.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Manifest {
@@ -225,7 +225,7 @@ async fn stats(machines: &Machines, machine: &HostContainer) -> Result<Value, Fa
         .ok_or_else(|| Failure::new(Kind::Failed, format_args!("{what}: there are none")))
 }
 
-/// The numbers of a machine, from those of the runtime.
+/// Returns the statistics of a machine, from those of the runtime.
 fn numbers(read: &ContainerStatsResponse) -> Value {
     let total = |cpu: Option<&ContainerCpuStats>| cpu?.cpu_usage.as_ref()?.total_usage;
     let system = |cpu: Option<&ContainerCpuStats>| cpu?.system_cpu_usage;
@@ -243,7 +243,7 @@ fn numbers(read: &ContainerStatsResponse) -> Value {
         let stats = memory.stats.as_ref()?;
         stats.get("inactive_file").or_else(|| stats.get("total_inactive_file")).copied()
     });
-    // What the kernel takes back when it needs it is not used.
+    // Memory that the kernel can reclaim does not count as used.
     let usage = usage.saturating_sub(cache.unwrap_or_default());
     let limit = memory.and_then(|memory| memory.limit).unwrap_or_default();
     let networks = read.networks.iter().flat_map(|networks| networks.values());
@@ -434,7 +434,7 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
     }
 }
 
-/// What a manifest makes.
+/// The target of a manifest.
 enum ManifestTarget {
     Machine(Machine, Vec<Mounted>),
     DevContainer(String),

@@ -204,7 +204,7 @@ fn report(host: &PluginHost, id: &str, record: &ostler_contract::JsonObject) {
     }
 }
 
-/// Says in the log what is wrong with an endpoint.
+/// Logs a problem of an endpoint.
 fn say(host: &PluginHost, endpoint: &str, what: &str) {
     let _ = host.log(format!("{}: {what}", named(endpoint)));
 }

@@ -112,7 +112,7 @@ impl Webhook {
         Ok(record.and_then(|record| Endpoint::read(&record).ok()).map(|(endpoint, _)| endpoint))
     }
 
-    /// Says in the log what is wrong with an endpoint.
+    /// Logs a problem of an endpoint.
     pub fn problem(&self, endpoint: &str, what: &str) {
         crate::say(&self.host, endpoint, what);
     }

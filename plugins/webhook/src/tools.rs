@@ -18,7 +18,7 @@ pub fn no_endpoint(why: &str) -> String {
 pub struct SenderFacts {
     /// Its name.
     pub name: &'static str,
-    /// What a record has in `verify`, as YAML: the name, or an object with the fields it needs.
+    /// The value of `verify` as YAML: the name, or an object with the required fields.
     pub example: &'static str,
     /// The required headers of a call.
     pub headers: &'static [&'static str],

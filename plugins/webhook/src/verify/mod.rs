@@ -119,7 +119,7 @@ pub(crate) trait Scheme: fmt::Debug + Send + Sync {
     /// Adds to a call what the sender adds.
     ///
     /// # Errors
-    /// Why nobody else can make such a call.
+    /// Why only the sender can make such a call.
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String>;
 
     /// Returns how a shell adds it.
@@ -251,7 +251,7 @@ impl Verify {
     /// Adds to a call what the sender adds.
     ///
     /// # Errors
-    /// Why nobody else can make such a call.
+    /// Why only the sender can make such a call.
     pub fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
         if let Delivery::Header(name) = self.sender.delivery {
             call.header(name, signing.id);
