@@ -53,9 +53,9 @@ pub enum Script {
     Think(String),
     /// Streams the additional context, then the text.
     Heard(String),
-    /// Reads a resource and says what it holds.
+    /// Reads a resource and streams its content.
     Read(String),
-    /// Says the settings of the session's editors.
+    /// Streams the settings of the session's editors.
     Settings,
     /// Streams a number of words.
     Words(usize),

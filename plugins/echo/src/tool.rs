@@ -87,7 +87,7 @@ impl Turn {
         self.say("answer", &said).await
     }
 
-    /// Reads a resource and says what it holds.
+    /// Reads a resource and streams its content.
     pub(crate) async fn read(&mut self, uri: &str) -> Result<(), Stopped> {
         let Some(read) = self.conversation.read.clone() else {
             return self.say("answer", "Nothing can be read here.").await;
@@ -102,7 +102,7 @@ impl Turn {
         self.say("answer", &said).await
     }
 
-    /// Says the settings of the session's editors.
+    /// Streams the settings of the session's editors.
     pub(crate) async fn say_settings(&mut self) -> Result<(), Stopped> {
         let settings = match self.conversation.client_settings.clone() {
             Some(settings) => self.wait(settings.call(())).await??,

@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// Reports changes of a directory's tree until the answer is called.
+    /// Reports changes of a directory's tree until the returned function is called.
     async fn watch(
         &self,
         directory: &Path,
@@ -120,7 +120,7 @@ impl Source {
         let Some(tree) = self.trees.of(directory).await? else { return Ok(None) };
         let Some(mut changes) = tree.follow().await else { return Ok(None) };
         let reports = tokio::spawn(async move {
-            // The host that was told is gone otherwise.
+            // Otherwise the host no longer exists.
             while changes.changed().await.is_ok() && changed.call(()).await.is_ok() {
                 tokio::time::sleep(REPORTED).await;
             }
@@ -215,7 +215,7 @@ impl Source {
         Ok(ChangesState { files, operations })
     }
 
-    /// What changed in a tree since the session's first turn there; `None` before it.
+    /// Returns what changed in a tree since the session's first turn there; `None` before it.
     async fn since_base(
         &self,
         of: &ChangesOf,
@@ -227,8 +227,8 @@ impl Source {
         Ok(Some(self.files(&place.tree, changes).await?))
     }
 
-    /// The states of a tree that a changeset of turns compares; a turn that runs has no later one. `None` where the turn
-    /// did not work in the tree.
+    /// The states of a tree that a changeset of turns compares; a running turn has no later one. `None` if the turn did
+    /// not work in the tree.
     async fn turns(
         &self,
         of: &ChangesOf,
@@ -410,7 +410,7 @@ impl Source {
                     Some(Err(id)) => content(&id)?,
                     None => Vec::new(),
                 };
-                // What stands for a file of Git LFS is not compared with the file.
+                // A pointer of Git LFS is not compared with the file.
                 if before.starts_with(LFS) != after.starts_with(LFS)
                     && !before.is_empty()
                     && !after.is_empty()

@@ -1,4 +1,4 @@
-//! The working trees of a session: those that its directories are in.
+//! The working trees that contain the directories of a session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) struct SessionTree {
     pub tree: Arc<Tree>,
     /// The directories, in the session's order.
     pub directories: Vec<PathBuf>,
-    /// Where they are in the tree.
+    /// Their paths in the tree.
     pub prefixes: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the branch of a directory is pushed to, and which repositories it may be proposed to.
+//! The branch of a directory on its code host, and the repositories to which it can be proposed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::program::git;
 use crate::remote::Address;
 use crate::site::{Repo, Site, Sites};
 
-/// How many repositories a branch is looked for in.
+/// In how many repositories a branch is searched.
 const BASES: usize = 4;
 
-/// A branch as its code host knows it.
+/// A branch on its code host.
 #[derive(Debug, Clone)]
 pub(crate) struct CodeHostBranch {
     pub site: Arc<Site>,
@@ -28,7 +28,7 @@ pub(crate) struct CodeHostBranch {
     pub chosen: Option<Repo>,
 }
 
-/// Why there is no place.
+/// Why a branch is on no code host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoCodeHost {
     NoRepository,
@@ -39,7 +39,7 @@ pub(crate) enum NoCodeHost {
 }
 
 impl NoCodeHost {
-    /// The error of who wants to create a pull request.
+    /// Returns the error for the creation of a pull request.
     pub(crate) fn refusal(&self, directory: &Path) -> Thrown {
         let at = directory.display();
         RpcError::invalid_params(match self {
@@ -61,14 +61,14 @@ impl NoCodeHost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Remote {
     name: String,
-    /// Where it is read from.
+    /// The URL for fetching.
     fetch: String,
-    /// Where it is written to.
+    /// The URL for pushing.
     push: String,
 }
 
 impl CodeHostBranch {
-    /// The branch as a request to a repository names it: with its owner where it is in a fork.
+    /// Returns the branch in the form for requests to a repository: with its owner if it is in a fork.
     pub(crate) fn head_for(&self, base: &Repo) -> String {
         match self.head.is(base) {
             true => self.branch.clone(),
@@ -76,10 +76,10 @@ impl CodeHostBranch {
         }
     }
 
-    /// Finds the place of a directory's branch.
+    /// Finds a directory's branch on its code host.
     ///
     /// # Errors
-    /// Git cannot be run, or does not read the repository.
+    /// Git cannot be run, or cannot read the repository.
     pub(crate) async fn of(
         sites: &Sites,
         directory: &Path,
@@ -145,7 +145,7 @@ impl CodeHostBranch {
     }
 }
 
-/// Where a branch is pushed to.
+/// The target of pushes of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pushed {
     remote: String,
@@ -154,7 +154,7 @@ struct Pushed {
 }
 
 impl Pushed {
-    /// From what `for-each-ref` says of a branch, which is nothing before its first commit.
+    /// Parses the output of `for-each-ref` for a branch, which is empty before its first commit.
     fn of(branch: &str, tracked: &str, remotes: &[Remote]) -> Self {
         let mut fields = tracked.split('\t').map(str::trim);
         let mut next = || fields.next().unwrap_or_default();
@@ -162,7 +162,7 @@ impl Pushed {
             (next(), next(), next(), next(), next());
         let named = |name: &str| remotes.iter().find(|remote| remote.name == name);
         let heads = |name: &str| name.strip_prefix("refs/heads/").map(str::to_owned);
-        // A remote may be written as a URL in the branch's configuration.
+        // The branch's configuration can contain a URL as remote.
         if !push_remote.is_empty() && named(push_remote).is_none() && Address::parse(push_remote).is_some() {
             let tracked = (upstream_remote == push_remote).then(|| heads(upstream_ref)).flatten();
             let branch = heads(push_ref).or(tracked).unwrap_or_else(|| branch.to_owned());
@@ -190,7 +190,7 @@ fn remotes_of(listed: &str) -> Vec<Remote> {
             (None, None) => continue,
         };
         match remotes.iter_mut().find(|remote| remote.name == name) {
-            // The first of several is the one that the branch is looked for in.
+            // The branch is searched in the first of several.
             Some(remote) if push && remote.push.is_empty() => url.clone_into(&mut remote.push),
             Some(_) => {}
             None => {

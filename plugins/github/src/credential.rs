@@ -14,14 +14,14 @@ use crate::site::{Kind, Site, TokenOption};
 /// How long the answer of `gh` is used.
 const GH_FRESH: Duration = Duration::from_secs(60);
 
-/// A token, and where it is from.
+/// A token and its source.
 #[derive(Debug, Clone)]
 pub(crate) struct Credential {
     pub token: Option<Secret<String>>,
     pub source: Source,
 }
 
-/// Where a token is from.
+/// The source of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Lent by a client.
@@ -30,7 +30,7 @@ pub(crate) enum Source {
     Configured(Option<String>),
     /// The program `gh`.
     Gh,
-    /// There is none; what to do so that `gh` has one.
+    /// None; contains how to make `gh` have one.
     None(Option<String>),
 }
 
@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// What to do about a token that is not accepted.
+    /// Returns what to do about a rejected token.
     pub(crate) fn renewal(&self, site: &Site) -> String {
         match self {
             Self::Client => "sign in again".to_owned(),
@@ -67,7 +67,7 @@ struct CachedToken {
     token: Result<Secret<String>, String>,
 }
 
-/// Where tokens come from.
+/// The sources of tokens.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     host: PluginHost,
@@ -113,7 +113,7 @@ impl Credentials {
         })
     }
 
-    /// Forgets a token of `gh` that is not accepted: it may have a newer one.
+    /// Drops a rejected token of `gh`, which may have a newer one.
     pub(crate) fn refused(&self, site: &Site, credential: &Credential) {
         if credential.source == Source::Gh {
             self.cached.lock().remove(&site.name);

@@ -1,4 +1,4 @@
-//! The pull request of a branch, and a new one, whatever the code host is.
+//! Pull requests of branches, for all code hosts.
 
 use ostler_contract::points::{PullRequest, PullRequestRequest, PullRequestState};
 
@@ -8,19 +8,19 @@ use crate::failure::{Failure, FailureKind};
 use crate::site::{Kind, Repo};
 use crate::{forgejo, github, gitlab};
 
-/// A pull request that was found.
+/// A found pull request.
 #[derive(Debug)]
 pub(crate) struct FoundPullRequest {
     pub request: PullRequest,
-    /// The repository it is in.
+    /// Its repository.
     pub base: Repo,
     /// Its last commit.
     pub commit: Option<String>,
-    /// Its number there, where checks are asked by it.
+    /// Its number, if checks are requested by it.
     pub number: Option<u64>,
 }
 
-/// Where a pull request goes.
+/// The target of a pull request.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub repo: Repo,
@@ -51,7 +51,7 @@ async fn search(asking: &Asking<'_>, place: &CodeHostBranch) -> Result<Option<Fo
             Ok(Some(found)) if found.request.state == PullRequestState::Open => return Ok(Some(found)),
             Ok(Some(found)) => drop(former.get_or_insert(found)),
             Ok(None) => {}
-            // One that cannot be read does not hide the others.
+            // An unreadable repository does not hide the others.
             Err(why) if matches!(why.kind, FailureKind::Missing | FailureKind::Forbidden) => {
                 failure.get_or_insert(why);
             }
@@ -150,7 +150,7 @@ pub(crate) async fn create(
     }
 }
 
-/// Why a pull request was refused: there is one, which is returned, or its branch is not there.
+/// Handles a rejected pull request: returns the existing one, or an error that its branch does not exist.
 async fn explained(
     asking: &Asking<'_>,
     place: &CodeHostBranch,

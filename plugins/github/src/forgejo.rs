@@ -12,7 +12,7 @@ use crate::forge::{FoundPullRequest, Target};
 use crate::github::{Row, first, path};
 use crate::site::Repo;
 
-/// How many pages of open pull requests are read; of the others, the first one.
+/// How many pages of open pull requests are read; only the first of the others.
 const OPEN_PAGES: usize = 6;
 const CHECK_PAGES: usize = 3;
 

@@ -24,7 +24,7 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Where pull requests of a repository go: to what it is a fork of, else to itself.
+    /// Returns the target of a repository's pull requests: its parent if it is a fork, otherwise itself.
     pub(crate) fn target(self, own: &Repo) -> Target {
         let of = |repository: Self| Target {
             repo: Repo::of(&repository.full_name).unwrap_or_else(|| own.clone()),
@@ -62,12 +62,12 @@ pub(crate) struct End {
     pub branch: String,
     pub label: Option<String>,
     pub sha: String,
-    /// Nothing where it was deleted.
+    /// `None` if it was deleted.
     pub repo: Option<Repository>,
 }
 
 impl Row {
-    /// Whether it proposes the branch of a place, as far as it says.
+    /// Returns whether it proposes a branch, as far as it is known.
     pub(crate) fn is_of(&self, place: &CodeHostBranch, base: &Repo) -> bool {
         let repo = |end: &End| end.repo.as_ref().and_then(|repo| Repo::of(&repo.full_name));
         let (head, target) = (repo(&self.head), repo(&self.base));
@@ -83,7 +83,7 @@ impl Row {
         }
     }
 
-    /// Whether it is an old one of a branch that is used for other things too.
+    /// Returns whether it is an old one of a reused branch.
     fn is_past(&self) -> bool {
         let default = |end: &End| end.repo.as_ref().and_then(|repo| repo.default_branch.clone());
         self.state != "open" && default(&self.head).is_some_and(|default| default == self.head.branch)
@@ -125,7 +125,7 @@ pub(crate) async fn within(
     Ok(first(rows.filter(|row| !row.is_past())).map(|row| row.found(base, &place.branch)))
 }
 
-/// The open one of several, else the first.
+/// Returns the open one of several, otherwise the first.
 pub(crate) fn first(rows: impl Iterator<Item = Row>) -> Option<Row> {
     let mut first = None;
     for row in rows {
@@ -137,12 +137,12 @@ pub(crate) fn first(rows: impl Iterator<Item = Row>) -> Option<Row> {
     first
 }
 
-/// What a repository is a fork of.
+/// Returns the parent of a fork.
 pub(crate) async fn parent(asking: &Asking<'_>, repo: &Repo) -> Result<Option<Repo>, Failure> {
     Ok(asking.get::<Repository>(&path(repo), &repo.full()).await?.parent())
 }
 
-/// Where a pull request of a repository goes.
+/// Returns the target of a repository's pull request.
 pub(crate) async fn target(asking: &Asking<'_>, repo: &Repo) -> Result<Target, Failure> {
     Ok(asking.get::<Repository>(&path(repo), &repo.full()).await?.target(repo))
 }

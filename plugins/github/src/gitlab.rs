@@ -76,13 +76,13 @@ pub(crate) async fn within(
     Ok(first.map(|row| row.found(base, &place.branch)))
 }
 
-/// What a project is a fork of.
+/// Returns the parent of a forked project.
 pub(crate) async fn parent(asking: &Asking<'_>, repo: &Repo) -> Result<Option<Repo>, Failure> {
     let project: Project = asking.get(&path(repo), &repo.full()).await?;
     Ok(project.forked_from_project.and_then(|parent| Repo::of(&parent.path_with_namespace)))
 }
 
-/// Where a merge request of a project goes.
+/// Returns the target of a project's merge request.
 pub(crate) async fn target(asking: &Asking<'_>, repo: &Repo) -> Result<Target, Failure> {
     let project: Project = asking.get(&path(repo), &repo.full()).await?;
     let target = project.forked_from_project.map_or(

@@ -1,8 +1,8 @@
 //! `@ostler/github`: the pull request of a session's branch on GitHub, GitLab or Forgejo, its checks, and new ones.
 //!
-//! [`place`] finds what a directory's branch is on its code host, from the repository's remotes; [`site`] is the
-//! configuration of code hosts. [`forge`] looks for pull requests and creates them, with the APIs in [`github`], [`gitlab`]
-//! and [`forgejo`]; [`api`] sends their requests through the host's client, with a token of [`credential`].
+//! [`code_host_branch`] finds a directory's branch on its code host, from the repository's remotes; [`site`] is the
+//! configuration of code hosts. [`forge`] finds and creates pull requests, with the APIs in [`github`], [`gitlab`] and
+//! [`forgejo`]; [`api`] sends their requests through the host's client, with a token of [`credential`].
 
 #![forbid(unsafe_code)]
 
@@ -39,11 +39,11 @@ use site::Sites;
 /// The name of the plugin in a configuration.
 pub const NAME: &str = "@ostler/github";
 
-/// How many branches are looked for at a time.
+/// The maximum number of concurrent searches.
 const AT_A_TIME: usize = 8;
-/// How long a look may take, with the wait for its turn: less than the host waits, so that it says why.
+/// The limit of a search, including its wait: less than the host waits, so that it can report the reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(28);
-/// How many directories are remembered of which a problem was reported.
+/// The maximum number of directories whose reported problems are stored.
 const REPORTED: usize = 1024;
 
 /// The plugin.
@@ -115,13 +115,13 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     )
 }
 
-/// What the plugin has.
+/// The state of the plugin.
 struct Pulls {
     sites: Sites,
     credentials: Credentials,
     api: Api,
     looks: Semaphore,
-    /// The problem that was reported last, by directory.
+    /// The last reported problem, by directory.
     reported: Mutex<HashMap<String, String>>,
 }
 

@@ -84,7 +84,7 @@ async fn apply(
     let connector = Connector::new(&settings);
     let logs = host.clone();
     let say: Report = Arc::new(move |line: String| {
-        // A host that is closing takes no lines.
+        // A closing host accepts no lines.
         drop(logs.log(format!("postgres: {line}")));
     });
     let id = format!("{}:{}", host.facts().host_name, host.facts().config_dir);

@@ -1,4 +1,4 @@
-//! The tables, and how an older schema is brought up to date.
+//! The tables, and the migrations of older schemas.
 
 use ostler_contract::Thrown;
 use ring::digest;
@@ -6,20 +6,20 @@ use tokio_postgres::{Client, Error};
 
 use crate::failure;
 
-/// What each version added. One that was released never changes: its checksum is stored with it.
+/// The migrations. A released one never changes; its checksum is stored with it.
 const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_stores.sql"))];
 
 /// Serializes hosts that start: held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";
 
-/// What a schema is like.
+/// The state of a schema.
 pub struct SchemaState {
-    /// How many migrations it has been through.
+    /// The number of its applied migrations.
     version: usize,
 }
 
 impl SchemaState {
-    /// Whether the schema has tables.
+    /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
     }
@@ -37,7 +37,7 @@ fn failed(error: Error) -> Thrown {
 /// Locks the schema for the current transaction, creates it if it is missing, and checks its version.
 ///
 /// # Errors
-/// It was written by a newer host, or one of its migrations is not the one that this program has.
+/// A newer host wrote it, or one of its migrations differs from that of this program.
 pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
     client.execute(LOCK, &[&schema]).await.map_err(failed)?;
     let exists = client.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await;
@@ -76,7 +76,7 @@ pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> 
     Ok(SchemaState { version: applied.len() })
 }
 
-/// Applies the migrations that a locked schema lacks.
+/// Applies the missing migrations of a locked schema.
 ///
 /// # Errors
 /// A statement failed; the transaction has to be rolled back.

@@ -48,7 +48,7 @@ impl Records {
         Self { database, report, listeners, open: Mutex::default() }
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> RecordStore {
         RecordStore {
             collection: member!(self, |store: &Arc<Self>, (name, options)| ready(
@@ -190,7 +190,7 @@ impl Collection {
     fn record(&self, row: &Row) -> Result<JsonObject, Thrown> {
         let id: String = row.get(0);
         let mut record: JsonObject = decode(row.get(1), &format!("record {}", self.name), &id)?;
-        // The key is what it is found by, whatever an edit by hand made of the text.
+        // The key column identifies it, whatever a manual edit made of the text.
         if record.get("id").and_then(Value::as_str) != Some(&id) {
             record.insert("id".to_owned(), id.into());
         }
@@ -218,7 +218,7 @@ fn fields(record: &JsonObject) -> Vec<i64> {
     hashes.collect()
 }
 
-/// Writes a value so that equal ones are written alike: `1` is `1.0`, and the order of fields is irrelevant.
+/// Formats a value so that equal ones have the same text: `1` is `1.0`, and the order of fields is irrelevant.
 fn value(hash: &mut Context, held: &Value) {
     match held {
         Value::Null => hash.update(b"n"),
