@@ -1,4 +1,4 @@
-//! What the daemon says about itself once it is up: one block, written at once.
+//! The announcement of the daemon once it is up: one block, written in one piece.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ pub enum Listens {
     Stdio,
 }
 
-/// The block, each line ended.
+/// Returns the block, with a line break after each line.
 pub fn block(
     settings: &Settings,
     composed: &Composed,

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 
 /// The heading of the global flags.
 const EVERY: &str = "Global options";
-/// The heading of the flags of commands that another computer's daemon can be asked by.
+/// The heading of the flags of commands that can use another computer's daemon.
 const REMOTE: &str = "Remote options";
 
 /// The flags that every command accepts.
@@ -44,22 +44,21 @@ pub struct Common {
 }
 
 impl Common {
-    /// The flags that say how a command answers and what it reads, hidden: for a command that answers nothing and
-    /// reads no configuration, and refuses them.
+    /// The flags for the output and the configuration, hidden, for a command that has neither and rejects them.
     pub fn not_served() -> Vec<Arg> {
         let all = Self::augment_args(Command::new("")).get_arguments().cloned().collect::<Vec<_>>();
         let refused = |arg: &Arg| matches!(arg.get_id().as_str(), "json" | "quiet" | "config_file");
         all.into_iter().filter(refused).map(|arg| arg.hide(true)).collect()
     }
 
-    /// The flags of `--remote`, hidden: for a command that works at this computer only and refuses them.
+    /// The flags of `--remote`, hidden: for a command that works only on this computer and rejects them.
     pub fn not_remote() -> Vec<Arg> {
         let all = Self::augment_args(Command::new("")).get_arguments().cloned().collect::<Vec<_>>();
         let refused = |arg: &Arg| matches!(arg.get_id().as_str(), "remote" | "token_file" | "allow_http");
         all.into_iter().filter(refused).map(|arg| arg.hide(true)).collect()
     }
 
-    /// Refuses flags that do not go together.
+    /// Rejects conflicting flags.
     ///
     /// # Errors
     /// Exit 2.
@@ -71,16 +70,16 @@ impl Common {
     }
 }
 
-/// What a command answers.
+/// The answer of a command.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
-    /// For a person, on stdout.
+    /// Text for users, on stdout.
     pub text: String,
     /// With `--json`.
     pub json: Value,
-    /// With `--quiet`, one a line.
+    /// With `--quiet`, one per line.
     pub names: Vec<String>,
-    /// For a person, on stderr.
+    /// Text for users, on stderr.
     pub notes: Vec<String>,
     /// The exit code.
     pub code: u8,
@@ -89,27 +88,27 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Lines and what they say as JSON.
+    /// Creates an answer from lines and their form as JSON.
     pub fn new(lines: impl IntoIterator<Item = impl Into<String>>, json: Value) -> Self {
         let text = lines.into_iter().map(|line| line.into() + "\n").collect();
         Self { text, json, ..Self::default() }
     }
 
-    /// What `--quiet` prints.
+    /// Sets the output of `--quiet`.
     #[must_use]
     pub fn named(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// A line beside the answer.
+    /// Adds a line on stderr.
     #[must_use]
     pub fn note(mut self, line: impl Into<String>) -> Self {
         self.notes.push(line.into());
         self
     }
 
-    /// The answer with the name and password of each URL in it hidden.
+    /// Hides the name and password of each URL in the answer.
     #[must_use]
     pub fn without_passwords(self) -> Self {
         let hidden = |text: &str| without_password(text).into_owned();
@@ -122,12 +121,12 @@ impl Answer {
         }
     }
 
-    /// Nothing was there to do it to: `{ "<what>": false }`, exit code 1.
+    /// The answer if the target does not exist: `{ "<what>": false }`, exit code 1.
     pub fn none(line: &str, what: &str) -> Self {
         Self { code: 1, ..Self::new([line], json!({ what: false })) }
     }
 
-    /// No daemon runs to do it to.
+    /// The answer if no daemon runs.
     pub fn none_running(what: &str) -> Self {
         Self::none("None running.", what)
     }
@@ -135,7 +134,7 @@ impl Answer {
     /// Prints it.
     pub fn print(&self, common: &Common) {
         let mut out = std::io::stdout().lock();
-        // Whoever reads may have gone; there is nobody left to tell.
+        // The reader may have closed its end, which is not an error.
         let _ = match (common.json, common.quiet) {
             _ if self.printed => Ok(()),
             (true, _) => writeln!(out, "{}", self.json),

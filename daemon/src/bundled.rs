@@ -1,4 +1,4 @@
-//! What comes with this host: plugins, and no backend of its own.
+//! The bundled plugins; there are no built-in backends.
 
 use ostler_contract::Plugin;
 use ostler_contract::points::Agent;
@@ -8,12 +8,12 @@ use ostler_plugin_postgres::Retention;
 
 use crate::cli::ENTER;
 
-/// Every bundled plugin, by its spec.
+/// Returns the specs of all bundled plugins.
 pub fn plugins() -> Vec<Plugin> {
     plugins_with(Changes::default(), Retention::default())
 }
 
-/// Every bundled plugin; pages of the console are notified of these changes, and ended runs are retained by these rules.
+/// Returns all bundled plugins. `changes` notify pages of the console, and `retention` has the rules for ended runs.
 pub fn plugins_with(changes: Changes, retention: Retention) -> Vec<Plugin> {
     vec![
         ostler_plugin_acp::plugin(command("mcp-bridge"), supervisor(), ostler_loader::options::misfit),
@@ -29,19 +29,20 @@ pub fn plugins_with(changes: Changes, retention: Retention) -> Vec<Plugin> {
     ]
 }
 
-/// An internal command of this program, for plugins that start it: `mcp-bridge` serves a session's tools to an agent on
+/// Returns an internal command of this program, for plugins: `mcp-bridge` serves a session's tools to an agent on
 /// stdio, [`ENTER`] runs a process in a machine.
 fn command(name: &str) -> Option<Vec<String>> {
     let program = std::env::current_exe().ok()?;
     Some(vec![program.to_str()?.to_owned(), name.to_owned()])
 }
 
-/// The internal command that supervises an agent and marks what runs in terminals: this very program, also where its file was replaced since.
+/// Returns the internal command that supervises agents and marks programs in terminals. It runs this very program, even
+/// if its file was replaced since.
 fn supervisor() -> Option<Vec<String>> {
     Some(vec!["/proc/self/exe".to_owned(), SUPERVISE.to_owned()])
 }
 
-/// The backends the daemon is built with, beside those of plugins: none. Whoever builds one of their own puts it here.
+/// The built-in backends of the daemon: none. A custom build adds its backends here.
 pub fn agents() -> Vec<Agent> {
     Vec::new()
 }

@@ -169,7 +169,7 @@ pub fn main() -> ExitCode {
         Err(_) => return failed(&Exit::usage("an argument is not valid UTF-8")),
     };
     if arguments.get(1).is_some_and(|first| first == ENTER) {
-        return ExitCode::from(ostler_plugin_containers::enter::main());
+        return ExitCode::from(ostler_plugin_containers::container_process::main());
     }
     if arguments.get(1).is_some_and(|first| first == SUPERVISE) {
         return ExitCode::from(supervisor::main(&arguments[2..]));
@@ -368,9 +368,9 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::Session(verb) => verbs::session(&place, verb).await?,
         Command::Logs(flags) => verbs::logs(&place, &flags).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
-        Command::User(verb) => verbs::people::user(&place, verb).await?,
-        Command::Team(verb) => verbs::people::group(&place, Kind::Team, verb).await?,
-        Command::Project(verb) => verbs::people::group(&place, Kind::Project, verb).await?,
+        Command::User(verb) => verbs::users::user(&place, verb).await?,
+        Command::Team(verb) => verbs::users::group(&place, Kind::Team, verb).await?,
+        Command::Project(verb) => verbs::users::group(&place, Kind::Project, verb).await?,
         Command::Usage(flags) => verbs::usage(&place, flags).await?,
         Command::Backup(flags) => verbs::backup(&place, flags).await?,
         Command::Restore(flags) => verbs::restore(&place, flags).await?,
@@ -425,7 +425,7 @@ mod tests {
     use ostler_js::JsOptions;
 
     use super::*;
-    use crate::config::{Config, Keep, Unowned};
+    use crate::config::{Config, StorageLocation, Unowned};
     use crate::settings::{DEFAULT_HOST, DEFAULT_PORT};
 
     fn name(choice: impl ValueEnum) -> String {
@@ -439,8 +439,8 @@ mod tests {
             ("port", DEFAULT_PORT.to_string()),
             ("host", DEFAULT_HOST.to_owned()),
             ("client-tool-timeout-ms", HostOptions::CLIENT_TOOL_TIMEOUT_MS.to_string()),
-            ("automations", name(Keep::default())),
-            ("sessions", name(Keep::default())),
+            ("automations", name(StorageLocation::default())),
+            ("sessions", name(StorageLocation::default())),
             ("unowned-automations", name(Unowned::default())),
         ] {
             let arg = cli.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
@@ -460,8 +460,8 @@ mod tests {
             ("http.host", format!(" Default: `{DEFAULT_HOST}`.")),
             ("clientToolTimeoutMs", format!(" Default: {}.", HostOptions::CLIENT_TOOL_TIMEOUT_MS)),
             ("deltaWindowMs", format!(" Default: {}.", HostOptions::DELTA_WINDOW_MS)),
-            ("sessions", format!(" Default: `{}`.", name(Keep::default()))),
-            ("automations", format!(" Default: `{}`.", name(Keep::default()))),
+            ("sessions", format!(" Default: `{}`.", name(StorageLocation::default()))),
+            ("automations", format!(" Default: `{}`.", name(StorageLocation::default()))),
             ("unownedAutomations", format!(" Default: `{}`.", name(Unowned::default()))),
             ("javascript.busyLimitMs", format!(" Default: {}.", javascript.busy_limit.as_millis())),
             ("javascript.memoryLimitMb", format!(" in MiB. Default: {megabytes}.")),

@@ -1,4 +1,4 @@
-//! Putting a host together: stores, plugins, engine.
+//! Composes a host from stores, plugins and the engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
 use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
-use ostler_loader::{Entry, Hidden, LoadedPlugin, Loader, Looked, State};
+use ostler_loader::{Hidden, InspectedPlugin, LoadedPlugin, Loader, PluginConfig, State};
 use ostler_plugin_console::Changes;
 use ostler_plugin_postgres as postgres;
 use ostler_ports::{
@@ -23,42 +23,42 @@ use ostler_server::ToolServers;
 
 use crate::bundled;
 use crate::client_plugins::ClientPluginFolders;
-use crate::config::{JavaScriptLimits, Keep};
+use crate::config::{JavaScriptLimits, StorageLocation};
 use crate::diagnostics;
 use crate::exit::Exit;
+use crate::frame_log::WireFile;
 use crate::local_system::OnDisk;
 use crate::log::clock;
-use crate::people::UsersOnDisk;
 use crate::plugin_options;
 use crate::settings::{Settings, reachable};
 use crate::sources::Sources;
 use crate::token::TokenSource;
-use crate::wire::WireFile;
+use crate::users_file::UsersOnDisk;
 
-/// How the announcement begins of a host that persists no automations.
+/// The beginning of the announcement of a host without persistent automations.
 pub const AUTOMATIONS_IN_MEMORY: &str = "automations in memory";
 
-/// A host with its plugins applied, before anybody is let in.
+/// A host with its plugins applied, before connections are accepted.
 pub struct Composed {
     /// The host.
     pub host: Arc<Host>,
-    /// Every configured plugin and how far it came.
+    /// Every configured plugin with its state.
     pub plugins: Vec<LoadedPlugin>,
     /// Lines to print as `skipped: <line>`.
     pub skipped: Vec<String>,
-    /// Where automations are kept, for the announcement.
+    /// Where automations are stored, for the announcement.
     pub automations: String,
-    /// Where secrets are kept, for the announcement.
+    /// Where secrets are stored, for the announcement.
     pub vault: String,
-    /// The plugin that keeps the secrets, where one does.
+    /// The plugin that stores the secrets, if any.
     pub vault_plugin: Option<String>,
     /// The tools endpoints of its sessions.
     pub tools: ToolServers,
-    /// Keeps what runs the plugins.
+    /// Keeps the engines of the plugins alive.
     pub modules: Vec<Module>,
-    /// The files the plugins are made of, where they are watched.
+    /// The files of the plugins, if they are watched.
     pub sources: Sources,
-    /// What pages of the console are notified of.
+    /// The notifications of the console's pages.
     pub changes: Changes,
     /// The lines of the log.
     pub lines: diagnostics::Lines,
@@ -73,7 +73,7 @@ impl Composed {
         kept.filter_map(|kept| kept.downcast::<Engine>().ok()).map(|engine| Arc::downgrade(&engine)).collect()
     }
 
-    /// The ids of the plugins that applied, in configuration order.
+    /// Returns the ids of the applied plugins, in configuration order.
     pub fn applied(&self) -> Vec<String> {
         self.plugins
             .iter()
@@ -83,10 +83,10 @@ impl Composed {
     }
 }
 
-/// Puts a host together and applies its plugins.
+/// Composes a host and applies its plugins.
 ///
 /// # Errors
-/// Exit 1 where a store cannot be opened or no backend is loaded.
+/// Exit 1 if a store cannot be opened or no backend is loaded.
 pub async fn compose(settings: &Settings, log: &Log, hidden: &Hidden) -> Result<Composed, Exit> {
     compose_with(bundled::agents(), settings, log, hidden).await
 }
@@ -157,7 +157,7 @@ async fn compose_with(
         hidden: hidden.clone(),
     };
     check_order(&settings.plugins)?;
-    let mut looked = loader.importer().look(&settings.plugins).await;
+    let mut looked = loader.importer().inspect(&settings.plugins).await;
     if settings.watch_plugins {
         looked.iter().for_each(|plugin| note(&sources, plugin, settings));
     }
@@ -194,14 +194,14 @@ async fn compose_with(
     })
 }
 
-/// The rules for ended runs, as a store of a plugin has them.
+/// The rules for ended runs, in the form for stores of plugins.
 fn retention(settings: &Settings) -> postgres::Retention {
     let RunRetention { count, age, bytes } = settings.runs;
     postgres::Retention { count, age, bytes }
 }
 
-/// Checks that the plugin with the stores comes before every other one: what those read and write belongs into them.
-fn check_order(plugins: &[Entry]) -> Result<(), Exit> {
+/// Checks that the plugin with the stores precedes all others, whose data belongs into these stores.
+fn check_order(plugins: &[PluginConfig]) -> Result<(), Exit> {
     match plugins.iter().filter(|entry| entry.enabled).position(|entry| entry.name == postgres::NAME) {
         None | Some(0) => Ok(()),
         Some(_) => Err(Exit::usage(format!(
@@ -211,7 +211,7 @@ fn check_order(plugins: &[Entry]) -> Result<(), Exit> {
     }
 }
 
-/// Checks that the stores of the configuration are there: without them, the host would serve and fill others.
+/// Checks that the configured stores were registered. Otherwise the host would serve and fill others.
 fn check_stores(plugins: &[LoadedPlugin], hidden: &Hidden) -> Result<(), Exit> {
     let Some(plugin) = plugins.iter().find(|plugin| plugin.spec == postgres::NAME) else { return Ok(()) };
     match (&plugin.state, &plugin.problem) {
@@ -220,8 +220,8 @@ fn check_stores(plugins: &[LoadedPlugin], hidden: &Hidden) -> Result<(), Exit> {
     }
 }
 
-/// Notes the files of a plugin, or where it was looked for in vain.
-fn note(sources: &Sources, plugin: &Looked, settings: &Settings) {
+/// Records the files of a plugin, or the searched paths.
+fn note(sources: &Sources, plugin: &InspectedPlugin, settings: &Settings) {
     let spec = &plugin.entry.name;
     match &plugin.path {
         Some(path) => sources.add_module(path),
@@ -232,14 +232,14 @@ fn note(sources: &Sources, plugin: &Looked, settings: &Settings) {
     }
 }
 
-/// The tools endpoints of a daemon: on its own port, which one over stdio has none of.
+/// Creates the tools endpoints of a daemon on its port; a daemon on stdio has none.
 fn tool_servers(settings: &Settings) -> ToolServers {
     let address = (!settings.stdio).then(|| reachable(settings.address));
     let origin = move || address.map(|address| format!("http://{address}"));
     ToolServers::new(origin, names::HOST, env!("CARGO_PKG_VERSION"))
 }
 
-/// Allows the listeners that the configuration names, by the plugin's spec. Port 0 stands for every port of the host.
+/// Allows the listeners that the configuration names, by the plugin's spec. Port 0 means every port of the host.
 fn listen_rule(allowed: BTreeMap<String, Vec<String>>) -> ListenRule {
     Arc::new(move |spec, place| {
         let named = |known: &String| {
@@ -252,7 +252,7 @@ fn listen_rule(allowed: BTreeMap<String, Vec<String>>) -> ListenRule {
     })
 }
 
-/// How plugins in JavaScript run, and where their lines go.
+/// Creates the engines of JavaScript plugins, with the log for their lines.
 pub fn javascript(limits: &JavaScriptLimits, log: LogSink) -> JsOptions {
     let mut options =
         JsOptions { log, sdk_version: env!("CARGO_PKG_VERSION").to_owned(), ..JsOptions::default() };
@@ -277,7 +277,7 @@ fn options(settings: &Settings, facts: &HostFacts, log: &Log) -> HostOptions {
     }
 }
 
-/// What the machine is called.
+/// Returns the host name of the machine.
 fn host_name() -> String {
     let named =
         std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
@@ -287,7 +287,7 @@ fn host_name() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// YAML as this host reads and writes it.
+/// The implementation of YAML.
 pub(crate) fn host_yaml() -> Yaml {
     Yaml {
         parse: Arc::new(|text| yaml::parse(text).map_err(Thrown::new)),
@@ -295,11 +295,11 @@ pub(crate) fn host_yaml() -> Yaml {
     }
 }
 
-/// A vault whose values no line holds once they were asked for.
+/// Returns a vault whose values are redacted in all lines once they were read.
 fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
     let get = vault.get.clone();
     let get = Call::new(move |(name,): (String,)| {
-        // Whoever calls this one limits it.
+        // The caller sets the limit.
         let (asked, hidden) = (get.unbounded((name,)), hidden.clone());
         async move {
             let value = asked.await?;
@@ -310,7 +310,7 @@ fn unsaid(vault: Vault, hidden: Hidden) -> Vault {
     Vault { get, ..vault }
 }
 
-/// The state database, brought from the configuration folder where an earlier version wrote it.
+/// Opens the state database, after moving it from the configuration folder, where earlier versions wrote it.
 fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
     let (old, new) = (&settings.dir, &settings.state_dir);
     match StateDb::relocate(old, new)? {
@@ -327,7 +327,7 @@ fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
     StateDb::open(new)
 }
 
-/// What the daemon is built with, registered as a plugin would.
+/// Registers the built-in contributions of the daemon, like a plugin.
 async fn own(
     agents: Vec<Agent>,
     diagnostics: Diagnostics,
@@ -359,11 +359,13 @@ async fn own(
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is not a slug"))?;
     let host = PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls);
     let sessions: SessionStore = match (&file, settings.sessions) {
-        (Some(db), Keep::File) => Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point(),
+        (Some(db), StorageLocation::File) => {
+            Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point()
+        }
         _ => Arc::new(SqliteSessions::new(StateDb::memory().map_err(failed)?, report.clone())).into_point(),
     };
     let (automations, kept): (AutomationStore, String) = match (&file, settings.automations) {
-        (Some(db), Keep::File) => {
+        (Some(db), StorageLocation::File) => {
             let store =
                 FileAutomations::open(&settings.dir, db.clone(), report.clone()).await.map_err(failed)?;
             let dir = settings.dir.join("automations");
@@ -419,16 +421,19 @@ mod tests {
 
     use super::*;
     use crate::config::RunFlags;
-    use crate::config::{ConfigFiles, Keep};
+    use crate::config::{ConfigFiles, StorageLocation};
 
     /// Composes a host built with one backend of this name.
     async fn built_with(provider: &str) -> Result<Composed, Exit> {
         let dir = tempfile::tempdir().unwrap();
-        let flags =
-            RunFlags { sessions: Some(Keep::Memory), automations: Some(Keep::Memory), ..RunFlags::default() };
+        let flags = RunFlags {
+            sessions: Some(StorageLocation::Memory),
+            automations: Some(StorageLocation::Memory),
+            ..RunFlags::default()
+        };
         let files = ConfigFiles { dir: dir.path().to_owned(), ..ConfigFiles::default() };
         let mut settings = Settings::new(&flags, files, dir.path())?;
-        settings.plugins = vec![Entry::named("@ostler/echo")];
+        settings.plugins = vec![PluginConfig::named("@ostler/echo")];
         let agent = Agent {
             provider: provider.into(),
             display_name: "Built in".into(),

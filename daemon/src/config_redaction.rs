@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use ostler_contract::{JsonObject, Value, json};
 pub use ostler_loader::options::without_userinfo;
-use ostler_loader::options::{Known, shown};
+use ostler_loader::options::{SchemaInfo, redacted};
 
 use crate::config::{ConfigFiles, KEYS};
 use crate::plugins::Row;
@@ -15,11 +15,11 @@ pub static MARKS: LazyLock<Value> = LazyLock::new(|| {
     json!({ "properties": marks.collect::<JsonObject>() })
 });
 
-/// What a client is shown of the files.
+/// Returns the redacted content of the files for clients.
 pub fn config(files: &ConfigFiles, rows: &[Row]) -> JsonObject {
     let said = files.said.iter().filter(|(_, value)| !value.is_null());
     let said: JsonObject = said.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let mut seen = shown(&said, Known::Schema(Some(&MARKS)));
+    let mut seen = redacted(&said, SchemaInfo::Declared(Some(&MARKS)));
     if let Some(Value::Array(entries)) = seen.get_mut("plugins") {
         for (entry, row) in entries.iter_mut().zip(rows) {
             if let Some(options) = entry.get_mut("options") {

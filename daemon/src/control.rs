@@ -1,5 +1,5 @@
-//! The daemon that runs, as clients change it: what it loaded, the configuration it was started from, and one
-//! change after the other.
+//! Control of the running daemon by clients: the loaded plugins, the configuration, and its changes, one after the
+//! other.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,34 +16,34 @@ use tokio::sync::Semaphore;
 use crate::api::MOST_STREAMS;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
+use crate::daemon_file::Record;
 use crate::diagnostics::Lines;
 use crate::exit::Exit;
 use crate::metrics::Metrics;
 use crate::place::Place;
 use crate::plugins::{self, Row};
-use crate::record::Record;
 use crate::settings::Settings;
-use crate::told::Teller;
+use crate::signals::SignalSender;
 
-/// The daemon that runs.
+/// The running daemon.
 pub struct Control {
-    /// Where it was started.
+    /// Where it was started, with its configuration.
     pub place: Place,
     /// The host.
     pub host: Arc<Host>,
-    /// Tells it to start again.
-    pub teller: Teller,
-    /// Held while a file is written, so that one change is made after the other.
+    /// Sends the signals to stop and restart.
+    pub signal_sender: SignalSender,
+    /// Locked while a file is written, so that changes are made one after the other.
     pub writing: tokio::sync::Mutex<()>,
-    /// What no answer may hold.
+    /// Texts that no answer contains.
     pub hidden: Hidden,
-    /// The pages that signed in.
+    /// The signed-in pages.
     pub sign_ins: SignIns,
-    /// The connection token, where there is one; set before requests are served.
+    /// The connection token, if there is one; set before requests are served.
     pub token: OnceLock<Token>,
     /// Permits of streams of the API.
     pub streams: Arc<Semaphore>,
-    /// What links of notifications begin with; set before requests are served.
+    /// The prefix of links in notifications; set before requests are served.
     pub notify_base: OnceLock<String>,
     /// The last lines of the log.
     pub lines: Lines,
@@ -56,19 +56,19 @@ pub struct Control {
 }
 
 impl Control {
-    /// The control of a host that was put together.
+    /// Creates the control of a composed host.
     pub fn new(
         settings: &Settings,
         place: &Place,
         composed: &Composed,
         metrics: Metrics,
         hidden: &Hidden,
-        teller: Teller,
+        signal_sender: SignalSender,
     ) -> Arc<Self> {
         Arc::new(Self {
             place: place.clone(),
             host: composed.host.clone(),
-            teller,
+            signal_sender,
             hidden: hidden.clone(),
             sign_ins: SignIns::default(),
             token: OnceLock::new(),
@@ -90,12 +90,12 @@ impl Control {
         self.metrics.text(&self.host, &self.engines)
     }
 
-    /// Whether the plugin of an id is loaded.
+    /// Returns whether the plugin of an id is loaded.
     pub fn has_applied(&self, id: &str) -> bool {
         self.loaded.iter().any(|plugin| plugin.state == State::Applied && plugin.id.as_deref() == Some(id))
     }
 
-    /// How much each JavaScript plugin has used: CPU milliseconds and bytes.
+    /// Returns the usage of each JavaScript plugin: CPU milliseconds and bytes.
     pub fn used(&self) -> Vec<(String, u128, usize)> {
         let engines = self.engines.iter().filter_map(Weak::upgrade);
         engines
@@ -106,56 +106,56 @@ impl Control {
             .collect()
     }
 
-    /// Says that it is up.
+    /// Records that it is up.
     pub fn up(&self, record: Record) {
         let _ = self.record.set(record);
     }
 
-    /// What it says about itself, once it is up.
+    /// Returns its record, once it is up.
     ///
     /// # Errors
-    /// Exit 1 before.
+    /// Exit 1 before that.
     pub fn record(&self) -> Result<&Record, Exit> {
         self.record.get().ok_or_else(|| Exit::machine("the daemon is still starting"))
     }
 
-    /// Whether it can start itself again.
+    /// Returns whether it can restart itself.
     pub fn detached(&self) -> bool {
         self.detached
     }
 
-    /// The configuration as the files say it now, and its plugins.
+    /// Reads the configuration and its plugins from the files.
     ///
     /// # Errors
-    /// What is wrong in them: exit 2.
+    /// An invalid file: exit 2.
     pub fn configured(&self) -> Result<(ConfigFiles, Vec<Row>), Exit> {
         let files = self.place.files()?;
         let rows = plugins::running(&files, &self.loaded);
         Ok((files, rows))
     }
 
-    /// The vault of the host.
+    /// Returns the vault of the host.
     ///
     /// # Errors
-    /// Exit 1 where there is none.
+    /// Exit 1 if there is none.
     pub fn vault(&self) -> Result<Vault, Exit> {
         self.host.core.vault().cloned().ok_or_else(|| Exit::machine("this host has no vault"))
     }
 
-    /// Remembers that a key was written which holds from the next start on.
+    /// Records a written key that takes effect at the next start.
     pub fn needs_restart(&self, key: &str) {
         self.restart_needed.lock().insert(key.to_owned());
     }
 
-    /// The keys that hold from the next start on.
+    /// Returns the keys that take effect at the next start.
     pub fn restart_needed(&self) -> Vec<String> {
         self.restart_needed.lock().iter().cloned().collect()
     }
 
-    /// The whole configuration as it is shown.
+    /// Returns the whole configuration, redacted.
     ///
     /// # Errors
-    /// What is wrong in the files: exit 2.
+    /// An invalid file: exit 2.
     pub fn shown(&self) -> Result<JsonObject, Exit> {
         let (files, rows) = self.configured()?;
         Ok(crate::config_redaction::config(&files, &rows))

@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(crate) struct CreatedFiles {
     files: Vec<PathBuf>,
-    /// The deepest first.
+    /// The paths, deepest first.
     folders: Vec<PathBuf>,
 }
 
 impl CreatedFiles {
-    /// Creates a folder, and those above it.
+    /// Creates a folder and its parents.
     pub(crate) fn folder(&mut self, folder: &Path) -> io::Result<()> {
         let missing = folder.ancestors().filter(|above| !above.as_os_str().is_empty() && !above.exists());
         self.folders.splice(0..0, missing.map(Path::to_owned));
         fs::create_dir_all(folder)
     }
 
-    /// Notes a file, or a folder with all that is in it, that is about to be made; not one that is there.
+    /// Records a file, or a folder with its content, that is about to be created, unless it exists.
     pub(crate) fn note(&mut self, path: PathBuf) {
         if fs::symlink_metadata(&path).is_err() {
             self.files.push(path);
         }
     }
 
-    /// Removes it. A folder in which somebody else has put something stays.
+    /// Removes the created files. A folder with other files stays.
     pub(crate) fn undo(self) {
         for path in &self.files {
             let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };

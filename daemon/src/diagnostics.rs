@@ -1,4 +1,4 @@
-//! What the daemon tells of itself without any plugin: its log, the network as it sees it, and whether a URL answers.
+//! The built-in diagnostics of the daemon: its log, its network environment, and requests of URLs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::log::clock;
 
-/// Lines that wait for whoever reads slowly; older ones are lost to that reader.
+/// The number of lines queued for a slow reader; older ones are dropped for that reader.
 const WAITING: usize = 1024;
-/// How long a URL may take to answer.
+/// The limit for an answer of a URL.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
-/// What tells programs how to reach the network.
+/// The environment variables of proxies.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
-/// How many of the last lines are retained, for who begins to read.
+/// How many of the last lines are retained for new readers.
 const RETAINED: usize = 200;
-/// How much of a retained line.
+/// The retained length of a line.
 const LONGEST: usize = 2000;
 
-/// The lines of the log, for whoever listens.
+/// The lines of the log, for listeners.
 #[derive(Debug, Clone)]
 pub struct Lines(broadcast::Sender<Arc<str>>, Arc<Mutex<VecDeque<(String, Arc<str>)>>>);
 
@@ -39,7 +39,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Tells a line, without credentials already.
+    /// Publishes a redacted line.
     pub fn tell(&self, line: &str) {
         let shown: String = line.chars().take(LONGEST).collect();
         let mut last = self.1.lock();
@@ -55,17 +55,17 @@ impl Lines {
 }
 
 impl Lines {
-    /// The last lines and when they were written, oldest first.
+    /// Returns the last lines with their times, oldest first.
     pub fn last(&self) -> Vec<(String, Arc<str>)> {
         self.1.lock().iter().cloned().collect()
     }
 }
 
-/// The daemon's own diagnostics.
+/// Returns the daemon's diagnostics.
 pub fn own(lines: Lines, http: HttpClient) -> Diagnostics {
     Diagnostics {
         logs: Some(Call::now(move |(level, told): (String, HostFunction<fn(JsonObject)>)| {
-            // A line of the log has no level of its own: it is something to know.
+            // Lines of the log have no level and are reported as `info`.
             let listens = matches!(level.as_str(), "trace" | "debug" | "info");
             Ok(listens.then(|| tell(lines.0.subscribe(), told)))
         })),
@@ -76,12 +76,12 @@ pub fn own(lines: Lines, http: HttpClient) -> Diagnostics {
     }
 }
 
-/// Tells each line until the answer is called.
+/// Reports each line until the returned function is called.
 fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: HostFunction<fn(JsonObject)>) -> Call<fn()> {
     let task = tokio::spawn(async move {
         loop {
             match lines.recv().await {
-                // Whoever does not take one has the next all the same.
+                // A failed report does not affect the next one.
                 Ok(line) => drop(told.call((record(&line),)).await),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
@@ -94,7 +94,7 @@ fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: HostFunction<fn(JsonObje
     })
 }
 
-/// One line as an OTLP `ExportLogsServiceRequest`.
+/// Returns a line as an OTLP `ExportLogsServiceRequest`.
 fn record(line: &str) -> JsonObject {
     let at = clock().now().as_nanosecond().to_string();
     let record = json!({ "timeUnixNano": at, "observedTimeUnixNano": at, "severityNumber": 9, "severityText": "INFO",
@@ -105,7 +105,7 @@ fn record(line: &str) -> JsonObject {
     JsonObject::from_iter([("resourceLogs".to_owned(), json!([logs]))])
 }
 
-/// Which proxies the environment names, without their passwords.
+/// Returns the proxies in the environment, without their passwords.
 fn network() -> JsonObject {
     let named = PROXIES.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]);
     let set = named.filter_map(|name| {

@@ -1,31 +1,30 @@
-//! How a command ends when it cannot do what was asked: 2 for a wrong argument or configuration, 1 for a
-//! machine that cannot.
+//! The failures of commands: exit code 2 for an invalid argument or configuration, 1 for a failure of the machine.
 
 use std::fmt;
 
 use ostler_loader::options::without_password;
 
-/// Why a command could not do what was asked.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
-    /// A wrong argument or configuration.
+    /// An invalid argument or configuration.
     Usage(String),
-    /// Nothing runs, or nothing could be started.
+    /// A failure of the machine, such as no running daemon.
     Machine(String),
 }
 
 impl Exit {
-    /// A wrong argument or configuration.
+    /// An invalid argument or configuration.
     pub fn usage(why: impl Into<String>) -> Self {
         Self::Usage(why.into())
     }
 
-    /// Nothing runs, or nothing could be started.
+    /// A failure of the machine, such as no running daemon.
     pub fn machine(why: impl Into<String>) -> Self {
         Self::Machine(why.into())
     }
 
-    /// The sentence with the name and password of each URL in it hidden.
+    /// Returns the message with the name and password of each URL hidden.
     #[must_use]
     pub fn without_passwords(self) -> Self {
         let hidden = |why: String| without_password(&why).into_owned();
@@ -35,7 +34,7 @@ impl Exit {
         }
     }
 
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,

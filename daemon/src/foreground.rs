@@ -1,4 +1,5 @@
-//! A program in the foreground: it has the terminal of this process, and hears itself what is typed to interrupt.
+//! A program in the foreground, which has the terminal of this process and receives interrupts from the keyboard
+//! itself.
 
 use std::io;
 use std::process::ExitStatus;
@@ -6,9 +7,9 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::told;
+use crate::signals;
 
-/// How long what the program started may take to end after SIGTERM.
+/// How long the processes of the program can take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How a program in the foreground ended.
@@ -16,32 +17,32 @@ const GRACE: Duration = Duration::from_secs(2);
 pub enum Ended {
     /// By itself.
     Itself(ExitStatus),
-    /// This process was told to end, and ended it. This is the exit code that a shell expects then.
-    Told(u8),
+    /// A signal ended this process, which ended the program. Contains the exit code that a shell expects then.
+    Signalled(u8),
 }
 
-/// Runs a program until it ends, or until this process is told to end. Nothing of it is left then.
+/// Runs a program until it ends or until a signal ends this process. No process of the program remains.
 ///
 /// # Errors
 /// It cannot be started.
 pub async fn run(command: &mut Command) -> io::Result<Ended> {
-    let told = told::ending_in_foreground();
-    tokio::pin!(told);
-    // Signals are heard before there is a program.
+    let termination = signals::termination_in_foreground();
+    tokio::pin!(termination);
+    // Signals are handled before the program starts.
     tokio::select! {
         biased;
-        code = &mut told => return Ok(Ended::Told(code)),
+        code = &mut termination => return Ok(Ended::Signalled(code)),
         () = std::future::ready(()) => {}
     }
     let mut child = command.spawn()?;
     let code = tokio::select! {
         status = child.wait() => return status.map(Ended::Itself),
-        code = told => code,
+        code = termination => code,
     };
     let (status, ()) =
         tokio::join!(tokio::time::timeout(GRACE, child.wait()), ostler_processes::end_descendants(GRACE));
     if status.is_err() {
         child.kill().await?;
     }
-    Ok(Ended::Told(code))
+    Ok(Ended::Signalled(code))
 }

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 /// How long the process has to be idle before memory is trimmed.
 const REST: Duration = Duration::from_secs(1);
-/// How often the process is checked once memory was trimmed.
+/// How often the process is checked after a trim.
 const SELDOM: Duration = Duration::from_secs(10);
 /// A process that uses less than one part in so many of the time is idle.
 const RESTS: u32 = 100;
-/// A process that never rests is trimmed as well once it has so much more memory than after the last trim.
+/// A process that is never idle is also trimmed once its memory has grown by so much since the last trim.
 const MORE: usize = 32 * 1024 * 1024;
-/// How long such a process is left alone after a trim.
+/// The minimum interval of trims of such a process.
 const PAUSE: Duration = Duration::from_secs(5);
 /// CPU time that must pass before memory is trimmed again.
 const WORK: Duration = Duration::from_millis(100);
 
-/// Trims memory after the start and after each time of work, for as long as it is polled.
+/// Trims memory after the start and after each period of work, as long as it is polled.
 pub async fn watch() {
     let Some(now) = processor_time() else { return };
     let mut rest = Rest { seen: now, trimmed: None };
@@ -43,17 +43,17 @@ struct Rest {
 }
 
 impl Rest {
-    /// Whether enough work was done for a trim.
+    /// Returns whether enough work was done for a trim.
     fn due(&self) -> bool {
         self.trimmed.is_none_or(|trimmed| self.seen.saturating_sub(trimmed) > WORK)
     }
 
-    /// How long to wait until the next look.
+    /// Returns how long to wait until the next check.
     fn window(&self) -> Duration {
         if self.due() { REST } else { SELDOM }
     }
 
-    /// Takes the CPU time a window after the last check; returns whether to trim now.
+    /// Records the CPU time one window after the last check; returns whether to trim now.
     fn look(&mut self, now: Duration) -> bool {
         let rested = now.saturating_sub(self.seen) < self.window() / RESTS;
         let trims = self.due() && rested;
@@ -65,7 +65,7 @@ impl Rest {
     }
 }
 
-/// How long this process has run on a processor.
+/// Returns the CPU time of this process.
 #[cfg(target_os = "linux")]
 fn processor_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

@@ -8,19 +8,19 @@ use ostler_contract::{JsonObject, Value};
 use ostler_engine::{Found, LocalSystem, Pinned, Stamp};
 use ostler_protocol::names;
 
-/// The file in the configuration folder that pins the parts machines are given.
+/// The file in the configuration folder that pins the parts of machines.
 const VERSIONS: &str = "versions.json";
-/// The part that is the daemon itself: its own version, unless the file says another.
+/// The part that is the daemon itself, by default with its own version.
 const OWN: &str = names::HOST;
 
-/// This host, as its files show it.
+/// The local system of this host.
 #[derive(Debug)]
 pub struct OnDisk {
     versions: PathBuf,
 }
 
 impl OnDisk {
-    /// With the versions file of a configuration folder.
+    /// Creates it with the versions file of a configuration folder.
     pub fn new(dir: &Path) -> Self {
         Self { versions: dir.join(VERSIONS) }
     }

@@ -27,12 +27,12 @@ use crate::otlp::Spans;
 const VARIABLE: &str = "OSTLER_LOG";
 /// The target of the host's lines.
 const LINES: &str = "ostler";
-/// The target of lines that other commands wait for. They are written at every level.
+/// The target of lines that other commands wait for, which are written at every level.
 const SIGNALS: &str = "ostler::signals";
-/// How those lines begin.
+/// The beginning of these lines.
 const RESTART: &str = "restart: ";
 
-/// What is logged, and how.
+/// The settings of the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogOptions {
     filter: Targets,
@@ -40,7 +40,7 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// From the configuration, with the variable `OSTLER_LOG` over it.
+    /// Creates them from the configuration and the variable `OSTLER_LOG`, which has priority.
     ///
     /// # Errors
     /// An invalid level: exit 2.
@@ -60,7 +60,7 @@ impl LogOptions {
     }
 }
 
-/// A level alone is that of ostler's own modules; of libraries only warnings are logged.
+/// A level without modules applies to ostler's modules; of libraries only warnings are logged.
 fn filter(text: &str) -> Option<Targets> {
     let mut filter = Targets::new().with_default(LevelFilter::WARN).with_target(LINES, LevelFilter::INFO);
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -79,7 +79,7 @@ fn filter(text: &str) -> Option<Targets> {
 }
 
 /// Installs the subscribers of this process: the log on stderr, the metrics and the export. Returns the host's log.
-/// Spans are collected for an export where `export` is set.
+/// Collects spans for an export if `export` is set.
 pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metrics, Option<Spans>) {
     let (metrics, spans) = (Metrics::default(), export.then(Spans::default));
     let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
@@ -103,7 +103,7 @@ fn stderr(line: &str) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// The message in a line of the log, of either format.
+/// Returns the message of a line of the log, in either format.
 pub fn message(line: &str) -> String {
     match serde_json::from_str::<JsonObject>(line) {
         Ok(fields) => fields.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -118,7 +118,7 @@ struct Lines<W> {
     format: LogFormat,
 }
 
-/// The fields of a span or event, and when it began.
+/// The fields of a span or event, and its start.
 pub(crate) struct Fields {
     began: Instant,
     fields: JsonObject,
@@ -131,7 +131,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// How long ago it began.
+    /// Returns the time since its start.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -218,7 +218,7 @@ impl<W: Fn(&str)> Lines<W> {
         let mut line = match self.format {
             LogFormat::Text => {
                 let mut line = format!("{time} ");
-                // A line of the host is what it says; what it is about is in it.
+                // The message of a host's line contains all facts, so its fields are not written.
                 let plain = *of.level() == Level::INFO && [LINES, SIGNALS].contains(&of.target());
                 if !plain {
                     let _ = write!(line, "{} ", of.level());
@@ -247,7 +247,7 @@ impl<W: Fn(&str)> Lines<W> {
     }
 }
 
-/// A value without credentials. A number may be one.
+/// Returns a value without credentials. A number can be one.
 pub(crate) fn without_secrets(hidden: &Hidden, value: Value) -> Value {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match hidden.hide(&text) {
@@ -256,8 +256,7 @@ pub(crate) fn without_secrets(hidden: &Hidden, value: Value) -> Value {
     }
 }
 
-/// A line as it may be shown: what clients and plugins put into one neither looks like a line of its own nor
-/// moves a terminal's cursor.
+/// Escapes a line, so that text of clients and plugins in it cannot look like another line or move a terminal's cursor.
 fn tame(line: &str) -> String {
     let mut tamed = String::with_capacity(line.len());
     for (at, part) in line.split('\n').enumerate() {
@@ -271,7 +270,7 @@ fn tame(line: &str) -> String {
     tamed
 }
 
-/// A line that stays one, whatever is in it.
+/// Escapes a text so that it stays one line.
 pub fn one_line(line: &str) -> String {
     let mut tamed = String::with_capacity(line.len());
     for part in line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()) {

@@ -1,20 +1,20 @@
-//! Entries of `mcpServers`: the two shapes there are. Credentials in `env` and `headers` may be references to the vault,
-//! which are read at each session's start.
+//! Entries of `mcpServers`, in two forms. Credentials in `env` and `headers` can be references to the vault, which are
+//! resolved at each session's start.
 
 use hyper::header::{HeaderName, HeaderValue};
 use ostler_contract::{JsonObject, Value, VaultName};
-use ostler_loader::options::{holds_set, without_userinfo};
+use ostler_loader::options::{contains_placeholder, without_userinfo};
 
-/// The fields of each type, with what a value has to be.
+/// The fields of each type, with the requirement of each value.
 const STDIO: &[Field] = &[
     ("type", Kind::Text),
     ("command", Kind::Text),
     ("args", Kind::Texts),
-    ("env", Kind::Credentials(Named::Variable)),
+    ("env", Kind::Credentials(CredentialKind::Variable)),
     ("cwd", Kind::Text),
 ];
 const HTTP: &[Field] =
-    &[("type", Kind::Text), ("url", Kind::Url), ("headers", Kind::Credentials(Named::Header))];
+    &[("type", Kind::Text), ("url", Kind::Url), ("headers", Kind::Credentials(CredentialKind::Header))];
 
 type Field = (&'static str, Kind);
 
@@ -23,20 +23,20 @@ enum Kind {
     Text,
     Texts,
     Url,
-    Credentials(Named),
+    Credentials(CredentialKind),
 }
 
-/// What a credential is called by.
+/// The kind of a credential's name.
 #[derive(Clone, Copy)]
-enum Named {
+enum CredentialKind {
     /// The name of an environment variable.
     Variable,
     /// The name of an HTTP header.
     Header,
 }
 
-impl Named {
-    /// What a name has to be, where this is none.
+impl CredentialKind {
+    /// Returns the requirement of a name, if it is invalid.
     fn wrong_name(self, name: &str) -> Option<&'static str> {
         match self {
             Self::Variable => (name.is_empty()
@@ -48,7 +48,7 @@ impl Named {
         }
     }
 
-    /// What a value has to be, where this is none.
+    /// Returns the requirement of a value, if it is invalid.
     fn wrong_value(self, value: &str) -> Option<&'static str> {
         match self {
             Self::Variable => value.contains('\0').then_some("must not contain a zero byte"),
@@ -59,18 +59,18 @@ impl Named {
     }
 }
 
-/// What is wrong with an entry: `<path> <what>`, the path empty for the entry itself. A field that its type does not have
-/// is told apart: such a server can be started all the same.
+/// A problem of an entry: `<path> <what>`, with an empty path for the entry itself. Unknown fields are marked, because
+/// such a server can still be started.
 pub struct Wrong {
     /// `.env.KEY`
     pub path: String,
-    /// The rest of the sentence.
+    /// The rest of the message.
     pub what: String,
-    /// Whether it is a field too many, and nothing else.
+    /// Whether it is only an unknown field.
     pub unknown: bool,
 }
 
-/// Everything that is wrong with an entry.
+/// Returns all problems of an entry.
 pub fn wrong_with(server: &Value) -> Vec<Wrong> {
     let wrong =
         |path: &str, what: &str| vec![Wrong { path: path.to_owned(), what: what.to_owned(), unknown: false }];
@@ -97,14 +97,14 @@ pub fn wrong_with(server: &Value) -> Vec<Wrong> {
     found
 }
 
-/// What a stored credential is given to. Its headers are not: they go where it goes.
+/// The receivers of a stored credential. Headers are not among them, because they go to the same address.
 const GIVEN_TO: &[&str] = &["type", "command", "args", "cwd", "url", "env"];
 
-/// Why a change of a server cannot be taken with the credentials that are stored for it: `<path> <what>`. A program, a
-/// variable of its or an address that was not there when a credential was stored must not be given it.
+/// Returns why a change of a server cannot keep its stored credentials: `<path> <what>`. A new program, variable or
+/// address must not receive a credential that was stored before.
 pub fn wrong_change(held: &Value, sent: &JsonObject, after: &Value) -> Option<(String, String)> {
     let kept = kept(held, sent, after)?;
-    // What is empty is as good as left out.
+    // An empty value counts as missing.
     let empty = [Value::Null, Value::Array(Vec::new()), Value::Object(JsonObject::new())];
     let at = |server: &Value, name: &str| server.get(name).filter(|value| !empty.contains(value)).cloned();
     let is_changed = |name: &&&str| at(held, name) != at(after, name);
@@ -115,10 +115,10 @@ pub fn wrong_change(held: &Value, sent: &JsonObject, after: &Value) -> Option<(S
     Some((format!(".{changed}"), what))
 }
 
-/// A stored credential that a change keeps, because it was not sent, or as it is shown: a value of `env` or `headers`,
-/// or a text with a password in a URL.
+/// Returns a stored credential that a change keeps, because it was omitted or sent in its redacted form: a value of
+/// `env` or `headers`, or a text with a password in a URL.
 fn kept(held: &Value, sent: &JsonObject, after: &Value) -> Option<String> {
-    let is_kept = |sent: Option<&Value>| sent.is_none_or(holds_set);
+    let is_kept = |sent: Option<&Value>| sent.is_none_or(contains_placeholder);
     for place in ["env", "headers"] {
         let is_sent = |key: &str| sent.get(place).and_then(|sent| sent.get(key));
         for (key, value) in held.get(place).and_then(Value::as_object).into_iter().flatten() {
@@ -142,7 +142,7 @@ impl Kind {
         let must = |path: String, be: &str| Wrong { path, what: format!("must be {be}"), unknown: false };
         let one = |fits: bool, be: &str| if fits { Vec::new() } else { vec![must(path.to_owned(), be)] };
         match (self, value) {
-            // As if it were left out.
+            // As if it were omitted.
             (_, Value::Null) => Vec::new(),
             (Self::Text, value) => {
                 one(value.as_str().is_some_and(|text| !text.is_empty()), "a non-empty string")
@@ -169,7 +169,7 @@ impl Kind {
                         Value::Null => None,
                         Value::Object(reference) if reference.len() == 1 && reference.contains_key("$secret") => {
                             let named = reference["$secret"].as_str().map(VaultName::parse);
-                            // The name is not repeated: what stands in its place may be the secret itself.
+                            // The name is not repeated, because it may be the secret itself.
                             (!matches!(named, Some(Ok(_)))).then(|| {
                                 let forms = "{ $secret: <name> } with host:<name>, team:<team>/<name> or user:<id>/<name>";
                                 must(path, forms)

@@ -1,5 +1,5 @@
-//! The metrics of the daemon, for `GET /api/metrics`. Durations of commands, turns and runs are taken from their spans,
-//! those of calls of plugins' functions from the contract, which measures them; sizes are read when they are asked for.
+//! The metrics of the daemon, for `GET /api/metrics`. Durations of commands, turns and runs are taken from their spans;
+//! the contract measures calls of plugins' functions; sizes are read at each request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -69,7 +69,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// What has been measured.
+/// The measurements.
 #[derive(Clone)]
 pub struct Metrics(Arc<BTreeMap<&'static str, Durations>>);
 
@@ -112,7 +112,7 @@ impl Metrics {
         Measure(self.clone())
     }
 
-    /// The metrics as text.
+    /// Returns the metrics as text.
     pub fn text(&self, host: &Host, plugins: &[Weak<Engine>]) -> String {
         let mut registry = Registry::default();
         for kind in KINDS {
@@ -228,7 +228,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Measure {
         let Some(span) = context.span(&id) else { return };
         let Some(Measured { began, mut labels }) = span.extensions_mut().remove::<Measured>() else { return };
         let Some(durations) = self.0.0.get(span.metadata().target()) else { return };
-        // A request whose method the host does not know has none; nothing is recorded of what succeeds.
+        // A request with an unknown method has none; only its failure is recorded.
         for (label, value) in labels.iter_mut().filter(|(_, value)| value.is_empty()) {
             *value = if *label == "outcome" { "ok" } else { "unknown" }.to_owned();
         }

@@ -1,4 +1,4 @@
-//! Where a command works: the configuration it reads, the directory it stands in, how it is to answer.
+//! The context of a command: its configuration, working directory and output format.
 
 use std::path::PathBuf;
 
@@ -7,57 +7,56 @@ use crate::config::{self, ConfigFiles, Environment, Folders};
 use crate::exit::Exit;
 use crate::remote::Remote;
 
-/// Where a command works.
+/// The context of a command.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// How it answers, and which file alone it reads.
+    /// The global flags.
     pub common: Common,
-    /// Where configuration is looked for.
+    /// The environment that determines the paths of the configuration.
     pub environment: Environment,
-    /// Where it stands.
+    /// The working directory.
     pub working_dir: PathBuf,
 }
 
 impl Place {
-    /// Where this process stands.
+    /// Creates the context of this process.
     ///
     /// # Errors
-    /// Exit 1 where the working directory is gone.
+    /// Exit 1 if the working directory no longer exists.
     pub fn of_process(common: &Common) -> Result<Self, Exit> {
         let working_dir = std::env::current_dir()
             .map_err(|error| Exit::machine(format!("the working directory no longer exists: {error}")))?;
         Ok(Self { common: common.clone(), environment: Environment::of_process(), working_dir })
     }
 
-    /// The daemon that `--remote` names, where it is given.
+    /// Returns the daemon of `--remote`, if given.
     ///
     /// # Errors
-    /// As [`Remote::of`].
+    /// Like [`Remote::of`].
     pub fn remote(&self) -> Result<Option<Remote>, Exit> {
         Remote::of(&self.common)
     }
 
-    /// The configuration, as the files say it now.
+    /// Reads the configuration files.
     ///
     /// # Errors
-    /// What is wrong in them: exit 2.
+    /// An invalid file: exit 2.
     pub fn files(&self) -> Result<ConfigFiles, Exit> {
         config::read(self.common.config_file.as_deref(), &self.environment)
     }
 
-    /// The folders of the host: for commands that do not read the configuration files, and work where those cannot be
-    /// read.
+    /// Returns the folders of the host, for commands that work without the configuration files.
     ///
     /// # Errors
-    /// A file that is missing though it was named: exit 2.
+    /// A named file that is missing: exit 2.
     pub fn folders(&self) -> Result<Folders, Exit> {
         config::folders(self.common.config_file.as_deref(), &self.environment)
     }
 
-    /// The folders that the host has once its files are there: for a command that brings them.
+    /// Returns the folders that the host will have, for a command that creates the configuration.
     ///
     /// # Errors
-    /// As [`config::future_folders`].
+    /// Like [`config::future_folders`].
     pub fn future_folders(&self) -> Result<Folders, Exit> {
         config::future_folders(self.common.config_file.as_deref(), &self.environment)
     }

@@ -1,5 +1,5 @@
-//! `ostler plugin check`: one plugin loaded against a host in memory. What it registered, what would be refused and
-//! why, and whether its own tests hold.
+//! `ostler plugin check`: loads one plugin against a host in memory, reports its registrations and problems, and runs
+//! its tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ostler_contract::problem::Problem;
 use ostler_contract::{Call, Caller, HostFacts, JsonObject, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log};
 use ostler_js::{Engine, JsOptions, JsSource, Level, Line, Outcome, TestResult, run_tests};
-use ostler_loader::{Entry, Hidden, Loader, State};
+use ostler_loader::{Hidden, Loader, PluginConfig, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use ostler_protocol::names;
 use parking_lot::Mutex;
@@ -22,77 +22,77 @@ use crate::exit::Exit;
 use crate::log::{clock, one_line};
 use crate::sources::Sources;
 
-/// What stands in for every secret an option names: the check knows none.
+/// The value in place of every secret, because the check has no vault.
 const SECRET: &str = "a-secret-stands-here";
-/// How long its listeners may take to hear that the host is up.
+/// The limit of its listeners to `listening`.
 const LISTENING: Duration = Duration::from_secs(10);
-/// How long a check waits for timers and for what else is under way.
+/// How long a check waits for timers and other pending work.
 const TIMERS: Duration = Duration::from_secs(2);
 
-/// What is checked.
+/// The inputs of a check.
 #[derive(Debug, Clone)]
 pub struct PluginCheck {
-    /// The spec, as a configuration names it.
+    /// The spec, as in a configuration.
     pub spec: String,
     /// Option values.
     pub options: JsonObject,
-    /// Where a relative spec is looked for.
+    /// The folder of a relative spec.
     pub working_dir: PathBuf,
-    /// Where packages are installed.
+    /// The folder of installed packages.
     pub config_dir: PathBuf,
 }
 
-/// One thing the plugin registered.
+/// A registration of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
     /// The method.
     pub method: &'static str,
-    /// The name it took, if it took one.
+    /// The registered name, if any.
     pub name: Option<String>,
-    /// `<file>:<line>` of the call, where it can be told.
+    /// `<file>:<line>` of the call, if known.
     pub at: Option<String>,
 }
 
-/// One thing that would be refused.
+/// A problem of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The line a start prints.
+    /// The line that a start prints.
     pub line: String,
     /// `<file>:<line>:<column>` in the plugin's source.
     pub at: Option<String>,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked {
-    /// The plugin's id, once known.
+    /// The plugin's id, if known.
     pub id: Option<String>,
-    /// The file that was imported.
+    /// The imported file.
     pub file: Option<PathBuf>,
-    /// What it registered.
+    /// Its registrations.
     pub registered: Vec<Registered>,
-    /// What would be refused.
+    /// Its problems.
     pub refused: Vec<Refused>,
-    /// What it logged, and what its host and its stores logged.
+    /// Log lines of the plugin, its host and its stores.
     pub log: Vec<String>,
-    /// What it has the daemon announce.
+    /// Its announcements.
     pub said: Vec<String>,
-    /// What it failed to catch: unhandled rejections, errors of timers, of other callbacks, of listeners and at the close.
+    /// Uncaught errors: unhandled rejections, errors of timers, of other callbacks, of listeners and at the close.
     pub uncaught: Vec<String>,
-    /// What loading it logged.
+    /// Log lines of its loading.
     pub loading: Vec<String>,
     /// Its tests, by file.
     pub tests: Vec<(PathBuf, Result<Vec<TestResult>, String>)>,
 }
 
 impl PluginCheck {
-    /// Loads the plugin, opens and closes a host over it, and runs its tests. What it is made of is noted in `sources`.
+    /// Loads the plugin, opens and closes a host with it, and runs its tests. Records its files in `sources`.
     ///
     /// # Errors
-    /// Exit 1 where no host can be put together; what is wrong with the plugin is in the answer.
+    /// Exit 1 if no host can be composed; problems of the plugin are in the result.
     pub async fn run(&self, sources: &Sources) -> Result<Checked, Exit> {
         let machine = |error: &dyn std::fmt::Display| Exit::machine(format!("cannot create a host: {error}"));
-        // What the plugin writes beside the configuration is gone with the check.
+        // What the plugin writes beside the configuration is removed after the check.
         let scratch = tempfile::tempdir().map_err(|error| machine(&error))?;
         let hidden = Hidden::default();
         let lines = Lines { hidden: hidden.clone(), ..Lines::default() };
@@ -121,10 +121,10 @@ impl PluginCheck {
             log: Arc::new(move |line| of_loader.add(&of_loader.loading, line)),
             hidden: hidden.clone(),
         };
-        let entry = Entry {
+        let entry = PluginConfig {
             options: self.options.clone(),
             base: Some(self.working_dir.clone()),
-            ..Entry::named(&self.spec)
+            ..PluginConfig::named(&self.spec)
         };
         let loaded = loader.load(std::slice::from_ref(&entry), own).await;
         let resolved = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir);
@@ -184,7 +184,7 @@ impl PluginCheck {
         sources: &Sources,
     ) -> Vec<(PathBuf, Result<Vec<TestResult>, String>)> {
         let mut ran = Vec::new();
-        // A package's tests are all in its folder; beside a bare file only its own are.
+        // All tests in the folder of a package belong to it; only those of its name belong to a bare file.
         for test in file.map(test_files).unwrap_or_default() {
             let results =
                 run_tests(&test, lines.js_options(sources)).await.map_err(|thrown| thrown.for_log());
@@ -194,7 +194,7 @@ impl PluginCheck {
     }
 }
 
-/// What is logged during a check, by who logs it.
+/// The log lines of a check, by their source.
 #[derive(Clone, Default)]
 struct Lines {
     log: Arc<Mutex<Vec<String>>>,
@@ -224,8 +224,7 @@ impl Lines {
     }
 }
 
-/// Lets the plugin's listeners hear that the host is up, gives its timers their time, and closes the host. Returns what
-/// the plugin announces.
+/// Raises `listening`, waits for timers, and closes the host. Returns the announcements of the plugin.
 async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
     host.core.listening();
     let listening = Event::Listening {
@@ -234,7 +233,7 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
         port: 0,
         guarded: false,
     };
-    // One that never ends is closed with the host.
+    // A timer that never ends is closed with the host.
     let _ = tokio::time::timeout(LISTENING, host.core.events.raise_and_wait(listening)).await;
     let said = host.end_announcements();
     for module in modules {
@@ -247,7 +246,7 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
     said
 }
 
-/// Stores that keep everything in memory, and a vault with a stand-in for every secret.
+/// Registers stores in memory, and a vault with a fixed value for every secret.
 fn own(
     facts: &Arc<HostFacts>,
     calls: &Arc<HostDoor>,
@@ -277,8 +276,8 @@ fn own(
     Ok(host.seal())
 }
 
-/// Each registration with the line of its call: told where a method is called in one place, or in as many places as
-/// it was called.
+/// Returns each registration with the line of its call, which is known if the number of call sites of a method is one
+/// or equals the number of its calls.
 fn registered(
     methods: &[(&'static str, Option<String>)],
     source: &str,
@@ -309,7 +308,7 @@ fn registered(
         .collect()
 }
 
-/// Where a problem was thrown: the first place of the plugin's own in the stack that was logged with it.
+/// Returns where a problem was thrown: the first position of the plugin in the logged stack.
 fn thrown_at(problem: &str, said: &[String], file: Option<&Path>) -> Option<String> {
     let folder = format!("{}/", file?.parent()?.display());
     let (_, stack) = said
@@ -320,14 +319,14 @@ fn thrown_at(problem: &str, said: &[String], file: Option<&Path>) -> Option<Stri
     Some(frame.split_once(&folder)?.1.trim_end_matches(')').to_owned())
 }
 
-/// The call that took the name a problem speaks of.
+/// Returns the call that registered the name in a problem.
 fn call_of<'a>(problem: &str, registered: &'a [Registered]) -> Option<&'a Registered> {
     let words: Vec<&str> = problem.split(|c: char| c.is_whitespace() || c == ',').collect();
     let named = |call: &&Registered| call.name.as_deref().is_some_and(|name| words.contains(&name));
     registered.iter().find(named)
 }
 
-/// The files beside a module that are tests by their names.
+/// Returns the files beside a module that are tests by their names.
 fn test_files(module: &Path) -> Vec<PathBuf> {
     let is_package = module.file_stem().is_some_and(|stem| stem == "index");
     let own = module.file_stem().map(|stem| format!("{}.test.", stem.to_string_lossy())).unwrap_or_default();
@@ -349,7 +348,7 @@ fn test_files(module: &Path) -> Vec<PathBuf> {
 }
 
 impl Checked {
-    /// Whether nothing would be refused, nothing was left uncaught and every test held.
+    /// Returns whether there are no problems, no uncaught errors and no failed tests.
     pub fn holds(&self) -> bool {
         let tested = |results: &Result<Vec<TestResult>, String>| {
             results.as_ref().is_ok_and(|results| results.iter().all(|test| test.outcome != Outcome::Failed))
@@ -359,7 +358,7 @@ impl Checked {
             && self.tests.iter().all(|(_, results)| tested(results))
     }
 
-    /// The lines to print.
+    /// Returns the lines to print.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let (Some(id), Some(file)) = (&self.id, &self.file) {

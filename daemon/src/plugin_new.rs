@@ -1,4 +1,4 @@
-//! `ostler plugin new`: a plugin in TypeScript that works, with its test and its types.
+//! `ostler plugin new`: creates a working plugin in TypeScript, with its test and its types.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use ostler_contract::id::SLUG_RULE;
 
 use crate::exit::Exit;
 
-/// What stands for the plugin's name.
+/// The placeholder of the plugin's name.
 const NAME: &str = "PLUGIN_NAME";
 
-/// The files, as they are written.
+/// The files to write.
 const FILES: &[(&str, &str)] = &[
     ("index.ts", include_str!("plugin_new/index.ts")),
     ("index.test.ts", include_str!("plugin_new/index.test.ts")),
@@ -24,10 +24,10 @@ const FILES: &[(&str, &str)] = &[
     ("types/ostler-sdk.d.ts", include_str!("../../sdk/index.d.ts")),
 ];
 
-/// Writes a new plugin into a folder of its name under `parent`; answers the folder.
+/// Writes a new plugin into a folder of its name under `parent`; returns the folder.
 ///
 /// # Errors
-/// Exit 2 where the name is no slug or the folder holds something already, 1 where it cannot be written.
+/// Exit 2 if the name is not a slug or the folder is not empty, 1 if it cannot be written.
 pub fn plugin_new(name: &str, parent: &Path) -> Result<PathBuf, Exit> {
     if Slug::parse(name).is_none() {
         return Err(Exit::usage(format!("invalid plugin name {name}: use {SLUG_RULE}")));

@@ -1,25 +1,25 @@
 //! `--plugin-option <id>.<key>[.<key>…]=<value>`: one option of a plugin, for one run.
 
 use ostler_contract::secret::SET;
-use ostler_loader::Looked;
-use ostler_loader::options::{holds_set, place};
+use ostler_loader::InspectedPlugin;
+use ostler_loader::options::{contains_placeholder, option_path};
 
 use crate::exit::Exit;
 
-/// Puts options over the configured ones. The longest id or spec that a line begins with is the plugin meant.
+/// Applies options over the configured ones. The longest id or spec at the beginning of a line selects the plugin.
 ///
 /// # Errors
-/// Exit 2, naming the place and never the value.
-pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
+/// Exit 2 with the path, but never the value.
+pub fn apply(lines: &[String], looked: &mut [InspectedPlugin]) -> Result<(), Exit> {
     for line in lines {
         let refuse = |why: String| Exit::usage(format!("--plugin-option: {why}"));
         let (target, typed) =
             line.split_once('=').ok_or_else(|| refuse("expected <id>.<key>=<value>".to_owned()))?;
-        let rest = |looked: &Looked| {
+        let rest = |looked: &InspectedPlugin| {
             let id = looked.id.as_ref().map(|id| target.strip_prefix(&**id));
             let spec = Some(target.strip_prefix(looked.entry.name.as_str()));
             let keys = [id, spec].into_iter().flatten().flatten().filter_map(|rest| rest.strip_prefix('.'));
-            // The shortest rest is of the longest name.
+            // The shortest rest belongs to the longest name.
             keys.min_by_key(|rest| rest.len()).map(str::to_owned)
         };
         let found = looked.iter_mut().filter_map(|looked| rest(looked).map(|keys| (keys, looked)));
@@ -32,12 +32,12 @@ pub fn apply(lines: &[String], looked: &mut [Looked]) -> Result<(), Exit> {
         if !plugin.entry.enabled {
             return Err(refuse(format!("{target}: the plugin is disabled")));
         }
-        let value = place::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
-        // There is nothing stored that it could keep.
-        if holds_set(&value) {
+        let value = option_path::typed(typed).map_err(|why| refuse(format!("{target}: {why}")))?;
+        // There is no stored value that it could stand for.
+        if contains_placeholder(&value) {
             return Err(refuse(format!("{target} contains {SET}; write the value itself")));
         }
-        place::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;
+        option_path::set(&mut plugin.entry.options, &keys, value).map_err(|why| refuse(why.to_string()))?;
     }
     Ok(())
 }

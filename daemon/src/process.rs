@@ -1,22 +1,22 @@
-//! Other processes: whether they run, and telling them something.
+//! Other processes: whether they run, and signals to them.
 
 use std::time::{Duration, Instant};
 
 use crate::exit::Exit;
 
-/// What a daemon can be told.
+/// A signal to a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// To end.
+    /// Stop.
     Stop,
-    /// To start again, unless a turn runs.
+    /// Restart, unless a turn runs.
     Restart,
-    /// To start again at once.
+    /// Restart immediately.
     RestartAnyway,
 }
 
 impl Signal {
-    /// As the log writes it.
+    /// Returns its name in the log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stop => "SIGTERM",
@@ -26,12 +26,12 @@ impl Signal {
     }
 }
 
-/// Tells a process.
+/// Sends a signal to a process.
 ///
 /// # Errors
-/// Exit 1 where it is another user's, or gone.
+/// Exit 1 if it belongs to another user, or has ended.
 #[cfg(unix)]
-pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
+pub fn send_signal(pid: u32, signal: Signal) -> Result<(), Exit> {
     let number = match signal {
         Signal::Stop => rustix::process::Signal::TERM,
         Signal::Restart => rustix::process::Signal::HUP,
@@ -42,22 +42,21 @@ pub fn tell(pid: u32, signal: Signal) -> Result<(), Exit> {
         .map_err(|error| Exit::machine(format!("cannot signal pid {pid}: {error}")))
 }
 
-/// Tells a process.
+/// Sends a signal to a process.
 ///
 /// # Errors
 /// Exit 1: this system has no signals.
 #[cfg(not(unix))]
-pub fn tell(pid: u32, _: Signal) -> Result<(), Exit> {
+pub fn send_signal(pid: u32, _: Signal) -> Result<(), Exit> {
     Err(Exit::machine(format!("signals are not supported on this system; end pid {pid} with system tools")))
 }
 
-/// How many files and sockets are asked for at most. Programs that plugins start may walk through as many as they may
-/// have.
+/// The maximum number of file descriptors that is requested, because some programs iterate over all possible ones.
 #[cfg(unix)]
 const MOST_FILES: u64 = 65_536;
 
-/// Takes as many files and sockets as the system lets this process have: a shell's own limit, 1,024 as a rule, is soon
-/// reached by connections.
+/// Raises the limit of file descriptors as far as the system allows, because connections soon reach the usual limit of
+/// a shell, 1,024.
 #[cfg(unix)]
 pub fn take_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -65,12 +64,12 @@ pub fn take_files() {
     let wanted = limit.maximum.map_or(MOST_FILES, |most| most.min(MOST_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(wanted);
-        // What it has stays where the system says no.
+        // The limit stays if the system rejects the change.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// There is no such limit to take.
+/// This system has no such limit.
 #[cfg(not(unix))]
 pub fn take_files() {}
 
@@ -79,26 +78,26 @@ fn pid_of(pid: u32) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// Whether a process is there.
+/// Returns whether a process exists.
 #[cfg(unix)]
 pub fn runs(pid: u32) -> bool {
     pid_of(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// Whether a process is there; nobody knows here.
+/// Returns whether a process exists, which is unknown on this system.
 #[cfg(not(unix))]
 pub fn runs(_: u32) -> bool {
     true
 }
 
-/// Leaves the terminal it was started in, so that closing it ends nothing.
+/// Detaches from the terminal, so that closing it does not end the process.
 pub fn leave_terminal() {
-    // One that leads a group already has left.
+    // The leader of a group is already detached.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
 }
 
-/// Asks every 100 ms until there is an answer or the time is over.
+/// Calls a function every 100 ms until it returns a value or the time is over.
 pub async fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {

@@ -1,4 +1,4 @@
-//! Saying that something takes long: on a terminal, and nowhere else.
+//! Progress of long operations, only on terminals.
 
 use std::time::Duration;
 
@@ -6,12 +6,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::answer::Common;
 
-/// A line that moves while something is done; gone with it.
+/// An animated line during an operation, removed at its end.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// Says what is done. Nothing is drawn where stderr is no terminal, nor where only names or JSON are asked
-    /// for.
+    /// Shows an operation. Draws nothing if stderr is not a terminal or the output is names or JSON.
     pub fn begin(common: &Common, what: &str) -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_draw_target(match common.json || common.quiet {

@@ -1,4 +1,4 @@
-//! `--remote <url>`: a command asks the daemon at a URL over its HTTP API, or over the protocol.
+//! `--remote <url>`: commands that use the daemon at a URL over its HTTP API or the protocol.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::answer::Common;
 use crate::api::rows::{self, ROWS};
 use crate::exit::Exit;
 
-/// Has the token that is sent.
+/// The environment variable with the token.
 pub const TOKEN: &str = "OSTLER_TOKEN";
-/// How long a request may take: the daemon may install a package.
+/// The limit of a request, which may install a package.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(600);
-/// The largest answer that is read.
+/// The maximum size of an answer.
 const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
-/// What a name in a path does not contain.
+/// The characters that are escaped in a path segment.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Commands that are clients of the protocol. Those of the HTTP API are the commands of its rows.
@@ -46,13 +46,13 @@ pub const OVER_PROTOCOL: &[&str] = &[
     "agent import",
 ];
 
-/// Whether a command can ask another computer's daemon.
+/// Returns whether a command can use another computer's daemon.
 pub fn reaches(command: &str) -> bool {
     let sends = |row: &rows::Row| row.command.is_some_and(|of| words(of) == command);
     OVER_PROTOCOL.contains(&command) || ROWS.iter().any(sends)
 }
 
-/// The words of a row's command that are the command itself, not what is typed after it.
+/// Returns the words of a row's command without its arguments.
 pub fn words(command: &str) -> &str {
     let typed = command.find(" <").map_or(command, |at| &command[..at]);
     typed.strip_suffix(" unset").unwrap_or(typed)
@@ -66,7 +66,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The daemon that `--remote` names, where it is given.
+    /// Returns the daemon of `--remote`, if given.
     ///
     /// # Errors
     /// Exit 2 for an invalid URL, one that sends the token unencrypted, or a token file that cannot be read.
@@ -83,12 +83,12 @@ impl Remote {
         Ok(Some(Self { base, token: token(token_file.as_deref(), std::env::var(TOKEN).ok())? }))
     }
 
-    /// Where it is.
+    /// Returns its URL.
     pub fn url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Where clients of the protocol connect, with the token as [`crate::client::Connection::open`] takes it.
+    /// Returns the URL for AHP clients, with the token in the form of [`crate::client::Connection::open`].
     pub fn websocket(&self) -> String {
         let mut url = format!("ws{}/", self.url().trim_start_matches("http"));
         if let Some(token) = &self.token {
@@ -98,34 +98,34 @@ impl Remote {
         url
     }
 
-    /// Asks for what a path has.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// As [`Remote::send`].
+    /// Like [`Remote::send`].
     pub async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, Exit> {
         self.send(path, None).await
     }
 
-    /// Asks for what a path that ends in a name has.
+    /// Sends a GET request to a path that ends with a name.
     ///
     /// # Errors
-    /// As [`Remote::send`].
+    /// Like [`Remote::send`].
     pub async fn get_named<A: DeserializeOwned>(&self, path: &str, name: &str) -> Result<A, Exit> {
         self.send(&named(path, name), None).await
     }
 
-    /// Sends a change.
+    /// Sends a change to a path.
     ///
     /// # Errors
-    /// As [`Remote::send`].
+    /// Like [`Remote::send`].
     pub async fn post<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<A, Exit> {
         self.send(path, Some(text(body)?)).await
     }
 
-    /// Sends a change to a path that ends in a name.
+    /// Sends a change to a path that ends with a name.
     ///
     /// # Errors
-    /// As [`Remote::send`].
+    /// Like [`Remote::send`].
     pub async fn post_named<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -138,7 +138,7 @@ impl Remote {
     /// Sends a request.
     ///
     /// # Errors
-    /// Exit 1 where the daemon does not respond or cannot, exit 2 where it rejects the token or the request.
+    /// Exit 1 if the daemon does not respond or fails, exit 2 if it rejects the token or the request.
     async fn send<A: DeserializeOwned>(&self, path: &str, body: Option<String>) -> Result<A, Exit> {
         let url = format!("{}{path}", self.url());
         let mut request = Request::new(Body::from(body.clone().unwrap_or_default()));
@@ -220,12 +220,12 @@ fn named(path: &str, name: &str) -> String {
     format!("{path}{}", utf8_percent_encode(name, IN_PATH))
 }
 
-/// The base of a daemon's URLs. A token is sent there, so it is encrypted or does not leave this computer.
+/// Returns the base of a daemon's URLs. It receives a token, so it must be encrypted or local.
 fn checked(url: &str, allow_http: bool) -> Result<Url, String> {
-    // What the daemon prints may be pasted.
+    // Users can paste URLs that the daemon prints.
     let plain = url.strip_prefix("ws").map_or_else(|| url.to_owned(), |rest| format!("http{rest}"));
     let mut base = Url::parse(&plain).map_err(|why| format!("{url} is not a URL: {why}"))?;
-    // Not shown: a URL may contain a token.
+    // Not shown, because a URL can contain a token.
     if !base.username().is_empty() || base.password().is_some() || base.query().is_some() {
         return Err(format!("the URL must not contain credentials; set {TOKEN} or pass --token-file"));
     }

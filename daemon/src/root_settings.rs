@@ -1,4 +1,4 @@
-//! The configuration on the root channel: the keys a client may edit, and `plugins.<id>` for each plugin.
+//! The configuration on the root channel: the keys that clients can edit, and `plugins.<id>` for each plugin.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::settings::{OwnChange, OwnSettings, no_setting};
 use ostler_engine::wire::FrameRecorder;
 use ostler_loader::options::walk::Nodes;
-use ostler_loader::options::{Known, Untold, patched, shown_value};
+use ostler_loader::options::{PlaceholderError, SchemaInfo, patched, redacted_value};
 use ostler_ports::atomic;
 use ostler_protocol::names;
 
@@ -20,20 +20,20 @@ use crate::config::{self, Apply, ConfigFiles, Effect, KEYS, Key, RootSetting};
 use crate::config_redaction::{self, MARKS};
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::frame_log::WireFile;
 use crate::mcp_servers::{wrong_change, wrong_with};
 use crate::plugins::{self, Change, Row};
-use crate::wire::WireFile;
 
 const PLUGIN: &str = "plugins.";
-/// The folder below the configuration folder for what clients have recorded.
+/// The folder in the configuration folder for recordings that clients request.
 const RECORDINGS: &str = "wire";
-/// How deep a plugin's schema is said; one may lead back into itself.
+/// The maximum depth of a plugin's schema, which can be recursive.
 const DEEPEST: usize = 6;
 
 /// The configuration on the root channel.
 pub struct RootSettings(pub Arc<Control>);
 
-/// A key that clients may edit.
+/// A key that clients can edit.
 fn editable(name: &str) -> Option<(&'static Key, &'static RootSetting)> {
     let key = KEYS.iter().find(|key| key.name == name)?;
     Some((key, key.root.as_ref()?))
@@ -106,7 +106,7 @@ fn change(control: &Control, config: JsonObject) -> OwnChange {
             break;
         }
         if let Ok((files, rows)) = control.configured() {
-            // What was taken back is said to be.
+            // A removed value is reported as such.
             let now = values(&files, &rows).shift_remove(&key).unwrap_or(Value::Null);
             changed.shown.insert(key, now);
         }
@@ -114,8 +114,8 @@ fn change(control: &Control, config: JsonObject) -> OwnChange {
     changed
 }
 
-/// The file that a client names for recordings: one in a folder of the host's own, since the host writes it with its own
-/// rights and anything else it may write could be named as well.
+/// Returns the file for recordings that a client names. It must be in a folder of the host, because the host writes it
+/// with its own rights, and a client could otherwise name any file that the host can write.
 fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
     let folder = dir.join(RECORDINGS);
     let shown = folder.display();
@@ -127,7 +127,7 @@ fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
     let failed = |error: io::Error| Exit::machine(format!("wire: {shown} could not be created: {error}"));
     atomic::make_folder(&folder).map_err(failed)?;
     let path = folder.join(name);
-    // Neither may lead elsewhere.
+    // Neither may be a link to another place.
     let is = |path: &Path| fs::symlink_metadata(path).map(|found| found.file_type());
     let file = match is(&path) {
         Ok(kind) => kind.is_file(),
@@ -139,10 +139,10 @@ fn recording(dir: &Path, named: &str) -> Result<PathBuf, Exit> {
     }
 }
 
-/// The configuration with what was sent.
+/// Returns the configuration with the sent values.
 fn with(said: &JsonObject, sent: &JsonObject) -> Result<JsonObject, Exit> {
-    let untold = |why: Untold| Exit::usage(why.to_string().trim_start_matches('.'));
-    patched(said, sent, Known::Schema(Some(&MARKS))).map_err(untold)
+    let in_message = |why: PlaceholderError| Exit::usage(why.to_string().trim_start_matches('.'));
+    patched(said, sent, SchemaInfo::Declared(Some(&MARKS))).map_err(in_message)
 }
 
 fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
@@ -152,7 +152,7 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
     }
     let Some((known, setting)) = editable(key) else { return Err(Exit::usage(no_setting(key))) };
     let mut sent: JsonObject = [(key.to_owned(), value)].into_iter().collect();
-    // Before anything is opened for it.
+    // Checked before any file is opened.
     with(&files.said, &sent)?;
     let apply = match (&setting.effect, sent.get_mut(key)) {
         (Effect::Live(check), Some(value)) => Some(check(control, &files, value)?),
@@ -161,7 +161,7 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
     let written = config::edit(&files, key, |fields| {
         let held = fields.get(key).cloned();
         let mut after = with(fields, &sent)?;
-        // An object with declared members is one value, and only credentials in it are left as they were.
+        // An object with declared members is one value, in which only credentials are retained.
         if let (Some(Value::Object(sent)), Some(Value::Object(held)), Some(Value::Object(after))) =
             (sent.get(key), held, after.get_mut(key))
             && matches!(known.shape.core(), Shape::Object(_))
@@ -194,7 +194,7 @@ pub(crate) fn advanced_tools(_: &Control, _: &ConfigFiles, value: &mut Value) ->
 /// Applies `wire`.
 pub(crate) fn wire(control: &Control, files: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
     let file = match value {
-        // What the operator wrote in the file stays theirs; a client that sends it back changes nothing.
+        // A value of the operator in the file stays; a client that sends it back changes nothing.
         Value::String(_) if files.said.get("wire") == Some(value) => return Ok(Box::new(|_| {})),
         Value::String(file) => recording(&files.dir, file)?,
         Value::Null => return Ok(Box::new(|host| host.core.record_frames(None))),
@@ -206,7 +206,7 @@ pub(crate) fn wire(control: &Control, files: &ConfigFiles, value: &mut Value) ->
     Ok(Box::new(move |host| host.core.record_frames(Some(open as Arc<dyn FrameRecorder>))))
 }
 
-/// Rejects servers that are of neither shape, as they would be with this value. Sessions read the file at their start.
+/// Rejects a value with invalid servers. Sessions read the file at their start.
 pub(crate) fn mcp_servers(_: &Control, files: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
     let key = "mcpServers";
     let applied: Apply = Box::new(|_| {});
@@ -229,7 +229,7 @@ pub(crate) fn mcp_servers(_: &Control, files: &ConfigFiles, value: &mut Value) -
     Ok(applied)
 }
 
-/// `{ enabled, options }`; what is left out stays.
+/// Changes `{ enabled, options }`; omitted fields stay.
 fn change_plugin(
     control: &Control,
     files: &ConfigFiles,
@@ -265,7 +265,7 @@ fn change_plugin(
     Ok(())
 }
 
-/// A plugin's entry as a client draws it.
+/// Returns the schema of a plugin's entry for clients.
 fn of_plugin(row: &Row) -> Value {
     let title = row.title.clone().unwrap_or_else(|| row.name().to_owned());
     let mut options = match row.marks.schema() {
@@ -277,8 +277,7 @@ fn of_plugin(row: &Row) -> Value {
     json!({ "type": "object", "title": title, "properties": { "enabled": enabled, "options": options } })
 }
 
-/// What a configuration schema can say of a place. A credential's default, or the words it is one of, are not
-/// said.
+/// Returns the part of a schema that a configuration schema supports, without defaults and values of credentials.
 fn property(name: &str, nodes: &Nodes<'_>, deep: usize) -> Value {
     let said = |key: &str| nodes.all().iter().find_map(|node| node.get(key));
     let kind = match said("type") {
@@ -306,7 +305,7 @@ fn property(name: &str, nodes: &Nodes<'_>, deep: usize) -> Value {
         property["description"] = described.into();
     }
     if let Some(default) = said("default") {
-        property["default"] = shown_value(default, nodes);
+        property["default"] = redacted_value(default, nodes);
     }
     for key in ["enum", "minItems", "maxItems", "required"] {
         if let Some(value) = said(key) {
@@ -323,7 +322,7 @@ fn property(name: &str, nodes: &Nodes<'_>, deep: usize) -> Value {
             property["items"] = self::property(name, &nodes.entry(0), deep - 1);
         }
         if said("additionalProperties").is_some_and(Value::is_object) {
-            // No key is called so; what describes it describes all others.
+            // No option has this name, so its schema is the one of all other keys.
             property["additionalProperties"] = self::property(name, &nodes.member("\u{0}"), deep - 1);
         }
     }

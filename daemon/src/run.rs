@@ -1,4 +1,4 @@
-//! The daemon in the foreground: up, announced, serving, and down again in order.
+//! Runs the daemon in the foreground: start, announcement, serving, and orderly end.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,10 +16,11 @@ use tokio::time::Instant;
 
 use crate::announce::{self, Listens};
 use crate::api;
-use crate::changes;
 use crate::cli::KeptPorts;
 use crate::compose::{Composed, compose};
+use crate::console_changes;
 use crate::control::Control;
+use crate::daemon_file::{Holding, Record};
 use crate::exit::Exit;
 use crate::idle;
 use crate::log;
@@ -28,31 +29,31 @@ use crate::notify::{self, Notify};
 use crate::otlp::{Exporter, Spans};
 use crate::place::Place;
 use crate::process::{self, Signal};
-use crate::record::{Holding, Record};
 use crate::root_settings::RootSettings;
 use crate::service::{self, Notice, Passed};
 use crate::settings::{Http, Settings, check_reachable};
+use crate::signals::{SignalSender, Signals};
 use crate::token::TokenSource;
-use crate::told::{Teller, Told};
 
-/// What the log says when it goes down to come up again; `restart` waits for it.
+/// The log line of a restart, for which `restart` waits.
 pub const RESTART_STOPPING: &str = "restart: stopping";
-/// What the log says when it does not; the reason follows.
+/// The log line if it does not restart; the reason follows.
 pub const RESTART_REFUSED: &str = "restart: refused: ";
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to end.
+    /// It received a signal to stop.
     Done,
-    /// It is to start again, on these ports where it is to keep them.
+    /// It restarts, on these ports if they are to be reused.
     Again(Option<KeptPorts>),
 }
 
-/// Runs until it is told to stop. `arguments` are what it was started with, `passed` the listeners of the service manager.
+/// Runs until a signal to stop. `arguments` are those of the process, `passed` are the listeners of the service
+/// manager.
 ///
 /// # Errors
-/// Exit 1 where it could not start.
+/// Exit 1 if it could not start.
 pub async fn run(
     settings: Settings,
     place: Place,
@@ -69,18 +70,20 @@ pub async fn run(
         process::leave_terminal();
     }
     process::take_files();
-    // Heard from the first moment on: who has read the announcement may tell it to end at once.
-    let (mut told, teller) = Told::listen(settings.detached || service::is_managed())?;
+    // Handled from the beginning, because a process that has read the announcement can immediately send a signal to
+    // stop.
+    let (mut signals, signal_sender) = Signals::listen(settings.detached || service::is_managed())?;
     if settings.stdio {
         if !passed.is_empty() {
             return Err(Exit::usage("--stdio serves no listener; remove the socket unit of this service"));
         }
-        return over_stdio(&settings, &place, (&log, metrics, spans), &hidden, (&mut told, teller))
+        return over_stdio(&settings, &place, (&log, metrics, spans), &hidden, (&mut signals, signal_sender))
             .await
             .map(|()| Ended::Done);
     }
     let holding = Holding::take(&settings.folders())?;
-    // Bound before anything is loaded, so that a taken port costs nothing; nobody is answered before the host is up.
+    // Bound before anything is loaded, so that a port in use is reported early; requests are answered once the host is
+    // up.
     let kept = settings.kept;
     let listener = match passed.listener(service::Place::Main)? {
         Some(listener) => {
@@ -114,20 +117,20 @@ pub async fn run(
     let token = token.map(Token::new);
     let composed = tokio::select! {
         composed = compose(&settings, &log, &hidden) => composed?,
-        () = told.stop() => return Ok(Ended::Done),
+        () = signals.stop() => return Ok(Ended::Done),
     };
     let port =
         |listener: &Option<Listener>| listener.as_ref().map_or(0, |listener| listener.address().port());
     let ports = KeptPorts { main: listener.address().port(), routes: port(&routes), http: port(&http) };
     if let Err(exit) = require_backend(&composed) {
-        // Who changes a plugin breaks it now and then; `start` has to say so, though.
+        // With `--watch`, a plugin can be broken for a while; `start` must still report it.
         if !settings.watch_plugins || (settings.detached && kept.is_none()) {
             return Err(exit);
         }
         log.line(format_args!("{exit} Waiting for a change of a plugin's files."));
         let ended = tokio::select! {
             file = composed.sources.changed() => again_for(&file, ports, &log),
-            () = told.stop() => Ended::Done,
+            () = signals.stop() => Ended::Done,
         };
         composed.host.close().await;
         return Ok(ended);
@@ -145,7 +148,7 @@ pub async fn run(
     let Some(registry) = host.core.registry() else {
         return Err(Exit::machine("the registry was not built"));
     };
-    let control = Control::new(&settings, &place, &composed, metrics, &hidden, teller);
+    let control = Control::new(&settings, &place, &composed, metrics, &hidden, signal_sender);
     if let Some(token) = &token {
         let _ = control.token.set(token.clone());
     }
@@ -181,7 +184,7 @@ pub async fn run(
         }
     }
     if settings.console {
-        tokio::spawn(changes::watch(control.clone(), composed.changes.clone()));
+        tokio::spawn(console_changes::watch(control.clone(), composed.changes.clone()));
     }
     let base = notify::base(&settings, None).unwrap_or_default();
     let _ = control.notify_base.set(base.clone());
@@ -220,12 +223,12 @@ pub async fn run(
     service::ready(address, &host, &log);
     let ended = loop {
         let signal = tokio::select! {
-            signal = told.next() => signal,
+            signal = signals.next() => signal,
             file = composed.sources.changed(), if settings.watch_plugins => {
                 let rests = rest(&host, &log);
                 tokio::select! {
                     () = rests => break again_for(&file, ports, &log),
-                    () = told.stop() => Signal::Stop,
+                    () = signals.stop() => Signal::Stop,
                 }
             }
         };
@@ -254,7 +257,7 @@ pub async fn run(
         stop.send_replace(true);
         host.close().await;
     };
-    let in_order = unless_told_again(closing, &mut told, &log).await;
+    let in_order = unless_stopped(closing, &mut signals, &log).await;
     if let Some(exporter) = exporter.filter(|_| in_order) {
         exporter.finish().await;
     }
@@ -263,7 +266,7 @@ pub async fn run(
     Ok(if in_order { ended } else { Ended::Done })
 }
 
-/// Starts the export of traces and metrics where a collector is configured.
+/// Starts the export of traces and metrics if a collector is configured.
 fn export(
     settings: &Settings,
     spans: Option<Spans>,
@@ -276,21 +279,21 @@ fn export(
     Some(Exporter::start(collector, spans, move || control.metrics(), composed.http.clone(), log.clone()))
 }
 
-/// Closes, unless it is told to stop during that; returns whether it could close in order.
-async fn unless_told_again(closing: impl Future<Output = ()>, told: &mut Told, log: &Log) -> bool {
+/// Closes, unless another signal to stop arrives first. Returns whether it closed completely.
+async fn unless_stopped(closing: impl Future<Output = ()>, signals: &mut Signals, log: &Log) -> bool {
     tokio::select! {
         () = closing => true,
-        () = told.stop() => {
+        () = signals.stop() => {
             log.line("second stop signal; exiting immediately");
             false
         }
     }
 }
 
-/// How long a change of a plugin waits for turns that run: the change may be what such a turn needs.
+/// How long a change of a plugin waits for running turns, which may need the change.
 const TURNS_END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Waits until no turn runs, for a while.
+/// Waits until no turn runs, within a limit.
 async fn rest(host: &Host, log: &Log) {
     let end = Instant::now() + TURNS_END_WITHIN;
     let mut waits = false;
@@ -310,7 +313,7 @@ fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
     Ended::Again(Some(ports))
 }
 
-/// The sessions in which a turn runs.
+/// Returns the sessions with a running turn.
 pub fn busy(host: &Host) -> Vec<String> {
     let mut busy: Vec<String> = host
         .sessions
@@ -323,7 +326,7 @@ pub fn busy(host: &Host) -> Vec<String> {
     busy
 }
 
-/// What others find of this daemon.
+/// Returns the record of this daemon.
 fn record(
     settings: &Settings,
     composed: &Composed,
@@ -353,7 +356,7 @@ fn record(
     })
 }
 
-/// Binds an address; where any port is asked for, the one that was had before if it is still free.
+/// Binds an address; for port 0 the previous port, if it is still free.
 async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> {
     if let (0, Some(kept)) = (address.port(), kept)
         && let Ok(listener) = Listener::bind(SocketAddr::new(address.ip(), kept)).await
@@ -365,7 +368,7 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
         .map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
 }
 
-/// A host without a backend could serve nothing.
+/// A host without a backend cannot serve sessions.
 fn require_backend(composed: &Composed) -> Result<(), Exit> {
     if composed.host.core.listed_agents().next().is_some() {
         return Ok(());
@@ -391,20 +394,20 @@ async fn over_stdio(
     place: &Place,
     (log, metrics, spans): (&Log, Metrics, Option<Spans>),
     hidden: &Hidden,
-    (told, teller): (&mut Told, Teller),
+    (signals, signal_sender): (&mut Signals, SignalSender),
 ) -> Result<(), Exit> {
-    // At its start a host ends what it finds going in the folder, so that folder has to be its own.
+    // At its start a host ends runs that it finds in the store, so the store must belong to it.
     let _holding = match settings.needs_state_db() {
         true => Some(Holding::take(&settings.folders())?),
         false => None,
     };
     let composed = tokio::select! {
         composed = compose(settings, log, hidden) => composed?,
-        () = told.stop() => return Ok(()),
+        () = signals.stop() => return Ok(()),
     };
     require_backend(&composed)?;
     let host = composed.host.clone();
-    let control = Control::new(settings, place, &composed, metrics, hidden, teller);
+    let control = Control::new(settings, place, &composed, metrics, hidden, signal_sender);
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     if notify::read(&settings.dir).is_ok_and(|rules| !rules.0.is_empty()) {
         log.line("notify.yaml: no messages are sent over --stdio, as no listener serves their links");
@@ -426,9 +429,9 @@ async fn over_stdio(
     let _ = std::io::stderr().lock().write_all(hidden.hide(&block).as_bytes());
     tokio::select! {
         () = serve_stdio(&host, tokio::io::stdin(), tokio::io::stdout()) => {}
-        () = told.stop() => {}
+        () = signals.stop() => {}
     }
-    unless_told_again(host.close(), told, log).await;
+    unless_stopped(host.close(), signals, log).await;
     if let Some(exporter) = exporter {
         exporter.finish().await;
     }

@@ -1,4 +1,4 @@
-//! The service manager (systemd): what it is notified of, and the listeners that it passes.
+//! The service manager (systemd): notifications to it, and the listeners that it passes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub fn is_managed() -> bool {
     cfg!(unix) && std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty())
 }
 
-/// A notification. Nothing is sent where no service manager waits for it.
+/// A notification, which is sent only if a service manager waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The listeners serve.
@@ -26,7 +26,7 @@ pub enum Notice {
     Reloading,
     /// The daemon ends.
     Stopping,
-    /// What `systemctl status` shows.
+    /// The text in `systemctl status`.
     Status(String),
     /// The daemon is alive.
     Alive(String),
@@ -61,7 +61,7 @@ pub fn notify(notice: &Notice) -> Result<(), String> {
     sd_notify::notify(&states).map_err(|error| format!("cannot notify the service manager: {error}"))
 }
 
-/// No service manager of this system is notified.
+/// This system has no supported service manager.
 ///
 /// # Errors
 /// None.
@@ -70,7 +70,7 @@ pub fn notify(_: &Notice) -> Result<(), String> {
     Ok(())
 }
 
-/// What `systemctl status` shows of a daemon that serves.
+/// Returns the text in `systemctl status` for a serving daemon.
 fn serving(address: SocketAddr, host: &Host) -> String {
     match busy(host).len() {
         0 => format!("serving ws://{address}"),
@@ -110,7 +110,7 @@ async fn keep_alive(period: Duration, address: SocketAddr, host: Arc<Host>, log:
         ticks.tick().await;
         let sessions = host.clone();
         let sent = match answers(address, period).await {
-            // Both may block: the one on a lock of the engine, the other on the socket of the service manager.
+            // Both can block: one on a lock of the engine, the other on the socket of the service manager.
             Ok(()) => {
                 tokio::task::spawn_blocking(move || notify(&Notice::Alive(serving(address, &sessions))))
                     .await
@@ -129,7 +129,7 @@ async fn answers(address: SocketAddr, limit: Duration) -> Result<(), String> {
     let asked = async {
         let mut stream = match TcpStream::connect(own(address)).await {
             Ok(stream) => stream,
-            // Without a descriptor for a connection nothing can be found out; it is no sign of a daemon that hangs.
+            // Without a descriptor for a connection the check is impossible, which does not mean that the daemon hangs.
             Err(error) if is_out_of_files(&error) => return Ok(()),
             Err(error) => return Err(error.to_string()),
         };
@@ -175,10 +175,10 @@ pub struct Passed {
     listeners: Vec<(Place, std::net::TcpListener)>,
 }
 
-/// What a passed listener serves.
+/// The purpose of a passed listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The protocol, and what else the main listener serves.
+    /// The protocol and everything else on the main listener.
     Main,
     /// Routes of plugins.
     Routes,
@@ -187,7 +187,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What a name in `LISTEN_FDNAMES` stands for. systemd names a descriptor after its socket unit unless
+    /// Returns the purpose of a name in `LISTEN_FDNAMES`. systemd names a descriptor after its socket unit unless
     /// `FileDescriptorName=` is set.
     fn of(name: &str) -> Self {
         match name {
@@ -199,7 +199,7 @@ impl Place {
 }
 
 impl Passed {
-    /// Takes the listeners. Has to be called once, before threads are started: it changes the environment.
+    /// Takes over the listeners. Call it once, before threads start, because it changes the environment.
     ///
     /// # Errors
     /// Exit 2: a descriptor that is not a listening TCP socket, or two for one purpose.
@@ -237,20 +237,20 @@ impl Passed {
         Ok(Self { listeners })
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.listeners.is_empty()
     }
 
-    /// Whether there is one for this.
+    /// Returns whether there is one for a purpose.
     pub fn has(&self, place: Place) -> bool {
         self.listeners.iter().any(|(other, _)| *other == place)
     }
 
-    /// The listener for this, if there is one.
+    /// Returns the listener for a purpose, if there is one.
     ///
     /// # Errors
-    /// Exit 1: the system does not let it be used.
+    /// Exit 1: the system does not allow its use.
     pub fn listener(&self, place: Place) -> Result<Option<ostler_server::Listener>, Exit> {
         let Some((_, listener)) = self.listeners.iter().find(|(other, _)| *other == place) else {
             return Ok(None);
@@ -260,7 +260,7 @@ impl Passed {
         })
     }
 
-    /// Lets the program that replaces this one in the process find them again.
+    /// Passes the listeners to the program that replaces this one in the process.
     #[cfg(unix)]
     pub fn pass_on(&self, command: &mut std::process::Command) {
         for (_, listener) in &self.listeners {

@@ -1,4 +1,4 @@
-//! What a run is set up with: flags over files, checked together.
+//! The settings of a run: configuration files and flags, validated together.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -10,14 +10,15 @@ use jiff::tz::TimeZone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Links, Log};
-use ostler_loader::Entry;
+use ostler_loader::PluginConfig;
 use ostler_ports::{RunRetention, Stamp};
 use ostler_protocol::names;
 use ostler_server::names_a_host;
 
 use crate::cli::KeptPorts;
 use crate::config::{
-    self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Keep, Per, PluginEntry, RunFlags,
+    self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Per, PluginEntry, RunFlags,
+    StorageLocation,
 };
 use crate::exit::Exit;
 use crate::log::LogOptions;
@@ -26,94 +27,94 @@ use crate::otlp::Collector;
 use crate::token::TokenSource;
 use ostler_engine::users::Issuer;
 
-/// The port listened on where none is said.
+/// The default port.
 pub const DEFAULT_PORT: u16 = 9187;
-/// The address listened on where none is said.
+/// The default address.
 pub const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// What a run is set up with.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where to listen.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// A listener of their own for plugin routes.
+    /// The separate listener for plugin routes.
     pub routes: Option<SocketAddr>,
-    /// The HTTP API, where it is on.
+    /// The HTTP API, if enabled.
     pub http: Option<Http>,
     /// Whether the web console is served.
     pub console: bool,
-    /// URLs this host is reached by from outside.
+    /// The public URLs of this host.
     pub origins: Vec<String>,
-    /// The URL under which other people reach the daemon, where it is configured; without a `/` at its end.
+    /// The configured URL under which others reach the daemon, without a trailing `/`.
     pub public_url: Option<String>,
     /// One connection on stdin and stdout instead of a listener.
     pub stdio: bool,
-    /// Directories served.
+    /// The served directories.
     pub paths: Vec<String>,
-    /// What admits connections.
+    /// The connection token.
     pub token: TokenSource,
-    /// The file that says who may do what.
+    /// The users file.
     pub users: Option<PathBuf>,
-    /// The URL people sign in against, where one was given.
+    /// The configured URL that users sign in to.
     pub resource: Option<String>,
-    /// Who signs in people whose record names no issuer.
+    /// The default issuer.
     pub issuer: Option<Issuer>,
-    /// Whether a person's token at the door says who comes in.
+    /// Whether a personal token on the handshake is authentication.
     pub trust_token: bool,
     /// The configuration folder: the configuration, and what users edit beside it.
     pub dir: PathBuf,
     /// The state folder: what the host itself writes.
     pub state_dir: PathBuf,
-    /// The files read.
+    /// The configuration files.
     pub files: Vec<PathBuf>,
-    /// Where sessions are kept.
-    pub sessions: Keep,
-    /// Where automations are kept.
-    pub automations: Keep,
+    /// Where sessions are stored.
+    pub sessions: StorageLocation,
+    /// Where automations are stored.
+    pub automations: StorageLocation,
     /// Which ended runs of automations are retained.
     pub runs: RunRetention,
-    /// The file that takes the frames of every connection.
+    /// The file for recorded frames.
     pub wire: Option<PathBuf>,
-    /// What the host is built with. `compose` adds what the machine determines.
+    /// The options of the host. `compose` adds what the machine determines.
     pub host: HostOptions,
-    /// What is logged, and how.
+    /// The settings of the log.
     pub log: LogOptions,
     /// The collector that traces and metrics are exported to.
     pub otlp: Option<Collector>,
     /// MCP servers by name.
     pub mcp_servers: JsonObject,
-    /// What a plugin in JavaScript may take.
+    /// The limits of JavaScript plugins.
     pub javascript: JavaScriptLimits,
     /// Plugins to load, in order.
-    pub plugins: Vec<Entry>,
-    /// Where each JavaScript plugin may open listeners, by its spec.
+    pub plugins: Vec<PluginConfig>,
+    /// The addresses at which each JavaScript plugin can listen, by its spec.
     pub plugin_listen: BTreeMap<String, Vec<String>>,
-    /// Options of plugins for this run, as typed.
+    /// Plugin options for this run, as typed.
     pub plugin_options: Vec<String>,
-    /// Whether the daemon starts again when a file of a plugin changes.
+    /// Whether the daemon restarts when a file of a plugin changes.
     pub watch_plugins: bool,
-    /// Whether `start` made this process.
+    /// Whether `start` created this process.
     pub detached: bool,
-    /// The ports to take again, where any free one is asked for.
+    /// The ports to reuse for port 0.
     pub kept: Option<KeptPorts>,
     /// Lines for the log.
     pub warnings: Vec<String>,
 }
 
-/// Where the HTTP API is served.
+/// The listener of the HTTP API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Http {
-    /// On the daemon's own port.
+    /// The daemon's listener.
     Here,
-    /// On a listener of its own.
+    /// A separate listener.
     At(SocketAddr),
 }
 
 impl Settings {
-    /// Puts flags over files.
+    /// Creates the settings from files and flags, which have priority.
     ///
     /// # Errors
-    /// What does not go together: exit 2.
+    /// Invalid or conflicting values: exit 2.
     pub fn new(flags: &RunFlags, files: ConfigFiles, working_dir: &Path) -> Result<Self, Exit> {
         let (token, mut config) = token(flags, files.config.clone(), working_dir)?;
         let mut warnings = files.warnings.clone();
@@ -157,7 +158,7 @@ impl Settings {
             }
         };
         let plugins = plugins(flags, &files, &config, working_dir);
-        // Its pages take what they show from the API of the same listener.
+        // Its pages use the API on the same listener.
         let console = !flags.stdio
             && plugins.iter().any(|entry| entry.enabled && entry.name == ostler_plugin_console::NAME);
         let http = http.or_else(|| console.then_some(Http::Here));
@@ -177,8 +178,8 @@ impl Settings {
             dir: files.dir.clone(),
             state_dir: files.state_dir.clone(),
             files: files.files.clone(),
-            sessions: Keep::default(),
-            automations: Keep::default(),
+            sessions: StorageLocation::default(),
+            automations: StorageLocation::default(),
             runs: RunRetention::default(),
             wire: None,
             host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
@@ -200,7 +201,7 @@ impl Settings {
     }
 }
 
-/// Checks that an address other computers reach has a token, or is said to need none.
+/// Checks that an address that other computers can reach has a token, or explicitly needs none.
 pub(crate) fn check_reachable(host: &str, ip: IpAddr, token: &TokenSource) -> Result<(), Exit> {
     if ip.is_loopback() || *token != TokenSource::Unsaid {
         return Ok(());
@@ -212,19 +213,19 @@ pub(crate) fn check_reachable(host: &str, ip: IpAddr, token: &TokenSource) -> Re
 }
 
 impl Settings {
-    /// Whether a start opens the state database.
+    /// Returns whether a start opens the state database.
     pub fn needs_state_db(&self) -> bool {
-        (self.sessions, self.automations) != (Keep::Memory, Keep::Memory)
+        (self.sessions, self.automations) != (StorageLocation::Memory, StorageLocation::Memory)
     }
 
-    /// The URL under which other people reach the daemon, without a `/` at its end: the configured one, otherwise the
-    /// listener's address. Nothing over stdio, where only a configured one leads anywhere.
+    /// Returns the URL under which others reach the daemon, without a trailing `/`: the configured one, otherwise the
+    /// listener's address. `None` on stdio without a configured one.
     pub fn base_url(&self) -> Option<String> {
         let listener = || (!self.stdio).then(|| format!("http://{}", reachable(self.address)));
         self.public_url.clone().or_else(listener)
     }
 
-    /// Where runs and sessions are served over HTTP. Pages of the console work only on the daemon's own listener.
+    /// Returns the HTTP services of runs and sessions. Pages of the console work only on the daemon's listener.
     pub(crate) fn links(&self) -> Links {
         let Some(base) = self.base_url().filter(|_| !self.stdio) else { return Links::default() };
         let console = self.console && self.routes.is_none();
@@ -241,18 +242,18 @@ impl Settings {
         }
     }
 
-    /// The URLs whose hosts are names of this host.
+    /// Returns the URLs whose hosts are names of this host.
     pub fn named_by(&self) -> impl Iterator<Item = &str> {
         self.origins.iter().chain(&self.public_url).map(String::as_str)
     }
 
-    /// The folders of the host.
+    /// Returns the folders of the host.
     pub fn folders(&self) -> Folders {
         Folders { config: self.dir.clone(), state: self.state_dir.clone() }
     }
 }
 
-/// The address at which this computer reaches a listener: one that listens everywhere is reached at loopback.
+/// Returns the address at which this computer reaches a listener: loopback for one on all addresses.
 pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -262,7 +263,7 @@ pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Reads `publicUrl`: an HTTP URL, without what cannot stand in front of a path.
+/// Parses `publicUrl`: an HTTP URL without a query and a fragment.
 pub(crate) fn public_url(text: &str) -> Result<String, Exit> {
     let wrong = |why| {
         Exit::usage(format!("publicUrl must be an http or https URL such as https://host.example: {why}"))
@@ -292,7 +293,7 @@ pub(crate) fn origins(urls: Vec<String>) -> Result<Vec<String>, Exit> {
     }
 }
 
-/// Reads an issuer.
+/// Parses an issuer.
 pub(crate) fn issuer(name: &str) -> Result<Issuer, Exit> {
     Issuer::parse(name).map_err(|why| Exit::usage(format!("issuer {why}")))
 }
@@ -319,7 +320,8 @@ fn ip(host: &str) -> Result<IpAddr, Exit> {
     }
 }
 
-/// The connection token, and the configuration with flags over it. A flag for a token replaces every setting of one.
+/// Returns the connection token, and the configuration with the flags applied. A flag for a token replaces all settings
+/// of tokens.
 fn token(flags: &RunFlags, mut config: Config, working_dir: &Path) -> Result<(TokenSource, Config), Exit> {
     let by_flag = [
         flags.connection_token.is_some(),
@@ -391,7 +393,7 @@ fn paths(
         .collect()
 }
 
-fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: &Path) -> Vec<Entry> {
+fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: &Path) -> Vec<PluginConfig> {
     match (flags.no_plugins, flags.plugin.is_empty()) {
         (true, _) => Vec::new(),
         (false, true) => entries(files),
@@ -399,13 +401,13 @@ fn plugins(flags: &RunFlags, files: &ConfigFiles, config: &Config, working_dir: 
     }
 }
 
-/// The configured plugins. A relative path is resolved against the folder of the file that lists it.
-pub fn entries(files: &ConfigFiles) -> Vec<Entry> {
+/// Returns the configured plugins. A relative path is resolved against the folder of its file.
+pub fn entries(files: &ConfigFiles) -> Vec<PluginConfig> {
     entries_of(&files.config, files.folder_of("plugins"))
 }
 
-fn entries_of(config: &Config, base: Option<PathBuf>) -> Vec<Entry> {
-    let entry = |entry: PluginEntry| Entry {
+fn entries_of(config: &Config, base: Option<PathBuf>) -> Vec<PluginConfig> {
+    let entry = |entry: PluginEntry| PluginConfig {
         name: entry.name,
         options: entry.options.unwrap_or_default(),
         enabled: entry.enabled.unwrap_or(true),
@@ -421,8 +423,8 @@ fn plugin_listen(config: &Config) -> BTreeMap<String, Vec<String>> {
 }
 
 impl Settings {
-    /// The MCP servers as the files say them now; where a file does not read, as they were at the start. Files that did not
-    /// change are not read again: each time one is opened, whoever watches its folder is woken.
+    /// Returns the current MCP servers from the files, or those at the start if a file is unreadable. Unchanged files
+    /// are not read again, because opening a file wakes the watchers of its folder.
     pub fn read_mcp_servers(&self) -> impl Fn(&Log) -> JsonObject + Send + Sync + use<> {
         let (files, started, said) = (self.files.clone(), self.mcp_servers.clone(), self.warnings.clone());
         let last: Mutex<Option<(Vec<Stamp>, JsonObject)>> = Mutex::new(None);
@@ -458,7 +460,7 @@ impl Settings {
     }
 }
 
-/// A time zone nobody knows is a line, and the system's stands in.
+/// An unknown time zone is reported with a line, and the system's is used.
 fn usage(files: &ConfigFiles, warnings: &mut Vec<String>) -> UsageOptions {
     let said = files.config.usage.clone().unwrap_or_default();
     let per = match said.per.unwrap_or_default() {
@@ -480,7 +482,7 @@ fn usage(files: &ConfigFiles, warnings: &mut Vec<String>) -> UsageOptions {
     UsageOptions { per, timezone }
 }
 
-/// Leaves out servers that cannot be started, and fields none has, each with a line.
+/// Omits servers that cannot be started and unknown fields, each with a line.
 fn mcp_servers(files: &ConfigFiles, warnings: &mut Vec<String>) -> JsonObject {
     let mut servers = files.config.mcp_servers.clone().unwrap_or_default();
     servers.retain(|name, server| {

@@ -1,4 +1,4 @@
-//! The files plugins are made of, and noticing that one of them changes.
+//! The files of plugins, and the detection of their changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,17 +9,17 @@ use std::time::{Duration, SystemTime};
 use ostler_js::FileSink;
 use parking_lot::Mutex;
 
-/// How often the files are looked at. Notices of the system would miss network file systems, and editors that replace a
-/// file rather than write it.
+/// How often the files are checked. Events of the system would miss network file systems, and editors that replace a
+/// file instead of writing it.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The files plugins are made of, as they were when they were read. Clones are the same list.
+/// The files of plugins, with their state when they were read. Clones share the list.
 #[derive(Debug, Clone, Default)]
 pub struct Sources(Arc<Mutex<Files>>);
 
 type Files = BTreeMap<PathBuf, Stamp>;
 
-/// What tells a file from what it was before; `None` where there is none.
+/// The state of a file, which shows changes; `None` if there is no file.
 type Stamp = Option<(Option<SystemTime>, u64)>;
 
 fn stamp(path: &Path) -> Stamp {
@@ -27,13 +27,13 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 impl Sources {
-    /// Notes each file an engine reads a module from.
+    /// Records each file from which an engine reads a module.
     pub fn sink(&self) -> FileSink {
         let sources = self.clone();
         Arc::new(move |path| sources.add(path))
     }
 
-    /// Notes a file, there or not, as it is now. One that was noted before stays as it was.
+    /// Records the current state of a file, existing or not. A recorded file stays unchanged.
     pub fn add(&self, path: &Path) {
         let mut files = self.0.lock();
         if !files.contains_key(path) {
@@ -41,7 +41,7 @@ impl Sources {
         }
     }
 
-    /// Notes the file of a plugin and the manifest of its package.
+    /// Records the file of a plugin and the manifest of its package.
     pub fn add_module(&self, module: &Path) {
         self.add(module);
         let manifest =
@@ -51,12 +51,12 @@ impl Sources {
         }
     }
 
-    /// Notes every file anew, as it is now.
+    /// Records the current state of all files.
     pub fn refresh(&self) {
         self.0.lock().iter_mut().for_each(|(path, seen)| *seen = stamp(path));
     }
 
-    /// Waits until a file is another than it was when it was noted, and is written to no longer; returns it.
+    /// Waits until a recorded file has changed and is no longer written to; returns it.
     pub async fn changed(&self) -> PathBuf {
         let mut last = None;
         loop {
@@ -70,7 +70,7 @@ impl Sources {
         }
     }
 
-    /// The first file that is another, and what the files are now.
+    /// Returns the first changed file, and the current state of the files.
     fn look(&self) -> Option<(PathBuf, Files)> {
         let seen = self.0.lock().clone();
         let now: Files = seen.keys().map(|path| (path.clone(), stamp(path))).collect();

@@ -1,4 +1,4 @@
-//! The token that admits connections: where it comes from.
+//! The connection token and its source.
 
 use std::fs;
 use std::io::Write;
@@ -8,29 +8,29 @@ use ostler_server::Token;
 
 use crate::exit::Exit;
 
-/// Where the token comes from.
+/// The source of the connection token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenSource {
-    /// It was written in a flag or a configuration file.
+    /// A flag or a configuration file.
     Given(ostler_contract::Secret<String>),
-    /// It is in this file.
+    /// This file.
     File(PathBuf),
-    /// Connections come in without one, because somebody said so.
+    /// None, as configured.
     Without,
-    /// Nobody said anything: only loopback addresses are listened on.
+    /// None by default: the host listens only on loopback addresses.
     Unsaid,
 }
 
 impl TokenSource {
-    /// Reads the token; a file that is missing is made with a fresh one.
+    /// Reads the token; creates a missing file with a new one.
     ///
     /// # Errors
-    /// A file that cannot be read or made, or holds nothing.
+    /// A file that cannot be read or created, or is empty.
     pub fn token(&self) -> Result<Option<Token>, Exit> {
         Ok(self.text()?.map(Token::new))
     }
 
-    /// The token as text, for the record others connect by.
+    /// Returns the token as text, for the record of the daemon.
     pub(crate) fn text(&self) -> Result<Option<String>, Exit> {
         match self {
             Self::Given(token) => Ok(Some(token.reveal().clone())),
@@ -39,10 +39,10 @@ impl TokenSource {
         }
     }
 
-    /// The file that a start would create for a fresh token, where it is missing.
+    /// Returns the file that a start would create for a new token, if it is missing.
     ///
     /// # Errors
-    /// A file that cannot be read, or holds nothing.
+    /// A file that cannot be read, or is empty.
     pub(crate) fn missing(&self) -> Result<Option<&Path>, Exit> {
         match self {
             Self::File(path) => Ok(read(path)?.is_none().then_some(path)),
@@ -50,7 +50,7 @@ impl TokenSource {
         }
     }
 
-    /// The line of the announcement; never the secret.
+    /// Returns the line of the announcement, without the secret.
     pub fn line(&self) -> String {
         match self {
             Self::Given(_) => "connection token from the configuration".to_owned(),
@@ -71,7 +71,7 @@ fn read_or_make(path: &Path) -> Result<String, Exit> {
     Ok(token)
 }
 
-/// The token in a file; nothing where there is no file.
+/// Returns the token in a file; `None` if there is no file.
 fn read(path: &Path) -> Result<Option<String>, Exit> {
     let shown = path.display();
     match fs::read_to_string(path) {
@@ -97,7 +97,7 @@ fn make(path: &Path, token: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A token nobody guesses.
+/// Returns a random token.
 pub fn fresh() -> String {
     format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
 }

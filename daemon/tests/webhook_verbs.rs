@@ -4,7 +4,7 @@
 
 mod support;
 
-use ostler::webhook::{AddFlags, Endpoints, ReplayFlags, RmFlags, TestFlags, Told, WebhookVerb};
+use ostler::webhook::{AddFlags, Endpoints, ReplayFlags, RmFlags, TestFlags, VerbOutput, WebhookVerb};
 use ostler_plugin_webhook::tools::senders;
 use serde_json::{Value, json};
 use support::Folder;
@@ -22,11 +22,11 @@ fn folder() -> Folder {
     folder
 }
 
-async fn add(endpoints: &Endpoints, flags: AddFlags) -> Told {
+async fn add(endpoints: &Endpoints, flags: AddFlags) -> VerbOutput {
     endpoints.run(WebhookVerb::Add(flags)).await.unwrap()
 }
 
-async fn test(endpoints: &Endpoints, id: &str) -> Told {
+async fn test(endpoints: &Endpoints, id: &str) -> VerbOutput {
     endpoints.run(WebhookVerb::Test(TestFlags { id: id.to_owned(), ..TestFlags::default() })).await.unwrap()
 }
 

@@ -64,7 +64,7 @@ fn expand_struct(input: &DeriveInput, fields: Vec<&Field>) -> Result<TokenStream
         named.push(match params.is_empty() {
             true => quote! {},
             false => quote! {
-                let value = ::ostler_contract::cross::Cross::named(value, ::ostler_contract::call::Named {
+                let value = ::ostler_contract::cross::Cross::named(value, ::ostler_contract::call::FunctionName {
                     plugin: None, method: #key, params: &[#(#params),*],
                 });
             },
@@ -195,10 +195,10 @@ fn expand_names(input: &DeriveInput, variants: &[&Variant]) -> Result<TokenStrea
     let idents: Vec<&Ident> = variants.iter().map(|variant| &variant.ident).collect();
     Ok(quote! {
         impl #name {
-            /// Every name, as it is written on the other side of the boundary.
+            /// The names in JavaScript.
             pub const NAMES: &'static [&'static str] = &[#(#words),*];
 
-            /// The name, as it is written on the other side of the boundary.
+            /// The name in JavaScript.
             pub fn as_str(&self) -> &'static str {
                 match self { #(Self::#idents => #words,)* }
             }

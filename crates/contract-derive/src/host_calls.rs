@@ -44,7 +44,7 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
                 fn #ident(&self, _: &crate::host::Caller, #(_: #types),*) #output { #refused }
             });
         }
-        // What the plugin's own side can refuse is refused before the host is asked.
+        // The plugin's side rejects what it can before it calls the host.
         let check = checked.map(|check| quote! { self.#check(#(&#idents),*)?; });
         forwards.push(quote! {
             #(#attributes)*
@@ -67,7 +67,7 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
                 shape: || <crate::call::#wrapper<fn(#(#types),*) -> #answer> as crate::cross::Cross>::shape(),
                 live: |host| {
                     let host = host.clone();
-                    let named = crate::call::Named {
+                    let named = crate::call::FunctionName {
                         plugin: Some(host.id().clone()), method: #key, params: &[#(#params),*],
                     };
                     let call = crate::call::#wrapper::<fn(#(#types),*) -> #answer>::new(
@@ -85,7 +85,7 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
             #(#forwards)*
         }
 
-        /// No host: every call is refused. What a plugin is given that is tried without one.
+        /// No host: rejects every call. Plugins that are tested without a host receive it.
         #[derive(Debug, Clone, Copy, Default)]
         pub struct NoHost;
 
@@ -93,12 +93,12 @@ pub fn expand(mut item: ItemTrait) -> Result<TokenStream> {
             #(#refusals)*
         }
 
-        /// Every call a plugin makes on its host, in the order they are declared.
+        /// All calls of plugins to the host, in the order of their declaration.
         pub const HOST_CALLS: &[crate::host::HostCall] = &[#(#rows),*];
     })
 }
 
-/// What a method answers, and whether at once.
+/// The result of a method, and whether it is synchronous.
 fn answer(output: &ReturnType) -> Result<(Type, bool)> {
     let wrong = || syn::Error::new_spanned(output, "a host call answers Pending<T> or Result<T, Thrown>");
     let ReturnType::Type(_, ty) = output else { return Err(wrong()) };

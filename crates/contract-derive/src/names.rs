@@ -1,4 +1,4 @@
-//! Names on the other side of the boundary.
+//! Names in JavaScript.
 
 use syn::{Attribute, LitStr};
 
@@ -22,7 +22,7 @@ pub fn camel(name: &str) -> String {
     out
 }
 
-/// What serde calls a variant under `rename_all`.
+/// Returns serde's name of a variant under `rename_all`.
 pub fn variant(name: &str, rule: Option<&str>) -> syn::Result<String> {
     Ok(match rule {
         None => name.to_owned(),
@@ -50,7 +50,7 @@ fn separated(name: &str, separator: char) -> String {
     out
 }
 
-/// What serde's attributes say that matters here.
+/// The attributes of serde that are relevant here.
 #[derive(Default)]
 pub struct Serde {
     pub rename: Option<String>,

@@ -14,11 +14,11 @@ use tokio::time::{Instant, timeout};
 use crate::budget::{Budget, Charge, SMALL, VALUE};
 use crate::http::{Body, BodyError};
 
-/// A body of one piece up to this size is taken without a charge.
+/// A body that arrives in one piece of up to this size is not charged.
 const FREE: usize = 16 * 1024;
-/// A body longer than this is parsed off the shared threads.
+/// A longer body is parsed on a separate thread.
 pub const LONG: usize = 256 * 1024;
-/// How long a body that finds no memory waits for some.
+/// How long a body waits for memory.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a body of an unverified sender may take before it makes room for others.
 const SLOW: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ struct Readers {
 #[derive(Debug)]
 struct Reader {
     since: Instant,
-    /// What was read and is in memory.
+    /// The bytes that were read and are in memory.
     budget: Budget,
     given_up: Arc<Notify>,
 }
@@ -57,9 +57,9 @@ impl Default for Bodies {
 /// A JSON body of an authenticated sender, with its charge.
 #[derive(Debug)]
 pub struct JsonBody {
-    /// What it holds; nothing where the body is empty.
+    /// Its value; `None` if the body is empty.
     pub value: Option<Value>,
-    /// What the value takes in memory.
+    /// The memory that the value uses.
     pub charge: Charge,
 }
 
@@ -106,8 +106,8 @@ impl Bodies {
         Ok(charge.around(bytes))
     }
 
-    /// Reads a JSON body of at most `limit` bytes whose sender is authenticated, a long one off the shared threads.
-    /// The text is charged until it is parsed, the values until they are dropped.
+    /// Reads a JSON body of at most `limit` bytes whose sender is authenticated, a long one on a separate thread. The
+    /// text is charged until it is parsed, the values until they are dropped.
     ///
     /// # Errors
     /// The body is not JSON, is too large, was cut short or did not arrive in time, or there is no memory for it.
@@ -133,18 +133,18 @@ impl Bodies {
         Ok(JsonBody { value, charge })
     }
 
-    /// Charges memory that is used for a body beside it, as soon as there is some.
+    /// Charges memory that is used in addition to the body itself, as soon as it is available.
     ///
     /// # Errors
-    /// There is none for too long.
+    /// No memory is available for too long.
     pub async fn charge(&self, bytes: usize) -> Result<Charge, BodyError> {
         let mut charge = self.admitted.take_anyway(0);
         grow(&mut charge, bytes, &|| {}).await?;
         Ok(charge)
     }
 
-    /// Reads a body whose sender is verified by what it says. Where there is no memory, one that takes long is given
-    /// up for one that has just begun.
+    /// Reads a body whose content verifies its sender. If no memory is available, a body that takes long is given up
+    /// for one that has just begun.
     ///
     /// # Errors
     /// The body is too large, was cut short or did not arrive in time, or there is no memory for it.
@@ -153,7 +153,7 @@ impl Bodies {
         Ok(charge.around(bytes))
     }
 
-    /// The body of a request whose sender the host does not know, for code that reads it piece by piece.
+    /// The body of a request whose sender the host does not know, for code that reads it in pieces.
     pub fn pieces(&self, body: Body) -> Pieces {
         Pieces { body, bodies: self.clone(), reading: None }
     }
@@ -162,7 +162,7 @@ impl Bodies {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records why a body of this request was refused, where the host refused it.
+    /// Records why the host refused a body of this request.
     fn note<T>(&self, read: Result<T, BodyError>) -> Result<T, BodyError> {
         if let Err(error @ (BodyError::NoMemory | BodyError::TooLarge(_))) = &read {
             let _ = self.refused.set(error.clone());
@@ -171,13 +171,13 @@ impl Bodies {
     }
 }
 
-/// A body read piece by piece, of a sender that the host has not verified. A piece is charged until its charge is
-/// dropped. Where there is no memory, one that takes long is given up for one that has just begun.
+/// A body that is read in pieces, of a sender that the host has not verified. A piece is charged until its charge is
+/// dropped. If no memory is available, a body that takes long is given up for one that has just begun.
 #[derive(Debug)]
 pub struct Pieces {
     body: Body,
     bodies: Bodies,
-    /// From the first look until the end.
+    /// The charge, from the first piece to the end.
     reading: Option<Reading>,
 }
 
@@ -211,7 +211,7 @@ impl Pieces {
         read
     }
 
-    /// What is left of the body, at most three quarters of what all such bodies may take together.
+    /// The rest of the body, of at most three quarters of the memory for all such bodies.
     ///
     /// # Errors
     /// The body is too large, was cut short or did not arrive in time, or there is no memory for it.
@@ -258,7 +258,7 @@ impl Reading {
         }
     }
 
-    /// Gives up the oldest body that has had its time; one of which little is in memory only where all are like that.
+    /// Gives up the oldest body whose time is over. A body with little in memory is given up only if all are like that.
     fn make_room(&self) {
         let mut readers = self.bodies.readers();
         let slow = |more_than: usize| {
@@ -307,7 +307,7 @@ async fn read(
         }
         if length > all.capacity() {
             let mut capacity = length.max(2 * all.capacity()).min(limit);
-            // Where there is no memory to grow at ease, there may be some for what came.
+            // Without memory to grow, there may still be enough for the bytes that arrived.
             if !charge.try_grow(capacity - charge.bytes()) {
                 capacity = length;
                 let more = capacity - charge.bytes();

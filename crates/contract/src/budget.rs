@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore};
 
 /// Up to this size a charge may use the last quarter of a budget, so that small messages pass while large ones wait.
 pub const SMALL: usize = 64 * 1024;
-/// What one JSON value takes in memory beside its text, in bytes.
+/// The memory of one JSON value in addition to its text, in bytes.
 pub const VALUE: usize = 128;
 
 /// A limited number of bytes. Clones share it.
@@ -21,9 +21,9 @@ struct Pool {
     limit: usize,
     used: AtomicUsize,
     closed: AtomicBool,
-    /// Those that wait for this budget do so one after the other: only the first one asks again when a charge ends.
+    /// The waiters of this budget form a queue: only the first one tries again when a charge ends.
     turns: Semaphore,
-    /// The budget this one is a part of; charges count against both.
+    /// The budget that contains this one; charges count against both.
     whole: Option<Budget>,
     /// Notified when a charge ends; shared by a budget and its parts.
     freed: Arc<Notify>,
@@ -52,12 +52,12 @@ impl Budget {
         }))
     }
 
-    /// The most bytes that one charge which grows may come to.
+    /// The maximum size of one growing charge, in bytes.
     pub fn largest(&self) -> usize {
         self.0.limit - self.0.limit / 4
     }
 
-    /// The most bytes it gives out.
+    /// The limit in bytes.
     pub fn limit(&self) -> usize {
         self.0.limit
     }
@@ -67,18 +67,18 @@ impl Budget {
         self.0.used.load(Ordering::Acquire)
     }
 
-    /// Charges `bytes` if they are available. A budget nothing of which is in use gives out any number.
+    /// Charges `bytes` if they are available. An unused budget grants any number.
     pub fn try_take(&self, bytes: usize) -> Option<Charge> {
         self.reserve(bytes, bytes).then(|| Charge { budget: self.clone(), bytes })
     }
 
-    /// Charges `bytes` that are in use already, whatever is left.
+    /// Charges `bytes` that are already in use, even beyond the limit.
     pub fn take_anyway(&self, bytes: usize) -> Charge {
         self.add(bytes);
         Charge { budget: self.clone(), bytes }
     }
 
-    /// Charges `bytes` as soon as they are available, after those who waited before; `None` once the budget is closed.
+    /// Charges `bytes` as soon as they are available, after earlier waiters; `None` once the budget is closed.
     pub async fn take(&self, bytes: usize) -> Option<Charge> {
         let _turn = self.0.turns.acquire().await.ok()?;
         loop {
@@ -95,7 +95,7 @@ impl Budget {
         }
     }
 
-    /// Waits until a charge of it, or of what it is a part of, ends.
+    /// Waits until a charge of this budget or of the one that contains it ends.
     pub async fn changed(&self) {
         self.0.freed.notified().await;
     }
@@ -107,7 +107,7 @@ impl Budget {
         self.0.freed.notify_waiters();
     }
 
-    /// Reserves bytes of a charge that comes to `total` with them.
+    /// Reserves bytes of a charge whose total becomes `total`.
     fn reserve(&self, bytes: usize, total: usize) -> bool {
         let most = match &self.0.whole {
             None if total > SMALL => self.largest(),
@@ -152,12 +152,12 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// How many bytes it stands for.
+    /// The number of charged bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Charges more if that is available; answers whether it was.
+    /// Charges more bytes if they are available; returns whether they were.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let grown = self.budget.reserve(more, self.bytes + more);
         if grown {
@@ -166,7 +166,7 @@ impl Charge {
         grown
     }
 
-    /// Charges more as soon as that is available.
+    /// Charges more bytes as soon as they are available.
     pub async fn grow(&mut self, more: usize) {
         let whole = self.budget.clone();
         loop {
@@ -180,7 +180,7 @@ impl Charge {
         }
     }
 
-    /// Corrects the charge to what is in use.
+    /// Corrects the charge to the bytes in use.
     pub fn set(&mut self, bytes: usize) {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.budget.add(more),
@@ -189,7 +189,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Takes in another charge of the same budget.
+    /// Merges another charge of the same budget into this one.
     pub fn merge(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.budget.0, &other.budget.0), "the charges are of one budget");
         self.bytes += std::mem::take(&mut other.bytes);

@@ -1,8 +1,8 @@
-//! Typed functions across the boundary. A native function called by native code never turns into JSON; one
-//! from the other side converts by the same signature.
+//! Typed functions across the boundary. Calls between native code never convert to JSON; calls to and from JavaScript
+//! convert by the same signature.
 //!
-//! [`Call`] is a function of a plugin. Whoever calls it says how long the answer may take, or that it may take
-//! arbitrarily long: there is no call without either. [`HostFunction`] is a function of the host that a plugin calls.
+//! [`Call`] is a function of a plugin. The caller sets a limit for the answer, or declares that it has none; a call
+//! without either does not exist. [`HostFunction`] is a function of the host that a plugin calls.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -37,11 +37,11 @@ pub trait Signature: 'static {
 
 /// A tuple of parameters.
 pub trait Arguments: Sized + Send + 'static {
-    /// What each looks like.
+    /// The shape of each.
     fn shapes() -> Vec<Shape>;
     /// For the other side.
     fn into_live(self) -> Vec<Live>;
-    /// From the other side. Ones left out are `undefined`; ones too many are dropped.
+    /// Converts from JavaScript. Missing arguments are `undefined`; surplus ones are dropped.
     fn from_live(arguments: Vec<Live>) -> Result<Self, (usize, Mismatch)>;
 }
 
@@ -80,10 +80,10 @@ signatures! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
 }
 
-/// What a native function is called on the other side, for the sentence when an argument does not fit.
+/// The name of a native function in JavaScript, for the message when an argument does not fit.
 #[derive(Debug, Clone)]
-pub struct Named {
-    /// The plugin that was handed it, where it was handed to one alone.
+pub struct FunctionName {
+    /// The plugin that received the function, if only one did.
     pub plugin: Option<PluginId>,
     /// Its name.
     pub method: &'static str,
@@ -91,9 +91,9 @@ pub struct Named {
     pub params: &'static [&'static str],
 }
 
-impl Named {
-    /// What is thrown where the argument at `at` does not fit. A function with one object speaks of its members, one
-    /// with several parameters of those.
+impl FunctionName {
+    /// The error for an argument that does not fit. It names members for a function with one object, and parameters for
+    /// a function with several.
     pub(crate) fn refuse(&self, at: usize, wrong: Mismatch) -> Thrown {
         let wrong = match self.params.get(at) {
             Some(param) if self.params.len() > 1 || wrong.path.is_empty() => wrong.within(param),
@@ -107,7 +107,7 @@ impl Named {
     }
 }
 
-/// One shape per signature, made once: generic functions cannot hold their own statics.
+/// One shape per signature, created once, because generic functions cannot have separate statics.
 fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
     static SHAPES: OnceLock<Mutex<HashMap<(TypeId, bool), &'static FunctionShape>>> = OnceLock::new();
     let mut shapes = SHAPES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
         return shape;
     }
     drop(shapes);
-    // Made outside the lock: a signature may name another one.
+    // Created outside the lock, because a signature may contain another one.
     let shape: &'static FunctionShape = Box::leak(Box::new(FunctionShape {
         params: S::Arguments::shapes(),
         returns: S::Answer::shape(),
@@ -127,10 +127,10 @@ fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
 
 type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Pending<<S as Signature>::Answer> + Send + Sync;
 
-/// The answer of a plugin, or a failure that says how long it was waited for.
+/// The answer of a plugin, or an error that states the limit.
 ///
 /// # Errors
-/// What the plugin throws, or that it did not answer in time.
+/// The error that the plugin throws, or a timeout.
 pub async fn in_time<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, Thrown>>,
@@ -141,7 +141,7 @@ pub async fn in_time<T>(
     }
 }
 
-/// A function of a plugin whose answer comes later: a promise on the other side.
+/// An asynchronous function of a plugin: a promise in JavaScript.
 ///
 /// ```
 /// use std::time::Duration;
@@ -163,18 +163,18 @@ pub async fn in_time<T>(
 /// ```
 pub struct Call<S: Signature> {
     body: Body<S>,
-    /// Boxed: a backend's session consists of many functions, and few of them are named.
-    named: Option<Box<Named>>,
+    /// Boxed, because a backend's session consists of many functions, of which few are named.
+    named: Option<Box<FunctionName>>,
     maker: Option<&'static Maker>,
 }
 
-/// What a call runs.
+/// The implementation of a call.
 enum Body<S: Signature> {
-    /// Nothing: a required function that nobody gave.
+    /// A required function that is missing.
     Missing,
-    /// A function of this side.
+    /// A native function.
     Native(Arc<Later<S>>),
-    /// A function of the other side: kept, so that a batch crosses once.
+    /// A function in JavaScript, so that a batch crosses the boundary once.
     Foreign(Function),
 }
 
@@ -188,7 +188,7 @@ impl<S: Signature> Clone for Body<S> {
     }
 }
 
-/// The plugin a function is from, and the function's name there.
+/// The plugin that a function belongs to, and its name there.
 struct Maker {
     plugin: PluginId,
     method: &'static str,
@@ -255,8 +255,8 @@ impl Drop for Timing {
 }
 
 impl Maker {
-    /// The one of a plugin's function. There is one for each function of a point and each plugin, so that a backend's
-    /// session, which consists of many functions, has a pointer for each.
+    /// Returns the shared origin of a plugin's function. Functions of the same name and plugin share one, so that each
+    /// of the many functions of a backend's session needs only a pointer.
     fn of(plugin: &PluginId, method: &'static str) -> &'static Self {
         static MAKERS: OnceLock<Mutex<HashMap<PluginId, HashMap<&'static str, &'static Maker>>>> =
             OnceLock::new();
@@ -278,7 +278,7 @@ impl<S: Signature> Call<S> {
         Self::native(move |arguments| caught(|| function(arguments)))
     }
 
-    /// A native function that answers at once all the same.
+    /// A native function that answers immediately.
     pub fn now<F>(function: F) -> Self
     where
         F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
@@ -290,14 +290,13 @@ impl<S: Signature> Call<S> {
         Self { body: Body::Native(Arc::new(native)), ..Self::missing() }
     }
 
-    /// Stands for a required function nobody gave; the check refuses it.
+    /// Stands for a missing required function; validation rejects it.
     pub fn missing() -> Self {
         Self { body: Body::Missing, named: None, maker: None }
     }
 
-    /// Calls it and waits for the answer at most for `limit`, from the moment the answer is first awaited. The call takes
-    /// its place in order now. A call of a plugin's function is a span, and the functions in its answer are the plugin's
-    /// too.
+    /// Calls it and waits at most `limit` for the answer, from the moment the future is first polled. The call is
+    /// queued now. A call of a plugin's function is a span, and the functions in its answer also belong to the plugin.
     pub fn within(
         &self,
         limit: Duration,
@@ -307,7 +306,7 @@ impl<S: Signature> Call<S> {
     }
 
     /// Calls it; the answer may take arbitrarily long. Only a task that nothing else waits for may await it. The call
-    /// takes its place in order now, as with [`Call::within`].
+    /// is queued now, as with [`Call::within`].
     pub fn unbounded(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         self.begin(arguments)
     }
@@ -349,7 +348,7 @@ impl<S: Signature> Call<S> {
         }
     }
 
-    /// Calls it once per row, crossing the boundary once, and waits for all answers at most for `limit`.
+    /// Calls it once per row, crosses the boundary once, and waits at most `limit` for all answers.
     ///
     /// # Errors
     /// It did not answer in time.
@@ -436,7 +435,7 @@ impl<S: Signature> Cross for Call<S> {
         }
     }
 
-    fn named(mut self, named: Named) -> Self {
+    fn named(mut self, named: FunctionName) -> Self {
         self.named.get_or_insert_with(|| Box::new(named));
         self
     }
@@ -453,8 +452,8 @@ impl<S: Signature> Cross for Call<S> {
     }
 }
 
-/// A function of the host that a plugin calls, and whose answer comes later: a promise on the other side. The host
-/// limits what it does itself.
+/// An asynchronous function of the host that a plugin calls: a promise in JavaScript. The host limits the duration of
+/// its own work.
 ///
 /// ```
 /// use ostler_contract::HostFunction;
@@ -477,7 +476,7 @@ impl<S: Signature> HostFunction<S> {
         Self(Call::new(function))
     }
 
-    /// A native function that answers at once all the same.
+    /// A native function that answers immediately.
     pub fn now<F>(function: F) -> Self
     where
         F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
@@ -485,12 +484,12 @@ impl<S: Signature> HostFunction<S> {
         Self(Call::now(function))
     }
 
-    /// Stands for a function that nobody gave; calling it fails.
+    /// Stands for a missing function; calling it fails.
     pub fn missing() -> Self {
         Self(Call::missing())
     }
 
-    /// Calls it. The call takes its place in order now; the answer comes later.
+    /// Calls it. The call is queued now; the answer arrives later.
     pub fn call(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         self.0.begin(arguments)
     }
@@ -527,7 +526,7 @@ impl<S: Signature> Cross for HostFunction<S> {
         Call::from_live(live).map(Self)
     }
 
-    fn named(self, named: Named) -> Self {
+    fn named(self, named: FunctionName) -> Self {
         Self(self.0.named(named))
     }
 
@@ -543,9 +542,9 @@ impl<S: Signature> Cross for HostFunction<S> {
 type AtOnce<S> =
     dyn Fn(<S as Signature>::Arguments) -> Result<<S as Signature>::Answer, Thrown> + Send + Sync;
 
-/// A native function that answers at once, handed to a plugin. Nothing a plugin hands over is one: it may
-/// live on another thread.
-pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Box<Named>>);
+/// A native function that answers immediately, passed to a plugin. Functions of plugins are never of this type, because
+/// they may run on another thread.
+pub struct Func<S: Signature>(Arc<AtOnce<S>>, Option<Box<FunctionName>>);
 
 impl<S: Signature> Func<S> {
     /// Wraps a native function. Its arguments come as a tuple.
@@ -559,7 +558,7 @@ impl<S: Signature> Func<S> {
     /// Calls it.
     ///
     /// # Errors
-    /// What the function throws; one that panicked throws that it did.
+    /// The error that the function throws, or that it panicked.
     pub fn call(&self, arguments: S::Arguments) -> Result<S::Answer, Thrown> {
         caught_now(|| (self.0)(arguments))
     }
@@ -586,13 +585,13 @@ impl<S: Signature> Cross for Func<S> {
         Live::Function(Function::new(Native::<S, Arc<AtOnce<S>>>(self.0, self.1, PhantomData)))
     }
 
-    fn named(mut self, named: Named) -> Self {
+    fn named(mut self, named: FunctionName) -> Self {
         self.1.get_or_insert_with(|| Box::new(named));
         self
     }
 
     fn from_live(live: Live) -> Result<Self, Mismatch> {
-        // A host's own function on its way back, as in a context handed on.
+        // A function of the host that is passed back to it, as in a context that a plugin passes on.
         match live {
             Live::Function(function) if function.shape().now => {
                 Ok(Self::new(move |arguments| read_answer(function.call_now(arguments.into_live()))))
@@ -602,10 +601,10 @@ impl<S: Signature> Cross for Func<S> {
     }
 }
 
-/// A native function as the other side sees it.
-struct Native<S, F>(F, Option<Box<Named>>, PhantomData<fn() -> S>);
+/// A native function as JavaScript sees it.
+struct Native<S, F>(F, Option<Box<FunctionName>>, PhantomData<fn() -> S>);
 
-fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&Named>) -> Result<A, Thrown> {
+fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&FunctionName>) -> Result<A, Thrown> {
     A::from_live(arguments).map_err(|(at, wrong)| match named {
         Some(named) => named.refuse(at, wrong),
         None => Thrown {
@@ -650,7 +649,7 @@ impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
     }
 }
 
-/// A native function that panics fails that call, as a JavaScript one that throws does.
+/// A panic in a native function fails that call, like an exception in a JavaScript function.
 fn caught<T: Send + 'static, O>(begin: impl FnOnce() -> O) -> Pending<T>
 where
     O: Future<Output = Result<T, Thrown>> + Send + 'static,

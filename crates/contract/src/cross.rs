@@ -1,4 +1,4 @@
-//! What a type needs to cross the plugin boundary.
+//! Conversion of types that cross the plugin boundary.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::shape::{FieldShape, Shape};
 
 /// A type whose values cross the plugin boundary. Derive it; see [`macro@crate::Cross`].
 pub trait Cross: Sized + Send + 'static {
-    /// What its values look like.
+    /// The shape of its values.
     fn shape() -> Shape;
 
     /// For the other side.
@@ -27,43 +27,43 @@ pub trait Cross: Sized + Send + 'static {
     /// From the other side.
     fn from_live(live: Live) -> Result<Self, Mismatch>;
 
-    /// Gives a function its name, unless it has one, for the sentence when an argument does not fit. Anything else
-    /// stays as it is.
+    /// Names a function that has no name yet, for the message when an argument does not fit. Other values stay
+    /// unchanged.
     #[must_use]
-    fn named(self, _named: crate::call::Named) -> Self {
+    fn named(self, _named: crate::call::FunctionName) -> Self {
         self
     }
 
-    /// Records which plugin the functions in a value are from. `method` names the value, for one that is a function.
+    /// Records which plugin the functions in a value belong to. `method` names the value if it is a function.
     fn made_by(&mut self, _plugin: &PluginId, _method: &'static str) {}
 
-    /// Whether a value made natively holds to the shape too: a required function given, a text not empty.
+    /// Validates a native value against the shape: required functions are present, texts are not empty.
     fn check(&self) -> Result<(), Mismatch> {
         Ok(())
     }
 }
 
-/// A value that is not what it has to be.
+/// A value that does not have its shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// Where inside the value, as `definition.name`; empty for the value itself.
     pub path: String,
-    /// The words after *to be*.
+    /// The text after *to be*.
     pub expected: String,
 }
 
 impl Mismatch {
-    /// A value that is no `T`.
+    /// Returns the error for a value that is not a `T`.
     pub fn of<T: Cross>() -> Self {
         Self::expected(T::shape().expected())
     }
 
-    /// A value that is not what these words say.
+    /// Returns the error for a value that does not match a description.
     pub fn expected(expected: impl Into<String>) -> Self {
         Self { path: String::new(), expected: expected.into() }
     }
 
-    /// The same, seen from the object that holds it under `member`.
+    /// Prepends a member to the path.
     #[must_use]
     pub fn within(mut self, member: &str) -> Self {
         self.path = match self.path.as_str() {
@@ -74,7 +74,7 @@ impl Mismatch {
         self
     }
 
-    /// The same, seen from the list that holds it at `index`.
+    /// Prepends an index to the path.
     #[must_use]
     pub fn at(self, index: usize) -> Self {
         self.within(&format!("[{index}]"))
@@ -90,14 +90,14 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// An object from the other side, taken apart member by member.
+/// An object from the other side, read member by member.
 pub struct Fields(BTreeMap<String, Live>);
 
 impl Fields {
     /// Opens an object.
     ///
     /// # Errors
-    /// Anything else does not fit.
+    /// The value is not an object.
     pub fn open(live: Live) -> Result<Self, Mismatch> {
         match live {
             Live::Frozen(inner) => Self::open(*inner),
@@ -111,10 +111,10 @@ impl Fields {
         }
     }
 
-    /// Takes one member out; one that is not there is `undefined`.
+    /// Removes and converts one member; a missing one is `undefined`.
     ///
     /// # Errors
-    /// It does not fit its type; the path begins with the member.
+    /// The member does not fit its type; the path begins with the member.
     pub fn take<T: Cross>(&mut self, member: &str) -> Result<T, Mismatch> {
         T::from_live(self.0.remove(member).unwrap_or_default()).map_err(|wrong| wrong.within(member))
     }
@@ -122,14 +122,14 @@ impl Fields {
 
 /// Plain data for the other side.
 pub fn data_to_live<T: Serialize>(value: &T) -> Live {
-    // Only a map with keys that are no text could fail, and none of ours has one.
+    // Only a map whose keys are not texts could fail, and ostler has none.
     Live::Data(serde_json::to_value(value).unwrap_or_default())
 }
 
-/// Plain data from the other side. The shape is asked first, so that what does not fit is named as everywhere.
+/// Plain data from the other side. The shape is checked first, so that the message is the same as everywhere.
 ///
 /// # Errors
-/// The value does not have the shape, or does not read as the type.
+/// The value does not have the shape, or cannot be decoded as the type.
 pub fn data_from_live<T: DeserializeOwned>(live: Live, shape: &Shape) -> Result<T, Mismatch> {
     let value = live.into_data().unwrap_or_default();
     check_data(&value, shape)?;
@@ -140,7 +140,7 @@ pub fn data_from_live<T: DeserializeOwned>(live: Live, shape: &Shape) -> Result<
 /// Checks that a JSON value has a shape.
 ///
 /// # Errors
-/// What does not fit, by its path.
+/// The part that does not fit, with its path.
 pub fn check_data(value: &Value, shape: &Shape) -> Result<(), Mismatch> {
     let fits = match shape {
         Shape::Optional(_) if value.is_null() => true,
@@ -240,7 +240,7 @@ primitives! {
     String, Shape::Text { non_empty: false }, |value| value.as_str().map(str::to_owned);
 }
 
-/// JavaScript writes `3` and `3.0` alike.
+/// JavaScript writes `3` and `3.0` the same.
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| {
         let number = value.as_f64()?;
@@ -259,7 +259,7 @@ impl Cross for () {
     }
 
     fn from_live(_: Live) -> Result<Self, Mismatch> {
-        // What a function answers that should answer nothing is nobody's business.
+        // A result is ignored if the function should return nothing.
         Ok(())
     }
 }
@@ -326,7 +326,7 @@ impl<T: Cross> Cross for Option<T> {
         if live.is_nothing() { Ok(None) } else { T::from_live(live).map(Some) }
     }
 
-    fn named(self, named: crate::call::Named) -> Self {
+    fn named(self, named: crate::call::FunctionName) -> Self {
         self.map(|value| value.named(named))
     }
 
@@ -341,7 +341,7 @@ impl<T: Cross> Cross for Option<T> {
     }
 }
 
-/// A value that is shared on this side of the boundary; the other side gets a copy.
+/// A value that native code shares; JavaScript receives a copy.
 impl<T: Cross + Clone + Sync> Cross for Arc<T> {
     fn shape() -> Shape {
         T::shape()
@@ -479,7 +479,7 @@ impl Cross for Text {
     }
 }
 
-/// A value the receiver may not write to: on the JavaScript side it is deep frozen.
+/// A value that the receiver cannot change: in JavaScript it is deeply frozen.
 #[derive(Debug, Clone, Default)]
 pub struct Frozen<T>(pub T);
 
@@ -546,7 +546,7 @@ impl Cross for Response {
     }
 }
 
-/// Makes protocol types cross by their JSON.
+/// Implements the conversion of protocol types as JSON.
 macro_rules! wire {
     ($($ty:ident $(= $read:path)?),+ $(,)?) => {$(
         impl Cross for $ty {

@@ -1,15 +1,15 @@
-//! Durations, as people write them: `30s`, `5m`, `2h`.
+//! Durations as text: `30s`, `5m`, `2h`.
 
 use std::time::Duration;
 
-/// What a sentence asks for where a duration belongs.
+/// The description of a duration in error messages.
 pub const A_DURATION: &str = "a duration such as 30s, 5m or 2h";
 
-/// The units there are, in milliseconds.
+/// The units, in milliseconds.
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 3600 * 1000), ("d", 86_400 * 1000)];
 
-/// A whole number and one of `units`, which are some of `ms`, `s`, `m`, `h` and `d`; anything else is `None`.
+/// Parses a whole number and one of `units`, which are some of `ms`, `s`, `m`, `h` and `d`; anything else is `None`.
 pub fn read_duration(text: &str, units: &[&str]) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let (_, milliseconds) = UNITS.into_iter().find(|(known, _)| *known == unit && units.contains(known))?;

@@ -10,7 +10,7 @@ use ostler_protocol::grants::Grant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{Call, Func, HostFunction, Named};
+use crate::call::{Call, Func, FunctionName, HostFunction};
 use crate::cross::Cross;
 use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
@@ -27,7 +27,7 @@ pub struct HostFacts {
     pub paths: Vec<String>,
     /// The SDK version actually in use.
     pub version: String,
-    /// What this host is called, for work nobody started as themselves.
+    /// The name of this host, which is the owner of work without a user.
     pub host_name: String,
     /// Folder holding the daemon's configuration.
     pub config_dir: String,
@@ -284,7 +284,7 @@ pub struct PluginContext {
     pub paths: Vec<String>,
     /// The SDK version actually in use.
     pub version: String,
-    /// What this host is called, for work nobody started as themselves.
+    /// The name of this host, which is the owner of work without a user.
     pub host_name: String,
     /// Folder holding the daemon's configuration; where a plugin keeps its own file.
     pub config_dir: String,
@@ -366,7 +366,7 @@ impl PluginHost {
     pub fn context(&self) -> PluginContext {
         let facts = self.facts();
         let on_host = |host: &Self| host.clone();
-        let named = |method, params| Named { plugin: Some(self.id().clone()), method, params };
+        let named = |method, params| FunctionName { plugin: Some(self.id().clone()), method, params };
         let (log, say, parse, stringify) = (on_host(self), on_host(self), on_host(self), on_host(self));
         PluginContext {
             path: facts.paths.first().cloned().unwrap_or_default(),

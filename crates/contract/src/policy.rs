@@ -1,4 +1,4 @@
-//! A policy: the check every door holds a row to, `checkPolicy` of `@ostler/sdk` too. Spec: *Policies, vault,
+//! Validation of policies, which every entry point uses, and `checkPolicy` of `@ostler/sdk`. Spec: *Policies, vault,
 //! usage stores*.
 
 use std::fmt;
@@ -79,7 +79,7 @@ fn is_scope(scope: &str) -> bool {
     }
 }
 
-/// The instant a moment stands for, as text that sorts by time; a bare date covers its whole day.
+/// Returns the instant of a moment as text that sorts by time. A date without a time covers its whole day.
 fn instant(value: &Value, field: &str, end_of_day: bool) -> Result<String, RpcError> {
     let words = "a timestamp or a date, as 2026-01-31";
     let text = value.as_str().unwrap_or_default();
@@ -104,10 +104,10 @@ fn check_limit(limit: &Value, at: &str, kind: &str) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// The row a body is.
+/// Parses a body as a policy.
 ///
 /// # Errors
-/// `-32602`, naming the field that is wrong.
+/// `-32602` with the invalid field.
 ///
 /// ```
 /// use ostler_contract::{json, policy::check_policy};
@@ -159,10 +159,10 @@ pub fn check_policy(body: &Value) -> Result<JsonObject, RpcError> {
     Ok(row)
 }
 
-/// The rows of a file: a JSON array of policies.
+/// Parses a file: a JSON array of policies.
 ///
 /// # Errors
-/// The sentence names the file, and the row that is none.
+/// The message names the file and the invalid policy.
 pub fn read_policies(file: impl fmt::Display, text: &[u8]) -> Result<Vec<JsonObject>, Thrown> {
     let wrong = |why: fmt::Arguments<'_>| Thrown::new(format_args!("{file}{why}"));
     let rows: Value =

@@ -1,4 +1,4 @@
-//! Every sentence the contract fixes about loading plugins, each in one place. Spec: *Plugin loading messages*.
+//! The messages about loading plugins whose wording the contract defines. Spec: *Plugin loading messages*.
 
 use crate::thrown::Thrown;
 
@@ -8,26 +8,26 @@ pub enum Problem {
     /// The module has no `apply`.
     #[error("{url} does not export an apply function")]
     NoApply {
-        /// The module that ran.
+        /// The module.
         url: String,
     },
-    /// A name that is no slug: the module's own, or what stands in for it.
+    /// An invalid slug: the module's name or its replacement.
     #[error("plugin {name} skipped: its name is not a slug")]
     NotASlug {
         /// The name.
         name: String,
     },
-    /// Two entries of one id.
+    /// Two entries with the same id.
     #[error("plugin {id} is named by {first} and by {second}; only {first} is loaded")]
     SameId {
         /// The id.
         id: String,
-        /// The spec that loads.
+        /// The spec that is loaded.
         first: String,
-        /// The spec that does not.
+        /// The spec that is not loaded.
         second: String,
     },
-    /// Two entries of one id, and the first is off.
+    /// Two entries with the same id, of which the first is off.
     #[error("plugin {id} is named by {first} and by {second}; {first} is off, so neither is loaded")]
     SameIdOff {
         /// The id.
@@ -44,10 +44,10 @@ pub enum Problem {
         name: String,
         /// The configuration folder.
         dir: String,
-        /// A name that was meant, perhaps: a sentence with a space before it.
+        /// A suggestion of a similar name: a sentence with a space before it, or empty.
         hint: String,
     },
-    /// A path that leads nowhere.
+    /// A path that does not exist.
     #[error("Plugin {name} is not there: tried {tried}.")]
     NotThere {
         /// The spec.
@@ -55,7 +55,7 @@ pub enum Problem {
         /// The path.
         tried: String,
     },
-    /// A folder with no module in it.
+    /// A folder without a module.
     #[error("{dir} has no plugin entry: looked for {looked}")]
     NoEntry {
         /// The folder.
@@ -63,7 +63,7 @@ pub enum Problem {
         /// The files.
         looked: String,
     },
-    /// A spec with a scheme this host does not import.
+    /// A spec with an unsupported scheme.
     #[error(
         "plugin {spec} cannot be imported: {scheme}: modules are not served here; name a package or a path"
     )]
@@ -73,7 +73,7 @@ pub enum Problem {
         /// Its scheme.
         scheme: String,
     },
-    /// A manifest that does not hold.
+    /// An invalid manifest.
     #[error("{0}")]
     Manifest(String),
     /// The SDK's version is out of the plugin's range.
@@ -81,17 +81,17 @@ pub enum Problem {
     Range {
         /// The plugin.
         name: String,
-        /// What its manifest asks.
+        /// The range in its manifest.
         range: String,
-        /// What runs.
+        /// The version of this SDK.
         version: String,
-        /// `""`, or why the range could not be read, in brackets.
+        /// `""`, or in brackets why the range is invalid.
         why: String,
     },
     /// The module could not be imported.
     #[error("plugin {id} could not be imported from {target} in {ms} ms: {why}")]
     Import {
-        /// The spec: the id is not known yet.
+        /// The spec, because the id is not known yet.
         id: String,
         /// The file.
         target: String,
@@ -100,18 +100,18 @@ pub enum Problem {
         /// The exception.
         why: String,
     },
-    /// `defaults` is there and holds no options.
+    /// `defaults` does not contain options.
     #[error("plugin {id} skipped: its defaults is not an object")]
     Defaults {
         /// The plugin.
         id: String,
     },
-    /// `optionsSchema` is there and is no schema.
+    /// `optionsSchema` is not a schema.
     #[error("plugin {id} skipped: its optionsSchema {why}")]
     Schema {
         /// The plugin.
         id: String,
-        /// `is not an object`, or what is wrong inside.
+        /// `is not an object`, or what is wrong in it.
         why: String,
     },
     /// An option does not fit the schema.
@@ -124,7 +124,7 @@ pub enum Problem {
         /// `be text`
         expected: String,
     },
-    /// An option the schema does not name.
+    /// An option that is not in the schema.
     #[error("plugin {id}: plugins.{id}.options.{key} is not an option {id} knows; passed through")]
     UnknownOption {
         /// The plugin.
@@ -144,13 +144,13 @@ pub enum Problem {
         /// Why not.
         reason: String,
     },
-    /// A vault plugin that needs a vault.
+    /// A vault plugin whose options name a secret.
     #[error("plugin {id} skipped: a vault plugin's own options cannot name a secret")]
     VaultNamesSecret {
         /// The plugin.
         id: String,
     },
-    /// A vault that comes after secrets were read.
+    /// A vault that is registered after secrets were read.
     #[error(
         "plugin {id} sets vault, but plugin {earlier} already named a secret; list {id} first in the configuration"
     )]
@@ -160,7 +160,7 @@ pub enum Problem {
         /// The plugin that named one.
         earlier: String,
     },
-    /// `apply` threw, or registered something that does not hold.
+    /// `apply` threw, or registered something invalid.
     #[error("plugin {id} failed in {ms} ms: {why}")]
     Failed {
         /// The plugin.
@@ -173,7 +173,7 @@ pub enum Problem {
     /// Two plugins claim one name; the later loses that item.
     #[error("{0}")]
     Clash(String),
-    /// A port that is held.
+    /// A port that is already provided.
     #[error("plugin {id} sets {port}, which {holder} already set; pass 'replace' to take it over")]
     PortHeld {
         /// The plugin.
@@ -183,7 +183,7 @@ pub enum Problem {
         /// `the daemon`, or `plugin <a>`.
         holder: String,
     },
-    /// A grant word that is none.
+    /// An invalid grant.
     #[error("plugin {id}: grants: {grant} is not <subject>:<operation>; dropped")]
     Grant {
         /// The plugin.
@@ -191,7 +191,7 @@ pub enum Problem {
         /// The word.
         grant: String,
     },
-    /// A line a plugin said with `problem(line)`: printed as it was said.
+    /// A line that a plugin reported with `problem(line)`, printed unchanged.
     #[error("{line}")]
     Said {
         /// The plugin.
@@ -201,44 +201,44 @@ pub enum Problem {
     },
 }
 
-/// A value a plugin gave that its contract refuses, thrown at the call.
+/// Returns the error for a value of a plugin that violates the contract, thrown at the call.
 pub(crate) fn needs(plugin: impl std::fmt::Display, method: &str, wrong: impl std::fmt::Display) -> Thrown {
     Thrown::new(format_args!("plugin {plugin}: {method} needs {wrong}"))
 }
 
-/// What a file or directory is refused with that is not served, and how it can be.
+/// Returns the message for a file or directory that is not served, with how to serve it.
 pub fn outside(what: impl std::fmt::Display) -> String {
     format!(
         "{what} is outside the directories this host serves; to serve it, add its directory to paths in the configuration, or start the host with --path <directory>"
     )
 }
 
-/// What a call that sends over the network throws where there is none.
+/// The error of a call that uses the network when there is none.
 pub fn no_network(plugin: impl std::fmt::Display) -> Thrown {
     Thrown::new(format_args!("plugin {plugin}: this host gives plugins no way to the network"))
 }
 
-/// What a call throws where a plugin is tried without a host.
+/// The error of a host call when a plugin is tested without a host.
 pub(crate) fn no_host(call: &str) -> Thrown {
     Thrown::new(format_args!("{call} needs a host, and there is none"))
 }
 
-/// A sentence thrown at a plugin that registers too late.
+/// Returns the error for a plugin that registers too late.
 pub fn sealed(id: &str) -> String {
     format!("{id}: nothing may be registered after apply returned")
 }
 
-/// A sentence about a secret the vault lacks.
+/// Returns the message for a secret that is not in the vault.
 pub fn no_secret(name: &str) -> String {
     format!("the vault holds no {name}")
 }
 
-/// A sentence about a secret on a host with no vault.
+/// Returns the message for a secret on a host without a vault.
 pub fn no_vault(name: &str) -> String {
     format!("{name} cannot be read: this host has no vault")
 }
 
-/// A sentence about a collection on a host with no record store.
+/// Returns the message for a collection on a host without a record store.
 pub fn no_record_store(name: &str) -> String {
     format!("records {name} cannot be read: this host has no record store")
 }

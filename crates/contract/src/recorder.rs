@@ -1,4 +1,4 @@
-//! What one plugin registered, before it is merged with the others.
+//! The registrations of one plugin, before they are merged with the others.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,51 +13,51 @@ use crate::thrown::Thrown;
 #[derive(Debug)]
 pub struct Recorder {
     plugin: PluginId,
-    entries: Vec<Entry>,
-    /// The trigger types among what was taken: what the plugin may fire.
+    entries: Vec<RecordedValue>,
+    /// The registered trigger types, which the plugin may fire.
     taken: Vec<Arc<TriggerType>>,
     sealed: bool,
 }
 
 /// One contribution.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RecordedValue {
     pub(crate) point: &'static PointDeclaration,
     pub(crate) value: Arc<dyn Any + Send + Sync>,
     pub(crate) key: Option<Key>,
 }
 
-/// A name a contribution takes for itself.
+/// A unique name of a contribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Names in one space are unique.
+    /// The space in which the name is unique.
     pub space: Space,
     /// Compared in lowercase.
     pub name: String,
-    /// The member that holds it, for the sentence.
+    /// The member that contains the name, for the message.
     pub member: &'static str,
-    /// Who may not take it too, in the words of the sentences that say so.
+    /// The scope in which the name is unique, with the words of its messages.
     pub unique: Unique,
 }
 
-/// Among whom a name is unique.
+/// The scope in which a name is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unique {
-    /// What a plugin registers once; whether another may too is the slot's matter.
+    /// A plugin registers it once; the slot decides whether another plugin may register it too.
     Once,
-    /// A name nobody else takes, in this plugin or in another.
+    /// A name that is unique in this plugin and across plugins.
     Among {
-        /// What is registered: a `trigger type`.
+        /// The registered thing, such as `trigger type`.
         kind: &'static str,
-        /// What it takes: a `type name`.
+        /// The kind of the name, such as `type name`.
         takes: &'static str,
-        /// What else takes one: no other `type`.
+        /// Other things with such a name, such as `type`.
         other: &'static str,
     },
 }
 
 impl Key {
-    /// What `member` has to be where the plugin took the name before: *needs `member` to be* …
+    /// The requirement when the plugin has used the name before: *needs `member` to be* …
     pub(crate) fn expected(&self) -> String {
         match self.unique {
             Unique::Once => "registered only once".to_owned(),
@@ -65,7 +65,7 @@ impl Key {
         }
     }
 
-    /// The line where another plugin took the name first, and `did` so: *which plugin a already* `registered`.
+    /// The line when another plugin used the name first: *which plugin a already* `registered`.
     pub(crate) fn clash(&self, owner: &Registrant, holder: &Registrant, did: &str) -> String {
         let kind = match self.unique {
             Unique::Once => "",
@@ -74,13 +74,13 @@ impl Key {
         format!("{owner} registers {kind}{}, which {holder} already {did}", self.name)
     }
 
-    /// Whether two plugins may not share it either.
+    /// Whether the name is also unique across plugins.
     pub(crate) fn is_across(&self) -> bool {
         self.unique != Unique::Once
     }
 }
 
-/// Where names must differ.
+/// The spaces of unique names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Space {
     /// Harness names and URI schemes.
@@ -98,12 +98,12 @@ pub enum Space {
 }
 
 impl Recorder {
-    /// An empty one.
+    /// Creates an empty recorder.
     pub fn new(plugin: PluginId) -> Self {
         Self { plugin, entries: Vec::new(), taken: Vec::new(), sealed: false }
     }
 
-    /// Whose contributions these are.
+    /// The plugin whose contributions these are.
     pub fn plugin(&self) -> &PluginId {
         &self.plugin
     }
@@ -113,24 +113,24 @@ impl Recorder {
         self.entries.iter().any(|entry| entry.value.is::<P>())
     }
 
-    /// Takes every `P` back out; answers whether there was one.
+    /// Removes every `P`; returns whether there was one.
     pub fn withdraw<P: Point>(&mut self) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| !entry.value.is::<P>());
         self.entries.len() != before
     }
 
-    /// Every `P` the plugin registered.
+    /// Returns every `P` that the plugin registered.
     pub fn all<P: Point>(&self) -> impl Iterator<Item = &P> {
         self.entries.iter().filter_map(|entry| entry.value.downcast_ref())
     }
 
-    /// The methods called, in order, each with the name it took.
+    /// Returns the called methods in order, each with the registered name.
     pub fn methods(&self) -> impl Iterator<Item = (&'static str, Option<&str>)> {
         self.entries.iter().map(|entry| (entry.point.method, entry.key.as_ref().map(|key| key.name.as_str())))
     }
 
-    /// Refuses whatever is registered after `apply` returned.
+    /// Rejects registrations after `apply` has returned.
     pub(crate) fn check_open(&self) -> Result<(), Thrown> {
         if self.sealed { Err(Thrown::new(problem::sealed(&self.plugin))) } else { Ok(()) }
     }
@@ -141,7 +141,7 @@ impl Recorder {
         value.check_values().map_err(needs)?;
         value.refuse().map_err(needs)?;
         let key = value.key();
-        // A name two methods share, as a harness's and a scheme's, costs the later item where recorders are merged.
+        // If two methods share a name, as a harness and a scheme can, the merge of the recorders drops the later item.
         if let Some(key) = &key
             && self
                 .entries
@@ -154,11 +154,11 @@ impl Recorder {
             return Err(needs(wrong));
         }
         let value = Arc::new(value);
-        self.entries.push(Entry { point: P::declaration(), value: value.clone(), key });
+        self.entries.push(RecordedValue { point: P::declaration(), value: value.clone(), key });
         Ok(value)
     }
 
-    /// Every trigger type the plugin registered, taken or not.
+    /// Returns every trigger type that the plugin registered, also those dropped by the merge.
     pub(crate) fn trigger_types(&self) -> impl Iterator<Item = &TriggerType> {
         self.all::<TriggerType>().chain(self.taken.iter().map(|taken| &**taken))
     }
@@ -176,13 +176,13 @@ impl Recorder {
         sealed
     }
 
-    pub(crate) fn into_entries(self) -> (PluginId, Vec<Entry>) {
+    pub(crate) fn into_entries(self) -> (PluginId, Vec<RecordedValue>) {
         (self.plugin, self.entries)
     }
 }
 
 impl Slot {
-    /// The word the docs use.
+    /// Returns the word that the docs use.
     pub fn word(self) -> &'static str {
         match self {
             Self::Append => "append",

@@ -1,4 +1,4 @@
-//! The one frozen registry: every plugin's contributions, merged once in configuration order.
+//! The immutable registry: the contributions of all plugins, merged once in configuration order.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,14 +9,14 @@ use crate::host::PluginHost;
 use crate::id::PluginId;
 use crate::points::{Point, Port, PortValue, Slot};
 use crate::problem::Problem;
-use crate::recorder::{Entry, Key, Recorder, Space};
+use crate::recorder::{Key, RecordedValue, Recorder, Space};
 
 /// Who registered a contribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registrant {
-    /// The host's own.
+    /// The host.
     Host,
-    /// A plugin's.
+    /// A plugin.
     Plugin(PluginId),
 }
 
@@ -29,12 +29,12 @@ impl fmt::Display for Registrant {
     }
 }
 
-/// A contribution and whose it is.
+/// A contribution with its registrant.
 #[derive(Debug)]
 pub struct Owned<P> {
-    /// Whose.
+    /// The registrant.
     pub owner: Registrant,
-    /// What.
+    /// The contribution.
     pub value: Arc<P>,
 }
 
@@ -52,17 +52,17 @@ impl<P> std::ops::Deref for Owned<P> {
     }
 }
 
-/// Everything plugins contributed, by type. Built once; never written to again.
+/// All contributions by type. Built once and immutable.
 #[derive(Default)]
 pub struct Registry {
     slots: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     plugins: Vec<PluginHost>,
-    /// What each plugin called, with the name it took.
+    /// The called methods of each plugin, with the registered names.
     called: HashMap<PluginId, Vec<(&'static str, Option<String>)>>,
 }
 
 impl Registry {
-    /// Every `P`, in configuration order.
+    /// Returns every `P` in configuration order.
     pub fn all<P: Any + Send + Sync>(&self) -> &[Owned<P>] {
         self.slots
             .get(&TypeId::of::<P>())
@@ -70,27 +70,27 @@ impl Registry {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// What holds a port.
+    /// Returns the value that provides a port.
     pub fn port<V: PortValue>(&self) -> Option<&V> {
         self.all::<Port<V>>().first().map(|held| &held.value.value)
     }
 
-    /// Who holds a port.
+    /// Returns the registrant that provides a port.
     pub fn holder<V: PortValue>(&self) -> Option<&Registrant> {
         self.all::<Port<V>>().first().map(|held| &held.owner)
     }
 
-    /// The host as the plugin of that id sees it.
+    /// Returns the host object of a plugin.
     pub fn plugin(&self, id: &PluginId) -> Option<&PluginHost> {
         self.plugins.iter().find(|host| host.id() == id)
     }
 
-    /// What the plugin of that id registered: the methods it called, in order, each with the name it took.
+    /// Returns the methods that a plugin called, in order, each with the registered name.
     pub fn registered_by(&self, id: &PluginId) -> &[(&'static str, Option<String>)] {
         self.called.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Every plugin that applied, in configuration order.
+    /// Returns all applied plugins in configuration order.
     pub fn plugins(&self) -> &[PluginHost] {
         &self.plugins
     }
@@ -102,7 +102,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Merges recorders, in order, into a [`Registry`]; conflicts become problem lines and cost the later item.
+/// Merges recorders, in order, into a [`Registry`]. A conflict becomes a problem line, and the later item is dropped.
 #[derive(Default)]
 pub struct Fold {
     registry: Registry,
@@ -111,13 +111,12 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Merges what the daemon is built with. A reserved name there was an error where it was registered, and stops
-    /// the start.
+    /// Merges the contributions of the daemon itself. A reserved name among them is an error that stops the start.
     pub fn host(&mut self, recorder: Recorder) {
         self.merge(Registrant::Host, recorder);
     }
 
-    /// Merges what one plugin registered.
+    /// Merges the registrations of one plugin.
     pub fn plugin(&mut self, host: PluginHost, recorder: Recorder) {
         let called = recorder.methods().map(|(method, name)| (method, name.map(str::to_owned))).collect();
         self.registry.called.insert(recorder.plugin().clone(), called);
@@ -125,7 +124,7 @@ impl Fold {
         self.registry.plugins.push(host);
     }
 
-    /// The registry, and a line per conflict.
+    /// Returns the registry, and a line per conflict.
     pub fn finish(self) -> (Registry, Vec<Problem>) {
         (self.registry, self.problems)
     }
@@ -144,7 +143,7 @@ impl Fold {
             .downcast_mut()
     }
 
-    /// Who took a key before, if somebody did.
+    /// Returns the registrant that used a key before, if any.
     fn claim(&mut self, key: &Key, owner: &Registrant) -> Option<Registrant> {
         if !key.is_across() {
             return None;
@@ -159,8 +158,8 @@ impl Fold {
     }
 }
 
-/// Merges one contribution by its slot. There are three slots, so three ways.
-pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Registrant, entry: Entry) {
+/// Merges one contribution as its slot requires.
+pub(crate) fn fold<P: Point>(fold: &mut Fold, owner: Registrant, entry: RecordedValue) {
     let Ok(value) = entry.value.downcast::<P>() else { return };
     match P::SLOT {
         Slot::Append | Slot::Keyed => {

@@ -1,4 +1,4 @@
-//! Names no plugin may take. Harness names and URI schemes share one space with the host's own channels and
+//! Names that plugins cannot use. Harness names and URI schemes share one space with the host's own channels and
 //! grants. Spec: *Reserved names*.
 
 use ostler_protocol::grants::SUBJECTS;
@@ -6,12 +6,12 @@ use ostler_protocol::names::HOST;
 
 /// Schemes of the web.
 const WEB: &[&str] = &["http", "https", "ws", "wss", "data", "mailto"];
-/// The host's own.
+/// Schemes of the host.
 const OWN: &[&str] = &["file", "automations"];
 /// Trigger types of the host.
 pub const TRIGGER_TYPES: &[&str] = &["session", "watch"];
 
-/// Whether a harness or a scheme may not be called that. Compared in lowercase.
+/// Returns whether a name of a harness or scheme is reserved. Compared in lowercase.
 pub fn is_reserved(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("ahp-")

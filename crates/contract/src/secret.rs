@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A value that prints as [`SET`]: in `Debug`, so in logs and panics too.
+/// A value that `Debug` prints as [`SET`], and so do logs and panics.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret<T>(T);
 
@@ -12,7 +12,7 @@ impl<T> Secret<T> {
         Self(value)
     }
 
-    /// The value. Whoever asks answers for where it goes.
+    /// Returns the value. The caller is responsible for where it goes.
     pub fn reveal(&self) -> &T {
         &self.0
     }
@@ -28,10 +28,10 @@ impl<T> fmt::Debug for Secret<T> {
 const SECRET_WORDS: [&str; 9] =
     ["KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT"];
 
-/// Whether an environment variable of this name holds a secret, as `ANTHROPIC_API_KEY` does.
+/// Returns whether an environment variable of this name contains a secret, such as `ANTHROPIC_API_KEY`.
 pub fn is_secret_name(name: &str) -> bool {
     name.split('_').any(|word| SECRET_WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
 }
 
-/// What stands where a credential would be shown. Spec: *Options and credentials*, 5.
+/// The text that replaces a credential. Spec: *Options and credentials*, 5.
 pub const SET: &str = "<set>";

@@ -1,9 +1,9 @@
-//! JSON Schemas of settings, as the protocol draws them.
+//! JSON Schemas of settings in the form of the protocol.
 
 use serde_json::{Map, Value};
 
-/// The schema with what the protocol asks for beyond JSON Schema: it is an object's, and each property has a type and
-/// a title, the key where the author gave none.
+/// Adds what the protocol requires beyond JSON Schema: the schema describes an object, and each property has a type and
+/// a title, by default its key.
 pub fn drawn(schema: Value) -> Value {
     let mut schema = schema;
     if let Value::Object(fields) = &mut schema {

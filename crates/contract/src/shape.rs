@@ -1,7 +1,7 @@
-//! What a value that crosses the boundary looks like, as data: from it come the conversion of a JavaScript
-//! value, the sentence when one does not fit, and the TypeScript declaration.
+//! The shapes of values that cross the boundary, as data. The conversion of JavaScript values, the messages about
+//! values that do not fit, and the TypeScript declarations are derived from them.
 
-/// What a value looks like.
+/// The shape of a value.
 #[derive(Debug, Clone)]
 pub enum Shape {
     /// No value.
@@ -10,18 +10,18 @@ pub enum Shape {
     Boolean,
     /// A whole number.
     Integer,
-    /// A whole number in a range, ends included.
+    /// A whole number in an inclusive range.
     IntegerBetween {
-        /// The least.
+        /// The minimum.
         low: i64,
-        /// The greatest.
+        /// The maximum.
         high: i64,
     },
     /// Any number.
     Number,
-    /// Text; `""` too unless said.
+    /// A text, by default also the empty one.
     Text {
-        /// Refuses `""`.
+        /// Rejects the empty text.
         non_empty: bool,
     },
     /// A `Uint8Array`.
@@ -32,7 +32,7 @@ pub enum Shape {
     Fields,
     /// A protocol type, by its name in the wire types.
     Wire(&'static str),
-    /// One of a few words.
+    /// One of several words.
     Names {
         /// The type's name.
         name: &'static str,
@@ -43,17 +43,17 @@ pub enum Shape {
     },
     /// An object with known members.
     Object(fn() -> &'static ObjectShape),
-    /// One of several objects, told apart by a tag.
+    /// One of several objects, distinguished by a tag.
     Union(fn() -> &'static UnionShape),
-    /// Something to call.
+    /// A function.
     Function(fn() -> &'static FunctionShape),
-    /// May be left out.
+    /// An optional value.
     Optional(Box<Shape>),
     /// A list.
     List(Box<Shape>),
-    /// An object whose values are alike.
+    /// An object whose values have the same shape.
     Map(Box<Shape>),
-    /// The receiver may not write to it.
+    /// A value that the receiver cannot change.
     Frozen(Box<Shape>),
     /// A fetch `Request`.
     Request,
@@ -68,7 +68,7 @@ pub struct ObjectShape {
     pub name: &'static str,
     /// Its docs.
     pub docs: &'static str,
-    /// Whether no member is live, so that it crosses as JSON.
+    /// Whether no member is live, so that the object crosses as JSON.
     pub data: bool,
     /// Its members, in order.
     pub fields: Vec<FieldShape>,
@@ -81,31 +81,31 @@ pub struct FieldShape {
     pub name: &'static str,
     /// Its docs.
     pub docs: &'static str,
-    /// What it looks like.
+    /// Its shape.
     pub shape: Shape,
-    /// The parameters' names, where it is a function.
+    /// The names of the parameters, if it is a function.
     pub params: &'static [&'static str],
-    /// Whether a default stands in for it.
+    /// Whether it has a default.
     pub may_be_left_out: bool,
-    /// Whether its members stand beside the others.
+    /// Whether its members are flattened into the object.
     pub flatten: bool,
 }
 
 impl FieldShape {
-    /// Whether the member may be left out.
+    /// Returns whether the member is optional.
     pub fn optional(&self) -> bool {
         self.may_be_left_out || matches!(self.shape, Shape::Optional(_) | Shape::Nothing)
     }
 }
 
-/// Objects told apart by a tag.
+/// Objects distinguished by a tag.
 #[derive(Debug)]
 pub struct UnionShape {
     /// The type's name.
     pub name: &'static str,
     /// Its docs.
     pub docs: &'static str,
-    /// The member that tells them apart.
+    /// The member with the tag.
     pub tag: &'static str,
     /// The objects.
     pub variants: Vec<VariantShape>,
@@ -114,27 +114,27 @@ pub struct UnionShape {
 /// One object of a union.
 #[derive(Debug)]
 pub struct VariantShape {
-    /// The tag's word.
+    /// The value of the tag.
     pub tag: &'static str,
     /// Its docs.
     pub docs: &'static str,
-    /// Its members beside the tag.
+    /// Its members in addition to the tag.
     pub fields: Vec<FieldShape>,
 }
 
-/// Something to call.
+/// A function.
 #[derive(Debug)]
 pub struct FunctionShape {
-    /// What it takes.
+    /// Its parameters.
     pub params: Vec<Shape>,
-    /// What it answers.
+    /// Its result.
     pub returns: Shape,
-    /// Whether it answers at once; otherwise its answer is a promise.
+    /// Whether it is synchronous; otherwise its result is a promise.
     pub now: bool,
 }
 
 impl Shape {
-    /// The words after *needs to be*.
+    /// Returns the text after *needs to be*.
     pub fn expected(&self) -> String {
         match self {
             Self::Nothing => "left out".to_owned(),
@@ -161,7 +161,7 @@ impl Shape {
         }
     }
 
-    /// The shape behind *may be left out* and *may not be written to*.
+    /// Returns the shape inside the wrappers for optional and immutable values.
     pub fn core(&self) -> &Shape {
         match self {
             Self::Optional(inner) | Self::Frozen(inner) => inner.core(),

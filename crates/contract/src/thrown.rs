@@ -1,4 +1,4 @@
-//! What a call across the plugin boundary fails with.
+//! The error of a call across the plugin boundary.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ostler_protocol::RpcError;
 use ostler_protocol::error::code;
 use serde_json::Value;
 
-/// The name of the error of a call that took too long, as web APIs have it.
+/// The name of a timeout error, as in web APIs.
 const TIMED_OUT: &str = "TimeoutError";
 
 /// A failure that crossed the boundary: a JavaScript exception, a rejected promise, a native error.
@@ -16,41 +16,41 @@ const TIMED_OUT: &str = "TimeoutError";
 pub struct Thrown {
     /// `Error`, `TypeError`, `RpcError`, …
     pub name: String,
-    /// The sentence.
+    /// The message.
     pub message: String,
-    /// Where it was thrown, for the log only.
+    /// The stack, for the log only.
     pub stack: Option<String>,
-    /// Code and data, where an `RpcError` was thrown.
+    /// Code and data, if an `RpcError` was thrown.
     pub rpc: Option<RpcCode>,
 }
 
-/// What makes a thrown error an answer to a client's request.
+/// The code and data that make an error an answer to a client's request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcCode {
     /// The JSON-RPC code.
     pub code: i32,
-    /// Facts for a program.
+    /// Data for programs.
     pub data: Option<Value>,
 }
 
 impl Thrown {
-    /// An `Error` with this sentence.
+    /// Creates an `Error` with a message.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { name: "Error".to_owned(), message: message.to_string(), stack: None, rpc: None }
     }
 
-    /// A plugin that did not answer within a limit.
+    /// Creates the error for a plugin that did not answer within a limit.
     pub fn timed_out(limit: Duration) -> Self {
         let message = format_args!("it did not answer within {} seconds", limit.as_secs());
         Self { name: TIMED_OUT.to_owned(), ..Self::new(message) }
     }
 
-    /// Whether a plugin did not answer in time.
+    /// Returns whether it is a timeout.
     pub fn is_timeout(&self) -> bool {
         self.name == TIMED_OUT
     }
 
-    /// What a client is told: the `RpcError` thrown, or an internal error with the sentence.
+    /// Returns the error for a client: the thrown `RpcError`, or an internal error with the message.
     pub fn into_rpc(self) -> RpcError {
         match self.rpc {
             Some(rpc) => RpcError { code: rpc.code, message: self.message, data: rpc.data },
@@ -58,7 +58,7 @@ impl Thrown {
         }
     }
 
-    /// The sentence with the place it came from on the lines below, for the log.
+    /// Returns the message with the stack on the lines below, for the log.
     pub fn for_log(&self) -> String {
         match &self.stack {
             Some(stack) => format!("{}\n{}", self.message, stack.trim_end()),

@@ -1,30 +1,30 @@
-//! The tools endpoint in words: what the daemon's own and the SDK's `toolServers` both say. Spec: *Tools MCP
+//! Constants and messages of the tools endpoint, for the daemon and for `toolServers` of the SDK. Spec: *Tools MCP
 //! endpoint*.
 
-/// The revision of MCP spoken there.
+/// The supported version of MCP.
 pub const REVISION: &str = "2025-06-18";
-/// Where every endpoint is.
+/// The path of all endpoints.
 pub const PREFIX: &str = "/ahp-mcp";
-/// What the one stream carries whenever the list of tools has moved.
+/// The message that the stream sends when the list of tools has changed.
 pub const CHANGED: &str =
     "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
 /// A request without its token, or with a wrong one.
 pub const NOT_ITS_TOKEN: &str = "This endpoint needs its own token as bearer";
-/// A stream asked for by who lists the tools anew.
+/// A request for a stream by a client that lists the tools anew.
 pub const NO_STREAM: &str = "This endpoint has no stream; list its tools again instead";
-/// A body that is something else; what is wrong with it may stand behind.
+/// An invalid body; details may follow.
 pub const NOT_ONE_MESSAGE: &str = "The body must be exactly one JSON-RPC message";
 
-/// A call that names no tool.
+/// A call without the name of a tool.
 pub const NO_NAME: &str = "tools/call needs name, the name of a tool";
 
-/// A path under which no endpoint is open.
+/// A path without an open endpoint.
 pub fn no_endpoint(path: &str) -> String {
     format!("No tools at {path}")
 }
 
-/// An HTTP method, or a JSON-RPC one, that is none of the endpoint's.
+/// An HTTP or JSON-RPC method that the endpoint does not have.
 pub fn no_method(method: &str) -> String {
     format!("{method} is not served here")
 }

@@ -1,4 +1,4 @@
-//! The names of secrets, which say whose work may read them. Spec: *Options and credentials*.
+//! The names of secrets, which determine the work that may read them. Spec: *Options and credentials*.
 
 use std::fmt;
 
@@ -16,25 +16,25 @@ use crate::thrown::Thrown;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum VaultName {
-    /// `host:<name>`: any work's.
+    /// `host:<name>`: readable by all work.
     Host(String),
-    /// `team:<team>/<name>`: that team's.
+    /// `team:<team>/<name>`: readable by work of that team.
     Team {
         /// The team.
         team: String,
-        /// The name within it.
+        /// The name within the team.
         name: String,
     },
-    /// `user:<id>/<name>`: that person's.
+    /// `user:<id>/<name>`: readable by work of that user.
     User {
-        /// The person.
+        /// The user.
         id: String,
-        /// The name among theirs.
+        /// The name within the user.
         name: String,
     },
 }
 
-/// A name of no such form. It is not repeated: what stands in its place may be the secret itself.
+/// An invalid name. The message does not repeat it, because it may be the secret itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>")]
 pub struct NotAVaultName;
@@ -46,7 +46,7 @@ impl From<NotAVaultName> for Thrown {
 }
 
 impl VaultName {
-    /// Reads one of the three forms.
+    /// Parses one of the three forms.
     ///
     /// # Errors
     /// Any other form.

@@ -1,4 +1,4 @@
-//! The host: one registry, one sequence, the sessions and automations, and the doors into them.
+//! The host: one registry, one sequence, the sessions and automations, and their entry points.
 
 mod closing;
 mod gauges;
@@ -30,25 +30,25 @@ use crate::workspace::Workspace;
 /// The host: its parts, from the lowest layer to the highest.
 #[derive(Debug)]
 pub struct Host {
-    /// What all parts share.
+    /// Shared services.
     pub core: Arc<Core>,
-    /// Who may do what.
+    /// Users and grants.
     pub access: Arc<Access>,
-    /// What work cost.
+    /// Usage.
     pub usage: Arc<Ledger>,
     pub(crate) workspace: Arc<Workspace>,
     /// Sessions.
     pub sessions: Arc<Sessions>,
     /// Automations and runs.
     pub automations: Arc<Automations>,
-    /// Channels that are no session's and no automation's.
+    /// Channels that belong to no session and no automation.
     pub channels: Arc<Channels>,
-    /// The way in.
+    /// The entry points.
     pub front: Arc<Front>,
 }
 
 impl Host {
-    /// A host that plugins may already be applied against; [`Host::build`] makes it serve.
+    /// Creates a host against which plugins can be applied; [`Host::build`] makes it serve.
     pub fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml, gate: Gate) -> Arc<Self> {
         let core = Core::new(options, clock, log, yaml);
         let access = Access::new(core.clone(), gate);
@@ -63,7 +63,7 @@ impl Host {
         Arc::new(Self { core, access, usage, workspace, sessions, automations, channels, front })
     }
 
-    /// Takes the registry, once, and everything the stores hold.
+    /// Sets the registry, once, and loads everything from the stores.
     pub async fn build(&self, registry: Registry) {
         let log = self.core.unheard_log.clone();
         if !self.core.set_registry(registry) {
@@ -91,7 +91,7 @@ impl Host {
         tokio::spawn(self.core.clone().probe_agents());
     }
 
-    /// Ends what nobody may have any more, after what the host knows of people has changed.
+    /// Ends what is no longer authorized, after the users file has changed.
     pub fn people_changed(&self) {
         for connection in self.access.clients.open() {
             connection.drop_forbidden();

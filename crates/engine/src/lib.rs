@@ -1,11 +1,11 @@
 //! The engine of a host: sessions, automations, grants and fan-out, the state and its order.
 //!
-//! One door leads in: a [`Connection`] that takes parsed messages and answers into an [`outbox`]. Each session
-//! has a mailbox of its own; everything that reads or changes it passes there, in order. What comes of it goes
-//! out under one host-wide number, encoded once for all who watch.
+//! The only entry point is a [`Connection`], which receives parsed messages and answers into an [`outbox`]. Each
+//! session has a mailbox; every read and change of the session passes it, in order. The resulting actions have one
+//! host-wide sequence of numbers and are encoded once for all subscribers.
 //!
-//! The engine has no sockets, no files, no JavaScript and no clock of its own: time is tokio's, which tests
-//! pause, and a [`Clock`] that is handed in.
+//! The engine has no sockets, files, JavaScript or clock: it uses tokio's time, which tests pause, and a [`Clock`] that
+//! is passed in.
 //!
 //! Each folder is a layer with a list of the layers it may import, in ARCHITECTURE.md and in `cargo xtask tidy`.
 
@@ -27,7 +27,6 @@ pub use crate::channels::{Channels, root_settings as settings};
 pub use crate::core::clock::Clock;
 pub use crate::core::file_uris::{file_path, file_uri};
 pub use crate::core::limits::Limits;
-pub use crate::core::links::Links;
 pub use crate::core::local_system::{Found, LocalSystem, Pinned, Stamp};
 pub use crate::core::log::Log;
 pub use crate::core::options::{HostOptions, McpServers};
@@ -35,6 +34,7 @@ pub use crate::core::outbound::Outbound;
 pub use crate::core::plugin_folders::{PluginFolder, PluginFolders};
 pub use crate::core::shared::Core;
 pub use crate::core::stage::Stage;
+pub use crate::core::web_links::Links;
 pub use crate::core::yaml::Yaml;
 pub use crate::core::{clock, events, fanout, feed, outbox, responder, wire};
 pub use crate::front::Front;

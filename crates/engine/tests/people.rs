@@ -32,7 +32,7 @@ fn file() -> Value {
 async fn host() -> MemoryHost {
     let whole: Arc<OnceLock<std::sync::Weak<People>>> = Arc::default();
     let door = whole.clone();
-    let people = People::new(SIGN_IN, "inn").kept_by(Arc::new(move |change| {
+    let people = People::new(SIGN_IN, "inn").written_by(Arc::new(move |change| {
         let people = door.get().and_then(std::sync::Weak::upgrade).unwrap();
         let mut file = (*people.file()).clone();
         let outcome = change(&mut file).map_err(ostler_contract::Thrown::from);

@@ -1,22 +1,21 @@
-//! Texts that no line may hold: a plugin that puts its credential into an exception must not put it into the
-//! log with it.
+//! Texts that no log line contains: a credential in an exception of a plugin must not reach the log.
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ostler_contract::secret::SET;
 
-/// Shorter texts are words; to take them out of every line would hide what is said and no secret.
+/// Shorter texts are usually words. Removing them from every line would make lines unreadable and protect no secret.
 const SHORTEST: usize = 6;
 
-/// Credentials that were handed to plugins.
+/// Credentials that plugins received.
 #[derive(Clone, Default)]
 pub struct Hidden(Arc<RwLock<Vec<String>>>);
 
 impl Hidden {
-    /// Keeps a text out of every line from now on; one of several lines also line by line.
+    /// Removes a text from every line from now on; each line of a text with several lines is also removed.
     pub fn add(&self, text: &str) {
-        // A secret is asked for again and again.
+        // A secret is read repeatedly.
         let known = |texts: &[String]| texts.iter().any(|known| known == text.trim());
         if known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
@@ -26,7 +25,7 @@ impl Hidden {
             if text.chars().count() < SHORTEST {
                 continue;
             }
-            // As it stands in a JSON text, or in what a program prints for debugging.
+            // Its form in JSON text or in debug output.
             let (quoted, json) = (format!("{text:?}"), serde_json::Value::from(text).to_string());
             for form in [text, &quoted[1..quoted.len() - 1], &json[1..json.len() - 1]] {
                 if !texts.iter().any(|known| known == form) {
@@ -34,11 +33,11 @@ impl Hidden {
                 }
             }
         }
-        // One that holds another goes first, or its rest would stay.
+        // A text that contains another one is removed first, or its rest would remain.
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
     }
 
-    /// The line without them.
+    /// Returns the line without these texts.
     pub fn hide<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         texts

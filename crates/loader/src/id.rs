@@ -7,10 +7,10 @@ use ostler_contract::{Module, Slug, Value};
 
 use crate::manifest::Manifest;
 
-/// The id of a module: the name it exports; without one its manifest's, its file's, or the spec as written.
+/// Returns the id of a module: the exported name, otherwise the name in its manifest, of its file, or the spec.
 ///
 /// # Errors
-/// The line for an id that is no slug.
+/// The line for an id that is not a slug.
 pub(crate) fn id_of(
     module: &Module,
     manifest: &Manifest,
@@ -20,7 +20,7 @@ pub(crate) fn id_of(
     let own = match &module.name {
         None | Some(Value::Null) => None,
         Some(Value::String(name)) if !name.trim().is_empty() => Some(name.clone()),
-        // Nothing a line could name it by.
+        // The line has no name to print.
         Some(_) => return Err(Problem::NotASlug { name: spec.to_owned() }),
     };
     let name = own
@@ -30,7 +30,7 @@ pub(crate) fn id_of(
     Slug::parse(&name).ok_or(Problem::NotASlug { name })
 }
 
-/// `@scope/pkg` is `scope-pkg`.
+/// Converts `@scope/pkg` to `scope-pkg`.
 fn unscoped(name: &str) -> String {
     match name.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
         Some((scope, package)) => format!("{scope}-{package}"),
@@ -38,7 +38,7 @@ fn unscoped(name: &str) -> String {
     }
 }
 
-/// The file's name without its ending, or the folder's where the file is an index.
+/// Returns the name of the file without its extension, or of the folder if the file is an index.
 fn file_name(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_str()?;
     match stem {

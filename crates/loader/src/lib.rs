@@ -1,19 +1,19 @@
-//! The whole way of one plugin: configuration entry, resolution, import, id, options, secrets, `apply`; and
-//! the fold of all of them into the one registry.
+//! Loading of plugins: configuration entry, resolution, import, id, options, secrets, `apply`, and the merge of all
+//! registrations into one registry.
 //!
-//! A plugin that goes wrong anywhere costs itself and one line. Spec: *Plugin id*, *Configuration entry*,
-//! *Options and credentials*, *Plugin loading*.
+//! A plugin that fails at any step is skipped with one line. Spec: *Plugin id*, *Configuration entry*, *Options and
+//! credentials*, *Plugin loading*.
 
 mod hidden;
 mod id;
+mod inspect;
 mod load;
-mod look;
 mod manifest;
 pub mod options;
 mod resolve;
 
 pub use hidden::Hidden;
-pub use load::{Entry, Loaded, LoadedPlugin, Loader, State};
-pub use look::{Importer, Looked};
+pub use inspect::{Importer, InspectedPlugin};
+pub use load::{Loaded, LoadedPlugin, Loader, PluginConfig, State};
 pub use manifest::{Manifest, satisfies};
 pub use resolve::{Resolved, resolve};

@@ -1,4 +1,4 @@
-//! Loading: modules are imported together, applied one after the other in configuration order, and folded.
+//! Loading: modules are imported concurrently, applied one after the other in configuration order, and merged.
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
 use crate::hidden::Hidden;
-use crate::look::{Importer, Looked, known};
-use crate::options::{self, Known};
+use crate::inspect::{Importer, InspectedPlugin, known};
+use crate::options::{self, SchemaInfo};
 
-/// How long an import or an `apply` may take before the daemon goes on without it.
+/// The limit of an import or an `apply`, after which the daemon continues without the plugin.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// How long it may take before the log says what the start waits for.
+/// How long it can take before the log names what the start waits for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for an import or an `apply`, and says so where it takes long.
+/// Waits for an import or an `apply`, and logs if it takes long.
 ///
 /// # Errors
-/// It did not end in time.
+/// It exceeds the limit.
 pub(crate) async fn in_time<T>(
     work: impl Future<Output = T>,
     name: &str,
@@ -52,21 +52,21 @@ pub(crate) async fn in_time<T>(
 
 /// One entry of the configuration's `plugins` list. Spec: *Configuration entry*.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct PluginConfig {
     /// The spec.
     pub name: String,
     /// Option values.
     pub options: JsonObject,
     /// `false` turns the plugin off.
     pub enabled: bool,
-    /// Grants the plugin's own connection holds, as written.
+    /// Grants of the plugin's connection, as written.
     pub grants: Vec<String>,
-    /// The folder a relative path is resolved against; the configuration folder where there is none.
+    /// The folder against which a relative path is resolved. Default: the configuration folder.
     pub base: Option<PathBuf>,
 }
 
-impl Entry {
-    /// An entry that only names a spec.
+impl PluginConfig {
+    /// Creates an entry with only a spec.
     pub fn named(spec: &str) -> Self {
         Self {
             name: spec.to_owned(),
@@ -77,13 +77,13 @@ impl Entry {
         }
     }
 
-    /// The folder a relative path is resolved against.
+    /// Returns the folder against which a relative path is resolved.
     pub(crate) fn base<'a>(&'a self, config_dir: &'a Path) -> &'a Path {
         self.base.as_deref().unwrap_or(config_dir)
     }
 }
 
-/// What loading needs.
+/// The inputs of loading.
 pub struct Loader {
     /// Native plugins, by spec.
     pub bundled: Vec<Plugin>,
@@ -91,24 +91,24 @@ pub struct Loader {
     pub source: Arc<dyn PluginSource>,
     /// Where packages are installed.
     pub config_dir: PathBuf,
-    /// Facts every plugin is handed; its `version` is the SDK's.
+    /// Facts for every plugin; `version` is the version of the SDK.
     pub facts: Arc<HostFacts>,
     /// The host's calls.
     pub calls: Arc<dyn HostCalls>,
     /// Takes log lines.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
-    /// Is told every credential that is handed to a plugin.
+    /// Receives every credential that is passed to a plugin.
     pub hidden: Hidden,
 }
 
-/// How far a plugin came.
+/// The state of a plugin after loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It applied.
+    /// It was applied.
     Applied,
     /// It is turned off.
     Off,
-    /// It was refused, failed, or is the second of its id.
+    /// It was rejected, failed, or is the second one with its id.
     Skipped,
 }
 
@@ -123,30 +123,30 @@ pub struct LoadedPlugin {
     pub title: Option<String>,
     /// The file it was imported from; `None` for a bundled one.
     pub path: Option<PathBuf>,
-    /// How far it came.
+    /// Its state.
     pub state: State,
     /// Whether its module could be imported.
     pub imported: bool,
-    /// Its schema, where it could be imported and has one.
+    /// Its schema, if it could be imported and has one.
     pub schema: Option<Value>,
-    /// Why it was skipped, or could not be imported though it is off.
+    /// Why it was skipped, or could not be imported although it is off.
     pub problem: Option<Problem>,
     /// How long import and apply took.
     pub took: Duration,
 }
 
 impl LoadedPlugin {
-    /// What is known of its marks: nothing of a plugin that is off or was never imported.
-    pub fn known(&self) -> Known<'_> {
+    /// Returns its schema for redaction; unknown for a plugin that is off or was not imported.
+    pub fn known(&self) -> SchemaInfo<'_> {
         match self.state {
-            State::Off => Known::Nothing,
-            _ if !self.imported => Known::Nothing,
+            State::Off => SchemaInfo::Unknown,
+            _ if !self.imported => SchemaInfo::Unknown,
             _ => known(self.schema.as_ref()),
         }
     }
 }
 
-/// What loading comes to.
+/// The result of loading.
 #[derive(Debug)]
 pub struct Loaded {
     /// The one registry.
@@ -155,12 +155,12 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
     /// Every entry, in configuration order.
     pub plugins: Vec<LoadedPlugin>,
-    /// Keeps native and JavaScript modules running.
+    /// Keeps native and JavaScript modules loaded.
     pub modules: Vec<Module>,
 }
 
 impl Loader {
-    /// What imports the modules.
+    /// Returns the importer of modules.
     pub fn importer(&self) -> Importer {
         Importer {
             bundled: self.bundled.clone(),
@@ -171,14 +171,14 @@ impl Loader {
         }
     }
 
-    /// Loads every entry and folds what they registered over what the daemon is built with. A reserved or
-    /// repeated name in that last part has been refused already, where it was recorded.
-    pub async fn load(&self, entries: &[Entry], own: Recorder) -> Loaded {
-        self.apply_all(self.importer().look(entries).await, own).await
+    /// Loads every entry and merges the registrations with those of the daemon itself. A reserved or repeated name
+    /// among the latter was rejected when it was recorded.
+    pub async fn load(&self, entries: &[PluginConfig], own: Recorder) -> Loaded {
+        self.apply_all(self.importer().inspect(entries).await, own).await
     }
 
-    /// As [`Loader::load`], of entries that were looked at already.
-    pub async fn apply_all(&self, looked: Vec<Looked>, own: Recorder) -> Loaded {
+    /// Like [`Loader::load`], for inspected entries.
+    pub async fn apply_all(&self, looked: Vec<InspectedPlugin>, own: Recorder) -> Loaded {
         let mut problems = Vec::new();
         let mut plugins = Vec::new();
         let mut modules = Vec::new();
@@ -237,7 +237,7 @@ impl Loader {
                     row.state = State::Skipped;
                     problems.push(problem.clone());
                 }
-                // What is off costs nothing, even where it is not there.
+                // A plugin that is off costs nothing, even if it is not installed.
                 (_, _, Some(problem)) => {
                     self.say(format!("plugin {} is disabled: {problem}", looked.entry.name))
                 }
@@ -257,13 +257,13 @@ impl Loader {
     async fn apply(
         &self,
         id: &PluginId,
-        looked: &Looked,
+        looked: &InspectedPlugin,
         module: &Module,
         vault: Option<&Vault>,
         problems: &mut Vec<Problem>,
     ) -> Result<Applied, Problem> {
         let (schema, configured) = (looked.schema(), &looked.entry.options);
-        if let Some(Err(why)) = schema.map(options::holds) {
+        if let Some(Err(why)) = schema.map(options::check_schema) {
             return Err(Problem::Schema { id: id.to_string(), why });
         }
         let mut merged = match &module.defaults {
@@ -309,7 +309,7 @@ impl Loader {
                 Err(Thrown::new(format_args!("apply did not return within {} seconds", LIMIT.as_secs())))
             }
         };
-        // Whatever became of it, nothing may be registered from here on.
+        // From here on, registrations are rejected.
         let recorder = host.seal();
         let took = begun.elapsed();
         if let Err(thrown) = outcome {
@@ -324,7 +324,7 @@ impl Loader {
         Ok(Applied { host, recorder, named_secret: read.named, asked, took })
     }
 
-    /// Makes a plugin's vault the one later plugins' secrets are read from, unless some were read already.
+    /// Makes a plugin's vault the source of the secrets of later plugins, unless some were read already.
     fn take_vault(
         &self,
         id: &PluginId,
@@ -352,23 +352,23 @@ struct Applied {
     host: PluginHost,
     recorder: Recorder,
     named_secret: bool,
-    /// Whether it asked the vault by itself.
+    /// Whether the plugin read the vault.
     asked: Arc<AtomicBool>,
     took: Duration,
 }
 
-/// A vault that notices when it is asked for a secret.
+/// Returns a vault that records whether a secret is read.
 fn noticed(vault: &Vault, asked: &Arc<AtomicBool>) -> Vault {
     let (get, asked) = (vault.get.clone(), asked.clone());
     let get = Call::new(move |(name,): (String,)| {
         asked.store(true, Ordering::Release);
-        // Whoever calls this one limits it.
+        // The caller sets the limit.
         get.unbounded((name,))
     });
     Vault { get, ..vault.clone() }
 }
 
-/// The grants of an entry; words that are none are dropped, each with a line.
+/// Returns the grants of an entry. Invalid ones are dropped, each with a line.
 fn grants(id: &PluginId, written: &[String], problems: &mut Vec<Problem>) -> Arc<[Grant]> {
     written
         .iter()

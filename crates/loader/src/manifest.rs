@@ -1,4 +1,4 @@
-//! A package's manifest: what `package.json` says to the host. There is no other manifest file.
+//! The manifest of a package: the fields of `package.json` that the host reads. There is no other manifest file.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ostler_contract::plugin::IMPORT_CONDITIONS;
 use ostler_contract::problem::Problem;
 use ostler_contract::protocol::names::{HOST, SDK};
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
     /// The package's name.
@@ -18,7 +18,7 @@ pub struct Manifest {
     pub title: Option<String>,
     /// Option keys, and whether each is required; for listings only.
     pub options: Vec<(String, bool)>,
-    /// The range of SDK versions it works with.
+    /// The supported range of SDK versions.
     pub sdk: Option<String>,
     /// `exports["."]`, as a string or as `{ default }`.
     pub exports: Option<String>,
@@ -30,7 +30,7 @@ impl Manifest {
     /// Reads `<dir>/package.json`; a folder without one has an empty manifest.
     ///
     /// # Errors
-    /// A sentence that names the file and what is wrong in it.
+    /// A message with the file and what is wrong in it.
     pub fn read(dir: &Path) -> Result<Self, Problem> {
         let file = dir.join("package.json");
         let shown = file.display();
@@ -84,10 +84,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Refuses an SDK version out of the range.
+    /// Checks that the SDK version is in the range.
     ///
     /// # Errors
-    /// The sentence that says both.
+    /// A message with the range and the version.
     pub fn check_sdk(&self, name: &str, version: &str) -> Result<(), Problem> {
         let Some(range) = &self.sdk else { return Ok(()) };
         let why = match satisfies(range, version) {
@@ -99,7 +99,7 @@ impl Manifest {
     }
 }
 
-/// `exports["."]` as far as a host reads it.
+/// The supported forms of `exports["."]`.
 fn exports(exports: &Value) -> Option<String> {
     let of = |value: &Value| match value {
         Value::String(path) => Some(path.clone()),
@@ -130,15 +130,16 @@ fn points_outside(entry: &str) -> bool {
     Path::new(entry).is_absolute()
 }
 
-/// Whether a version is in a range: `*`, exact, `^`, `~`, `>=`, `<=`, `>`, `<`, `=`, joined by spaces for *and*.
+/// Returns whether a version is in a range: `*`, exact, `^`, `~`, `>=`, `<=`, `>`, `<`, `=`, joined by spaces for
+/// *and*.
 ///
 /// # Errors
-/// Why the range or the version could not be read.
+/// Why the range or the version is invalid.
 pub fn satisfies(range: &str, version: &str) -> Result<bool, String> {
     let version = semver::Version::parse(version).map_err(|error| error.to_string())?;
     let mut all = true;
     for part in range.split_whitespace() {
-        // A bare version is that version alone, not a caret range.
+        // A bare version means exactly that version, not a caret range.
         let comparator =
             if part.starts_with(|c: char| c.is_ascii_digit()) { format!("={part}") } else { part.to_owned() };
         let read = semver::VersionReq::parse(&comparator).map_err(|_| format!("{part} is not a range"))?;

@@ -1,4 +1,4 @@
-//! From a plugin's spec to the module behind it.
+//! Resolution of a plugin's spec to its module.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use ostler_contract::problem::Problem;
 
 use crate::manifest::Manifest;
 
-/// The module behind a spec.
+/// The module of a spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved {
     /// The file to import.
@@ -15,14 +15,14 @@ pub struct Resolved {
     pub manifest: Manifest,
 }
 
-/// Files looked for in a folder that names no entry.
+/// The default entry files of a folder.
 const INDEX: &[&str] = &["index.js", "index.mjs", "index.ts"];
 
-/// Finds a spec's module. A bare name is looked up in the `node_modules` of the configuration folder, a relative
-/// path in `base` alone: the folder of the file, or the working directory of the command line, that names it.
+/// Finds a spec's module. Looks up a bare name in `node_modules` of the configuration folder, and a relative path only
+/// in `base`: the folder of the configuration file, or the working directory for the command line.
 ///
 /// # Errors
-/// A sentence that says where it was looked for.
+/// A message with the searched places.
 pub fn resolve(spec: &str, base: &Path, config_dir: &Path) -> Result<Resolved, Problem> {
     if let Some(scheme) = scheme(spec) {
         let path = (scheme == "file").then(|| url::Url::parse(spec).ok()?.to_file_path().ok()).flatten();
@@ -48,13 +48,13 @@ fn not_there(spec: &str, tried: &Path) -> Problem {
     Problem::NotThere { name: spec.to_owned(), tried: tried.display().to_string() }
 }
 
-/// A file is the module itself, and no manifest speaks for it.
+/// A file is the module itself and has no manifest.
 fn at(path: &Path) -> Result<Resolved, Problem> {
     if !path.is_dir() {
         return Ok(Resolved { path: path.to_owned(), manifest: Manifest::default() });
     }
     let manifest = Manifest::read(path)?;
-    // A package that says which file is its plugin has no other: what its `main` does is something else.
+    // A package that declares its plugin file has no other plugin; its `main` can serve another purpose.
     let looked: Vec<String> = match &manifest.entry {
         Some(entry) => vec![entry.clone()],
         None => {
@@ -62,7 +62,7 @@ fn at(path: &Path) -> Result<Resolved, Problem> {
             named.chain(INDEX.iter().map(|name| (*name).to_owned())).collect()
         }
     };
-    // `main` alone may leave out what Node adds to it.
+    // Only `main` can omit what Node adds to it.
     let completed = |candidate: &String| match manifest.main.as_ref() == Some(candidate) {
         true => vec![candidate.clone(), format!("{candidate}.js"), format!("{candidate}/index.js")],
         false => vec![candidate.clone()],
@@ -75,7 +75,7 @@ fn at(path: &Path) -> Result<Resolved, Problem> {
     Err(Problem::NoEntry { dir: path.display().to_string(), looked: looked.join(", ") })
 }
 
-/// The scheme of a spec: at least two letters, so that a drive is none.
+/// Returns the scheme of a spec: at least two letters, so that a drive letter is not a scheme.
 fn scheme(spec: &str) -> Option<&str> {
     let (scheme, _) = spec.split_once(':')?;
     let good = scheme.len() > 1
@@ -84,7 +84,7 @@ fn scheme(spec: &str) -> Option<&str> {
     good.then_some(scheme)
 }
 
-/// Takes `.` and `..` out of a path without asking the disk.
+/// Removes `.` and `..` from a path without access to the disk.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -16,7 +16,7 @@ use ostler_contract::{
     Call, HostFacts, JsonObject, Module, Options, PluginHost, PluginSource, Slug, Thrown, Value, json,
 };
 use ostler_engine::{Clock, Gate, Host, HostDoor, HostOptions, Log, Yaml};
-use ostler_loader::{Entry, Loaded, Loader, State};
+use ostler_loader::{Loaded, Loader, PluginConfig, State};
 
 type Apply = Arc<dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync>;
 
@@ -48,7 +48,7 @@ impl PluginSource for Fakes {
 struct Bench {
     dir: tempfile::TempDir,
     modules: HashMap<String, Result<Module, Thrown>>,
-    entries: Vec<Entry>,
+    entries: Vec<PluginConfig>,
     vault: HashMap<String, String>,
     log: Arc<Mutex<Vec<String>>>,
 }
@@ -64,10 +64,10 @@ impl Bench {
         }
     }
 
-    fn add(&mut self, file: &str, module: Module) -> &mut Entry {
+    fn add(&mut self, file: &str, module: Module) -> &mut PluginConfig {
         std::fs::write(self.dir.path().join(file), "").unwrap();
         self.modules.insert(file.to_owned(), Ok(module));
-        self.entries.push(Entry::named(&format!("./{file}")));
+        self.entries.push(PluginConfig::named(&format!("./{file}")));
         self.entries.last_mut().unwrap()
     }
 
@@ -139,7 +139,7 @@ async fn ids_and_shapes() {
     bench.add("c.js", module("@inn/horse", apply(|_, _| panic!("must not run"))));
     bench.add("d.js", module("d", None));
     bench.add("off.js", module("off", apply(|_, _| panic!("must not run")))).enabled = false;
-    bench.entries.push(Entry::named("missing"));
+    bench.entries.push(PluginConfig::named("missing"));
     let lines = bench.lines().await;
     let lines = lines.replace(&format!("file://{}", bench.dir.path().display()), "file://<dir>");
     insta::assert_snapshot!(lines, @r"

@@ -1,7 +1,6 @@
-//! Returns memory to the system that the allocator has free (D-237).
+//! Returns free memory of the allocator to the system (D-237).
 //!
-//! An allocator retains what a busy hour left free, in case it is needed again. A daemon that then waits for hours does
-//! not need it.
+//! An allocator retains freed memory for later use. A daemon that then waits for hours does not need it.
 
 /// Returns the free memory of the allocator to the system.
 ///
@@ -15,11 +14,11 @@ pub fn trim() {
     }
 }
 
-/// Has the allocator map each large piece of memory by itself, so that it is the system's again as soon as it is freed.
+/// Makes the allocator map each large block separately, so that it is returned to the system as soon as it is freed.
 ///
-/// By default the size from which it does so grows up to 32 MiB with what is freed. Messages and answers of a few MiB
-/// would then leave gaps between what stays. Call it once, before threads start. It does nothing where the C library is
-/// not GNU's.
+/// By default the threshold for this grows up to 32 MiB with the freed blocks. Messages and answers of a few MiB would
+/// then leave gaps between longer-lived blocks. Call it once, before threads start. It does nothing where the C library
+/// is not GNU's.
 pub fn map_large() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it sets a parameter of the allocator.
@@ -28,7 +27,7 @@ pub fn map_large() {
     }
 }
 
-/// How many bytes of memory that is no file's the process has in use.
+/// Returns the anonymous memory that the process uses, in bytes.
 pub fn resident() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;

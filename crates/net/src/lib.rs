@@ -1,5 +1,5 @@
-//! The one outbound HTTP client. A redirect is answered as it is, never followed; a body comes as it is read; a
-//! connection that cannot be made is given up. How long an answer may take is for whoever asks.
+//! The outbound HTTP client. It returns redirects without following them, streams bodies, and limits the time to
+//! connect. The caller limits the time of an answer.
 
 mod resolver;
 
@@ -15,7 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 pub use resolver::use_own_resolver;
 
-/// How long a connection may take to be made.
+/// The limit for opening a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a request was not answered.
@@ -23,10 +23,11 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 #[error("{0}")]
 pub struct Unanswered(String);
 
-/// A body as it comes; `None` where there is none.
+/// A streamed body; `None` if there is none.
 pub type Chunks = Option<BoxStream<'static, Result<Bytes, Unanswered>>>;
 
-/// The client, set up by its first request: a host that sends none pays for none. Clones share their connections.
+/// The client. The first request sets it up, so that a host without requests does not pay for it. Clones share their
+/// connections.
 #[derive(Debug, Clone, Default)]
 pub struct Client(Arc<OnceLock<Result<reqwest::Client, Unanswered>>>);
 
@@ -35,10 +36,10 @@ impl Client {
         self.0.get_or_init(build).as_ref().map_err(Clone::clone)
     }
 
-    /// Sends one request; answers once the head of its response is there.
+    /// Sends a request and returns when the head of the response has arrived.
     ///
     /// # Errors
-    /// What kept TLS from being set up, or what went wrong, down to its cause.
+    /// TLS cannot be set up, or the request failed; the message includes the cause.
     pub async fn send<B>(&self, request: Request<B>) -> Result<Response<Chunks>, Unanswered>
     where
         B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
@@ -47,7 +48,7 @@ impl Client {
         let (mut head, body) = request.into_parts();
         let sends = !body.is_end_stream();
         if let Some(length) = body.size_hint().exact().filter(|_| sends) {
-            // Replaced: servers refuse a request with two.
+            // Replaced, because servers reject a request with two.
             head.headers.insert(header::CONTENT_LENGTH, length.into());
         }
         let mut asked = self.built()?.request(head.method, head.uri.to_string()).headers(head.headers);
@@ -79,16 +80,16 @@ fn build() -> Result<reqwest::Client, Unanswered> {
         .map_err(|error| no_connection(&error))
 }
 
-/// How TLS is spoken: with the system's certificates, and those of Mozilla where it has none. Read once.
+/// The TLS configuration, with the system's certificates, or those of Mozilla if it has none. Read once.
 ///
 /// # Errors
-/// What kept it from being set up.
+/// Why it cannot be set up.
 pub fn tls() -> Result<Arc<ClientConfig>, Unanswered> {
     static CONFIG: OnceLock<Result<Arc<ClientConfig>, Unanswered>> = OnceLock::new();
     CONFIG.get_or_init(read_certificates).clone()
 }
 
-/// The certificates of authorities that are trusted: the system's, and those of Mozilla where it has none. Read once.
+/// The trusted root certificates: the system's, or those of Mozilla if it has none. Read once.
 pub fn roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let read = || {
@@ -102,8 +103,7 @@ pub fn roots() -> Arc<RootCertStore> {
     ROOTS.get_or_init(read).clone()
 }
 
-/// The certificates of the authorities that the system trusts, and that can be used; none where the system has none. Read
-/// each time.
+/// Returns the usable root certificates of the system, possibly none. Read each time.
 pub fn authorities() -> Vec<CertificateDer<'static>> {
     let mut known = RootCertStore::empty();
     let mut certificates = rustls_native_certs::load_native_certs().certs;
@@ -123,7 +123,7 @@ fn no_connection(why: &dyn Error) -> Unanswered {
     Unanswered(format!("no connection can be made: {why}"))
 }
 
-/// What went wrong, down to its cause: `connection refused` says more than `error sending request`.
+/// Formats an error with its causes: `connection refused` is more informative than `error sending request`.
 fn reason(error: &reqwest::Error) -> String {
     let mut deepest: &dyn Error = error;
     while let Some(source) = deepest.source() {

@@ -1,6 +1,6 @@
 //! How a statically linked program resolves names (D-381).
 
-/// Has the C library resolve names with `/etc/hosts` and DNS alone if it is linked into the program.
+/// Makes a statically linked C library resolve names only with `/etc/hosts` and DNS.
 ///
 /// `/etc/nsswitch.conf` names modules of the system's C library. A program that contains another build of it would load
 /// them with that second C library, which is undefined. Call it once, before threads start. It does nothing in a program
@@ -20,8 +20,8 @@ fn configure(database: &std::ffi::CStr, services: &std::ffi::CStr) {
     unsafe extern "C" {
         fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
     }
-    // SAFETY: it copies both strings, which end with NUL, and no other thread looks up names yet. It refuses names that it
-    // does not know, which these are not.
+    // SAFETY: it copies both strings, which end with NUL, and no other thread looks up names yet. It rejects unknown
+    // names, and these are known.
     unsafe {
         __nss_configure_lookup(database.as_ptr(), services.as_ptr());
     }

@@ -1,5 +1,5 @@
-//! Files written whole: a reader, and a start after a crash, finds what a file held before or what it holds
-//! now, never half of it.
+//! Atomic writes of files: a reader, and a start after a crash, finds either the old or the new content of a file,
+//! never a part.
 
 use std::borrow::Cow;
 use std::fs::{self, File, Metadata, Permissions, TryLockError};
@@ -13,23 +13,23 @@ use tempfile::{Builder, NamedTempFile};
 use crate::stamp::Stamp;
 
 const LEFTOVER: &str = ".ostler-tmp";
-/// How many letters and digits make its name one nobody else has.
+/// The number of random letters and digits in the name of a temporary file.
 const RANDOM: usize = 6;
-/// By when no writer is still at it, where a file cannot be locked.
+/// The age from which a temporary file has no writer, if files cannot be locked.
 const STALE: Duration = Duration::from_secs(3600);
-/// How long another process may hold a file.
+/// How long to wait for another process's lock of a file.
 const HELD: Duration = Duration::from_secs(30);
 
-/// Who may read a file.
+/// Who can read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Who could before; a new file is its owner's alone.
+    /// As before; only the owner for a new file.
     Usual,
-    /// Its owner alone.
+    /// Only its owner.
     Owner,
 }
 
-/// Writes a file, in place of what it held. When this returns, a crash does not lose it.
+/// Replaces the content of a file. The content is durable when this returns.
 pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let staged = Staged::new(path, content, access)?;
     let target = staged.target.clone();
@@ -37,12 +37,12 @@ pub fn write(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     sync_folder(folder_of(&target))
 }
 
-/// Writes a file in place of `before`, which it held when it was read; `None` is no file. Answers `false`, with nothing
-/// written, where it holds something else by now: what somebody has written in between stays.
+/// Replaces the content `before` of a file; `None` means no file. Returns `false` and writes nothing if the content has
+/// changed, so that concurrent changes are not overwritten.
 pub fn replace(path: &Path, before: Option<&[u8]>, content: &[u8], access: Access) -> io::Result<bool> {
     let staged = Staged::new(path, content, access)?;
     let target = staged.target.clone();
-    // To make the content durable took milliseconds; from here to the rename it is microseconds.
+    // Syncing the content took milliseconds; from here to the rename are microseconds.
     let now = match fs::read(&target) {
         Ok(now) => Some(now),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -56,12 +56,12 @@ pub fn replace(path: &Path, before: Option<&[u8]>, content: &[u8], access: Acces
     Ok(true)
 }
 
-/// The sentence where [`replace`] found something else.
+/// The message if [`replace`] found other content.
 pub fn edited(path: &Path) -> String {
     format!("{} was edited at the same time, so it is left as it is; try again", path.display())
 }
 
-/// A file's new content, safe on disk beside it.
+/// The new content of a file, synced to a temporary file beside it.
 pub(crate) struct Staged {
     file: NamedTempFile,
     target: PathBuf,
@@ -69,7 +69,7 @@ pub(crate) struct Staged {
 
 impl Staged {
     pub(crate) fn new(path: &Path, content: &[u8], access: Access) -> io::Result<Self> {
-        // A link stays one: what it leads to is written.
+        // A symbolic link is retained; its target is written.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let before = fs::metadata(&target).ok().map(|found| found.permissions());
         let wanted = match access {
@@ -78,7 +78,7 @@ impl Staged {
         };
         let mut file = beside(&target, wanted)?;
         if let (Access::Usual, Some(before)) = (access, before) {
-            // The process's mask was taken off it above.
+            // The process's umask is applied above.
             file.as_file().set_permissions(before)?;
         }
         file.write_all(content)?;
@@ -86,10 +86,10 @@ impl Staged {
         Ok(Self { file, target })
     }
 
-    /// Puts it in the file's place; durable once the folder is. Answers the stamp of what was put there.
+    /// Renames it to the file; durable once the folder is synced. Returns the stamp of the new file.
     pub(crate) fn place(self) -> io::Result<(Metadata, Stamp)> {
         let before = self.file.as_file().metadata()?;
-        // What the path leads to may be somebody else's file by now; this is ours.
+        // The path can already lead to another process's file; this handle is ours.
         let file = self.file.persist(&self.target).map_err(|failed| failed.error)?;
         let found = file.metadata()?;
         let ours = before.modified().ok() == found.modified().ok() && before.len() == found.len();
@@ -98,8 +98,8 @@ impl Staged {
     }
 }
 
-/// An empty file beside `path`, its owner's alone, which goes with the value unless it is put in a place. No sweep takes
-/// it meanwhile; one that a killed process left is taken.
+/// An empty file beside `path`, readable only by its owner, which is removed with the value unless it is placed. Sweeps
+/// ignore it in the meantime and remove those of killed processes.
 pub fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     beside(path, mode(0o600))
 }
@@ -140,13 +140,13 @@ fn name_of(path: &Path) -> Cow<'_, str> {
     path.file_name().unwrap_or_default().to_string_lossy()
 }
 
-/// Makes what was placed in a folder, or removed from it, durable.
+/// Syncs a folder, so that renames and removals in it are durable.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Elsewhere a folder is no file to open, and renames are durable without.
+    // On other systems a folder cannot be opened, and renames are durable without this.
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Makes a folder where there is none.
+/// Creates a folder if it does not exist.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -155,7 +155,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     sync_folder(folder_of(folder))
 }
 
-/// Makes a folder where there is none, and those above it, for their owner alone.
+/// Creates a folder and its parents if they do not exist, accessible only by their owner.
 pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -168,11 +168,11 @@ pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     sync_folder(folder_of(folder))
 }
 
-/// Moves a file to where there is none, to another file system too. After a crash it is in one of the two places and
-/// whole, or in both. Its owner alone may read it. A link is moved, not what it leads to.
+/// Moves a file to a free path, also on another file system. After a crash it is complete at one of the two paths or at
+/// both. Only its owner can read it. Moves a symbolic link itself, not its target.
 pub fn relocate(old: &Path, new: &Path) -> io::Result<()> {
     if fs::symlink_metadata(old)?.is_symlink() {
-        // What it leads to may be named from the folder it was in.
+        // Its target can be relative to its folder.
         relink(&fs::canonicalize(old)?, new)?;
         fs::remove_file(old)?;
     } else if let Err(error) = fs::rename(old, new) {
@@ -203,7 +203,7 @@ fn relink(target: &Path, link: &Path) -> io::Result<()> {
     fs::copy(target, link).map(drop)
 }
 
-/// Makes an empty file only its owner may read, unless there is a file.
+/// Creates an empty file that only its owner can read, unless the file exists.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     let mut options = File::options();
     options.append(true).create(true);
@@ -212,7 +212,8 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// Holds a file just made for as long as it is open, so that no sweep takes it; `false` where one has already.
+/// Locks a new file as long as it is open, so that no sweep removes it. Returns `false` if a sweep has already removed
+/// it.
 #[cfg(unix)]
 fn claimed(file: &File) -> bool {
     let there = |found: Metadata| std::os::unix::fs::MetadataExt::nlink(&found) > 0;
@@ -224,21 +225,21 @@ fn claimed(_: &File) -> bool {
     true
 }
 
-/// Removes what killed writers left in a folder. A file a writer is at stays, whichever process it is in.
+/// Removes the temporary files of killed writers in a folder. Files of running writers, in any process, stay.
 pub fn sweep(folder: &Path) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         sweep_file(&file.path());
     }
 }
 
-/// Removes what a killed writer left, if that is what the file is.
+/// Removes a file if it is the temporary file of a killed writer.
 pub(crate) fn sweep_file(path: &Path) {
     let is_file = || fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
     if !is_leftover(&name_of(path)) || !is_file() {
         return;
     }
     let Ok(file) = File::open(path) else { return };
-    // A killed process holds nothing any more.
+    // A killed process has no locks.
     let left = match cfg!(unix).then(|| file.try_lock()) {
         Some(Ok(())) => true,
         Some(Err(TryLockError::WouldBlock)) => false,
@@ -254,7 +255,7 @@ pub(crate) fn sweep_file(path: &Path) {
     }
 }
 
-/// Whether a name is that of a file that is being written: `.<name>.<random>.ostler-tmp`.
+/// Returns whether a name is that of a temporary file: `.<name>.<random>.ostler-tmp`.
 pub fn is_leftover(name: &str) -> bool {
     let parts = name
         .strip_prefix('.')
@@ -265,9 +266,9 @@ pub fn is_leftover(name: &str) -> bool {
     })
 }
 
-/// Holds a file against other processes that hold it too, until dropped: for what is read, changed and
-/// written back. The lock stands beside the file, which is another one after each write.
-pub fn hold(path: &Path) -> io::Result<File> {
+/// Locks a file against other processes that lock it, until dropped, for reading, changing and writing it back. The
+/// lock is a file beside it, because each write replaces the file.
+pub fn lock(path: &Path) -> io::Result<File> {
     let lock = path.with_file_name(format!(".{}.lock", name_of(path)));
     make_private(&lock)?;
     let file = File::options().write(true).open(lock)?;

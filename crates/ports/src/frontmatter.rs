@@ -8,8 +8,8 @@ use crate::yaml::{self, YamlError};
 
 const FENCE: &str = "---";
 
-/// Takes a file apart. The body is what follows the second fence, to the byte; in a file whose first line
-/// ends in CRLF, as some editors write it, its line ends are read as LF.
+/// Splits a file. The body is exactly what follows the second fence. If the first line ends with CRLF, as some editors
+/// write it, line ends are read as LF.
 pub fn split(text: &str) -> Result<(JsonObject, Cow<'_, str>), YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let wrong = |line, message: &str| Err(YamlError { line, column: 1, message: message.to_owned() });
@@ -40,7 +40,7 @@ pub fn split(text: &str) -> Result<(JsonObject, Cow<'_, str>), YamlError> {
     Ok((fields, body))
 }
 
-/// Puts a file together; [`split`] takes it apart into the same.
+/// Joins a file; [`split`] returns the same parts.
 pub fn join(fields: &JsonObject, body: &str) -> String {
     let mut text = format!("{FENCE}\n");
     if !fields.is_empty() {

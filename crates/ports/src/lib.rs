@@ -1,13 +1,12 @@
-//! The stores a host has without any plugin: records, the vault, automations and sessions.
+//! The built-in stores of a host: records, the vault, automations and sessions.
 //!
-//! Each is a native value of its registration point, and registered as a plugin registers one, so that a
-//! plugin may replace any of them. What a person writes is a file in the configuration folder and is read
-//! again when it is edited; what the host writes is in SQLite. Nothing here blocks a tokio worker: files and
-//! SQLite are touched on threads of their own.
+//! Each is a native value of its registration point, registered like a plugin's, so that a plugin can replace any of
+//! them. What users write is in files in the configuration folder, which are read again when they are edited; what the
+//! host writes is in SQLite. Nothing here blocks a tokio worker: separate threads access files and SQLite.
 
 #![deny(missing_docs)]
 
-/// A member of a point that holds the store it is of.
+/// Creates a member of a registration point that contains its store.
 macro_rules! member {
     ($store:expr, $function:expr) => {{
         let store = $store.clone();

@@ -1,4 +1,4 @@
-//! Policies as a file: `policies.json`, an array of rows in the order they were put.
+//! Policies in a file: `policies.json`, an array in the order of their insertion.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,21 +12,21 @@ use ostler_contract::{Call, JsonObject, Thrown, Value};
 use crate::atomic::{self, Access};
 use ostler_contract::stores::watchers::blocking;
 
-/// Policies in `<configDir>/policies.json`. The file is read for every question, so that a person may edit it.
+/// Policies in `<configDir>/policies.json`. The file is read for every call, so that users can edit it.
 #[derive(Debug)]
 pub struct FilePolicies {
     path: PathBuf,
 }
 
 impl FilePolicies {
-    /// The policies of a configuration folder. The file is made with the first row.
+    /// Creates the store of a configuration folder. The first policy creates the file.
     pub fn new(config_dir: &Path) -> Self {
         Self { path: config_dir.join("policies.json") }
     }
 
-    /// The policies as the point has them.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> Policies {
-        /// A call that reads or writes the file where that holds nobody up.
+        /// Returns a call that accesses the file on a thread for blocking work.
         macro_rules! on_disk {
             ($function:expr) => {{
                 let store = self.clone();
@@ -83,7 +83,7 @@ impl FilePolicies {
         if let Some(folder) = self.path.parent() {
             atomic::make_folder(folder).map_err(failed)?;
         }
-        let _held = atomic::hold(&self.path).map_err(failed)?;
+        let _held = atomic::lock(&self.path).map_err(failed)?;
         let text = self.text()?;
         let before = self.parse(text.as_deref())?;
         let mut rows = before.clone();

@@ -18,14 +18,14 @@ use serde::de::DeserializeOwned;
 use crate::Report;
 use crate::state::{Failure, StateDb};
 
-/// Sessions in the state database. One opened with [`StateDb::memory`] forgets them with the process.
+/// Sessions in the state database. With [`StateDb::memory`] they end with the process.
 pub struct SqliteSessions {
     db: Arc<StateDb>,
     report: Report,
     unreadable: Arc<Mutex<HashSet<String>>>,
 }
 
-/// Reads rows of sessions for a listing; one that is damaged is left out of it and reported once.
+/// Reads rows of sessions for a listing. A damaged one is omitted and reported once.
 struct Reader {
     report: Report,
     unreadable: Arc<Mutex<HashSet<String>>>,
@@ -40,7 +40,7 @@ macro_rules! stored {
     };
 }
 
-/// Everything that is kept under a session's id.
+/// The tables with data under a session's id.
 const TABLES: [(&str, &str); 10] = [
     ("sessions", "id"),
     ("session_flags", "session"),
@@ -55,12 +55,12 @@ const TABLES: [(&str, &str); 10] = [
 ];
 
 impl SqliteSessions {
-    /// The sessions in a database.
+    /// Creates the store of a database.
     pub fn new(db: Arc<StateDb>, report: Report) -> Self {
         Self { db, report, unreadable: Arc::default() }
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> SessionStore {
         SessionStore {
             flags: member!(self, Self::flags),
@@ -318,7 +318,7 @@ impl SqliteSessions {
             let mut rows = asked.query([&id, &chat])?;
             let mut turns = Vec::new();
             while let Some(row) = rows.next()? {
-                // Leaving one out would move those after it to other places.
+                // Omitting one would change the positions of those after it.
                 let kept: KeptTurn =
                     decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "turn of", &chat)?;
                 turns.push(kept.turn);
@@ -381,7 +381,7 @@ impl SqliteSessions {
 }
 
 impl Reader {
-    /// The session of a row, or nothing where it is damaged, so that the others can be listed.
+    /// Returns the session of a row, or `None` if it is damaged, so that the others can be listed.
     fn listed(&self, row: &Row<'_>) -> Result<Option<StoredSession>, Failure> {
         match stored(row) {
             Ok(session) => Ok(Some(session)),
@@ -400,7 +400,7 @@ impl Reader {
 fn stored(row: &Row<'_>) -> Result<StoredSession, Failure> {
     let id: String = row.get("id")?;
     let flags = SessionFlags { is_read: row.get("is_read")?, is_archived: row.get("is_archived")? };
-    // What cannot be read here is asked for, and reported, when somebody needs it.
+    // What cannot be read here is read, and reported, when it is needed.
     let chats = match row.get_ref("chats")?.as_str() {
         Ok(text) => serde_json::from_str(text).ok(),
         Err(_) => Some(Vec::new()),
@@ -409,7 +409,7 @@ fn stored(row: &Row<'_>) -> Result<StoredSession, Failure> {
     Ok(StoredSession { id, session, flags, chats })
 }
 
-/// A place as SQLite counts; nobody gets that far.
+/// Converts a position to SQLite's integer, which is large enough.
 fn number(place: u64) -> i64 {
     i64::try_from(place).unwrap_or(i64::MAX)
 }

@@ -1,24 +1,24 @@
-//! What tells whether a file is another one than the one read: its metadata.
+//! Stamps of files: metadata that shows whether a file has changed since it was read.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime};
 
-/// A clock tick of a file system: a second write within one may leave the metadata as it was.
+/// A clock tick of a file system, within which a second write can leave the metadata unchanged.
 const TICK: Duration = Duration::from_millis(20);
 
-/// A file as it was when it was read or written.
+/// The state of a file when it was read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
-    /// Inode and time of the last change of any kind, where there are such.
+    /// Inode and time of the last change of any kind, on systems that have them.
     identity: (u64, i64, i64),
-    /// Read so soon after it was written that the next look cannot tell.
+    /// Whether it was read so soon after a write that the metadata cannot show a later one.
     young: bool,
 }
 
 impl Stamp {
-    /// Of a file about to be read.
+    /// The stamp of a file that is about to be read.
     pub fn before_reading(found: &Metadata) -> Self {
         Self::read_at(found, SystemTime::now())
     }
@@ -27,14 +27,14 @@ impl Stamp {
         let mut stamp = Self::of_own(found);
         stamp.young = match stamp.modified.map(|at| now.duration_since(at)) {
             Some(Ok(age)) => age < TICK,
-            // Written in the future: only the metadata can tell.
+            // A time in the future: only the metadata can show changes.
             Some(Err(_)) => false,
             None => true,
         };
         stamp
     }
 
-    /// Of a file this process has just put in place: another write makes another file, or takes longer.
+    /// The stamp of a file that this process has just placed: another write creates another file, or takes longer.
     pub(crate) fn of_own(found: &Metadata) -> Self {
         #[cfg(unix)]
         let identity = {
@@ -46,17 +46,17 @@ impl Stamp {
         Self { modified: found.modified().ok(), size: found.len(), identity, young: false }
     }
 
-    /// Of a file that cannot even be looked at.
+    /// The stamp of a file whose metadata cannot be read.
     pub fn unknown() -> Self {
         Self { modified: None, size: 0, identity: (0, 0, 0), young: true }
     }
 
-    /// Whether both were taken of one file with nothing written between.
+    /// Returns whether both are of the same file without a write in between.
     pub(crate) fn is_of_same_file(&self, other: &Self) -> bool {
         Self { young: false, ..*self } == Self { young: false, ..*other }
     }
 
-    /// Whether the file is still the one this was taken of.
+    /// Returns whether the file is unchanged.
     pub fn still(&self, found: &Metadata) -> bool {
         !self.young && *self == Self::of_own(found)
     }

@@ -1,4 +1,4 @@
-//! What work cost, in the state database.
+//! The usage store, in the state database.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::Report;
 use crate::sessions::{decode, encode};
 use crate::state::{Failure, StateDb};
 
-/// Use in the state database. One opened with [`StateDb::memory`] forgets it with the process.
+/// Usage in the state database. With [`StateDb::memory`] it ends with the process.
 pub struct SqliteUsage {
     db: Arc<StateDb>,
     report: Report,
 }
 
-/// What every query asks of which entries it means.
+/// The filter of every query.
 const ASKED: &str = "(:pool IS NULL OR usage.number IN (
         SELECT number FROM usage_charges WHERE pool = :pool AND at >= :from AND at < :until))
     AND at >= :from AND at < :until";
 
-/// Every instant is written so that it sorts by time; these sort before and after all of them.
+/// Instants are stored as text that sorts by time; these sort before and after all of them.
 const FIRST: &str = "";
 const LAST: &str = "~";
 
 impl SqliteUsage {
-    /// The use in a database.
+    /// Creates the store of a database.
     pub fn new(db: Arc<StateDb>, report: Report) -> Self {
         Self { db, report }
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> Usage {
         Usage {
             record: member!(self, |store: &Self, (entry,)| store.record(entry)),
@@ -157,7 +157,7 @@ impl SqliteUsage {
     }
 }
 
-/// The entry of a row. One that cannot be read keeps none of the others from being listed.
+/// Returns the entry of a row, or `None` if it cannot be read, so that the others can be listed.
 fn entry_in(row: &Row<'_>, report: &Report) -> Result<Option<UsageEntry>, Failure> {
     let number: i64 = row.get("number")?;
     match decode(row.get_ref("entry")?.as_str().unwrap_or_default(), "usage entry", &number.to_string()) {
@@ -170,20 +170,20 @@ fn entry_in(row: &Row<'_>, report: &Report) -> Result<Option<UsageEntry>, Failur
     }
 }
 
-/// From when and until when, as instants are written.
+/// Returns start and end in the stored form of instants.
 fn range(query: &UsageQuery) -> Result<(String, String), Thrown> {
     let read = |at: &Option<String>, open: &str| at.as_deref().map_or_else(|| Ok(open.to_owned()), instant);
     Ok((read(&query.from, FIRST)?, read(&query.until, LAST)?))
 }
 
-/// An instant as it is kept: in UTC, so that its text sorts by time.
+/// Formats an instant in its stored form: in UTC, so that the text sorts by time.
 fn instant(text: &str) -> Result<String, Thrown> {
     let at: Timestamp =
         text.parse().map_err(|_| Thrown::new(format_args!("{text:?} is not an ISO 8601 timestamp")))?;
     Ok(format!("{at:.3}"))
 }
 
-/// A count as SQLite counts. Nobody gets that far, and many of them still add up.
+/// Converts a count to SQLite's integer, limited so that sums do not overflow.
 fn counted(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).min(1 << 53)
 }

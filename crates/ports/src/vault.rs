@@ -1,4 +1,4 @@
-//! The vault as a file: `vault.json`, one object of names and values, for its owner's eyes alone.
+//! The vault in a file: `vault.json`, one object of names and values, readable only by its owner.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,19 +17,19 @@ use crate::atomic::{self, Access};
 use crate::stamp::Stamp;
 use crate::worker::Worker;
 
-/// For how long what the file held is answered without another look at it. A secret is read for every call
-/// of a webhook, and the look costs more than the answer.
+/// How long cached values are returned without a check of the file. Every webhook call reads a secret, and the check
+/// costs more than the answer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Secrets in `<configDir>/vault.json`. An edit by hand, or by another process, holds from 20 ms later on at
-/// most; one through this value holds at once.
+/// Secrets in `<configDir>/vault.json`. An edit by hand or by another process takes effect within 20 ms; one through
+/// this store takes effect immediately.
 pub struct FileVault {
     path: PathBuf,
     file: Worker<VaultFile>,
     latest: Latest,
 }
 
-/// What the file held when it was last looked at, and when that was.
+/// The content of the file at the last check, and the time of that check.
 #[derive(Clone, Default)]
 struct Latest(Arc<Mutex<Option<(Instant, JsonObject)>>>);
 
@@ -42,7 +42,7 @@ impl Latest {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The value of a name; `None` where it is time to look again.
+    /// Returns the value of a name; `None` if the file has to be checked again.
     fn get(&self, name: &str) -> Option<Option<String>> {
         let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, held) = latest.as_ref().filter(|(at, _)| at.elapsed() < LOOK_EVERY)?;
@@ -51,10 +51,10 @@ impl Latest {
 }
 
 impl FileVault {
-    /// What the file is called.
+    /// The name of the file.
     pub const FILE: &str = "vault.json";
 
-    /// The vault of a configuration folder. The file is made with the first secret.
+    /// Creates the vault of a configuration folder. The first secret creates the file.
     pub fn new(config_dir: &Path, report: Report) -> Result<Self, Thrown> {
         let path = config_dir.join(Self::FILE);
         let latest = Latest::default();
@@ -71,12 +71,12 @@ impl FileVault {
         Ok(Self { path, file, latest })
     }
 
-    /// Where the secrets are.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The vault as the point has it.
+    /// Returns the vault as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> Vault {
         let (get, set, delete, list) = (self.clone(), self.clone(), self.clone(), self);
         Vault {
@@ -84,7 +84,7 @@ impl FileVault {
                 Ok(_) => match get.latest.get(&name) {
                     Some(value) => ready(Ok(value)),
                     None => {
-                        // By the clock of whoever asks: a thread of its own has none that a test can hold still.
+                        // Uses the clock of the caller, because tests cannot pause that of a separate thread.
                         let looked = Instant::now();
                         get.with(name, move |file, name| file.get(name, looked))
                     }
@@ -123,11 +123,11 @@ struct VaultFile {
     path: PathBuf,
     report: Report,
     seen: Option<Stamp>,
-    /// Everything in it, or why it cannot be read. Never shown.
+    /// Its content, or why it cannot be read. Never printed.
     held: Result<JsonObject, String>,
-    /// Whether others may read it.
+    /// Whether other users can read it.
     open: bool,
-    /// Answers for a while without the thread.
+    /// Answers for a short time without the thread.
     latest: Latest,
 }
 
@@ -157,8 +157,8 @@ impl VaultFile {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         atomic::make_folder(folder).map_err(|error| failed(folder, error))?;
         self.latest.forget();
-        // Another process may set a secret at the same time.
-        let _held = atomic::hold(&self.path).map_err(|error| failed(&self.path, error))?;
+        // Another process can set a secret at the same time.
+        let _held = atomic::lock(&self.path).map_err(|error| failed(&self.path, error))?;
         let before = match fs::read(&self.path) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -178,7 +178,7 @@ impl VaultFile {
         Ok(answer)
     }
 
-    /// What the file holds now; it is read only where it is another one than before.
+    /// Returns the current content of the file, and reads it only if it has changed.
     fn read(&mut self) -> Result<&JsonObject, Thrown> {
         match fs::metadata(&self.path) {
             Ok(found) => {
@@ -186,7 +186,7 @@ impl VaultFile {
                     let before = self.seen.replace(Stamp::before_reading(&found));
                     let held =
                         fs::read(&self.path).map_err(|error| error.to_string()).and_then(|text| parse(&text));
-                    // A file read twice because it was young is not news.
+                    // A file that is read again only because it was just written is not reported again.
                     if before.is_none() || held != self.held {
                         self.tell(&held);
                     }

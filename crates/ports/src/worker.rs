@@ -1,4 +1,4 @@
-//! A thread that owns something blocking and serves callers in the order they ask.
+//! A thread that owns a blocking resource and serves calls in their order.
 
 use std::io;
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// The thread ends once this is dropped and what was asked is done.
+/// The thread ends once this is dropped and all calls are done.
 pub(crate) struct Worker<S> {
     jobs: mpsc::Sender<Job<S>>,
 }
@@ -26,14 +26,14 @@ impl<S: Send + 'static> Worker<S> {
         Ok(Self { jobs })
     }
 
-    /// Takes its place among the jobs now; the answer comes later.
+    /// Queues a job now and returns its future answer.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut S) -> Result<T, Thrown> + Send + 'static,
     ) -> Pending<T> {
         let (answer, answered) = oneshot::channel();
         let job = move |state: &mut S| {
-            // Nobody waits any more: what was asked is done all the same.
+            // The caller may no longer wait; the job is done anyway.
             let _ = answer.send(job(state));
         };
         match self.jobs.send(Box::new(job)) {

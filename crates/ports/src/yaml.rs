@@ -1,20 +1,19 @@
-//! YAML as this host reads and writes it: one document, whose values are JSON's. `parseYaml` and
-//! `stringifyYaml` of a plugin, and the frontmatter of every file.
+//! Parsing and formatting of YAML: one document with JSON values. Used by `parseYaml` and `stringifyYaml` of plugins,
+//! and for the frontmatter of files.
 //!
-//! It is YAML 1.2 with anchors, aliases and merge keys, within limits. `yes` and `2026-01-01` are text; a key
-//! is text however it is written; a tag that asks for a type JSON has not, a key written twice, `.nan` and
-//! `.inf` are refused.
+//! It is YAML 1.2 with anchors, aliases and merge keys, within limits. `yes` and `2026-01-01` are text; a key is always
+//! text. Tags of types that JSON does not have, duplicate keys, `.nan` and `.inf` are rejected.
 
 use serde::Serialize;
 use serde_json::Value;
 use serde_saphyr::{MessageFormatter, Options, UserMessageFormatter};
 
-/// How deep lists and objects may stand in each other.
+/// The maximum nesting of lists and objects.
 pub const DEPTH: usize = 100;
-/// How many values a text may hold, those its aliases repeat among them.
+/// The maximum number of values in a text, including those that aliases repeat.
 const NODES: usize = 250_000;
 
-/// Text that is no YAML this host reads.
+/// An error in YAML text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
 pub struct YamlError {
@@ -22,7 +21,7 @@ pub struct YamlError {
     pub line: u64,
     /// From 1.
     pub column: u64,
-    /// What is wrong there.
+    /// What is wrong at this position.
     pub message: String,
 }
 
@@ -32,7 +31,7 @@ impl From<YamlError> for ostler_contract::Thrown {
     }
 }
 
-/// Reads YAML text as data. No text at all is `null`.
+/// Parses YAML text. Empty text is `null`.
 pub fn parse(text: &str) -> Result<Value, YamlError> {
     let read = || serde_saphyr::from_str_with_options(text, options());
     on_enough_stack(read).map_err(|error| {
@@ -45,15 +44,15 @@ pub fn parse(text: &str) -> Result<Value, YamlError> {
     })
 }
 
-/// Writes data as YAML text that [`parse`] reads back the same, unless it is more than [`DEPTH`] deep.
+/// Formats data as YAML text that [`parse`] reads back, unless its nesting exceeds [`DEPTH`].
 pub fn stringify(value: &impl Serialize) -> String {
-    // Every JSON value has a YAML form, so neither way fails; and JSON text is YAML too.
+    // Every JSON value has a YAML form, so this does not fail; JSON text is also YAML.
     on_enough_stack(|| serde_saphyr::to_string(value))
         .or_else(|_| serde_json::to_string(value))
         .unwrap_or_default()
 }
 
-/// A level takes 4 KiB of stack, unoptimised 40, and the caller's thread may be a small one.
+/// A level uses 4 KiB of stack (40 without optimization), and the caller's thread can have a small one.
 fn on_enough_stack<T>(work: impl FnOnce() -> T) -> T {
     let room = DEPTH * if cfg!(debug_assertions) { 40 << 10 } else { 4 << 10 };
     stacker::maybe_grow(room, 2 * room, work)

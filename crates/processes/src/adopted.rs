@@ -1,4 +1,4 @@
-//! The children that this process did not start: descendants whose own parent ended, which the kernel gives to it.
+//! Adopted children: descendants whose parent ended, which the kernel assigns to this process.
 
 use std::collections::BTreeSet;
 use std::sync::Once;
@@ -10,25 +10,26 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::scope::is_mark;
 use super::table::{self, Lingering};
 
-/// How long after the end of a child those of adopted ones are collected, and how often it is looked for more.
+/// How long after the end of a child the exit statuses of adopted ones are collected, and how often more are looked
+/// for.
 const REAP: Duration = Duration::from_millis(200);
-/// How many times a child that has ended is seen before nobody is taken to wait for it.
+/// How many times an ended child is seen before it is assumed that no one waits for it.
 const LOOKS: u32 = 15;
 
-/// Says whether a part of this process waits for a child.
+/// Returns whether a part of this process waits for a child.
 type WaitsFor = fn(i32) -> bool;
 
-/// The parts of this process that start children themselves and collect their ends late.
+/// The parts of this process that start children themselves and collect their exit statuses late.
 static WAITING: Mutex<Vec<WaitsFor>> = Mutex::new(Vec::new());
 
-/// Leaves children to a part of this process that starts them itself, and that may not collect their ends as soon as they end:
-/// the others that have ended are taken to be adopted ones.
+/// Registers a part of this process that starts children itself and may collect their exit statuses late. All other
+/// ended children count as adopted.
 pub fn leave_children_to(waits_for: fn(i32) -> bool) {
     WAITING.lock().push(waits_for);
 }
 
-/// Collects the ends of processes that this one has adopted, as they end. `started` are its own children, whose ends others
-/// collect.
+/// Collects the exit statuses of adopted processes as they end. `started` are children of this process, whose exit
+/// statuses others collect.
 pub(crate) fn reap_adopted(started: &'static Mutex<BTreeSet<i32>>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -39,7 +40,7 @@ pub(crate) fn reap_adopted(started: &'static Mutex<BTreeSet<i32>>) {
                 loop {
                     tokio::time::sleep(REAP).await;
                     let looked = tokio::task::spawn_blocking(move || {
-                        // No child is started meanwhile: it could end before it is noted.
+                        // No child is started in the meantime, because it could end before it is recorded.
                         let started = started.lock();
                         let waiting = WAITING.lock().clone();
                         let is_others =
@@ -57,7 +58,7 @@ pub(crate) fn reap_adopted(started: &'static Mutex<BTreeSet<i32>>) {
     });
 }
 
-/// Makes the daemon the parent of descendants whose own parent ended, so that their ends can be collected.
+/// Makes the daemon the parent of descendants whose parent ended, so that their exit statuses can be collected.
 pub(crate) fn adopt_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

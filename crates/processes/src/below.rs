@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{POLL, table};
 
-/// Ends everything below this process: what SIGTERM does not end in time is sent SIGKILL. Where the system has no table of
-/// processes, nothing is found.
+/// Ends all descendants of this process: sends SIGTERM, then SIGKILL to those that do not end in time. Finds none on
+/// systems without a process table.
 pub async fn end_descendants(grace: Duration) {
     let found: Vec<(Pid, u64)> =
         table::descendants(getpid()).into_iter().filter_map(|pid| Some((pid, began(pid)?))).collect();

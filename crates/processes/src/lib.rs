@@ -1,4 +1,4 @@
-//! Processes that plugins start: each runs in a scope that holds everything it starts, and is ended with that scope.
+//! Processes that plugins start. Each runs in a scope that contains everything it starts, and ends with that scope.
 
 #![forbid(unsafe_code)]
 
@@ -31,20 +31,20 @@ use tokio::time::Instant;
 
 pub use adopted::leave_children_to;
 pub use below::end_descendants;
-pub use memory::Counted;
+pub use memory::MemoryAccounting;
 use scope::Scope;
 pub use scope::{Owner, ScopeChoice, Scopes, Usage};
 
 /// How long a scope may take to become empty after the program's stdin is closed, and again after SIGTERM. Twice this
 /// and the time to kill fit into the host's limit for closing a session.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How long the kernel may take to end what was killed.
+/// How long the kernel can take to end killed processes.
 const KILL_LIMIT: Duration = Duration::from_secs(1);
-/// How often a scope that is ending is looked at.
+/// How often an ending scope is checked.
 const POLL: Duration = Duration::from_millis(20);
-/// How many of the last lines of stderr, or pieces of long ones, are retained for an error.
+/// How many of the last lines of stderr, or parts of long ones, are retained for an error.
 const STDERR_LINES: usize = 12;
-/// How much of one of them is retained, in bytes.
+/// The retained size of each, in bytes.
 const STDERR_LINE: u64 = 512;
 
 /// A program to start.
@@ -54,40 +54,40 @@ pub struct Program {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables beside the daemon's environment.
+    /// Variables in addition to the daemon's environment.
     pub env: BTreeMap<String, String>,
-    /// Where it starts.
+    /// Its working directory.
     pub cwd: PathBuf,
-    /// For whom it runs.
+    /// Its owner.
     pub owner: Owner,
-    /// The command that runs [`supervisor::main`]: where no cgroup contains the program, it is marked before it runs.
+    /// The command that runs [`supervisor::main`], which marks a program that no cgroup contains before it runs.
     pub supervisor: Option<Vec<String>>,
-    /// Whether it is also supervised then.
+    /// Whether such a program is also supervised.
     pub supervised: bool,
 }
 
-/// The children of this process that were started here, until their ends are collected.
+/// The children that were started here, until their exit statuses are collected.
 static STARTED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// Why a program could not be started.
 #[derive(Debug)]
 pub enum Unstarted {
-    /// No such program.
+    /// The program does not exist.
     NotFound,
-    /// The folder it starts in is missing.
+    /// Its working directory is missing.
     NoFolder,
-    /// It may not be run as a program.
+    /// It is not executable.
     NotExecutable,
     /// It is a directory.
     Directory,
-    /// It is a script, and the program that runs it is missing.
+    /// It is a script whose interpreter is missing.
     NoInterpreter(String),
-    /// Anything else.
+    /// Another error.
     Failed(io::Error),
 }
 
 impl Unstarted {
-    /// The sentence for users.
+    /// Returns the message for users.
     pub fn sentence(&self, program: &Program) -> String {
         let Program { command, cwd, .. } = program;
         match self {
@@ -112,7 +112,7 @@ pub struct Process {
     stderr_ended: watch::Receiver<bool>,
 }
 
-/// The last pieces of an output: lines, and parts of longer ones.
+/// The end of an output: lines, and parts of long ones.
 #[derive(Debug, Default)]
 struct Tail(std::collections::VecDeque<Vec<u8>>);
 
@@ -124,7 +124,7 @@ impl Tail {
         self.0.push_back(piece.to_vec());
     }
 
-    /// The lines, as they were written.
+    /// Returns the lines as they were written.
     fn text(&self) -> String {
         let bytes: Vec<u8> = self.0.iter().flatten().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
@@ -133,7 +133,7 @@ impl Tail {
 }
 
 impl Process {
-    /// Starts a program with its stdin and stdout as pipes. Of its stderr the end is retained.
+    /// Starts a program with pipes for stdin and stdout. Retains the end of its stderr.
     ///
     /// # Errors
     /// See [`Unstarted`].
@@ -155,7 +155,7 @@ impl Process {
         Ok((process.watching(child), stdin, stdout))
     }
 
-    /// Starts a program without input, with its stdout and stderr as pipes.
+    /// Starts a program without input, with pipes for stdout and stderr.
     ///
     /// # Errors
     /// See [`Unstarted`].
@@ -172,8 +172,8 @@ impl Process {
         Ok((process.watching(child), stdout, stderr))
     }
 
-    /// Starts a program the way `spawn` does, which is given its command with arguments, directory and environment. It
-    /// has to become the leader of a process group.
+    /// Starts a program with `spawn`, which receives its command with arguments, directory and environment. The program
+    /// must become the leader of a process group.
     ///
     /// # Errors
     /// See [`Unstarted`].
@@ -214,22 +214,22 @@ impl Process {
         }
     }
 
-    /// How the program's own process ended; nothing while it runs.
+    /// Returns the exit status of the program's process; `None` while it runs.
     pub fn status(&self) -> Option<ExitStatus> {
         *self.ended.borrow()
     }
 
-    /// What it and everything it started occupy.
+    /// Returns the memory of the program and everything it started.
     pub fn usage(&self) -> Usage {
         self.scope.usage()
     }
 
-    /// Has the kernel limit its memory, where it can.
+    /// Makes the kernel limit its memory, if possible.
     pub fn limit_memory(&self, bytes: u64) {
         self.scope.limit_memory(bytes);
     }
 
-    /// Whether the kernel ended something of it at the limit.
+    /// Returns whether the kernel killed one of its processes at the limit.
     pub fn exceeded_memory(&self) -> bool {
         self.scope.exceeded_memory()
     }
@@ -239,13 +239,13 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Waits until everything that was written to stderr is read, which all that have it open end first.
+    /// Waits until stderr is read completely, after all processes that have it open have ended.
     pub fn stderr_ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ended = self.stderr_ended.clone();
         async move { drop(ended.wait_for(|ended| *ended).await) }
     }
 
-    /// The last lines the program wrote to stderr.
+    /// Returns the last lines of stderr.
     pub fn stderr(&self) -> String {
         self.stderr.lock().text()
     }
@@ -255,8 +255,8 @@ impl Process {
         self.scope.signal(signal);
     }
 
-    /// Ends everything in the scope. The caller has closed the program's stdin: what does not end then is sent SIGTERM,
-    /// and what remains SIGKILL.
+    /// Ends everything in the scope. The caller has closed the program's stdin; processes that do not end then receive
+    /// SIGTERM, and remaining ones SIGKILL.
     pub async fn close(&self) {
         let mut seen = Vec::new();
         if !self.empty_within(GRACE, &mut seen).await {
@@ -268,7 +268,7 @@ impl Process {
         reap(&seen);
     }
 
-    /// Ends everything in the scope: what a signal does not end in `grace` is sent SIGKILL.
+    /// Ends everything in the scope with a signal, and after `grace` with SIGKILL.
     pub async fn end(&self, signal: Signal, grace: Duration) {
         let mut seen = self.scope.members();
         self.scope.signal(signal);
@@ -287,7 +287,7 @@ impl Process {
 
     async fn kill_all(&self, seen: &mut Vec<Pid>) {
         let (now, half) = (Instant::now(), KILL_LIMIT / 2);
-        // A process that forks during the signal is in the next look.
+        // The next check includes a process that forks during the signal.
         while now.elapsed() < KILL_LIMIT {
             match now.elapsed() < half {
                 true => self.scope.signal(Signal::KILL),
@@ -304,7 +304,7 @@ impl Process {
         loop {
             let members = self.scope.members();
             if members.is_empty() {
-                // The child's own status is collected by its task.
+                // The task of the child collects its status.
                 return tokio::time::timeout(limit.max(POLL), self.ended()).await.is_ok();
             }
             seen.extend(members.iter().filter(|pid| !seen.contains(pid)).copied().collect::<Vec<_>>());
@@ -316,7 +316,7 @@ impl Process {
     }
 }
 
-/// Collects the ends of adopted processes.
+/// Collects the exit statuses of adopted processes.
 fn reap(seen: &[Pid]) {
     let started = STARTED.lock();
     table::reap(seen, &|pid| started.contains(&pid));
@@ -340,21 +340,21 @@ fn start(
     if let Some(interpreter) = missing_interpreter(&file, &program.cwd) {
         return Err(Unstarted::NoInterpreter(interpreter));
     }
-    // A supervisor takes its program as text, and is found where `/proc` is.
+    // A supervisor receives its program as text, and requires `/proc`.
     let supervisor = program.supervisor.as_deref().filter(|command| {
         file.to_str().is_some() && command.first().is_some_and(|own| Path::new(own).exists())
     });
     let prepared = scopes.prepare(choice, supervisor.is_some(), program.supervised);
     let mut command = prepared.command(&file, supervisor);
     command.args(&program.args).current_dir(&program.cwd);
-    // The daemon's own variables, as its connection token, are not the program's.
+    // The program does not receive the daemon's variables, such as its connection token.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OSTLER_")) {
         command.env_remove(name);
     }
     let (marker, scope) = prepared.marker();
     command.envs(&program.env);
     if prepared.is_supervised() {
-        // The next start of the daemon leaves a supervisor to its work.
+        // The next start of the daemon does not interrupt a supervisor.
         command.env_remove(marker);
     } else {
         command.env(marker, scope);
@@ -390,19 +390,19 @@ fn piped(command: &mut Command, stdin: Stdio) -> io::Result<Child> {
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
 }
 
-/// Whether a program could be started: its file is there, or on `PATH`.
+/// Returns whether a program exists, as a path or on `PATH`.
 pub fn is_installed(program: &Program) -> bool {
     find(&program.command, &program.path(), &program.cwd).is_some()
 }
 
 impl Program {
-    /// The `PATH` it is looked up on.
+    /// Returns the `PATH` for the lookup.
     fn path(&self) -> String {
         self.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default()
     }
 }
 
-/// The program's file: a path as it is, a name on `PATH`.
+/// Returns the file of a program: a path unchanged, a name from `PATH`.
 fn find(command: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     if command.contains('/') {
         let file = cwd.join(command);
@@ -413,7 +413,7 @@ fn find(command: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     files().find(|file| is_executable(file)).or_else(|| files().next())
 }
 
-/// The program that a script names to run it, where that is missing.
+/// Returns the interpreter of a script, if it is missing.
 fn missing_interpreter(file: &Path, cwd: &Path) -> Option<String> {
     let mut first = Vec::new();
     std::fs::File::open(file).ok()?.take(256).read_to_end(&mut first).ok()?;
@@ -422,7 +422,7 @@ fn missing_interpreter(file: &Path, cwd: &Path) -> Option<String> {
     (!cwd.join(interpreter).exists()).then(|| interpreter.to_owned())
 }
 
-/// Whether a file may be run as a program.
+/// Returns whether a file is executable.
 fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|there| there.permissions().mode() & 0o111 != 0)
 }
@@ -432,7 +432,7 @@ async fn retain(stderr: ChildStderr, tail: Arc<Mutex<Tail>>) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A line of any length is read in pieces.
+        // A long line is read in parts.
         match (&mut read).take(STDERR_LINE).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}

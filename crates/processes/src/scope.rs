@@ -1,6 +1,6 @@
-//! What holds everything a program starts: a cgroup where one can be made, otherwise its process group, the marker in
-//! its environment, a limit that is inherited, and its descendants, with the daemon as the parent of those whose own parent
-//! ended.
+//! Scopes, which contain everything that a program starts: a cgroup if one can be created, otherwise its process group,
+//! the marker in its environment, an inherited limit, and its descendants, with the daemon as the parent of those whose
+//! parent ended.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,26 +16,25 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::adopted::adopt_orphans;
-use super::memory::{self, Counted};
+use super::memory::{self, MemoryAccounting};
 use super::table::{Life, Signs};
 use super::{supervisor, table};
 
-/// Puts itself into the cgroups whose files are named first, as many as it is told, then becomes the program named behind
-/// them.
+/// A shell script that enters the cgroups whose files are its first arguments, then becomes the program after them.
 const ENTER: &str =
     r#"n=$0; while [ "$n" -gt 0 ]; do echo 0 > "$1" || exit 126; shift; n=$((n - 1)); done; exec "$@""#;
 
-/// How many groups are looked at for those that daemons have left.
+/// The maximum number of groups that are searched for remains of other daemons.
 const GROUPS: usize = 20_000;
 
-/// How many marks there are. Of so many scopes at once only those with the same one would not be told apart.
+/// The number of marks. Among that many concurrent scopes, those with the same mark cannot be distinguished.
 const MARKS: u64 = 100_000;
 
 /// How processes are contained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScopeChoice {
-    /// A cgroup where one can be made, otherwise a process group.
+    /// A cgroup if one can be created, otherwise a process group.
     #[default]
     Auto,
     /// A process group, found again by a marker in the environment.
@@ -45,12 +44,12 @@ pub enum ScopeChoice {
 /// The scopes of one kind in this daemon. A plugin has one, in a `static`.
 #[derive(Debug)]
 pub struct Scopes {
-    /// How the names of scopes and of their cgroups begin.
+    /// The prefix of the names of scopes and of their cgroups.
     prefix: &'static str,
-    /// The variable that marks what a program in a scope started.
+    /// The variable that marks the processes of a scope.
     marker: &'static str,
     open: Mutex<BTreeMap<String, Scope>>,
-    /// Groups of scopes that ended, which the kernel does not remove yet.
+    /// Groups of ended scopes that the kernel does not remove yet.
     leaving: Mutex<Vec<PathBuf>>,
 }
 
@@ -61,14 +60,14 @@ pub(crate) struct Prepared {
     marker: String,
     cgroup: Option<PathBuf>,
     memory: Option<PathBuf>,
-    /// The limit that its processes are to inherit, where it has no cgroup.
+    /// The limit that its processes inherit, if it has no cgroup.
     mark: Option<u64>,
-    /// Whether the program is started by a command of the daemon's own program, which marks it.
+    /// Whether a command of the daemon's program starts the program and marks it.
     helped: bool,
     supervised: bool,
 }
 
-/// Whose processes a scope contains.
+/// The owner of the processes of a scope.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// The agent's provider; empty for other programs.
@@ -77,17 +76,17 @@ pub struct Owner {
     pub session: String,
 }
 
-/// The processes of one owner that run.
+/// The running processes of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
-    /// Whose.
+    /// The owner.
     pub owner: Owner,
-    /// How many.
+    /// Their number.
     pub processes: usize,
-    /// What they occupy, in bytes.
+    /// Their memory in bytes.
     pub memory: u64,
-    /// How that was counted.
-    pub counted: Counted,
+    /// How the memory was counted.
+    pub counted: MemoryAccounting,
 }
 
 /// The scope of one running program.
@@ -97,27 +96,27 @@ pub(crate) struct Scope {
     marker: String,
     owner: Owner,
     cgroup: Option<PathBuf>,
-    /// Its group in the memory hierarchy of version 1, where the cgroup does not count memory.
+    /// Its group in the memory hierarchy of version 1, if the cgroup does not count memory.
     memory: Option<PathBuf>,
     leader: Pid,
-    /// The limit that its processes inherit, where it has no cgroup.
+    /// The limit that its processes inherit, if it has no cgroup.
     mark: Option<u64>,
-    /// Whether the leader's id is still the scope's.
+    /// Whether the leader's id still belongs to the scope.
     life: Arc<Mutex<Life>>,
-    /// Whether the leader is a supervisor, which ends with what it supervises.
+    /// Whether the leader is a supervisor, which ends with its program.
     supervised: bool,
-    /// Whether dropping it ends the scope: true of the one its `Process` holds.
+    /// Whether dropping it ends the scope: true for the one in its `Process`.
     owned: bool,
 }
 
 impl Scope {
-    /// Whoever collects the leader's end calls this as long as it has not ended, and does so in `collect`.
+    /// Called by the collector of the leader's exit status until the leader has ended; `collect` collects it.
     pub fn leader_collected<T>(
         leader: Pid,
         life: &Mutex<Life>,
         collect: impl FnOnce() -> std::task::Poll<T>,
     ) -> std::task::Poll<T> {
-        // Nobody looks for the scope's processes between this and what is noted of it.
+        // The scope's processes are not searched between this and the update of the state.
         let mut life = life.lock();
         let ended = collect();
         if ended.is_ready() {
@@ -126,12 +125,12 @@ impl Scope {
         ended
     }
 
-    /// The process the scope was made for, and whether its id is still the scope's.
+    /// Returns the leader, and whether its id still belongs to the scope.
     pub fn led(&self) -> (Pid, Arc<Mutex<Life>>) {
         (self.leader, self.life.clone())
     }
 
-    /// Every process in the scope that runs.
+    /// Returns every running process of the scope.
     pub fn members(&self) -> Vec<Pid> {
         self.members_in(&mut self.life.lock())
     }
@@ -145,19 +144,19 @@ impl Scope {
         }
     }
 
-    /// What its processes occupy.
+    /// Returns the memory of its processes.
     pub fn usage(&self) -> Usage {
         let members = self.members();
         let (memory, counted) = memory::of(self.cgroup.as_deref(), self.memory.as_deref(), &members);
         Usage { owner: self.owner.clone(), processes: members.len(), memory, counted }
     }
 
-    /// Has the kernel limit its memory, where it can.
+    /// Makes the kernel limit its memory, if possible.
     pub fn limit_memory(&self, bytes: u64) {
         memory::limit(self.cgroup.as_deref(), self.memory.as_deref(), bytes);
     }
 
-    /// Whether the kernel ended one of its processes at the limit.
+    /// Returns whether the kernel killed one of its processes at the limit.
     pub fn exceeded_memory(&self) -> bool {
         memory::was_exceeded(self.cgroup.as_deref(), self.memory.as_deref())
     }
@@ -170,11 +169,11 @@ impl Scope {
         {
             return;
         }
-        // A supervisor ends by itself, after what it supervises.
+        // A supervisor ends by itself after its program.
         self.tell(signal, self.supervised.then_some(self.leader));
     }
 
-    /// Ends every process in the scope, the supervisor too.
+    /// Kills every process in the scope, including the supervisor.
     pub fn kill_with_supervisor(&self) {
         match self.supervised {
             true => self.tell(Signal::KILL, None),
@@ -183,14 +182,15 @@ impl Scope {
     }
 
     fn tell(&self, signal: Signal, spared: Option<Pid>) {
-        // The leader's end is not collected meanwhile.
+        // The leader's exit status is not collected in the meantime.
         let mut life = self.life.lock();
         for pid in self.members_in(&mut life).into_iter().filter(|pid| Some(*pid) != spared) {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Ends every process in the scope, also those that fork meanwhile, and a supervisor that does not end by itself.
+    /// Kills every process in the scope, including those that fork in the meantime and a supervisor that does not end
+    /// by itself.
     pub async fn end(&self) {
         let (begun, limit) = (Instant::now(), super::KILL_LIMIT);
         while begun.elapsed() < limit && !self.members().is_empty() {
@@ -222,7 +222,7 @@ impl Drop for Scope {
         }
         let open = self.scopes.open.lock().remove(&self.marker);
         match (open, tokio::runtime::Handle::try_current()) {
-            // The supervisor still has to end what it supervises.
+            // The supervisor still has to end its program.
             (Some(scope), Ok(runtime)) if self.supervised && !self.members().is_empty() => {
                 self.signal(Signal::KILL);
                 drop(runtime.spawn(async move { scope.end().await }));
@@ -234,17 +234,17 @@ impl Drop for Scope {
 }
 
 impl Prepared {
-    /// The variable that marks what is started in the scope, and its value.
+    /// Returns the variable that marks the processes of the scope, and its value.
     pub fn marker(&self) -> (&'static str, &str) {
         (self.scopes.marker, &self.marker)
     }
 
-    /// Whether the program is supervised.
+    /// Returns whether the program is supervised.
     pub fn is_supervised(&self) -> bool {
         self.supervised
     }
 
-    /// A command that runs the program inside the scope.
+    /// Returns a command that runs the program inside the scope.
     pub fn command(&self, program: &Path, helper: Option<&[String]>) -> Command {
         let groups: Vec<PathBuf> =
             [&self.cgroup, &self.memory].into_iter().flatten().map(|dir| dir.join("cgroup.procs")).collect();
@@ -269,10 +269,10 @@ impl Prepared {
         command
     }
 
-    /// The scope, once its program runs.
+    /// Returns the scope once its program runs.
     pub fn around(self, leader: Pid, owner: Owner) -> Scope {
         let Self { scopes, marker, cgroup, memory, mark, helped, supervised } = self;
-        // What it starts before it is marked would not be found.
+        // Processes that it starts before it is marked would not be found.
         let mark = mark.filter(|mark| helped || set_mark(leader, *mark));
         let life = Arc::<Mutex<Life>>::default();
         let scope = |owned| Scope {
@@ -300,12 +300,12 @@ impl Prepared {
 }
 
 impl Scopes {
-    /// Scopes whose names begin with `prefix`, and whose processes are marked with the variable `marker`.
+    /// Creates scopes whose names begin with `prefix` and whose processes have the variable `marker`.
     pub const fn new(prefix: &'static str, marker: &'static str) -> Self {
         Self { prefix, marker, open: Mutex::new(BTreeMap::new()), leaving: Mutex::new(Vec::new()) }
     }
 
-    /// A scope for one program, which is helped and supervised where it can be and no cgroup contains it.
+    /// Creates a scope for one program. Without a cgroup, the program is marked and supervised if possible.
     pub(crate) fn prepare(&'static self, choice: ScopeChoice, helped: bool, supervised: bool) -> Prepared {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -329,7 +329,8 @@ impl Scopes {
         Prepared { scopes: self, marker, cgroup, memory, mark, helped, supervised: helped && supervised }
     }
 
-    /// What the processes of every owner occupy, by provider and session. Reads files: not for a task of many.
+    /// Returns the memory of each owner's processes, by provider and session. Reads files, so do not call it in a
+    /// shared task.
     pub fn usages(&self) -> Vec<Usage> {
         let mut all: BTreeMap<Owner, Usage> = BTreeMap::new();
         let scopes: Vec<String> = self.open.lock().keys().cloned().collect();
@@ -346,7 +347,7 @@ impl Scopes {
         all.into_values().collect()
     }
 
-    /// What contains the programs, which are supervised where no cgroup does: for the log.
+    /// Returns how programs are contained, for the log. Without a cgroup they are supervised.
     pub fn containment(&self, choice: ScopeChoice, supervised: bool) -> String {
         let trial = own_cgroup().map(|own| (own.join(format!("{}0", self.own_prefix())), own));
         match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
@@ -361,7 +362,7 @@ impl Scopes {
         }
     }
 
-    /// Kills what is left of every program in these scopes, as the daemon ends.
+    /// Kills the remaining processes of these scopes at the end of the daemon.
     pub async fn kill_all(&self) {
         let scopes: Vec<Scope> = std::mem::take(&mut *self.open.lock()).into_values().collect();
         futures::future::join_all(scopes.iter().map(|scope| async move {
@@ -375,15 +376,15 @@ impl Scopes {
         }
     }
 
-    /// Whether groups of scopes that ended are still there.
+    /// Returns whether groups of ended scopes still exist.
     fn are_leaving(&self) -> bool {
         let mut leaving = self.leaving.lock();
         leaving.retain(|dir| !removed(dir));
         !leaving.is_empty()
     }
 
-    /// Kills what programs of daemons that no longer run have left behind: after a crash of the daemon, this removes
-    /// them at the next start.
+    /// Kills the remaining processes of daemons that no longer run. After a crash, the next start of the daemon removes
+    /// them.
     pub fn sweep(&self) {
         let own = self.own_prefix();
         let is_leftover = |marker: &str| {
@@ -395,7 +396,7 @@ impl Scopes {
                 let _ = kill_process(row.pid, Signal::KILL);
             }
         }
-        // That daemon may have run in another cgroup than this one, as a service and from a shell.
+        // That daemon can have run in another cgroup, for example as a service instead of from a shell.
         for root in [cgroups(), memory::groups()].into_iter().flatten() {
             for dir in found_below(root, &|name| is_leftover(name)) {
                 end_all(&dir);
@@ -404,14 +405,14 @@ impl Scopes {
         }
     }
 
-    /// How the scopes of this daemon are named: by its namespace, process id and start.
+    /// Returns the prefix of this daemon's scopes: its namespace, process id and start.
     fn own_prefix(&self) -> String {
         let pid = getpid().as_raw_nonzero().get();
         let begun = table::started(pid).unwrap_or_default();
         format!("{}.{}.{pid}.{begun}.", self.prefix, table::namespace())
     }
 
-    /// The daemon that made a scope, by process id and start; nothing for a scope of another namespace.
+    /// Returns the daemon that created a scope, by process id and start; `None` for a scope of another namespace.
     fn daemon_of(&self, marker: &str) -> Option<(i32, u64)> {
         let mut parts = marker.strip_prefix(self.prefix)?.strip_prefix('.')?.split('.');
         let namespace: u64 = parts.next()?.parse().ok()?;
@@ -420,7 +421,7 @@ impl Scopes {
     }
 }
 
-/// Where the unified hierarchy is mounted.
+/// The mount point of the unified hierarchy.
 fn cgroups() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let mount = mounts.lines().find_map(|line| {
@@ -430,14 +431,14 @@ fn cgroups() -> Option<PathBuf> {
     Some(PathBuf::from(mount))
 }
 
-/// The daemon's own cgroup in the unified hierarchy.
+/// Returns the daemon's cgroup in the unified hierarchy.
 fn own_cgroup() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(cgroups()?.join(path.trim_start_matches('/')))
 }
 
-/// The groups below one whose names fit.
+/// Returns the groups below a group with a matching name.
 fn found_below(root: PathBuf, fits: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
     let (mut found, mut open, mut seen) = (Vec::new(), vec![root], 0);
     while let Some(dir) = open.pop().filter(|_| seen < GROUPS) {
@@ -455,7 +456,7 @@ fn found_below(root: PathBuf, fits: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
     found
 }
 
-/// Ends every process of a group. One of version 1 cannot do that by itself.
+/// Kills every process of a group. Version 1 has no operation for this.
 fn end_all(dir: &Path) {
     if fs::write(dir.join("cgroup.kill"), "1").is_err() {
         for pid in cgroup_members(dir) {
@@ -464,7 +465,7 @@ fn end_all(dir: &Path) {
     }
 }
 
-/// Whether a cgroup could be made there that this daemon may fill and kill.
+/// Returns whether a cgroup can be created there to which this daemon can add processes and kill them.
 fn usable(dir: &Path) -> bool {
     if fs::create_dir(dir).is_err() {
         return false;
@@ -477,7 +478,8 @@ fn usable(dir: &Path) -> bool {
     usable
 }
 
-/// Whether a group could be made there in the memory hierarchy of version 1 that this daemon may fill.
+/// Returns whether a group can be created there in the memory hierarchy of version 1 to which this daemon can add
+/// processes.
 fn usable_for_memory(dir: &Path) -> bool {
     if fs::create_dir(dir).is_err() {
         return false;
@@ -490,7 +492,7 @@ fn usable_for_memory(dir: &Path) -> bool {
     usable
 }
 
-/// The processes of a cgroup and of those below it.
+/// Returns the processes of a cgroup and its descendants.
 fn cgroup_members(dir: &Path) -> Vec<Pid> {
     let mut members: Vec<Pid> = fs::read_to_string(dir.join("cgroup.procs"))
         .unwrap_or_default()
@@ -505,7 +507,7 @@ fn cgroup_members(dir: &Path) -> Vec<Pid> {
     members
 }
 
-/// Removes a cgroup and those below it; false where the kernel does not do so yet.
+/// Removes a cgroup and its descendants; returns `false` if the kernel cannot remove them yet.
 fn removed(dir: &Path) -> bool {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -515,7 +517,7 @@ fn removed(dir: &Path) -> bool {
     fs::remove_dir(dir).is_ok() || !dir.exists()
 }
 
-/// Removes a cgroup and those below it, once the kernel has ended what was killed in them.
+/// Removes a cgroup and its descendants, once the kernel has ended their killed processes.
 fn remove(dir: PathBuf) {
     if removed(&dir) {
         return;
@@ -532,7 +534,7 @@ fn remove(dir: PathBuf) {
     }
 }
 
-/// The mark of a scope: a limit that processes inherit and that hardly any program uses, bytes of POSIX message queues. A
+/// The mark of a scope: a limit that processes inherit and that few programs use, the bytes of POSIX message queues. A
 /// process that leaves its group, outlives its parent and clears its environment still has it.
 #[cfg(target_os = "linux")]
 fn mark_of(number: u64) -> Option<u64> {
@@ -547,7 +549,7 @@ fn own_limit() -> Option<u64> {
     current.or(maximum)
 }
 
-/// Marks a process that runs.
+/// Marks a running process.
 #[cfg(target_os = "linux")]
 fn set_mark(leader: Pid, mark: u64) -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
@@ -570,7 +572,7 @@ fn set_mark(_leader: Pid, _mark: u64) -> bool {
     false
 }
 
-/// Whether a mark is one of a scope.
+/// Returns whether a limit is the mark of a scope.
 pub(crate) fn is_mark(mark: u64) -> bool {
     own_limit().and_then(|limit| limit.checked_sub(mark)).is_some_and(|below| (1..=MARKS).contains(&below))
 }

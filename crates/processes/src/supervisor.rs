@@ -2,12 +2,12 @@
 //! of every descendant whose own parent has ended. When the program or the daemon ends, it kills all of them, whatever they
 //! did to their group, session and environment.
 //!
-//! It runs in two steps. The first starts the program with its own stdin, stdout and stderr. The second is the same process,
-//! executed again without these, so that the program alone holds them. No signal reaches either: they are blocked, which is
-//! inherited by the second step, and undone by the program's own process before it becomes the program. Ignoring them would
-//! be inherited by the program.
+//! It runs in two steps. The first starts the program with its own stdin, stdout and stderr. The second is the same
+//! process, executed again without these, so that only the program has them open. Both block all signals. The second
+//! step inherits this, and the process of the program undoes it before it becomes the program. The program would
+//! inherit ignored signals.
 //!
-//! That last step also starts programs without a supervisor that are to be marked before they run.
+//! The last step also starts unsupervised programs that have to be marked before they run.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -25,36 +25,36 @@ use rustix::process::{
 
 use super::table;
 
-/// The first argument of a process that supervises another one.
+/// The first argument of a supervisor.
 pub const SUPERVISE: &str = "supervise";
 /// The first argument of its second step.
 const WATCH: &str = "--watch";
 /// The first argument of the step that becomes the program.
 const BECOME: &str = "--become";
-/// The mark of a program that has none of its own.
+/// The mark of a program without one.
 const NO_MARK: &str = "-";
-/// What is printed to somebody who runs it by hand.
+/// The message for a user who runs it manually.
 const USAGE: &str = "ostler supervise is run by the daemon: ostler supervise <daemon's process id> <VARIABLE=value> <mark> \
                      <program> [argument …]";
 
-/// The exit codes of a shell for a program that could not be run, and for one that is missing.
+/// The exit codes of a shell for a program that cannot be run, and for a missing one.
 const NOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// How long what the program left behind may take to end, where the daemon waits for it.
+/// How long the remaining processes of the program can take to end, if the daemon waits for it.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How often it is killed.
+/// How often they are killed.
 const POLL: Duration = Duration::from_millis(5);
-/// How often it is looked whether the daemon runs, where the kernel does not tell.
+/// How often the supervisor checks that the daemon runs, if the kernel does not notify it.
 const LOOK: Duration = Duration::from_millis(500);
 /// The stack of the thread that waits for the daemon's end.
 const STACK: usize = 64 << 10;
 
-/// The arguments of the first step, before the program's own: the daemon, and the variable and the mark of the program.
+/// Returns the arguments of the first step before the program's: the daemon, and the variable and mark of the program.
 pub(crate) fn arguments(marker: (&str, &str), mark: Option<u64>) -> Vec<String> {
     vec![getpid().as_raw_nonzero().to_string(), format!("{}={}", marker.0, marker.1), written(mark)]
 }
 
-/// The arguments for a program that is marked and not supervised, before its own.
+/// Returns the arguments for a marked, unsupervised program, before the program's.
 pub(crate) fn marking(mark: Option<u64>) -> Vec<String> {
     vec![BECOME.to_owned(), written(mark)]
 }
@@ -63,8 +63,8 @@ fn written(mark: Option<u64>) -> String {
     mark.map_or_else(|| NO_MARK.to_owned(), |mark| mark.to_string())
 }
 
-/// Runs a supervisor with the arguments after [`SUPERVISE`], as long as its program runs. Answers the exit code; where a
-/// signal ended the program, the same one ends this process.
+/// Runs a supervisor with the arguments after [`SUPERVISE`] until its program ends. Returns the exit code; if a signal
+/// ended the program, the same signal ends this process.
 pub fn main(arguments: &[String]) -> u8 {
     match arguments {
         [step, daemon, program] if step == WATCH => match (pid(daemon), pid(program)) {
@@ -80,7 +80,7 @@ pub fn main(arguments: &[String]) -> u8 {
     }
 }
 
-/// Becomes the program, marked and as the daemon would have started it.
+/// Becomes the program, marked, and otherwise as if the daemon had started it.
 fn become_program(mark: &str, program: &str, arguments: &[String]) -> u8 {
     set_mark(mark);
     let _ = SigSet::empty().thread_set_mask();
@@ -114,7 +114,7 @@ fn begin(daemon: &str, marker: &str, mark: &str, program: &str, arguments: &[Str
     let (name, value) = marker.split_once('=').unwrap_or((marker, ""));
     let mut step = Command::new("/proc/self/exe");
     step.arg0("ostler").args([SUPERVISE, BECOME, NO_MARK, program]).args(arguments).env(name, value);
-    // What the program sends to its group is not for the supervisor.
+    // Signals of the program to its group must not reach the supervisor.
     let child = match step.process_group(0).spawn() {
         Ok(child) => child.id(),
         Err(why) => return fail(program, &why),
@@ -139,7 +139,7 @@ fn watch(daemon: Pid, program: Pid) -> u8 {
         }
     });
     if ended.is_err() {
-        // Without it nobody would notice the daemon's end.
+        // Without it, the end of the daemon would not be noticed.
         kill_descendants();
     }
     let status = loop {
@@ -153,7 +153,7 @@ fn watch(daemon: Pid, program: Pid) -> u8 {
     status.map_or(NOT_RUN, repeat)
 }
 
-/// Waits until the daemon has ended, which is the parent of this process.
+/// Waits until the daemon, the parent of this process, has ended.
 fn wait_for_end(daemon: Pid) {
     let file = pidfd_open(daemon, PidfdFlags::empty());
     while getppid() == Some(daemon) {
@@ -172,7 +172,7 @@ fn kill_descendants() {
     }
 }
 
-/// Kills everything below this process until it has no child: whoever is below it has an ancestor among its children.
+/// Kills all descendants of this process until it has no child: every descendant has an ancestor among the children.
 fn end_all(daemon: Pid) {
     let begun = Instant::now();
     loop {
@@ -185,7 +185,7 @@ fn end_all(daemon: Pid) {
             }
         }
         if begun.elapsed() >= LIMIT && getppid() == Some(daemon) {
-            // The daemon is told of the program's end, and kills what remains itself.
+            // The daemon notices the program's end and kills the rest itself.
             return;
         }
         thread::sleep(POLL);
@@ -203,12 +203,12 @@ fn repeat(status: WaitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
 }
 
-/// Ends by a signal, where that is possible.
+/// Ends by a signal, if possible.
 fn end_by(number: i32) {
     let named = signal::Signal::try_from(number).ok();
     let _ = match named {
         Some(signal) => SigSet::from(signal).thread_unblock(),
-        // One for programs' own use has no name.
+        // Real-time signals have no name.
         None => {
             let mut others = SigSet::all();
             signal::Signal::iterator().for_each(|signal| others.remove(signal));
@@ -216,7 +216,7 @@ fn end_by(number: i32) {
         }
     };
     match Signal::from_named_raw(number) {
-        // Rust's own start handles these or ignores them. A shell does not.
+        // Rust's runtime handles or ignores these; a shell does not.
         Some(Signal::SEGV | Signal::BUS | Signal::PIPE) | None => {
             let kill = format!("kill -{number} $$; exit {}", 128 + number);
             let _ = Command::new("/bin/sh").args(["-c", &kill]).exec();

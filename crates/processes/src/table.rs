@@ -1,4 +1,4 @@
-//! The process table, read from `/proc`. Where there is none, it is empty.
+//! The process table from `/proc`, which is empty on systems without it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -23,7 +23,7 @@ impl Row {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// What names this process and no later one with its id.
+    /// Returns the identity of this process, which no later process with its id has.
     fn identity(&self) -> Identity {
         (self.id(), self.began)
     }
@@ -32,10 +32,10 @@ impl Row {
 /// A process by its id and its start, in ticks since boot.
 pub type Identity = (i32, u64);
 
-/// What a scope without a cgroup is recognized by.
+/// The features by which a scope without a cgroup is recognized.
 #[derive(Debug, Clone, Copy)]
 pub struct Signs<'a> {
-    /// The process it was made for.
+    /// Its leader.
     pub leader: Pid,
     /// The variable in the environment of its processes, and its value.
     pub marker: (&'static str, &'a str),
@@ -53,23 +53,24 @@ impl Signs<'_> {
     }
 }
 
-/// To whom the id of a scope's leader belongs. While the leader's end is not collected, and while a process is in its group,
-/// the kernel gives the id to nobody else; after that, a process and a group with this id may be anybody's.
+/// The owner of the id of a scope's leader. Until the leader's exit status is collected, and while a process is in its
+/// group, the kernel does not reuse the id. After that, a process or a group with this id can be unrelated.
 #[derive(Debug, Default)]
 pub enum Life {
-    /// The leader runs, or its end is not collected.
+    /// The leader runs, or its exit status is not collected.
     #[default]
     Led,
-    /// The leader's end was collected. These were in its group: while one of them is, the group is the scope's.
+    /// The leader's exit status was collected. These processes were in its group; while one of them still is, the group
+    /// belongs to the scope.
     Left(HashSet<Identity>),
-    /// Nobody is in the group.
+    /// The group is empty.
     Without,
     /// Nothing of the scope runs.
     Over,
 }
 
 impl Life {
-    /// The leader's end has just been collected.
+    /// The leader's exit status has just been collected.
     pub fn leader_collected(&mut self, leader: Pid) {
         *self = match test_kill_process_group(leader) {
             Err(Errno::SRCH) => Self::Without,
@@ -89,7 +90,7 @@ fn group(rows: &[Row], id: i32) -> impl Iterator<Item = &Row> {
     rows.iter().filter(move |row| row.group == id)
 }
 
-/// Every process.
+/// Returns every process.
 pub fn rows() -> Vec<Row> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| row(entry.file_name().to_str()?.parse().ok()?)).collect()
@@ -106,20 +107,21 @@ fn row(pid: i32) -> Option<Row> {
     })
 }
 
-/// The fields behind the name, which may hold anything: state, parent, group, …
+/// Returns the fields after the name, which can contain any text: state, parent, group, …
 fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
-/// When a process started, in ticks since boot; nothing where it does not run. With its id it names one process.
+/// Returns the start of a process in ticks since boot; `None` if it does not run. Together with the id it identifies a
+/// process.
 pub fn started(pid: i32) -> Option<u64> {
     let fields = stat(pid)?;
     (fields.first().map(String::as_str) != Some("Z")).then_some(())?;
     fields.get(19)?.parse().ok()
 }
 
-/// The value of a variable a process was started with.
+/// Returns the value of a variable with which a process was started.
 pub fn variable(pid: Pid, name: &str) -> Option<String> {
     let environ = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
     let prefix = format!("{name}=");
@@ -129,20 +131,20 @@ pub fn variable(pid: Pid, name: &str) -> Option<String> {
     })
 }
 
-/// The namespace process ids are of: those of another namespace mean other processes.
+/// Returns the namespace of process ids: ids of another namespace refer to other processes.
 pub fn namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map(|meta| meta.ino()).unwrap_or_default()
 }
 
-/// The limit of POSIX message queues that a process has, in bytes.
+/// Returns the POSIX message queue limit of a process in bytes.
 fn mark(pid: Pid) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max msgqueue size"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The processes of a scope: its leader's group, those that carry its marker, those that this process adopted and that carry
-/// its mark, and all their descendants. Ones that ended are left out.
+/// Returns the running processes of a scope: its leader's group, those with its marker, adopted ones with its mark, and
+/// all their descendants.
 pub fn members(signs: &Signs<'_>, life: &mut Life) -> Vec<Pid> {
     if matches!(life, Life::Over) {
         return Vec::new();
@@ -151,10 +153,10 @@ pub fn members(signs: &Signs<'_>, life: &mut Life) -> Vec<Pid> {
     if !found.is_empty() || matches!(life, Life::Led) {
         return found;
     }
-    // One that began while the table was read may have been missed.
+    // A process that started while the table was read can be missing.
     let found = look(signs, life);
     if found.is_empty() {
-        // What carries its mark later is another scope's.
+        // Later processes with its mark belong to another scope.
         *life = Life::Over;
     }
     found
@@ -192,7 +194,7 @@ fn look(signs: &Signs<'_>, life: &mut Life) -> Vec<Pid> {
     running(&rows, &found)
 }
 
-/// All descendants of a process that run.
+/// Returns all running descendants of a process.
 pub fn descendants(of: Pid) -> Vec<Pid> {
     let (rows, own) = (rows(), of.as_raw_nonzero().get());
     let mut found = HashSet::from([own]);
@@ -216,17 +218,17 @@ fn add_descendants(rows: &[Row], found: &mut HashSet<i32>) {
     }
 }
 
-/// Those of the processes that have not ended.
+/// Returns the processes that have not ended.
 fn running(rows: &[Row], found: &HashSet<i32>) -> Vec<Pid> {
     let of = rows.iter().filter(|row| !row.zombie && found.contains(&row.id()));
     of.map(|row| row.pid).collect()
 }
 
-/// The ended children that nobody has collected, with how often they were seen.
+/// The ended children whose exit status is not collected, with how often they were seen.
 pub type Lingering = HashMap<Identity, u32>;
 
-/// Collects the exit status of children that have ended: of those that carry a mark, and of those that were seen `looks`
-/// times, as nobody waits for them. Those that are left to others stay.
+/// Collects the exit status of ended children with a mark, and of those seen `looks` times, because no one waits for
+/// them. Children that others collect stay.
 pub fn reap_adopted(
     is_mark: &dyn Fn(u64) -> bool,
     is_others: &dyn Fn(i32) -> bool,
@@ -247,8 +249,8 @@ pub fn reap_adopted(
     *lingering = still;
 }
 
-/// Collects the exit status of processes this one adopted, so that none remains in the table. Of those it started itself,
-/// whoever started them collects it.
+/// Collects the exit status of adopted processes, so that none remains in the table. The starters of other children
+/// collect theirs.
 pub fn reap(pids: &[Pid], is_others: &dyn Fn(i32) -> bool) {
     for pid in pids.iter().filter(|pid| !is_others(pid.as_raw_nonzero().get())) {
         let _ = waitpid(Some(*pid), WaitOptions::NOHANG);

@@ -1,6 +1,6 @@
-//! No supervisor: other systems than Linux do not give a process the descendants whose parent has ended.
+//! No supervisor: systems other than Linux do not assign a process the descendants whose parent has ended.
 
-/// The first argument of a process that supervises another one.
+/// The first argument of a supervisor.
 pub const SUPERVISE: &str = "supervise";
 
 pub(crate) fn arguments(_marker: (&str, &str), _mark: Option<u64>) -> Vec<String> {

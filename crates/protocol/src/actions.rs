@@ -1,5 +1,5 @@
-//! The table of actions: whose channel they belong to, who may originate them, and the grant a client's
-//! dispatch asks for.
+//! The table of actions: the channel they belong to, who can originate them, and the grant that a client's dispatch
+//! requires.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::Version;
 use crate::grants::Grant;
 
-/// The kind of channel an action changes.
+/// The kind of channel that an action changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The root channel.
@@ -37,10 +37,10 @@ pub enum Scope {
     Canvas,
 }
 
-/// Reads an action. The code that reads them all is more than a megabyte, so it is in the program once: here.
+/// Parses an action. The code that parses all actions is larger than a megabyte, so the program contains it only here.
 ///
 /// # Errors
-/// Where it is no action, or one of its fields has another type. A type this version does not know is
+/// It is not an action, or one of its fields has another type. A type that this version does not know is
 /// [`StateAction::Unknown`].
 pub fn read(action: impl Borrow<Value>) -> Result<StateAction, serde_json::Error> {
     fn read(action: &Value) -> Result<StateAction, serde_json::Error> {
@@ -52,11 +52,11 @@ pub fn read(action: impl Borrow<Value>) -> Result<StateAction, serde_json::Error
 /// How an action is handled on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// In its order; it may change what listings show.
+    /// In order; it can change the listings.
     Ordinary,
     /// Text of a running turn, which is coalesced and stored with its turn.
     Streamed,
-    /// It ends a turn early, and does not wait behind what a backend emits.
+    /// It ends a turn early and does not wait behind emitted actions.
     Cancel,
 }
 
@@ -65,9 +65,9 @@ pub enum Class {
 pub enum Waits {
     /// It is stored before it is acknowledged.
     ForStore,
-    /// It is not stored, or later; it is about a turn, and waits while the start or the end of one is stored.
+    /// It is not stored, or stored later. It concerns a turn and waits while the start or the end of a turn is stored.
     ForTurn,
-    /// The same, about no turn.
+    /// It is not stored, or stored later, and concerns no turn.
     Never,
 }
 
@@ -76,11 +76,11 @@ pub enum Waits {
 pub struct Action {
     /// Its `type`.
     pub name: &'static str,
-    /// Where it belongs.
+    /// Its channel.
     pub scope: Scope,
-    /// What a client's dispatch asks; `None` where only the host originates it.
+    /// The grant that a client's dispatch requires; `None` if only the host originates it.
     pub client: Option<Grant>,
-    /// The first version that has it.
+    /// The first protocol version that contains it.
     pub since: Version,
     /// How it is handled.
     pub class: Class,
@@ -90,7 +90,7 @@ pub struct Action {
 
 macro_rules! actions {
     ($($scope:ident { $($name:literal $variant:ident $who:tt $($mark:ident)*;)+ })+) => {
-        /// A row of the table for each action, in its order.
+        /// The row of each action, in the order of the table.
         enum Row { $($($variant,)+)+ }
 
         /// Every action of the protocol.
@@ -103,10 +103,11 @@ macro_rules! actions {
             waits: actions!(@waits $($mark)*),
         },)+)+];
 
-        /// The row of an action. One that this version does not know has none, unless it only lacks fields.
+        /// Returns the row of an action. An action that this version does not know has none, unless it only lacks
+        /// fields.
         pub fn row(of: &StateAction) -> Option<&'static Action> {
             let row = match of {
-                // An action that the protocol adds does not compile until it has a row.
+                // If the protocol adds an action, this does not compile until the action has a row.
                 $($(StateAction::$variant(_) => Row::$variant,)+)+
                 StateAction::Unknown(value) => return action(value.get("type")?.as_str()?),
             };
@@ -257,14 +258,14 @@ actions! {
     }
 }
 
-/// The row of an action's `type`, for an action that is not read yet.
+/// Returns the row of an action's `type`, for an action that is not parsed yet.
 pub fn action(name: &str) -> Option<&'static Action> {
     static BY_NAME: LazyLock<HashMap<&str, &Action>> =
         LazyLock::new(|| ACTIONS.iter().map(|action| (action.name, action)).collect());
     BY_NAME.get(name).copied()
 }
 
-/// The `type` of an action.
+/// Returns the `type` of an action.
 pub fn type_of(of: &StateAction) -> Option<&str> {
     match of {
         StateAction::Unknown(value) => value.get("type")?.as_str(),

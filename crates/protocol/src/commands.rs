@@ -1,7 +1,7 @@
 //! The table of client commands: one row each, with the grant beside the name.
 //!
-//! From a row come the decoded [`Command`], the grant it asks and the channel it must name. The engine matches
-//! [`Command`] exhaustively, so a command without a handler does not compile.
+//! A row defines the decoded [`Command`], the required grant and the channel. The engine matches [`Command`]
+//! exhaustively, so a command without a handler does not compile.
 
 use ahp_types::commands as c;
 use ahp_types::state::TerminalClaim;
@@ -13,11 +13,11 @@ use crate::grants::Grant;
 use crate::message::Params;
 use crate::{RpcError, own, uri};
 
-/// What a caller must hold before a command runs.
+/// The grant that a command requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: the command is open to everybody, or asks by channel as it goes. A row says so itself; one that
-    /// says neither this nor a grant does not compile.
+    /// None: the command is open to everyone, or checks grants per channel. A row without this or a grant does not
+    /// compile.
     Nothing,
     /// This grant.
     Grant(Grant),
@@ -30,54 +30,54 @@ pub enum Needs {
     },
 }
 
-/// The `channel` a command must carry.
+/// The `channel` that a command must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum On {
     /// Any channel, or none.
     Any,
-    /// This one; an absent `channel` is taken for it.
+    /// This one, also if `channel` is absent.
     Literal(&'static str),
 }
 
-/// `dispatchAction`: the action stays JSON until its channel is known, so that what a client leaves out can
-/// be filled in before it is typed.
+/// `dispatchAction`: the action stays JSON until its channel is known, so that missing fields can be added before it is
+/// parsed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DispatchAction {
-    /// Where to.
+    /// The channel.
     pub channel: String,
-    /// The client's own count; a peer that keeps none is taken at 0.
+    /// The client's sequence number; 0 if it has none.
     #[serde(default)]
     pub client_seq: i64,
     /// `{ type, … }`
     pub action: Value,
 }
 
-/// `dispatchAction` whose action does not read, of a client that counts its own.
+/// `dispatchAction` with an invalid action, of a client that numbers its actions.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnreadAction {
-    /// Where to.
+    /// The channel.
     pub channel: String,
-    /// The client's own count.
+    /// The client's sequence number.
     pub client_seq: i64,
-    /// As it was sent, where it was.
+    /// The action as it was sent, if it was.
     pub action: Option<Box<RawValue>>,
-    /// Why it does not read.
+    /// Why it is invalid.
     #[serde(skip)]
     pub why: String,
 }
 
-/// `createTerminal`: whoever opens a terminal and names no claim holds it.
+/// `createTerminal`: without a claim, the client that opens a terminal claims it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateTerminal {
-    /// The URI the client chose.
+    /// The URI that the client chose.
     pub channel: String,
-    /// Who holds it.
+    /// The claim.
     #[serde(default)]
     pub claim: Option<TerminalClaim>,
-    /// What it is called.
+    /// Its name.
     #[serde(default)]
     pub name: Option<String>,
     /// A `file:` URI.
@@ -95,11 +95,11 @@ pub struct CreateTerminal {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevContainerConnect {
-    /// The client's own name for the connection.
+    /// The client's name for the connection.
     pub connection_id: String,
     /// A path on the host, or a `file:` URI.
     pub workspace_folder: String,
-    /// Shown to people.
+    /// Display name.
     #[serde(default)]
     pub name: Option<String>,
 }
@@ -108,7 +108,7 @@ pub struct DevContainerConnect {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevContainerSend {
-    /// The client's own name for the connection.
+    /// The client's name for the connection.
     pub connection_id: String,
     /// One frame.
     pub data: String,
@@ -118,11 +118,11 @@ pub struct DevContainerSend {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevContainerRelay {
-    /// The client's own name for the connection.
+    /// The client's name for the connection.
     pub connection_id: String,
 }
 
-/// A container, by the address it was connected under.
+/// A container, by the address of its connection.
 #[derive(Debug, Deserialize)]
 pub struct DevContainer {
     /// `devcontainer:<id>`
@@ -132,9 +132,9 @@ pub struct DevContainer {
 /// `vscode/createAgentHostDetachedWorktree`
 #[derive(Debug, Deserialize)]
 pub struct DetachedWorktreeCreate {
-    /// The session whose repository and settings it is made with.
+    /// The session whose repository and settings it uses.
     pub session: String,
-    /// What it is for; not read.
+    /// Its purpose; ignored.
     #[serde(default)]
     pub prompt: Option<String>,
 }
@@ -142,16 +142,16 @@ pub struct DetachedWorktreeCreate {
 /// A working tree by its handle.
 #[derive(Debug, Deserialize)]
 pub struct DetachedWorktree {
-    /// As it was answered when the tree was made.
+    /// The handle from the creation of the tree.
     pub handle: String,
 }
 
 /// `vscode/setAgentHostDetachedWorktreeArchived`
 #[derive(Debug, Deserialize)]
 pub struct DetachedWorktreeArchived {
-    /// As it was answered when the tree was made.
+    /// The handle from the creation of the tree.
     pub handle: String,
-    /// Whether it is put away.
+    /// Whether it is archived.
     pub archived: bool,
 }
 
@@ -159,9 +159,9 @@ pub struct DetachedWorktreeArchived {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DetachedWorktrees {
-    /// Which of its trees the window knows; not read, as only unnamed trees go.
+    /// The trees that the window knows; ignored, because only unnamed trees are removed.
     pub scope: String,
-    /// The handles the window still uses.
+    /// The handles that the window still uses.
     pub active_handles: Vec<String>,
 }
 
@@ -184,7 +184,7 @@ macro_rules! commands {
             /// Decodes a request.
             ///
             /// # Errors
-            /// A method no row names: `-32601`; a wrong literal channel, or parameters that do not fit: `-32602`.
+            /// Unknown method: `-32601`. Wrong literal channel or invalid parameters: `-32602`.
             pub fn decode(method: &str, params: &Params) -> Result<Self, RpcError> {
                 match method {
                     $($name => {
@@ -196,7 +196,7 @@ macro_rules! commands {
                 }
             }
 
-            /// What the caller must hold.
+            /// Returns the required grant.
             #[allow(unused_variables)]
             pub fn needs(&self) -> Needs {
                 match self {
@@ -207,7 +207,7 @@ macro_rules! commands {
                 }
             }
 
-            /// The command's name on the wire.
+            /// Returns the name of the command.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)+
@@ -239,23 +239,23 @@ const ROOT: On = On::Literal(uri::ROOT);
 const AUTOMATIONS: On = On::Literal(uri::AUTOMATIONS);
 
 commands! {
-    /// Opens the protocol; must come first.
+    /// Opens the connection; must be the first request.
     "initialize" Initialize(c::InitializeParams) ROOT, open!();
-    /// Answered at any time.
+    /// Returns an answer at any time.
     "ping" Ping(Ignored) On::Any, open!();
-    /// Takes up where a lost connection was.
+    /// Continues a lost connection.
     "reconnect" Reconnect(c::ReconnectParams) ROOT, open!();
-    /// Says who the connection is.
+    /// Authenticates the connection.
     "authenticate" Authenticate(c::AuthenticateParams) ROOT, open!();
-    /// Asks by channel.
+    /// Subscribes to a channel; its kind determines the grant.
     "subscribe" Subscribe(c::SubscribeParams) On::Any, open!();
-    /// The catalogue, newest first.
+    /// Lists the sessions, newest first.
     "listSessions" ListSessions(c::ListSessionsParams) ROOT, grant!("session", "list");
-    /// Makes a session under a URI the client chose.
+    /// Creates a session under a URI that the client chose.
     "createSession" CreateSession(c::CreateSessionParams) On::Any, grant!("session", "create");
-    /// Ends a session and forgets it.
+    /// Ends a session and deletes it.
     "disposeSession" DisposeSession(c::DisposeSessionParams) On::Any, grant!("session", "dispose");
-    /// Opens one more chat in a session.
+    /// Opens another chat in a session.
     "createChat" CreateChat(c::CreateChatParams) On::Any, |params| Needs::Grant(match &params.source {
         Some(c::ChatSource::Fork(_)) => Grant::of("chat", "fork"),
         _ => Grant::of("chat", "create"),
@@ -266,108 +266,108 @@ commands! {
     "moveChat" MoveChat(c::MoveChatParams) On::Any, grant!("chat", "move");
     /// Loads older turns into a chat's state.
     "fetchTurns" FetchTurns(c::FetchTurnsParams) On::Any, grant!("chat", "turns");
-    /// What may follow what a person typed.
+    /// Completes typed text.
     "completions" Completions(c::CompletionsParams) On::Any, grant!("file", "list");
-    /// The settings of a session that is about to be made.
+    /// Returns the settings of a session before its creation.
     "resolveSessionConfig" ResolveSessionConfig(c::ResolveSessionConfigParams) ROOT, grant!("session", "create");
-    /// Rows for one setting's picker.
+    /// Returns the rows of a setting's picker.
     "sessionConfigCompletions" SessionConfigCompletions(c::SessionConfigCompletionsParams)
         ROOT, grant!("session", "create");
-    /// Reads what a URI names.
+    /// Reads a resource.
     "resourceRead" ResourceRead(c::ResourceReadParams) ROOT, on_scheme!("get", uri);
-    /// Lists a directory or a scheme's root.
+    /// Lists a directory or the root of a scheme.
     "resourceList" ResourceList(c::ResourceListParams) ROOT, on_scheme!("list", uri);
-    /// Facts about what a URI names.
+    /// Returns facts about a resource.
     "resourceResolve" ResourceResolve(c::ResourceResolveParams) ROOT, on_scheme!("resolve", uri);
-    /// Writes what a URI names.
+    /// Writes a resource.
     "resourceWrite" ResourceWrite(c::ResourceWriteParams) ROOT, on_scheme!("put", uri);
-    /// Makes a directory and its parents.
+    /// Creates a directory and its parents.
     "resourceMkdir" ResourceMkdir(c::ResourceMkdirParams) ROOT, on_scheme!("mkdir", uri);
-    /// Removes what a URI names.
+    /// Deletes a resource.
     "resourceDelete" ResourceDelete(c::ResourceDeleteParams) ROOT, on_scheme!("delete", uri);
-    /// Moves within one scheme.
+    /// Moves a resource within a scheme.
     "resourceMove" ResourceMove(c::ResourceMoveParams) ROOT, on_scheme!("move", source);
-    /// Copies within one scheme.
+    /// Copies a resource within a scheme.
     "resourceCopy" ResourceCopy(c::ResourceCopyParams) ROOT, on_scheme!("copy", source);
-    /// Asks for access to what a URI names.
+    /// Requests access to a resource.
     "resourceRequest" ResourceRequest(c::ResourceRequestParams) ROOT, on_scheme!("request", uri);
-    /// Opens a channel of changes under a URI.
+    /// Opens a channel with the changes under a URI.
     "createResourceWatch" CreateResourceWatch(c::CreateResourceWatchParams) ROOT, on_scheme!("watch", uri);
-    /// Opens a shell.
+    /// Opens a terminal.
     "createTerminal" CreateTerminal(CreateTerminal) On::Any, grant!("terminal", "create");
-    /// Ends a shell.
+    /// Ends a terminal.
     "disposeTerminal" DisposeTerminal(c::DisposeTerminalParams) On::Any, grant!("terminal", "dispose");
-    /// Whether a dev container can be made.
+    /// Returns whether a dev container can be created.
     "vscode/devContainers/isDockerAvailable" DevContainersAvailable(Ignored) On::Any, open!();
-    /// Makes a folder's dev container and connects to the host inside it.
+    /// Creates the dev container of a folder and connects to the host inside it.
     "vscode/devContainers/connect" DevContainersConnect(DevContainerConnect) On::Any, grant!("container", "connect");
-    /// Sends a frame to the host inside.
+    /// Sends a frame to the host inside a container.
     "vscode/devContainers/relaySend" DevContainersRelaySend(DevContainerSend) On::Any, grant!("container", "relay");
-    /// Ends a connection; the container goes on.
+    /// Ends a connection; the container continues to run.
     "vscode/devContainers/disconnect" DevContainersDisconnect(DevContainerRelay)
         On::Any, grant!("container", "disconnect");
     /// Stops a container.
     "x-ostler/containers/stop" DevContainersStop(DevContainer) On::Any, grant!("container", "stop");
-    /// Stops a container and removes it.
+    /// Stops and removes a container.
     "x-ostler/containers/remove" DevContainersRemove(DevContainer) On::Any, grant!("container", "remove");
-    /// Makes a working tree that a window looks after.
+    /// Creates a working tree that a window manages.
     "vscode/createAgentHostDetachedWorktree" DetachedWorktreeCreate(DetachedWorktreeCreate)
         On::Any, grant!("session", "worktree");
-    /// Keeps such a tree.
+    /// Retains such a tree.
     "vscode/claimAgentHostDetachedWorktree" DetachedWorktreeClaim(DetachedWorktree)
         On::Any, grant!("session", "worktree");
-    /// Takes such a tree off the disk while it is clean, or puts it back.
+    /// Removes such a tree from the disk if it is clean, or restores it.
     "vscode/setAgentHostDetachedWorktreeArchived" DetachedWorktreeSetArchived(DetachedWorktreeArchived)
         On::Any, grant!("session", "worktree");
     /// Removes such a tree and its branch.
     "vscode/deleteAgentHostDetachedWorktree" DetachedWorktreeDelete(DetachedWorktree)
         On::Any, grant!("session", "worktree");
-    /// Removes those that no window named for a day.
+    /// Removes the trees that no window named for a day.
     "vscode/reconcileAgentHostDetachedWorktrees" DetachedWorktreesReconcile(DetachedWorktrees)
         On::Any, grant!("session", "worktree");
     /// Runs an operation of a changeset.
     "invokeChangesetOperation" InvokeChangesetOperation(c::InvokeChangesetOperationParams) On::Any, grant!("session", "changes");
-    /// The event types an automation may wait for.
+    /// Lists the event types that automations can wait for.
     "listAutomationTriggerDefinitions" ListAutomationTriggerDefinitions(c::ListAutomationTriggerDefinitionsParams)
         ROOT, grant!("automation", "list");
-    /// Starts a run by hand.
+    /// Starts a run manually.
     "runAutomation" RunAutomation(c::RunAutomationParams) AUTOMATIONS, grant!("automation", "run");
-    /// What pools were charged. Whose pool it is may read it; others need `usage:get`, asked for each pool.
+    /// Returns the charges of pools. The owner of a pool can read it; others need `usage:get`, checked per pool.
     "x-ostler/usage/totals" UsageTotals(own::UsageTotalsParams) On::Any, open!();
-    /// The entries of a pool, newest first, under the same terms.
+    /// Lists the entries of a pool, newest first, with the same grants.
     "x-ostler/usage/records" UsageRecords(own::UsageRecordsParams) On::Any, open!();
-    /// What was charged by people, teams and projects, of what the caller may read.
+    /// Returns the charges of users, teams and projects that the caller can read.
     "x-ostler/usage/groups" UsageGroups(own::UsageGroupsParams) On::Any, open!();
-    /// Makes a pull request for the branch of a session.
+    /// Creates a pull request for the branch of a session.
     "x-ostler/pull-request/create" PullRequestCreate(own::PullRequestCreateParams) On::Any, grant!("session", "changes");
-    /// Facts about the network as the host sees it.
+    /// Returns facts about the host's network.
     "x-ostler/diagnostics/network" DiagnosticsNetwork(Ignored) On::Any, grant!("diagnostics", "network");
-    /// Tries to reach a URL.
+    /// Requests a URL and returns the outcome.
     "x-ostler/diagnostics/fetch" DiagnosticsFetch(own::DiagnosticsFetchParams) On::Any, grant!("diagnostics", "fetch");
-    /// Loads older runs into an automation's entry.
+    /// Loads older runs into the entry of an automation.
     "fetchAutomationRuns" FetchAutomationRuns(c::FetchAutomationRunsParams) AUTOMATIONS, grant!("automation", "list");
 }
 
 /// A client's notification, decoded.
 #[derive(Debug)]
 pub enum Notification {
-    /// Changes state, or is refused to its sender.
+    /// Dispatches an action; only its sender receives a rejection.
     DispatchAction(DispatchAction),
-    /// Is refused to its sender.
+    /// An invalid dispatch, which is rejected to its sender.
     UnreadAction(UnreadAction),
     /// Ends a subscription of this connection.
     Unsubscribe(c::UnsubscribeParams),
 }
 
 impl Notification {
-    /// Decodes a notification; one no row names is `None`, as JSON-RPC leaves it unanswered.
+    /// Decodes a notification. An unknown one is `None`, because JSON-RPC does not answer notifications.
     ///
     /// # Errors
-    /// Parameters that do not fit: `-32602`.
+    /// Invalid parameters: `-32602`.
     pub fn decode(method: &str, params: &Params) -> Option<Result<Self, RpcError>> {
         match method {
             "dispatchAction" => Some(params.decode(method).map(Self::DispatchAction).or_else(|error| {
-                // Whose it is can be told from the rest, and a sender is owed a reason.
+                // The rest identifies the sender, who must receive a reason.
                 let unread = params.decode(method).map_err(|_: RpcError| error.clone())?;
                 Ok(Self::UnreadAction(UnreadAction { why: error.message, ..unread }))
             })),
@@ -377,7 +377,7 @@ impl Notification {
     }
 }
 
-/// Parameters nothing is read from.
+/// Parameters that are ignored.
 #[derive(Debug)]
 pub struct Ignored;
 
@@ -393,14 +393,14 @@ struct ChannelOf<'a> {
     channel: Option<std::borrow::Cow<'a, str>>,
 }
 
-/// How many bytes the URI of a channel or a directory may take: what is found by it keeps it several times.
+/// The maximum length of the URI of a channel or a directory in bytes, because the host stores several copies of it.
 pub const LONGEST_URI: usize = 4096;
-/// How many bytes a client's id may take: hosts remember those of clients that are gone.
+/// The maximum length of a client id in bytes, because hosts store the ids of disconnected clients.
 pub const LONGEST_CLIENT_ID: usize = 512;
-/// How many directories one command may name.
+/// The maximum number of directories in a command.
 const MOST_DIRECTORIES: usize = 256;
 
-/// What hosts keep of a command's parameters to find things by.
+/// The parameters of a command that hosts store as keys.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Named<'a> {
@@ -420,12 +420,12 @@ struct Named<'a> {
     subscriptions: Vec<String>,
 }
 
-/// Refuses names longer than any that is meant.
+/// Rejects names that exceed the limits.
 fn check_lengths(method: &str, params: &Params) -> Result<(), RpcError> {
     if params.text().len() <= LONGEST_CLIENT_ID {
         return Ok(());
     }
-    // What does not fit is reported where the command itself is read.
+    // Decoding of the command reports what does not fit.
     let Ok(named) = params.decode::<Named<'_>>(method) else { return Ok(()) };
     let too_long = |member: &str, length: usize, most: usize| {
         RpcError::invalid_params(format!("{method}: {member} may take {most} bytes, not {length}"))
@@ -468,7 +468,7 @@ fn check_channel(method: &str, params: &Params, on: On) -> Result<(), RpcError> 
     }
 }
 
-/// Decodes parameters, putting in the literal channel a client left out.
+/// Decodes parameters and adds the literal channel if it is missing.
 fn decode_on<T: for<'a> Deserialize<'a>>(method: &str, params: &Params, on: On) -> Result<T, RpcError> {
     if let On::Literal(wanted) = on {
         let named: ChannelOf<'_> = params.decode(method)?;

@@ -1,9 +1,9 @@
-//! The error a caller is told: JSON-RPC's codes and the protocol's own.
+//! Errors for callers, with the codes of JSON-RPC and of the protocol.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Error codes, by the names the protocol gives them.
+/// Error codes with the names of the protocol.
 pub mod code {
     pub use ahp_types::errors::ahp_error_codes::{
         ALREADY_EXISTS, AUTH_REQUIRED, CONFLICT, NOT_FOUND, PERMISSION_DENIED, PROVIDER_NOT_FOUND,
@@ -14,16 +14,15 @@ pub mod code {
     };
 }
 
-/// What a command is answered with when it fails. A plugin command or provider that throws one has it passed
-/// to the caller as it is.
+/// The error of a failed command. If a plugin command or provider throws one, the caller receives it unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// One of [`code`], or a plugin's own.
+    /// One of [`code`], or one of a plugin.
     pub code: i32,
-    /// What is wrong and what to do, for a person.
+    /// What is wrong and what to do, for users.
     pub message: String,
-    /// Facts a program acts on, where the code has some.
+    /// Data for programs, if the code has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -41,29 +40,29 @@ constructors! {
     parse_error = PARSE_ERROR;
     /// The frame is not a JSON-RPC message, or came before `initialize`.
     invalid_request = INVALID_REQUEST;
-    /// Nothing here serves that method, or the provider lacks it.
+    /// The host does not serve the method, or the provider does not have it.
     method_not_found = METHOD_NOT_FOUND;
-    /// The parameters are not what the method takes.
+    /// The parameters are invalid.
     invalid_params = INVALID_PARAMS;
-    /// Anything unforeseen.
+    /// An unexpected failure.
     internal = INTERNAL_ERROR;
     /// No such session, chat or automation.
     session_not_found = SESSION_NOT_FOUND;
-    /// No backend of that name is loaded.
+    /// No backend has that name.
     provider_not_found = PROVIDER_NOT_FOUND;
-    /// A session, chat or terminal holds that URI already.
+    /// A session, chat or terminal already has that URI.
     session_exists = SESSION_ALREADY_EXISTS;
-    /// Refused while a turn runs.
+    /// Rejected during a turn.
     turn_in_progress = TURN_IN_PROGRESS;
-    /// Nobody is signed in and the command needs somebody.
+    /// The command requires a signed-in user.
     auth_required = AUTH_REQUIRED;
     /// No such file, record or terminal.
     not_found = NOT_FOUND;
-    /// The caller lacks the grant, or a policy refuses.
+    /// The caller does not have the grant, or a policy denies it.
     permission_denied = PERMISSION_DENIED;
-    /// `createOnly` met something that exists.
+    /// `createOnly`, and the resource exists.
     already_exists = ALREADY_EXISTS;
-    /// `ifMatch` no longer matches.
+    /// `ifMatch` does not match.
     conflict = CONFLICT;
 }
 
@@ -73,17 +72,17 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// No command of that name: nothing of the protocol's, or nothing here provides it.
+    /// Returns the error for a command that the protocol does not have or the host does not serve.
     pub fn no_command(method: &str) -> Self {
         Self::method_not_found(format!("{method} is not a command this host serves"))
     }
 
-    /// A page is asked for behind something that no answer named.
+    /// Returns the error for a cursor that no page returned.
     pub fn unrecognised_cursor(cursor: &str) -> Self {
         Self::invalid_params(format!("Unrecognised cursor {cursor}"))
     }
 
-    /// The same error with facts for a program.
+    /// Adds data for programs.
     #[must_use]
     pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
@@ -91,7 +90,7 @@ impl RpcError {
     }
 }
 
-/// Where a text breaks that is no JSON, and not what stands there: that may be a secret.
+/// Returns the position of a syntax error in JSON, without the text there, which may be a secret.
 pub fn no_json(error: &serde_json::Error) -> String {
     format!("line {}, column {}: this is no JSON", error.line(), error.column())
 }

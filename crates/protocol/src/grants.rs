@@ -1,18 +1,18 @@
-//! The vocabulary of grants: subjects, their operations, the two groups, and what matches what.
+//! Grants: subjects, their operations, the two groups, and the matching.
 //!
-//! A grant is `<subject>:<operation>`, `<subject>:read`, `<subject>:write`, with `*` allowed on either side.
+//! A grant is `<subject>:<operation>`, `<subject>:read` or `<subject>:write`; each side can be `*`.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// One thing a person may be allowed to do something with.
+/// A subject of grants.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
-    /// The word before the colon.
+    /// The part before the colon.
     pub name: &'static str,
-    /// For a person.
+    /// Text for users.
     pub title: &'static str,
-    /// For a person.
+    /// Text for users.
     pub description: &'static str,
     /// Operations in the group `<subject>:read`.
     pub read: &'static [&'static str],
@@ -27,7 +27,7 @@ pub const SCHEME_WRITE: &[&str] = &["put", "delete", "mkdir", "move", "copy", "r
 
 macro_rules! subjects {
     ($($name:literal $title:literal $description:literal $read:expr, $write:expr;)+) => {
-        /// Every subject the host itself decides, in the order they are advertised.
+        /// The subjects of the host, in the order in which they are advertised.
         pub const SUBJECTS: &[Subject] = &[$(Subject {
             name: $name, title: $title, description: $description, read: $read, write: $write,
         }),+];
@@ -65,32 +65,32 @@ subjects! {
     "usage" "Usage" "What work cost." &["get", "list", "resolve"], &[];
 }
 
-/// The subject of that name, if the host decides it.
+/// Returns the host's subject of that name.
 pub fn subject(name: &str) -> Option<&'static Subject> {
     SUBJECTS.iter().find(|subject| subject.name == name)
 }
 
-/// One `<subject>:<operation>`: held by somebody, or asked by a command.
+/// One `<subject>:<operation>`, of a principal or required by a command.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// The word before the colon, or `*`.
+    /// The part before the colon, or `*`.
     pub subject: Cow<'static, str>,
     /// An operation, `read`, `write` or `*`.
     pub operation: Cow<'static, str>,
 }
 
 impl Grant {
-    /// A grant from two words known here.
+    /// Creates a grant from two constants.
     pub const fn of(subject: &'static str, operation: &'static str) -> Self {
         Self { subject: Cow::Borrowed(subject), operation: Cow::Borrowed(operation) }
     }
 
-    /// A grant on a scheme only known at run time.
+    /// Creates a grant for a scheme that is known at run time.
     pub fn on(subject: &str, operation: &'static str) -> Self {
         Self { subject: Cow::Owned(subject.to_ascii_lowercase()), operation: Cow::Borrowed(operation) }
     }
 
-    /// Reads `<subject>:<operation>`; anything else is `None`.
+    /// Parses `<subject>:<operation>`; other text is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         let (subject, operation) = text.split_once(':')?;
         let word = |text: &str| {
@@ -104,7 +104,7 @@ impl Grant {
         })
     }
 
-    /// Whether somebody may hold it: a subject the host decides knows its operations; any other word is a plugin's.
+    /// Returns whether it is valid. The host's subjects have fixed operations; other subjects belong to plugins.
     pub fn is_known(&self) -> bool {
         matches!(self.operation.as_ref(), "*" | "read" | "write")
             || subject(&self.subject).is_none_or(|known| {
@@ -112,10 +112,10 @@ impl Grant {
             })
     }
 
-    /// Whether holding `self` allows `asked`.
+    /// Returns whether `self` includes `asked`.
     pub fn covers(&self, asked: &Grant) -> bool {
         self.covers_subject(asked, &asked.subject)
-            // What is done to a session covers its chats.
+            // Operations on a session include its chats.
             || (asked.subject == "chat" && self.subject == "session" && self.covers_subject(asked, "session"))
     }
 
@@ -125,7 +125,7 @@ impl Grant {
         }
         match self.operation.as_ref() {
             "*" => true,
-            // A group is given by who holds that group, and everything by who holds everything.
+            // Only the group includes a group, and only everything includes everything.
             _ if matches!(asked.operation.as_ref(), "*" | "read" | "write") => {
                 self.operation == asked.operation
             }
@@ -135,7 +135,7 @@ impl Grant {
         }
     }
 
-    /// A single operation of `session` is not the chat operation of the same word.
+    /// A single operation of `session` does not include the chat operation of the same name.
     fn subject_is(&self, asked: &str) -> bool {
         self.subject == "*" || self.subject == asked
     }
@@ -147,8 +147,8 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Whether `operation` belongs to the read or the write group of `subject`. A plugin's own operation outside
-/// the common ten is a write: a group that reads must not do more than it says.
+/// Returns whether `operation` is in the read or the write group of `subject`. An operation of a plugin outside the ten
+/// common ones is a write, so that the read group only reads.
 fn in_group(subject_name: &str, operation: &str, write: bool) -> bool {
     match subject(subject_name) {
         Some(subject) => (if write { subject.write } else { subject.read }).contains(&operation),

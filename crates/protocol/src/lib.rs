@@ -1,10 +1,9 @@
 //! The Agent Host Protocol as this host speaks it.
 //!
-//! The wire types are Microsoft's own ([`wire`], the `ahp-types` crate). What stands here is what a host
-//! adds to them: one table of commands ([`commands`]) and one of actions ([`actions`]), each row carrying the
-//! grant it asks for; JSON-RPC framing that echoes ids as they came ([`message`]); errors ([`error`]); the
-//! two protocol versions and what one lacks of the other ([`version`]); channel URIs ([`uri`]) and the
-//! vocabulary of grants ([`grants`]).
+//! The wire types are Microsoft's ([`wire`], the `ahp-types` crate). This crate adds what a host needs: a table of
+//! commands ([`commands`]) and one of actions ([`actions`]), whose rows contain the required grant; JSON-RPC framing
+//! that returns ids unchanged ([`message`]); errors ([`error`]); the differences between the two protocol versions
+//! ([`version`]); channel URIs ([`uri`]) and grants ([`grants`]).
 //!
 //! Nothing here does I/O or reads a clock.
 
@@ -31,5 +30,5 @@ pub use resource::bare_resource;
 pub use serde_json::{Map, Value, json};
 pub use version::Version;
 
-/// A JSON object, as `_meta`, `config` and other open maps travel.
+/// A JSON object, the form of `_meta`, `config` and other open maps.
 pub type JsonObject = serde_json::Map<String, Value>;

@@ -10,10 +10,10 @@ use serde_json::{Number, Value};
 use crate::RpcError;
 use crate::surrogates::{read_json, well_formed};
 
-/// The largest frame taken from a peer, in bytes. A larger one closes the connection.
+/// The largest frame that is accepted from a peer, in bytes. A larger one closes the connection.
 pub const MAX_FRAME: usize = 32 * 1024 * 1024;
 
-/// A request's id, echoed as it came.
+/// The id of a request, returned unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Id {
@@ -29,39 +29,39 @@ impl From<u64> for Id {
     }
 }
 
-/// One message of a peer.
+/// A message of a peer.
 #[derive(Debug)]
 pub enum Message {
-    /// Wants exactly one answer.
+    /// Requires exactly one answer.
     Request {
-        /// Echoed in the answer.
+        /// Returned in the answer.
         id: Id,
         /// The command's name.
         method: String,
-        /// `{}` where the peer sent none.
+        /// `{}` if the peer sent none.
         params: Params,
     },
     /// Never answered.
     Notification {
         /// The notification's name.
         method: String,
-        /// `{}` where the peer sent none.
+        /// `{}` if the peer sent none.
         params: Params,
     },
-    /// The answer to a request the host sent.
+    /// The answer to a request of the host.
     Response {
-        /// The id the host chose.
+        /// The id that the host chose.
         id: Id,
-        /// What came back.
+        /// The result or the error.
         outcome: Result<Value, RpcError>,
     },
 }
 
-/// Parameters not yet decoded.
+/// Parameters that are not decoded yet.
 #[derive(Debug, Clone, Default)]
 pub struct Params {
     raw: Option<Box<RawValue>>,
-    /// The same without lone halves of characters, once it was asked for and where that is another text.
+    /// The text without lone surrogates, created on first use if it differs.
     mended: OnceLock<Option<String>>,
 }
 
@@ -74,12 +74,12 @@ impl Params {
     /// Parameters from a value.
     ///
     /// # Errors
-    /// What the encoder refuses; of a [`Value`] that is nothing.
+    /// The value cannot be encoded, which does not happen with a [`Value`].
     pub fn from_value(value: &Value) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Self::raw)
     }
 
-    /// The JSON text; `{}` where there was none.
+    /// Returns the JSON text; `{}` if there was none.
     pub fn text(&self) -> &str {
         self.raw.as_deref().map_or("{}", RawValue::get)
     }
@@ -89,7 +89,7 @@ impl Params {
         self.mended.get_or_init(mended).as_deref()
     }
 
-    /// Decodes into a command's parameters. The message names the field that does not fit.
+    /// Decodes the parameters of a command. The message names the invalid field.
     ///
     /// # Errors
     /// Parameters that do not fit: `-32602`.
@@ -102,7 +102,7 @@ impl Params {
             read => (self.text(), read),
         };
         read.map_err(|error| {
-            // Only what does not fit is read again, to find where.
+            // Invalid parameters are parsed again, to find the position.
             let mut reader = serde_json::Deserializer::from_str(text);
             let read: Result<T, _> = serde_path_to_error::deserialize(&mut reader);
             let place = read.err().map(|error| error.path().to_string()).filter(|path| path != ".");
@@ -112,7 +112,7 @@ impl Params {
     }
 }
 
-/// A decoding error without serde's position, which counts columns of a text the peer did not see as such.
+/// Formats a decoding error without serde's position, which refers to a text that the peer did not send.
 pub fn tidy(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -121,7 +121,8 @@ pub fn tidy(error: &serde_json::Error) -> String {
     }
 }
 
-/// How many values a JSON text holds at most, without reading them: what separates or opens them is counted.
+/// Returns an upper bound of the number of values in a JSON text, without parsing it: it counts separators and
+/// brackets.
 pub fn count_values(text: &[u8]) -> usize {
     let mut count = 1;
     let mut at = 0;
@@ -159,15 +160,15 @@ struct Envelope {
     error: Option<RpcError>,
 }
 
-/// Tells `"id": null` from no `id`.
+/// Distinguishes `"id": null` from a missing `id`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// A frame that is no message: the error to answer with, and the id where one could be read.
+/// An invalid frame: the error of the answer, and the id if it could be parsed.
 #[derive(Debug)]
 pub struct BadFrame {
-    /// Echoed in the answer; JSON-RPC wants `null` where it could not be read.
+    /// Returned in the answer; `null` in JSON-RPC if it could not be parsed.
     pub id: Option<Id>,
     /// What is wrong.
     pub error: RpcError,
@@ -180,10 +181,11 @@ impl From<RpcError> for BadFrame {
 }
 
 impl Message {
-    /// Reads one frame.
+    /// Parses one frame.
     ///
     /// # Errors
-    /// A frame that is not JSON: `-32700`; one that is no message: `-32600`. The id is told where the frame has one.
+    /// A frame that is not JSON: `-32700`; one that is not a message: `-32600`. The error contains the id if the frame
+    /// has one.
     pub fn parse(frame: &str) -> Result<Self, BadFrame> {
         let envelope: Envelope = match read_json(frame.as_bytes()) {
             Ok(envelope) => envelope,
@@ -232,7 +234,7 @@ fn not_a_message(frame: &str, error: &serde_json::Error) -> RpcError {
     RpcError::invalid_request(format!("the frame is not a JSON-RPC message: {}", tidy(error)))
 }
 
-/// Frames the host writes.
+/// Frames of the host.
 pub mod encode {
     use serde::Serialize;
     use serde_json::Value;
@@ -240,7 +242,7 @@ pub mod encode {
     use super::{Id, Message};
     use crate::RpcError;
 
-    /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is JSON text already.
+    /// `{"jsonrpc":"2.0","id":…,"result":…}` around a result that is already JSON text.
     pub fn raw_result(id: &Id, result: &str) -> String {
         let mut frame = begin_result(id, result.len() + 1);
         frame.push_str(result);
@@ -248,7 +250,7 @@ pub mod encode {
         frame
     }
 
-    /// The same up to the result, with room for so many bytes more. The frame ends with a closing brace.
+    /// Returns the frame up to the result, with capacity for `room` more bytes. A closing brace ends the frame.
     pub fn begin_result(id: &Id, more: usize) -> String {
         let id = to_json(id);
         let mut frame = String::with_capacity(32 + id.len() + more);
@@ -258,18 +260,18 @@ pub mod encode {
         frame
     }
 
-    /// The answer to a request that went well.
+    /// The answer to a successful request.
     ///
     /// # Errors
-    /// A result that is no JSON.
+    /// The result cannot be encoded.
     pub fn result<T: Serialize>(id: &Id, result: &T) -> Result<String, serde_json::Error> {
         Ok(raw_result(id, &serde_json::to_string(result)?))
     }
 
-    /// The same as [`result`], in exactly the memory its text takes.
+    /// Like [`result`], with exactly as much memory as the text needs.
     ///
     /// # Errors
-    /// A result that is no JSON.
+    /// The result cannot be encoded.
     pub fn sized_result<T: Serialize>(id: &Id, result: &T) -> Result<String, serde_json::Error> {
         let mut count = Count(0);
         serde_json::to_writer(&mut count, result)?;
@@ -283,7 +285,7 @@ pub mod encode {
         String::from_utf8(frame).map_err(serde::ser::Error::custom)
     }
 
-    /// Counts what is written and keeps nothing.
+    /// A writer that counts bytes and discards them.
     struct Count(usize);
 
     impl std::io::Write for Count {
@@ -297,15 +299,15 @@ pub mod encode {
         }
     }
 
-    /// How long a text is as a JSON string.
+    /// Returns the length of a text as a JSON string.
     pub fn text_length(text: &str) -> usize {
         let mut count = Count(0);
-        // A counter takes everything.
+        // Writing to a counter does not fail.
         let _ = serde_json::to_writer(&mut count, text);
         count.0
     }
 
-    /// The answer to a request that failed; `id` is `null` where the frame had none.
+    /// The answer to a failed request; `id` is `null` if the frame had none.
     pub fn error(id: Option<&Id>, error: &RpcError) -> String {
         let id = id.map_or_else(|| "null".to_owned(), to_json);
         format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, to_json(error))
@@ -314,7 +316,7 @@ pub mod encode {
     /// A notification.
     ///
     /// # Errors
-    /// Parameters that are no JSON.
+    /// The parameters cannot be encoded.
     pub fn notification<T: Serialize>(method: &str, params: &T) -> Result<String, serde_json::Error> {
         Ok(format!(
             r#"{{"jsonrpc":"2.0","method":{},"params":{}}}"#,
@@ -326,7 +328,7 @@ pub mod encode {
     /// A request of the host to a client.
     ///
     /// # Errors
-    /// Parameters that are no JSON.
+    /// The parameters cannot be encoded.
     pub fn request<T: Serialize>(id: &Id, method: &str, params: &T) -> Result<String, serde_json::Error> {
         Ok(format!(
             r#"{{"jsonrpc":"2.0","id":{},"method":{},"params":{}}}"#,
@@ -336,7 +338,7 @@ pub mod encode {
         ))
     }
 
-    /// The frame of a message that came as none.
+    /// Returns the frame of a parsed message.
     pub fn message(message: &Message) -> String {
         match message {
             Message::Request { id, method, params } => {
@@ -353,7 +355,7 @@ pub mod encode {
     }
 
     fn to_json<T: Serialize>(value: &T) -> String {
-        // Ids and errors hold nothing a JSON encoder can refuse.
+        // Ids and errors can always be encoded.
         serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
     }
 }

@@ -1,9 +1,9 @@
-//! "Did you mean": the known name nearest to a mistyped one.
+//! "Did you mean": the known name closest to a mistyped one.
 
-/// How alike two names have to be, from 0 to 1.
+/// The minimum similarity of two names, from 0 to 1.
 const ALIKE: f64 = 0.75;
 
-/// `; did you mean <name>?`, or nothing when no known name is alike.
+/// Returns `; did you mean <name>?`, or an empty text if no known name is similar.
 ///
 /// ```
 /// use ostler_protocol::nearest::did_you_mean;
@@ -15,7 +15,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     nearest(word, known).map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// The known name most like a word, when one is alike. Letter case does not count.
+/// Returns the known name most similar to a word, if any. Ignores case.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let alike = known.into_iter().map(|name| (strsim::jaro(&word, &name.to_lowercase()), name));

@@ -1,30 +1,31 @@
-//! Parameters of the host's own commands, `x-ostler/<domain>/<verb>`.
+//! Parameters of the host's commands, `x-ostler/<domain>/<verb>`.
 
 use serde::Deserialize;
 
-/// Which pools' totals are asked for.
+/// A query of the totals of pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct UsageTotalsParams {
-    /// Every pool the caller may read where left out.
+    /// The pools. Default: every pool that the caller can read.
     #[serde(default)]
     pub pools: Option<Vec<String>>,
-    /// A day, or an ISO 8601 instant. With `until`, what was charged between them is answered too.
+    /// Start of a period, a day or an ISO 8601 instant. With `until`, the answer also contains the charges of the
+    /// period.
     #[serde(default)]
     pub from: Option<String>,
-    /// A day, which is meant whole, or an ISO 8601 instant.
+    /// End of a period, an ISO 8601 instant or a day, which is included.
     #[serde(default)]
     pub until: Option<String>,
 }
 
-/// Which entries are asked for.
+/// A query of entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct UsageRecordsParams {
-    /// Those that charged this pool.
+    /// The charged pool.
     pub pool: String,
-    /// A day, or an ISO 8601 instant; the first of this month where left out.
+    /// Start of the period, a day or an ISO 8601 instant. Default: the first of this month.
     #[serde(default)]
     pub from: Option<String>,
-    /// A day, which is meant whole, or an ISO 8601 instant; now where left out.
+    /// End of the period, an ISO 8601 instant or a day, which is included. Default: now.
     #[serde(default)]
     pub until: Option<String>,
 }
@@ -34,12 +35,12 @@ pub struct UsageRecordsParams {
 pub struct PullRequestCreateParams {
     /// The session.
     pub channel: String,
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// What it says.
+    /// Its description.
     #[serde(default)]
     pub body: Option<String>,
-    /// The branch it is to be merged into; the repository's own where left out.
+    /// The target branch. Default: the repository's default branch.
     #[serde(default)]
     pub base: Option<String>,
     /// Whether it is a draft.
@@ -47,22 +48,22 @@ pub struct PullRequestCreateParams {
     pub draft: bool,
 }
 
-/// A URL to try.
+/// A URL to request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct DiagnosticsFetchParams {
-    /// Which.
+    /// The URL.
     pub url: String,
 }
 
-/// How entries are to be grouped.
+/// The grouping of entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct UsageGroupsParams {
-    /// A comma list of `user`, `team` and `project`.
+    /// A comma-separated list of `user`, `team` and `project`.
     pub by: String,
-    /// A day, or an ISO 8601 instant; the first of this month where left out.
+    /// Start of the period, a day or an ISO 8601 instant. Default: the first of this month.
     #[serde(default)]
     pub from: Option<String>,
-    /// A day, which is meant whole, or an ISO 8601 instant; now where left out.
+    /// End of the period, an ISO 8601 instant or a day, which is included. Default: now.
     #[serde(default)]
     pub until: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! Resources people sign in against.
+//! Resources that users sign in to.
 
 use ahp_types::state::ProtectedResourceMetadata;
 
-/// A resource of which nothing is said but its name. The wire type has no such value of its own.
+/// Returns a resource with only a name. The wire type has no such constructor.
 pub fn bare_resource(resource: impl Into<String>) -> ProtectedResourceMetadata {
     ProtectedResourceMetadata {
         resource: resource.into(),

@@ -1,6 +1,6 @@
-//! Reading of JSON with lone surrogates (D-017): `"\ud800"` without its second half, as `JSON.stringify` writes an emoji
-//! that was cut in two. It is not Unicode text and is read as by JavaScript's `toWellFormed`: each lone surrogate becomes
-//! U+FFFD.
+//! Reading of JSON with lone surrogates (D-017): `"\ud800"` without its second half, as `JSON.stringify` writes an
+//! emoji that was cut in two. This is not Unicode text; it is read like JavaScript's `toWellFormed` does: each lone
+//! surrogate becomes U+FFFD.
 
 use serde::de::DeserializeOwned;
 
@@ -11,7 +11,7 @@ const REPLACED: &[u8; ESCAPE] = br"\ufffd";
 /// Parses JSON. Only text that does not parse is searched for lone surrogates.
 ///
 /// # Errors
-/// Text that is no JSON, or does not fit.
+/// Text that is not JSON, or does not fit.
 pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(text).or_else(|error| match well_formed(text) {
         Some(text) => serde_json::from_slice(&text),
@@ -19,7 +19,7 @@ pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Erro
     })
 }
 
-/// The text with each escape of a lone half replaced; nothing where there is none.
+/// Replaces each escape of a lone surrogate; `None` if there is none.
 pub fn well_formed(text: &[u8]) -> Option<Vec<u8>> {
     let mut mended: Option<Vec<u8>> = None;
     let mut at = 0;
@@ -28,12 +28,12 @@ pub fn well_formed(text: &[u8]) -> Option<Vec<u8>> {
         at += match (half_at(text, at), half_at(text, at + ESCAPE)) {
             (Some(Half::High), Some(Half::Low)) => 2 * ESCAPE,
             (Some(_), _) => {
-                // As long as what it replaces, so what stands behind stays where it is.
+                // It has the length of what it replaces, so that positions after it do not change.
                 let mended = mended.get_or_insert_with(|| text.to_vec());
                 mended.iter_mut().skip(at).zip(REPLACED).for_each(|(byte, replaced)| *byte = *replaced);
                 ESCAPE
             }
-            // The backslash and what it escapes, which may be a backslash.
+            // The backslash and the escaped character, which can be a backslash.
             (None, _) => 2,
         };
     }
@@ -46,7 +46,7 @@ enum Half {
     Low,
 }
 
-/// The half of a character whose escape begins here.
+/// Returns the surrogate whose escape begins here.
 fn half_at(text: &[u8], at: usize) -> Option<Half> {
     let digits = text.get(at..at + ESCAPE)?.strip_prefix(br"\u")?;
     let code = digits.iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?))?;

@@ -1,4 +1,4 @@
-//! Why an action does not read: the field, by its path, that is missing or has another type.
+//! Why an action is invalid: the path of the field that is missing or has another type.
 
 use ahp_types::actions::*;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ macro_rules! read_as {
     };
 }
 
-// What a client may dispatch.
+// The actions that clients can dispatch.
 read_as! {
     "session/titleChanged" SessionTitleChangedAction;
     "session/activeClientSet" SessionActiveClientSetAction;
@@ -70,7 +70,7 @@ read_as! {
     "automationRun/cancelRequested" AutomationRunCancelRequestedAction;
 }
 
-/// What is wrong with an action a client sent, with the name of its type in front. The value itself is not repeated.
+/// Describes what is wrong with a client's action, after the name of its type. It does not repeat the value.
 pub fn unread(name: &str, action: &Value) -> String {
     match read_as(name).and_then(|wrong| wrong(action)) {
         Some(wrong) => format!("{name}: {wrong}"),
@@ -85,7 +85,7 @@ fn wrong_in<T: DeserializeOwned>(action: &Value) -> Option<String> {
     Some(format!("{place}{}", without_value(&tidy(error.inner()))))
 }
 
-/// An error of the reader without the value that was read.
+/// Formats a parse error without the parsed value.
 fn without_value(text: &str) -> String {
     let expected = text.rsplit_once(", expected ").map(|(_, expected)| expected);
     match (text.split(' ').next(), expected) {

@@ -1,4 +1,4 @@
-//! Channel URIs: which channel one names, and the spellings that mean the same channel.
+//! Channel URIs: the channel that a URI names, and the equivalent spellings.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -27,16 +27,16 @@ const ATTACHMENT: &str = "-attachment:/";
 /// What follows the host's name in the URI of inline content.
 const INLINE: &str = "-inline:";
 
-/// What a channel URI names.
+/// The channel that a URI names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// [`ROOT`]
     Root,
-    /// A session, by its id: the scheme before it is a spelling.
+    /// A session by its id; any scheme before the id is accepted.
     Session(String),
-    /// A chat of its own URI.
+    /// A chat with its own URI.
     Chat(String),
-    /// Whatever chat is the default one of the session with this id.
+    /// The default chat of the session with this id.
     DefaultChat(String),
     /// A worker chat: the session's URI and the call that spawned it.
     Worker {
@@ -69,12 +69,12 @@ pub enum Channel {
         /// Lowercase.
         scheme: String,
     },
-    /// Nothing this host has channels for.
+    /// A URI for which this host has no channels.
     Other,
 }
 
 impl Channel {
-    /// Reads a channel URI. A scheme that is none of the protocol's names a session, as `echo:/<id>` does.
+    /// Parses a channel URI. A scheme that the protocol does not define names a session, such as `echo:/<id>`.
     pub fn parse(uri: &str) -> Self {
         match uri {
             ROOT => return Self::Root,
@@ -149,7 +149,7 @@ fn decode(encoded: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
 }
 
-/// Whether `text` can stand before the colon of a URI.
+/// Returns whether `text` is a valid scheme of a URI.
 pub fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
@@ -174,7 +174,7 @@ pub fn session(provider: &str, id: &str) -> String {
     format!("{provider}:/{id}")
 }
 
-/// The first chat of a session: a role that follows the default chat.
+/// The first chat of a session, a role that moves with the default chat.
 pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))
 }
@@ -194,14 +194,14 @@ pub fn attachment_id(uri: &str) -> Option<&str> {
     uri.strip_prefix(HOST)?.strip_prefix(ATTACHMENT).filter(|id| !id.is_empty() && !id.contains('/'))
 }
 
-/// Text that its URI contains, of the file that `file:` URI `of` names. Clients read it with `resourceRead`, as any
-/// content; a `data:` URI they could not put into URIs of their own, because its path does not begin with a slash.
+/// Returns a URI that contains text of the file with the `file:` URI `of`. Clients read it with `resourceRead`, like
+/// any content. They could not put a `data:` URI into their own URIs, because its path does not begin with a slash.
 pub fn inline(of: &str, text: &str) -> String {
     let path = of.strip_prefix("file://").unwrap_or(of).trim_start_matches('/');
     format!("{HOST}{INLINE}/{path}?{}", URL_SAFE_NO_PAD.encode(text))
 }
 
-/// The text of an [`inline`] URI; nothing of another URI, and an empty text where it is not valid.
+/// Returns the text of an [`inline`] URI; `None` for another URI, and an empty text if it is invalid.
 pub fn inline_text(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix(HOST)?.strip_prefix(INLINE)?;
     let encoded = rest.split_once('?').map_or("", |(_, encoded)| encoded);
@@ -214,7 +214,7 @@ pub fn inline_text(uri: &str) -> Option<String> {
     )
 }
 
-/// A chat of the host's own making.
+/// The URI of a chat that the host creates.
 pub fn chat(id: &str) -> String {
     format!("{CHAT}:/{id}")
 }
@@ -224,12 +224,12 @@ pub fn worker_chat(session: &str, call: &str) -> String {
     format!("{WORKER_CHAT}{}/{call}", URL_SAFE_NO_PAD.encode(session))
 }
 
-/// The old spelling of a session's first chat, `ahp-chat:/<session id>`: the id, if `uri` may be one.
+/// Returns the id from the old spelling of a session's first chat, `ahp-chat:/<session id>`.
 pub fn old_default_chat(uri: &str) -> Option<&str> {
     uri.strip_prefix("ahp-chat:/").filter(|id| !id.is_empty() && !id.contains('/'))
 }
 
-/// A link to a session, or to a chat in it, as tools say it to a model.
+/// Returns a link to a session, or to a chat in it, in the form that tools show to a model.
 pub fn link(session: &str, chat: Option<&str>) -> String {
     let (provider, id) = session.split_once(":/").unwrap_or(("", session));
     let chat = chat.map(|chat| {
@@ -242,14 +242,14 @@ pub fn link(session: &str, chat: Option<&str>) -> String {
     }
 }
 
-/// The id of the session a [`link`] names.
+/// Returns the id of the session that a [`link`] names.
 pub fn linked(link: &str) -> Option<&str> {
     let (_, rest) = link.strip_prefix(LINK)?.split_once('/')?;
     let id = rest.split('?').next()?;
     (!id.is_empty()).then_some(id)
 }
 
-/// Text as it stands in a query.
+/// Encodes text for a query.
 fn url_words(text: &str) -> String {
     use std::fmt::Write as _;
     text.bytes().fold(String::with_capacity(text.len()), |mut into, byte| {

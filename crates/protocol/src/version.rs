@@ -1,4 +1,4 @@
-//! The two protocol versions served, and what the older one lacks.
+//! The two protocol versions that the host serves, and what the older one does not have.
 
 use ahp_types::version::{SUPPORTED_PROTOCOL_VERSIONS, negotiate_protocol_version};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::RpcError;
 use crate::error::code;
 
-/// A line of the protocol a connection speaks. Later ones compare greater.
+/// The version line of a connection. Later ones compare greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// `0.9.x`
@@ -15,19 +15,19 @@ pub enum Version {
     V1,
 }
 
-/// What `initialize` settles.
+/// The result of the version negotiation in `initialize`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Negotiated {
     /// One of the offered strings, verbatim.
     pub offered: String,
-    /// What to speak.
+    /// The version line.
     pub version: Version,
 }
 
-/// Picks the highest offered version inside a supported range.
+/// Selects the highest offered version in a supported range.
 ///
 /// # Errors
-/// An entry that is not `MAJOR.MINOR.PATCH`: `-32602` naming it; nothing acceptable: `-32005` with
+/// An entry that is not `MAJOR.MINOR.PATCH`: `-32602` with the entry. No supported version: `-32005` with
 /// `data.supportedVersions`.
 pub fn negotiate(offered: &[String]) -> Result<Negotiated, RpcError> {
     let chosen = negotiate_protocol_version(offered)

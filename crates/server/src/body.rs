@@ -1,4 +1,4 @@
-//! Bodies of requests: read when somebody asks, and not for longer than a sender may take.
+//! Bodies of requests, read on demand and within a time limit.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use ostler_contract::http::{Body, BodyError};
 use tokio::time::Instant;
 
-/// How long a body may take from the first look at it to its end.
+/// The limit of a body, from the first read to its end.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
 /// A request's body as plugins read it.
@@ -38,7 +38,7 @@ async fn next(mut state: State) -> Option<(Result<Bytes, BodyError>, State)> {
             Ok(Some(Err(error))) => Err(BodyError::Cut(error.to_string())),
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(data),
-                // Trailers say nothing here.
+                // Trailers are ignored.
                 Err(_) => continue,
             },
         };

@@ -1,4 +1,4 @@
-//! What a request has to show before a mount sees it.
+//! Checks of a request before a mount receives it.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use subtle::ConstantTimeEq;
 
 use crate::sign_ins::SignIns;
 
-/// The names a listener answers to: its loopback names and its bound address with the port, and names an
-/// operator or a plugin announced.
+/// The names of a listener: its loopback names and its bound address with the port, and names that an operator or a
+/// plugin announced.
 #[derive(Debug, Clone, Default)]
 pub struct HostNames(Arc<RwLock<Names>>);
 
 #[derive(Debug, Default)]
 struct Names {
     hosts: HashSet<String>,
-    /// `<scheme>://<host>` of announced URLs that are no websites.
+    /// `<scheme>://<host>` of announced URLs that are not websites.
     others: HashSet<String>,
 }
 
 impl HostNames {
-    /// The names of a bound address.
+    /// Creates the names of a bound address.
     pub fn of(address: SocketAddr) -> Self {
         let names = Self::default();
         let port = address.port();
@@ -38,7 +38,7 @@ impl HostNames {
         names
     }
 
-    /// Adds a name as it is.
+    /// Adds a name unchanged.
     pub fn add(&self, name: &str) {
         self.0.write().hosts.insert(name.to_ascii_lowercase());
     }
@@ -55,15 +55,15 @@ impl HostNames {
         }
     }
 
-    /// Whether an origin that is no website was announced.
+    /// Returns whether an origin that is not a website was announced.
     fn is_announced(&self, origin: &url::Url) -> bool {
         other_origin(origin).is_some_and(|origin| self.0.read().others.contains(&origin))
     }
 
-    /// Whether a request asked for one of them.
+    /// Checks that a request addresses one of the names.
     ///
     /// # Errors
-    /// What it asked for instead.
+    /// The name that it addresses instead.
     pub fn admits(&self, headers: &HeaderMap) -> Result<(), String> {
         let Some(host) = headers.get(header::HOST) else { return Err("a request with no Host".to_owned()) };
         let Ok(host) = host.to_str() else { return Err("that Host".to_owned()) };
@@ -79,23 +79,23 @@ fn host_of(url: &str) -> Option<(String, Option<u16>)> {
     Some((url.host_str().filter(|host| !host.is_empty())?.to_owned(), url.port_or_known_default()))
 }
 
-/// `<scheme>://<host>` of a URL that is no website and has a host.
+/// `<scheme>://<host>` of a URL that is not a website and has a host.
 fn other_origin(url: &url::Url) -> Option<String> {
     let host = url.host_str().filter(|host| !host.is_empty())?;
     (!matches!(url.scheme(), "http" | "https")).then(|| format!("{}://{host}", url.scheme()))
 }
 
-/// Whether a text is a URL with a host, so that announcing it adds a name.
+/// Returns whether a text is a URL with a host, so that announcing it adds a name.
 pub fn names_a_host(url: &str) -> bool {
     host_of(url).is_some()
 }
 
-/// Origins that are no websites and still speak for a program on this machine: the windows of VS Code.
+/// Origins that are not websites and belong to a program on this machine: the windows of VS Code.
 const EDITORS: &[&str] = &["vscode-file://vscode-app"];
 
-/// Whether a handshake without a token may come from where its `Origin` says: a program sends none, an editor its own,
-/// and anything else is let in only from a website of this machine or from where the operator named. Without this any
-/// page or extension of a browser here could talk to the host. Two of them are two opinions of where it comes from.
+/// Returns whether a handshake without a token has an allowed `Origin`: none (a program), that of an editor, a website
+/// on this machine, or one that the operator named. Otherwise any page or extension of a browser here could talk to the
+/// host. Two `Origin` headers are contradictory and rejected.
 pub fn origin_is_near(headers: &HeaderMap, names: &HostNames) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let Some(origin) = origins.next() else { return true };
@@ -115,12 +115,12 @@ pub fn origin_is_near(headers: &HeaderMap, names: &HostNames) -> bool {
     }
 }
 
-/// The token that admits a connection.
+/// The connection token.
 #[derive(Debug, Clone)]
 pub struct Token(Arc<Secret<String>>);
 
 impl Token {
-    /// A token.
+    /// Creates a token.
     pub fn new(token: String) -> Self {
         Self(Arc::new(Secret::new(token)))
     }
@@ -131,7 +131,7 @@ impl Token {
     }
 }
 
-/// The token a request carries: `?tkn=`, which wins, or a bearer.
+/// Returns the token of a request: `?tkn=`, which has priority, or a bearer token.
 fn given(query: Option<&str>, headers: &HeaderMap) -> Option<Secret<String>> {
     let in_query = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .find(|(name, _)| name == "tkn")
@@ -139,31 +139,31 @@ fn given(query: Option<&str>, headers: &HeaderMap) -> Option<Secret<String>> {
     in_query.or_else(|| bearer(headers).map(str::to_owned)).map(Secret::new)
 }
 
-/// Why a connection is not let in.
+/// Why a connection is rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// A page of somewhere else asks, and shows no token.
+pub enum Rejection {
+    /// A page of another site connects without a token.
     ForeignOrigin,
-    /// It needs a token.
+    /// The token is missing or wrong.
     NoToken,
 }
 
-/// Who comes in: the token of the host makes a connection the host's own; a person's token admits, and says who it
-/// is only where the operator takes it for that; a page that signed in is who it signed in as; nobody in particular comes
-/// in where no token is asked.
+/// Authenticates a connection. The connection token makes it the host itself. A personal token authenticates the
+/// connection, but as that user only if the operator has configured this. A signed-in page acts as its user. Without a
+/// required token, the connection is anonymous.
 ///
 /// # Errors
-/// Why it is not let in.
+/// Why it is rejected.
 pub fn admit<B>(
     request: &http::Request<B>,
     token: Option<&Token>,
     names: &HostNames,
     gate: &Gate,
     sign_ins: &SignIns,
-) -> Result<Principal, Refused> {
+) -> Result<Principal, Rejection> {
     let headers = request.headers();
     let given = given(request.uri().query(), headers);
-    // A token that is sent says more than a cookie that the browser adds.
+    // A sent token has priority over a cookie that the browser adds.
     if given.is_none()
         && let Some(principal) = signed_in(headers, token, gate, sign_ins)
     {
@@ -177,15 +177,15 @@ pub fn admit<B>(
     let person = given.and_then(|given| gate.by_token(given.reveal()));
     match (person, token) {
         (Some(person), _) => Ok(person),
-        (None, Some(_)) => Err(Refused::NoToken),
-        (None, None) if !origin_is_near(headers, names) => Err(Refused::ForeignOrigin),
+        (None, Some(_)) => Err(Rejection::NoToken),
+        (None, None) if !origin_is_near(headers, names) => Err(Rejection::ForeignOrigin),
         (None, None) => Ok(Principal::Anyone),
     }
 }
 
-/// Who asks by a token alone, where each request says who it is: the token of the host is the host itself, a person's
-/// is that person. A page that signed in stands for the token it signed in with. Where there is no token at all, nobody
-/// in particular asks. `None` where the request carries none.
+/// Authenticates a single request by its token: the connection token is the host itself, a personal token is its user.
+/// A signed-in page uses the token of its sign-in. If the host has no token, the caller is anonymous. `None` if the
+/// request has no token.
 pub fn caller<B>(
     request: &http::Request<B>,
     token: Option<&Token>,
@@ -201,7 +201,7 @@ pub fn caller<B>(
     }
 }
 
-/// Whose a token is.
+/// Returns the principal of a token.
 pub fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Principal> {
     match token {
         Some(token) if token.is(given) => Some(Principal::Root),
@@ -209,7 +209,7 @@ pub fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Prin
     }
 }
 
-/// Who the page of a request signed in as; nobody once the token is no token any more.
+/// Returns the user as whom the page of a request signed in; `None` once its token is no longer valid.
 fn signed_in(
     headers: &HeaderMap,
     token: Option<&Token>,
@@ -219,7 +219,7 @@ fn signed_in(
     bearer_of(sign_ins.token(headers)?.reveal(), token, gate)
 }
 
-/// The bearer token a request carries.
+/// Returns the bearer token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -343,11 +343,11 @@ mod tests {
             "whatever the origin"
         );
         for query in ["tkn=wrong", "tkn=", ""] {
-            assert_eq!(admitted(Some(&token), query, near), Err(Refused::NoToken), "{query}");
+            assert_eq!(admitted(Some(&token), query, near), Err(Rejection::NoToken), "{query}");
         }
         for origin in [None, near] {
             assert_eq!(admitted(None, "", origin), Ok(Principal::Anyone));
         }
-        assert_eq!(admitted(None, "", foreign), Err(Refused::ForeignOrigin));
+        assert_eq!(admitted(None, "", foreign), Err(Rejection::ForeignOrigin));
     }
 }

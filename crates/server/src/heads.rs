@@ -1,5 +1,5 @@
-//! Connections whose next request has not sent its head yet. Nobody knows who they are of, so there may be only so many:
-//! one more makes the oldest end.
+//! Connections that wait for the head of their next request. They are not authenticated, so their number is limited:
+//! one more closes the oldest.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -9,31 +9,31 @@ use std::task::{Context, Poll};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// How many there may be.
+/// Their maximum number.
 const MOST: usize = 1024;
 
-/// Those of a server.
+/// The waiting connections of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Heads(Mutex<Waiting>);
+pub(crate) struct Heads(Mutex<WaitingHeads>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingHeads {
     next: u64,
     /// Oldest first.
     all: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// A connection, which is one of them between the end of an answer and the head of the next request.
+/// A connection, which waits between the end of an answer and the head of the next request.
 #[derive(Debug)]
 pub(crate) struct Head {
     heads: Arc<Heads>,
-    /// Its place among those that wait.
+    /// Its number among the waiting connections.
     number: Mutex<u64>,
     given_up: Arc<Notify>,
 }
 
 impl Heads {
-    /// One more, for which the oldest may have to end.
+    /// Adds a connection, which can close the oldest.
     pub fn expect(self: &Arc<Self>) -> Head {
         let given_up = Arc::new(Notify::new());
         let number = Mutex::new(self.add(&given_up));
@@ -53,18 +53,18 @@ impl Heads {
         number
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingHeads> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Head {
-    /// It is there.
+    /// The head has arrived.
     pub fn came(&self) {
         self.heads.waiting().all.remove(&*self.number());
     }
 
-    /// The answer to it, after which another one may come.
+    /// Wraps the answer, after which the next head can arrive.
     pub fn answered<B>(self: Arc<Self>, body: B) -> Answer<B> {
         Answer { body, head: Again(self) }
     }
@@ -73,7 +73,7 @@ impl Head {
         self.number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves when this connection has to end for a newer one.
+    /// Resolves when this connection must close in favor of a newer one.
     pub async fn given_up(&self) {
         self.given_up.notified().await;
     }

@@ -1,7 +1,7 @@
-//! The doors from outside: one listener with its mounts, WebSocket connections, and stdio.
+//! The transports: one listener with its mounts, WebSocket connections, and stdio.
 //!
-//! A request meets the mounts in their order; each mount has a guard it cannot be built without. What no
-//! mount takes is a WebSocket handshake or is told that this is none.
+//! The first mount that matches a request handles it; a mount cannot be built without a guard. A request without a
+//! mount must be a WebSocket handshake, or is rejected.
 
 #![deny(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! The end of a connection to somebody who still sends. A socket that is dropped with input nobody read is reset,
-//! and a reset takes away what was written last: the status or the close frame that says why.
+//! The end of a connection to a peer that still sends. Dropping a socket with unread input resets it, and a reset
+//! discards the last output: the status or the close frame with the reason.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long a peer that was told goodbye may pause before it is dropped.
+/// How long a peer can pause after the end before it is dropped.
 const PAUSE_LIMIT: Duration = Duration::from_secs(2);
-/// How long it may send on in all.
+/// How long it can continue to send in total.
 const LINGER_LIMIT: Duration = Duration::from_secs(10);
-/// How much it may send on.
+/// How many bytes it can continue to send.
 const LINGER_BYTES: usize = 4 * MAX_FRAME;
 const CHUNK: usize = 16 * 1024;
-/// How often it is read before other tasks run.
+/// The number of reads before other tasks run.
 const READS_AT_ONCE: usize = 2;
 
-/// Reads and throws away what a peer still sends, until it ends, pauses or has had its time.
+/// Reads and discards what a peer still sends, until it ends, pauses or exceeds the limits.
 pub(crate) async fn linger(mut reader: impl AsyncRead + Unpin) {
     let mut lingering = Lingering::new();
     std::future::poll_fn(|context| lingering.poll(&mut reader, context)).await;
@@ -44,7 +44,7 @@ impl Lingering {
         let mut reads = 0;
         while self.left > 0 && Instant::now() < self.end {
             if reads == READS_AT_ONCE {
-                // Others take their turn: there may be a thousand peers like this one.
+                // Other tasks run in between, because there can be a thousand such peers.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -63,7 +63,7 @@ impl Lingering {
     }
 }
 
-/// A socket whose shutdown lets the peer end, too.
+/// A socket whose shutdown also waits for the peer's end.
 pub(crate) struct Socket {
     stream: TcpStream,
     lingering: Option<Lingering>,

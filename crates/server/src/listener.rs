@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::body::incoming;
-use crate::guard::{HostNames, Refused, Token, admit};
+use crate::guard::{HostNames, Rejection, Token, admit};
 use crate::heads::{Head, Heads};
 use crate::linger::Socket;
 use crate::mount::Mount;
@@ -25,20 +25,20 @@ use crate::reply::{Reply, refuse};
 use crate::sign_ins::SignIns;
 use crate::websocket;
 
-/// How long a peer may take to send a request's head.
+/// The limit for receiving the head of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
-/// How many bytes of it are read. A browser sends at most 8 KiB of cookies.
+/// The maximum size of a head in bytes. A browser sends at most 8 KiB of cookies.
 const LONGEST_HEAD: usize = 16 * 1024;
-/// How long to wait before accepting again when there are no file handles left.
+/// How long to wait before accepting again when no file descriptors are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Ends the connection of a request, for a handler whose caller takes nothing of a long answer. Each request has it as an
+/// Ends the connection of a request, for a handler whose caller does not read a long answer. Each request has it as an
 /// extension.
 #[derive(Debug, Clone, Default)]
 pub struct HangUp(Arc<Notify>);
 
 impl HangUp {
-    /// Ends it now, whatever is on its way.
+    /// Ends the connection immediately, without the rest of the output.
     pub fn now(&self) {
         self.0.notify_one();
     }
@@ -52,20 +52,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds an address; port 0 takes any free one.
+    /// Binds an address; port 0 means any free port.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub async fn bind(address: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// A listener that another process has bound.
+    /// Uses a listener that another process has bound.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn passed(listener: std::net::TcpListener) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
@@ -73,23 +73,23 @@ impl Listener {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens, with the port it got.
+    /// Returns its address with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// What a listener serves.
+/// The services of a listener.
 #[derive(Debug)]
 pub struct Server {
     mounts: Vec<Mount>,
-    door: Option<Door>,
+    door: Option<ProtocolEndpoint>,
     heads: Arc<Heads>,
 }
 
-/// The way in for clients of the protocol.
+/// The entry point of AHP clients.
 #[derive(Debug)]
-struct Door {
+struct ProtocolEndpoint {
     host: Arc<Host>,
     token: Option<Token>,
     names: HostNames,
@@ -97,20 +97,19 @@ struct Door {
 }
 
 impl Server {
-    /// A server of mounts, met in this order.
+    /// Creates a server of mounts, in the order of their priority.
     pub fn new(mounts: Vec<Mount>) -> Self {
         Self { mounts, door: None, heads: Arc::default() }
     }
 
-    /// Lets clients of the protocol in, with this token where one is needed; without one, not from websites
-    /// elsewhere than `names`.
+    /// Accepts AHP clients, with this token if one is required; otherwise not from websites other than `names`.
     #[must_use]
     pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>, names: HostNames) -> Self {
-        self.door = Some(Door { host, token, names, sign_ins: SignIns::default() });
+        self.door = Some(ProtocolEndpoint { host, token, names, sign_ins: SignIns::default() });
         self
     }
 
-    /// Lets pages in that signed in, as who they signed in as.
+    /// Accepts signed-in pages as their users.
     #[must_use]
     pub fn with_sign_ins(mut self, sign_ins: SignIns) -> Self {
         if let Some(door) = &mut self.door {
@@ -119,7 +118,7 @@ impl Server {
         self
     }
 
-    /// Serves until `stop` says so. Connections that are open then are ended.
+    /// Serves until `stop` resolves, then closes open connections.
     pub async fn serve(self, listener: Listener, mut stop: watch::Receiver<bool>) {
         let server = Arc::new(self);
         loop {
@@ -160,14 +159,14 @@ impl Server {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_LIMIT)
-            // Who has sent all there is may say so and still wait for the answer.
+            // A peer can close its sending side and still wait for the answer.
             .half_close(true)
             .max_buf_size(LONGEST_HEAD)
             .serve_connection(TokioIo::new(Socket::new(stream)), service)
             .with_upgrades();
         tokio::pin!(connection);
         tokio::select! {
-            // What goes wrong between a peer and its socket is the peer's own affair.
+            // Errors of a peer's socket are not reported.
             _ = connection.as_mut() => {}
             () = head.given_up() => {}
             () = hang_up.0.notified() => {}
@@ -176,7 +175,7 @@ impl Server {
     }
 
     async fn answer(&self, mut request: hyper::Request<Incoming>, stop: watch::Receiver<bool>) -> Response {
-        // Two of them are two opinions of where this goes, whichever is looked at.
+        // Two `Host` headers are contradictory and rejected.
         let hosts = request.headers().get_all(header::HOST).iter().count();
         if hosts > 1 || !is_decodable(request.uri().path()) {
             return refuse(&Reply::Malformed);
@@ -201,8 +200,8 @@ impl Server {
         let gate = &door.host.access.gate;
         let principal = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
             Ok(principal) => principal,
-            Err(Refused::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
-            Err(Refused::NoToken) => {
+            Err(Rejection::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
+            Err(Rejection::NoToken) => {
                 let mut response = Response::new(Body::from(Reply::NoToken.to_string()));
                 *response.status_mut() = StatusCode::UNAUTHORIZED;
                 return response;
@@ -222,7 +221,7 @@ fn not_a_handshake() -> Response {
     response
 }
 
-/// Whether every `%` of a path begins an escape, and all of them together are text.
+/// Returns whether every `%` of a path begins an escape, and the decoded path is UTF-8.
 fn is_decodable(path: &str) -> bool {
     let bytes = path.as_bytes();
     let escapes =

@@ -12,44 +12,44 @@ use crate::guard::{HostNames, Token, caller, origin_is_near};
 use crate::reply::Reply;
 use crate::sign_ins::{SignIns, is_same_origin};
 
-/// What answers the requests of a mount.
+/// The handler of a mount.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// What a request has to show before the handler sees it.
+/// The check of a request before the handler receives it.
 #[derive(Debug, Clone)]
 pub enum Guard {
     /// One of these names as its `Host`. The handler authenticates its caller itself.
     Host {
         /// The names.
         names: HostNames,
-        /// What the refusal calls what is behind it: `API`, `route` or `page`.
+        /// The word for the mount in rejections: `API`, `route` or `page`.
         what: &'static str,
     },
     /// One of these names as its `Host`, no page of another site as its `Origin`, and the connection token or a
-    /// person's. The request carries on who that is, as an extension of type [`ostler_engine::Principal`].
+    /// personal token. The request then contains its principal as an extension of type [`ostler_engine::Principal`].
     Token {
         /// The names.
         names: HostNames,
         /// The connection token, if there is one.
         token: Option<Token>,
-        /// Who else is known.
+        /// The users.
         gate: Gate,
-        /// The pages that signed in.
+        /// The signed-in pages.
         sign_ins: SignIns,
     },
-    /// One of these names as its `Host`, and a page of this very listener as its `Origin` where something is posted: for
-    /// signing in and out. The handler refuses other methods.
+    /// One of these names as its `Host`, and a page of this listener as the `Origin` of a POST: for signing in and out.
+    /// The handler rejects other methods.
     SamePage {
         /// The names.
         names: HostNames,
     },
-    /// The handler checks a credential of its own before it reads anything: said, so that no mount is open by
-    /// omission.
+    /// The handler checks a credential itself before it reads anything. Declared explicitly, so that no mount is open
+    /// by omission.
     Own,
 }
 
 impl Guard {
-    /// Lets a request through, or says why not.
+    /// Checks a request; the error is the rejection.
     pub(crate) fn admits<B>(&self, request: &mut http::Request<B>) -> Result<(), Reply> {
         let headers = request.headers();
         let named = |names: &HostNames, what: &'static str| {
@@ -87,12 +87,12 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// What is served under `prefix` (`/plugins`): it and everything below it, by whole segments.
+    /// Creates the mount of `prefix` (`/plugins`) and everything below it, by whole segments.
     pub fn new(prefix: &'static str, guard: Guard, handler: Handler) -> Self {
         Self { prefix, guard, handler }
     }
 
-    /// Whether a path is below this mount.
+    /// Returns whether a path belongs to this mount.
     pub fn takes(&self, path: &str) -> bool {
         path.strip_prefix(self.prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

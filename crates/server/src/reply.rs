@@ -1,12 +1,12 @@
-//! How a request is refused: one shape, `{ "message": … }`.
+//! Rejections of requests, in one form: `{ "message": … }`.
 
 use ostler_contract::http::{self, BodyError, HeaderValue, Response, StatusCode, header};
 use ostler_contract::tools_endpoint;
 
-/// A refusal, with the status it is answered under.
+/// A rejection with its status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reply {
-    /// The path cannot be decoded, or the `Host` is no host.
+    /// The path cannot be decoded, or the `Host` is invalid.
     #[error("The request path or Host is not valid")]
     Malformed,
     /// The `Host` is not one of this host's names.
@@ -14,33 +14,33 @@ pub enum Reply {
     ForeignHost {
         /// `API`, `route` or `page`
         what: &'static str,
-        /// What was asked for, or `a request with no Host`.
+        /// The requested name, or `a request with no Host`.
         host: String,
     },
-    /// A page of another site asks to connect.
+    /// A page of another site connects.
     #[error(
         "This host does not let pages of other sites connect; name yours under origins, or use a connection token"
     )]
     ForeignOrigin,
-    /// No plugin has a route there.
+    /// No plugin has a route at this path.
     #[error("No plugin route at {0}")]
     NoRoute(String),
     /// A plugin's route threw.
     #[error("The route plugin {0} registered failed; its reason is in the daemon log")]
     RouteFailed(String),
-    /// A page of another site asks the API.
+    /// A page of another site calls the API.
     #[error("This API does not answer to pages of {0}; name it under origins")]
     ForeignPage(String),
-    /// Something else than a page of this host signs in or out.
+    /// A sign-in or sign-out that does not come from a page of this host.
     #[error("Only the console of this host signs in and out here; send the token with each request instead")]
     NotOwnPage,
-    /// No connection token, or a wrong one.
+    /// The connection token is missing or wrong.
     #[error("A connection token is required")]
     NoToken,
-    /// No tools endpoint is open there.
+    /// No tools endpoint is open at this path.
     #[error("{}", tools_endpoint::no_endpoint(.0))]
     NoTools(String),
-    /// A tools endpoint was asked without its token.
+    /// A request to a tools endpoint without its token.
     #[error("{}", tools_endpoint::NOT_ITS_TOKEN)]
     NotItsToken,
     /// A tools endpoint has no such method.
@@ -49,16 +49,16 @@ pub enum Reply {
     /// A backend that lists its tools anew has no stream of changes.
     #[error("{}", tools_endpoint::NO_STREAM)]
     NoStream,
-    /// What was posted to a tools endpoint is no message.
+    /// The body for a tools endpoint is not a message.
     #[error("{}{}", tools_endpoint::NOT_ONE_MESSAGE, .0)]
     NotOneMessage(String),
-    /// What was posted is too much.
+    /// The body is too large.
     #[error("{0}")]
     TooMuch(String),
     /// The memory for bodies is in use.
     #[error("The host has no memory for this body now; retry later")]
     NoMemory,
-    /// Nothing of the API is there.
+    /// The API has nothing at this path.
     #[error("No API at {0}")]
     NoApi(String),
 }
@@ -89,7 +89,7 @@ impl From<BodyError> for Reply {
     }
 }
 
-/// The answer to a request that is refused.
+/// Returns the answer to a rejected request.
 pub fn refuse(reply: &Reply) -> Response {
     let mut response = http::message(reply.status(), reply);
     let (name, value) = match reply {

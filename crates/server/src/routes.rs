@@ -15,8 +15,8 @@ use crate::guard::HostNames;
 use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 
-/// The mount of every plugin's route. The full path, prefix included, reaches the handler; nothing but the
-/// check of the `Host` stands in front of it. `bodies` goes with each request.
+/// Returns the mount of all plugin routes. The handler receives the full path, with its prefix, and only the `Host` is
+/// checked before it. `bodies` is attached to each request.
 pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log, bodies: Bodies) -> Mount {
     let routes: HashMap<String, RouteHandler> = registry
         .all::<Route>()
@@ -39,7 +39,7 @@ pub fn plugin_routes(registry: &Registry, names: HostNames, log: Log, bodies: Bo
     )
 }
 
-/// What stands under `/plugins` on a listener whose plugin routes are elsewhere: nothing.
+/// Returns the empty mount of `/plugins` for a listener whose plugin routes are on another one.
 pub fn no_plugin_routes() -> Mount {
     let refused = |request: Request| refuse(&Reply::NoRoute(request.uri().path().to_owned()));
     Mount::new(
@@ -49,13 +49,13 @@ pub fn no_plugin_routes() -> Mount {
     )
 }
 
-/// What a path says below the place of routes.
+/// The parts of a path below the prefix of routes.
 fn below(path: &str) -> Option<&str> {
     path.strip_prefix(names::ROUTES)?.strip_prefix('/')
 }
 
-/// Whether a path leads out of a folder, as whoever parses it for a URL reads it: `..` in any spelling. What is below
-/// a plugin's prefix by its text may then be another one's.
+/// Returns whether a URL parser would leave a folder with a path: `..` in any spelling. A path below a plugin's prefix
+/// could then belong to another plugin.
 fn leads_out(path: &str) -> bool {
     path.split(['/', '\\']).any(|part| {
         let dots = part.to_ascii_lowercase().replace("%2e", ".");
@@ -74,14 +74,14 @@ async fn serve(
     let Some(handler) = routes.get(id).filter(|_| !leads_out(&path)) else {
         return refuse(&Reply::NoRoute(path));
     };
-    // A route may wait for a turn; only its own request waits for it.
+    // A route can wait for a turn; only its request waits.
     match handler.unbounded((request,)).await {
         Ok(response) => {
             let failed = format!("plugin {id} failed at {path}");
             response.map(|body| reported(body, move |error| log.line(format_args!("{failed}: {error}"))))
         }
         Err(thrown) => match bodies.refused() {
-            // The host refused the body, and the plugin did not catch that.
+            // The host rejected the body, and the plugin did not catch the error.
             Some(refused) => refuse(&refused.clone().into()),
             None => {
                 log.line(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
@@ -91,7 +91,8 @@ async fn serve(
     }
 }
 
-/// A body whose failure half-way is told: by then the status is sent, and the client sees no more than a cut.
+/// A body that logs a failure in the middle, because the status is already sent and the client sees only a truncated
+/// body.
 fn reported(body: Body, tell: impl Fn(&BodyError) + Send + 'static) -> Body {
     match body {
         Body::Stream(chunks) => {
@@ -102,7 +103,7 @@ fn reported(body: Body, tell: impl Fn(&BodyError) + Send + 'static) -> Body {
                 }
                 async move {
                     if chunk.is_err() {
-                        // What came before it, the status first, is written meanwhile.
+                        // The earlier output, beginning with the status, is written in the meantime.
                         tokio::task::yield_now().await;
                     }
                     chunk

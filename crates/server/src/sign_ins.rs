@@ -1,4 +1,4 @@
-//! Sign-ins of browsers: a random cookie that stands for a token, so that no page has to hold the token.
+//! Sign-ins of browsers: a random cookie represents a token, so that no page has to store the token.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 /// How long a sign-in lasts.
 pub const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// How many there may be; the oldest one ends where there are more.
+/// The maximum number of sign-ins; one more ends the oldest.
 const MOST: usize = 256;
-/// How the name of the cookie begins. The port follows: browsers send a cookie to every port of a name.
+/// The prefix of the cookie's name. The port follows, because browsers send a cookie to every port of a host.
 const COOKIE: &str = "ostler-sign-in-";
 
 /// The sign-ins of a daemon, in its memory.
@@ -33,7 +33,7 @@ impl fmt::Debug for SignIns {
 }
 
 impl SignIns {
-    /// Begins a sign-in with a token that was verified; returns the `Set-Cookie` of its answer.
+    /// Begins a sign-in with a verified token; returns the `Set-Cookie` header.
     pub fn begin(&self, token: String, headers: &HeaderMap) -> Option<HeaderValue> {
         let id = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let now = Instant::now();
@@ -47,7 +47,7 @@ impl SignIns {
         cookie(headers, &id, LIFETIME)
     }
 
-    /// Ends the sign-in of a request; returns the `Set-Cookie` that clears its cookie.
+    /// Ends the sign-in of a request; returns the `Set-Cookie` header that clears its cookie.
     pub fn end(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         for id in ids(headers) {
             self.0.lock().remove(id);
@@ -55,7 +55,7 @@ impl SignIns {
         cookie(headers, "", Duration::ZERO)
     }
 
-    /// The token that the sign-in of a request stands for. A page of another site gets none.
+    /// Returns the token of a request's sign-in; none for a page of another site.
     pub(crate) fn token(&self, headers: &HeaderMap) -> Option<Secret<String>> {
         if !is_same_origin(headers) {
             return None;
@@ -71,13 +71,13 @@ impl SignIns {
     }
 }
 
-/// Whether the browser says that a page of this very listener sends a request. What says nothing is no browser, or one
-/// that cannot be believed.
+/// Returns whether the browser declares that a page of this listener sends a request. A request without this
+/// declaration does not come from a trusted browser.
 pub fn is_same_origin(headers: &HeaderMap) -> bool {
     let one = |name: &str| {
         let mut values = headers.get_all(name).iter();
         let value = values.next()?.to_str().ok();
-        // Two of them are two opinions of where it comes from.
+        // Two headers are contradictory.
         Some(if values.next().is_some() { None } else { value })
     };
     if let Some(site) = one("sec-fetch-site") {
@@ -94,7 +94,7 @@ pub fn is_same_origin(headers: &HeaderMap) -> bool {
     !host.is_empty() && authority.eq_ignore_ascii_case(host)
 }
 
-/// The cookie's name at the port that a request asked.
+/// Returns the name of the cookie at the requested port.
 fn name(headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| port.parse::<u16>().is_ok());

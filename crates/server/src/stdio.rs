@@ -1,5 +1,5 @@
-//! One connection over stdin and stdout: one JSON message per line. The peer started the host, so it is the
-//! host itself.
+//! One connection over stdin and stdout: one JSON message per line. The peer started the host, so it acts as the host
+//! itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use ostler_protocol::RpcError;
 use ostler_protocol::message::{BadFrame, MAX_FRAME};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
-/// Less than this is gathered into one write.
+/// Smaller frames are combined into one write of this size.
 const WRITE_BUFFER: usize = 16 * 1024;
-/// How long a peer that has said everything is still answered.
+/// How long a peer that closed its end still receives answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// Serves one peer until it closes its end; what it asked before that is answered first.
+/// Serves one peer until it closes its end, and answers its requests before that.
 pub async fn serve_stdio(
     host: &Arc<Host>,
     input: impl AsyncRead + Unpin,
@@ -31,9 +31,9 @@ pub async fn serve_stdio(
         let mut limited = (&mut input).take(MAX_FRAME as u64 + 1);
         let read = tokio::select! {
             biased;
-            // The host has ended the connection, or nobody reads what it says.
+            // The host has ended the connection, or the peer does not read its output.
             _ = &mut writing => return connection.close(),
-            // A peer that does not read its answers is not asked for more.
+            // A peer that does not read its answers is not read further.
             read = async { outbox.writable().await; limited.read_until(b'\n', &mut line).await } => read,
         };
         match read {
@@ -55,7 +55,7 @@ pub async fn serve_stdio(
     tokio::select! {
         () = outbox.settled() => {}
         () = tokio::time::sleep(LAST_ANSWERS) => {}
-        // Nobody reads them.
+        // The peer does not read them.
         _ = &mut writing => return connection.close(),
     }
     connection.close();
@@ -73,7 +73,7 @@ async fn write(outbox: Arc<Outbox>, mut output: impl AsyncWrite + Unpin) {
     }
 }
 
-/// Writes everything; each is freed as soon as it is written.
+/// Writes all frames and frees each as soon as it is written.
 async fn put(
     items: &mut Vec<Item>,
     gathered: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! WebSocket connections. Frames are read by the library; what the host publishes is framed once for all
-//! subscribers and written as it is, many frames in one system call.
+//! WebSocket connections. The library reads frames. What the host publishes is framed once for all subscribers and
+//! written unchanged, many frames in one system call.
 
 use std::io;
 use std::pin::Pin;
@@ -33,28 +33,28 @@ use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use crate::linger::{Socket, linger};
 
-/// The library's default is 128 KiB a connection; requests are small.
+/// The library's default is 128 KiB per connection; requests are small.
 const READ_BUFFER: usize = 4 * 1024;
-/// Less than this is gathered into one write.
+/// Smaller frames are combined into one write of this size.
 const WRITE_BUFFER: usize = 16 * 1024;
-/// What a connection that says nothing keeps for its next write.
+/// The buffer that an idle connection retains for its next write.
 const KEPT_BUFFER: usize = 512;
-/// How often a quiet peer is asked whether it is there.
+/// The interval of pings to a silent peer.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// How long a peer may say nothing at all.
+/// How long a peer can be silent.
 const SILENCE_LIMIT: Duration = Duration::from_secs(90);
 
-/// How long a peer may take nothing of what is written to it.
+/// How long a peer can read nothing of what is written to it.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
-/// Up to this size a message is read without a charge.
+/// Up to this size, a message is not charged.
 const FREE: usize = 16 * 1024;
-/// How much more of the budget is taken for a message that goes on.
+/// The step by which the charge of a longer message grows.
 const CHARGE_STEP: usize = 1024 * 1024;
-/// What a message takes for each byte read: its text, and what is decoded from it.
+/// The memory per byte of a message: its text, and the decoded values.
 const COPIES: usize = 2;
 /// How long a message waits for memory before its connection is closed.
 const MEMORY_WAIT: Duration = Duration::from_secs(1);
-/// How often it asks.
+/// How often it tries to charge memory.
 const MEMORY_ASK: Duration = Duration::from_millis(20);
 
 const OPCODE_TEXT: u8 = 0x81;
@@ -62,7 +62,7 @@ const OPCODE_CLOSE: u8 = 0x88;
 const OPCODE_PING: u8 = 0x89;
 const OPCODE_PONG: u8 = 0x8a;
 
-/// Whether a request asks to become a WebSocket.
+/// Returns whether a request is a WebSocket upgrade.
 pub(crate) fn is_handshake<B>(request: &hyper::Request<B>) -> bool {
     let has = |name: header::HeaderName, wanted: &str| {
         request
@@ -77,7 +77,7 @@ pub(crate) fn is_handshake<B>(request: &hyper::Request<B>) -> bool {
         && request.headers().contains_key(header::SEC_WEBSOCKET_KEY)
 }
 
-/// Answers a handshake and serves the connection once it has become one.
+/// Answers a handshake and serves the connection after the upgrade.
 pub(crate) fn upgrade(
     mut request: hyper::Request<Incoming>,
     host: Arc<Host>,
@@ -118,7 +118,7 @@ async fn serve(
     let (reader, writer) = stream.into_split();
     let control = Arc::new(Control::default());
     let connection = Connection::open(&host.front, principal);
-    let seen = Arc::new(Seen::new());
+    let seen = Arc::new(LastHeard::new());
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(writer, outbox.clone(), control.clone(), seen.clone()));
     let mut config = WebSocketConfig::default();
@@ -127,21 +127,21 @@ async fn serve(
     config.max_message_size = Some(MAX_FRAME);
     config.max_frame_size = Some(MAX_FRAME);
     let io = ReadIo::new(reader, control, outbox.budget().clone());
-    // What came with the handshake is a part of its whole buffer, which this lets go.
+    // The bytes after the handshake are a slice of its whole buffer; copying them frees it.
     let begun = read.to_vec();
     drop(read);
     let mut frames = WebSocketStream::from_partially_read(io, begun, Role::Server, Some(config)).await;
     let why = loop {
         let frame = tokio::select! {
             biased;
-            // The peer does not read, is gone, or was told to go.
+            // The peer does not read, has disconnected, or is being disconnected.
             _ = &mut writing => break None,
             _ = stop.wait_for(|stop| *stop) => break Some(Closed::Done),
             // A peer that does not read its answers is not asked for more.
             frame = async { outbox.writable().await; frames.next().await } => frame,
         };
         seen.now();
-        // Charged until the message is taken. A control frame may stand between the parts of one.
+        // Charged until the message is processed. A control frame can be between its parts.
         let _charge = match &frame {
             Some(Ok(Frame::Ping(payload) | Frame::Pong(payload))) => {
                 frames.get_mut().skip(payload.len());
@@ -150,14 +150,13 @@ async fn serve(
             _ => frames.get_mut().taken(),
         };
         match frame {
-            // On the heap while it lasts: what the largest command needs would otherwise be part of every
-            // connection that waits.
+            // On the heap, because otherwise every waiting connection would contain the state of the largest command.
             Some(Ok(Frame::Text(text))) => Box::pin(connection.receive_frame(&text)).await,
             Some(Ok(Frame::Binary(bytes))) => match std::str::from_utf8(&bytes) {
                 Ok(text) => Box::pin(connection.receive_frame(text)).await,
                 Err(_) => break Some(Closed::Protocol),
             },
-            // The library puts this code in place of one that no peer may send.
+            // The library uses this code in place of one that no peer may send.
             Some(Ok(Frame::Close(Some(close)))) if close.code == CloseCode::Protocol => {
                 break Some(Closed::Protocol);
             }
@@ -180,18 +179,18 @@ async fn serve(
             let _ = tokio::time::timeout(Duration::from_secs(5), writing).await;
         }
     };
-    // Read on meanwhile: who sends without a pause takes nothing before it is done.
+    // Reading continues, because a peer that sends without a pause reads nothing before it is done.
     let ReadIo { reader, .. } = frames.into_inner().released();
     tokio::join!(farewell, linger(reader));
 }
 
-/// When something was last heard of a peer.
-struct Seen {
+/// The time of the last input of a peer.
+struct LastHeard {
     begun: Instant,
     at: AtomicU64,
 }
 
-impl Seen {
+impl LastHeard {
     fn new() -> Self {
         Self { begun: Instant::now(), at: AtomicU64::new(0) }
     }
@@ -206,7 +205,7 @@ impl Seen {
     }
 }
 
-/// The answer to the latest ping: a peer that does not read has one waiting, however many pings it sends.
+/// The answer to the latest ping. A peer that does not read has only one queued, however many pings it sends.
 #[derive(Default)]
 struct Control {
     pong: Mutex<Option<Vec<u8>>>,
@@ -214,9 +213,9 @@ struct Control {
 }
 
 impl Control {
-    /// Takes frames the library wants written. Closes are written elsewhere.
+    /// Receives frames that the library writes. Close frames are written elsewhere.
     fn take(&self, mut frames: &[u8]) {
-        // A control frame is a byte of kind, one of length, and at most 125 more.
+        // A control frame is a byte for the kind, one for the length, and at most 125 more.
         while let [kind, length, rest @ ..] = frames {
             let payload = rest.get(..usize::from(*length)).unwrap_or(rest);
             if *kind == OPCODE_PONG {
@@ -232,15 +231,15 @@ impl Control {
     }
 }
 
-/// What the library reads from, and writes its control frames to.
+/// The stream from which the library reads and to which it writes control frames.
 struct ReadIo {
     reader: OwnedReadHalf,
     control: Arc<Control>,
     budget: Budget,
-    /// Bytes read of the message under way.
+    /// The bytes read of the current message.
     read: usize,
     charge: Option<Charge>,
-    /// While there is no memory for it: since when, and when to ask again.
+    /// While no memory is available for it: since when, and when to try again.
     waits: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
@@ -249,25 +248,25 @@ impl ReadIo {
         Self { reader, control, budget, read: 0, charge: None, waits: None }
     }
 
-    /// Forgets a control frame, which is no part of a message.
+    /// Excludes a control frame, which is not part of a message.
     fn skip(&mut self, payload: usize) {
-        // A byte of kind, one of length, and the mask.
+        // A byte for the kind, one for the length, and the mask.
         self.read = self.read.saturating_sub(payload + 6);
     }
 
-    /// The charge of the message that was read.
+    /// Returns the charge of the message that was read.
     fn taken(&mut self) -> Option<Charge> {
         self.read = 0;
         self.charge.take()
     }
 
-    /// The same without a charge: what was read of a message is dropped.
+    /// Resets the count of a message that is dropped.
     fn released(mut self) -> Self {
         self.taken();
         self
     }
 
-    /// Charges what was read and is about to be.
+    /// Charges the bytes that were read and are about to be read.
     fn poll_charge(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let charged = self.charge.as_ref().map_or(FREE, Charge::bytes);
         if self.read * COPIES < charged {
@@ -325,8 +324,8 @@ impl AsyncWrite for ReadIo {
     }
 }
 
-/// Writes what the outbox holds until there will be no more, or the peer does not take it.
-async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Control>, seen: Arc<Seen>) {
+/// Writes the messages of the outbox until it is closed, or the peer does not read.
+async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Control>, seen: Arc<LastHeard>) {
     let mut items: Vec<Item> = Vec::new();
     let mut gathered: Vec<u8> = Vec::new();
     let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
@@ -363,10 +362,10 @@ async fn write(mut writer: OwnedWriteHalf, outbox: Arc<Outbox>, control: Arc<Con
     }
 }
 
-/// Writes to a peer for as long as it takes something.
+/// Writes to a peer as long as it reads.
 struct Writer<'a> {
     socket: &'a OwnedWriteHalf,
-    seen: &'a Seen,
+    seen: &'a LastHeard,
 }
 
 impl Writer<'_> {
@@ -377,7 +376,7 @@ impl Writer<'_> {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     tokio::time::timeout(STALL_LIMIT, self.socket.writable()).await??;
-                    // There is room again only because the peer has read.
+                    // The buffer has room again only because the peer has read.
                     self.seen.now();
                 }
                 Err(error) => return Err(error),
@@ -387,8 +386,7 @@ impl Writer<'_> {
     }
 }
 
-/// Small frames are gathered; large ones, and those shared with others, are written where they are. Each is freed as
-/// soon as it is written.
+/// Combines small frames; large and shared ones are written without a copy. Each is freed as soon as it is written.
 async fn send(
     writer: &Writer<'_>,
     items: &mut Vec<Item>,

@@ -14,7 +14,7 @@ use ostler_contract::{
 use ostler_engine::{
     Clock, Connection, Gate, Host, HostDoor, HostOptions, LocalSystem, Log, People, Principal, Yaml,
 };
-use ostler_loader::{Entry, LoadedPlugin, Loader, State};
+use ostler_loader::{LoadedPlugin, Loader, PluginConfig, State};
 use parking_lot::Mutex;
 
 use crate::{MemoryTransport, RawClient};
@@ -79,7 +79,7 @@ pub struct Builder {
     options: HostOptions,
     people: Option<Arc<People>>,
     bundled: Vec<Plugin>,
-    entries: Vec<Entry>,
+    entries: Vec<PluginConfig>,
     source: Option<Arc<dyn PluginSource>>,
     folder: PathBuf,
     yaml: Yaml,
@@ -113,7 +113,7 @@ impl Builder {
     #[must_use]
     pub fn plugin(mut self, plugin: Plugin, options: Value) -> Self {
         let options = options.as_object().cloned().unwrap_or_default();
-        let entry = Entry { options, ..Entry::named(plugin.spec) };
+        let entry = PluginConfig { options, ..PluginConfig::named(plugin.spec) };
         self.bundled.push(plugin);
         self.entry(entry)
     }
@@ -127,7 +127,7 @@ impl Builder {
 
     /// Names one more plugin as a configuration does.
     #[must_use]
-    pub fn entry(mut self, entry: Entry) -> Self {
+    pub fn entry(mut self, entry: PluginConfig) -> Self {
         self.entries.push(entry);
         self
     }

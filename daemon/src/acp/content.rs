@@ -63,12 +63,12 @@ pub fn user(message: &Message) -> Vec<Value> {
     updates
 }
 
-/// A piece of text as an update.
+/// Returns text as an update.
 pub fn chunk(kind: &str, text: &str) -> Value {
     json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } })
 }
 
-/// A part of a response as an update; nothing for what has no counterpart.
+/// Returns a part of a response as an update; `None` if it has no counterpart.
 pub fn part(part: &ResponsePart, notices: bool) -> Option<Value> {
     match part {
         ResponsePart::Markdown(part) => {
@@ -151,7 +151,7 @@ pub fn call_fields(call: &Value) -> Value {
         _ => "in_progress",
     };
     let name = call["toolName"].as_str().unwrap_or_default();
-    // `@ostler/acp` says what kind of tool it is where the tool has a name.
+    // `@ostler/acp` reports the kind of the tool in place of its name.
     let kind = call["_meta"]["ostler.toolKind"].as_str().unwrap_or(name);
     let title = [&call["invocationMessage"], &call["displayName"], &call["toolName"]]
         .into_iter()
@@ -218,7 +218,7 @@ fn result_content(content: &Value) -> Option<Value> {
     }
 }
 
-/// An edit with both texts; one whose text is elsewhere is named.
+/// Returns an edit with both texts; only its name if the texts are elsewhere.
 fn diff(edit: &Value) -> Option<Value> {
     let side = |name: &str| edit.get(name).filter(|side| side.is_object());
     let uri = side("after").or_else(|| side("before"))?["uri"].as_str()?;

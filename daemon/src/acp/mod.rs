@@ -4,12 +4,12 @@
 
 pub use content::file_uri;
 
-mod ask;
 mod bridge;
 mod content;
+mod editor_connection;
+mod editor_requests;
 mod options;
 pub mod tools_bridge;
-mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,12 @@ use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
-use crate::{record, verbs};
+use crate::{daemon_file, verbs};
 
-/// How long a daemon that another process is starting may take.
+/// How long to wait for a daemon that another process is starting.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long a daemon that stopped may take until another one starts.
+/// How long to wait for another daemon after one has stopped.
 const RETURNS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The flags of `ostler acp`.
@@ -43,12 +43,12 @@ pub struct AcpFlags {
 /// Serves one editor on stdin and stdout until it closes its end.
 ///
 /// # Errors
-/// Exit 1 where no daemon runs and none can be started, or the daemon closes the connection.
+/// Exit 1 if no daemon runs and none can be started, or the daemon closes the connection.
 pub async fn acp(place: &Place, flags: AcpFlags) -> Result<Answer, Exit> {
-    if record::running(&place.folders()?).is_none() && !flags.no_start {
+    if daemon_file::running(&place.folders()?).is_none() && !flags.no_start {
         start(place).await?;
     }
-    let opened = wire::Wire::open(tokio::io::stdin(), tokio::io::stdout()).await;
+    let opened = editor_connection::Wire::open(tokio::io::stdin(), tokio::io::stdout()).await;
     let (wire, incoming) = opened.ok_or_else(|| Exit::machine("stdin is closed"))?;
     let daemon = connect(place, &wire).await?;
     let daemon = match daemon {
@@ -60,20 +60,20 @@ pub async fn acp(place: &Place, flags: AcpFlags) -> Result<Answer, Exit> {
 }
 
 /// Connects to the running daemon, for a bridge that reads only what its editor has room for.
-async fn connect(place: &Place, wire: &wire::Wire) -> Result<Option<Connection>, Exit> {
-    let Some(record) = record::running(&place.folders()?) else { return Ok(None) };
+async fn connect(place: &Place, wire: &editor_connection::Wire) -> Result<Option<Connection>, Exit> {
+    let Some(record) = daemon_file::running(&place.folders()?) else { return Ok(None) };
     Connection::paced(&record.connect_url, "ostler-acp", wire.room()).await.map(Some)
 }
 
-/// Connects again once a daemon runs. One that stopped and is not started again has ended for good.
-async fn reconnect(place: &Place, wire: &wire::Wire) -> Result<Connection, Exit> {
+/// Connects again once a daemon runs. If none is started after the stop, it fails.
+async fn reconnect(place: &Place, wire: &editor_connection::Wire) -> Result<Connection, Exit> {
     let folders = place.folders()?;
     let mut seen = Instant::now();
     while seen.elapsed() < RETURNS_WITHIN {
-        if record::starting(&folders).is_some() {
+        if daemon_file::starting(&folders).is_some() {
             seen = Instant::now();
         }
-        // One that ends still has its record, and accepts nothing.
+        // A stopping daemon still has its record and accepts no connection.
         if let Ok(Some(daemon)) = connect(place, wire).await {
             return Ok(daemon);
         }
@@ -85,18 +85,18 @@ async fn reconnect(place: &Place, wire: &wire::Wire) -> Result<Connection, Exit>
 /// Starts a daemon, or waits for one that another process is starting.
 async fn start(place: &Place) -> Result<(), Exit> {
     let folders = place.folders()?;
-    let comes_up = || record::running(&folders).is_some() || record::starting(&folders).is_some();
+    let comes_up = || daemon_file::running(&folders).is_some() || daemon_file::starting(&folders).is_some();
     let started = match comes_up() {
         true => Ok(()),
         false => verbs::start(place, &RunFlags::default(), &start_line(place)).await.map(|_| ()),
     };
     match started {
-        // Several editors start at the same time; one of them is first.
+        // Several editors can start at the same time; one of them is first.
         Err(_) if comes_up() => {}
         started => started?,
     }
     let up = poll(STARTS_WITHIN, || {
-        let running = record::running(&folders).is_some();
+        let running = daemon_file::running(&folders).is_some();
         (running || !comes_up()).then_some(running)
     });
     match up.await {
@@ -105,7 +105,7 @@ async fn start(place: &Place) -> Result<(), Exit> {
     }
 }
 
-/// The command line of a daemon started on demand: on the same configuration, in this directory.
+/// Returns the command line of a daemon that is started on demand, with the same configuration, in this directory.
 fn start_line(place: &Place) -> Vec<String> {
     let mut line = vec!["ostler".to_owned(), "start".to_owned()];
     if let Some(file) = &place.common.config_file {

@@ -1,9 +1,9 @@
-//! The settings and commands of a session, as ACP names them.
+//! The settings and commands of a session in the form of ACP.
 
 use ostler_contract::{Value, json};
 use ostler_protocol::wire::state::{AgentInfo, SessionState};
 
-/// The option that chooses a model where the backend has several models and no setting for them.
+/// The option that selects a model if the backend has several models and no setting for them.
 pub const MODEL: &str = "model";
 /// The setting that is the session's mode.
 pub const MODE: &str = "mode";

@@ -21,7 +21,7 @@ use crate::exit::Exit;
 /// The longest message, in bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// How long the endpoint may take to open its stream of messages.
+/// The limit for opening the endpoint's stream of messages.
 const STREAM_LIMIT: Duration = Duration::from_secs(5);
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -35,7 +35,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// From the variables the agent was told to set.
+    /// Reads it from the variables that the agent sets.
     fn of_environment() -> Option<Self> {
         use ostler_plugin_acp::{BRIDGE_TOKEN, BRIDGE_URL};
         let url = std::env::var(BRIDGE_URL).ok()?;
@@ -67,13 +67,13 @@ impl Endpoint {
 /// Serves one agent until it closes its end.
 ///
 /// # Errors
-/// Exit 2 where no endpoint is named.
+/// Exit 2 without an endpoint.
 pub async fn bridge() -> Result<Answer, Exit> {
     let endpoint = Endpoint::of_environment().ok_or_else(|| {
         Exit::usage("mcp-bridge is started by an agent of @ostler/acp, which names the endpoint")
     })?;
     let (tell, mut lines) = mpsc::channel::<String>(64);
-    // Before anything is answered: the agent learns of every change after the tools it lists.
+    // Before the first answer, so that the agent is notified of every change after it lists the tools.
     if let Some(stream) = stream(&endpoint).await {
         tokio::spawn(changes(stream, tell.clone()));
     }
@@ -96,7 +96,7 @@ pub async fn bridge() -> Result<Answer, Exit> {
         if line.trim().is_empty() {
             continue;
         }
-        // A call may wait for an approval; others go on beside it.
+        // A call can wait for an approval; other calls continue.
         let (endpoint, tell) = (endpoint.clone(), tell.clone());
         calls.spawn(async move {
             if let Some(answer) = call(&endpoint, line).await {
@@ -109,7 +109,7 @@ pub async fn bridge() -> Result<Answer, Exit> {
     Ok(Answer { printed: true, ..Answer::default() })
 }
 
-/// Passes one message on; answers what the endpoint answers, as one line.
+/// Forwards one message; returns the endpoint's answer as one line.
 async fn call(endpoint: &Endpoint, line: String) -> Option<String> {
     let id = serde_json::from_str::<Value>(&line).ok().and_then(|message| message.get("id").cloned());
     let answered = async {
@@ -132,14 +132,14 @@ async fn call(endpoint: &Endpoint, line: String) -> Option<String> {
     }
 }
 
-/// The endpoint's stream of messages, where it has one.
+/// Opens the endpoint's stream of messages, if it has one.
 async fn stream(endpoint: &Endpoint) -> Option<Incoming> {
     let asked = tokio::time::timeout(STREAM_LIMIT, endpoint.send(Method::GET, String::new()));
     let response = asked.await.ok()?.ok()?;
     (response.status() == StatusCode::OK).then(|| response.into_body())
 }
 
-/// Passes on that the tools changed, until the session ends.
+/// Forwards notifications of changed tools, until the session ends.
 async fn changes(mut body: Incoming, tell: mpsc::Sender<String>) {
     let mut pending = String::new();
     while let Some(Ok(frame)) = body.frame().await {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ostler_contract::Value;
 use ostler_contract::http::{Body, HeaderMap, HeaderValue, Response, header};
-use ostler_engine::feed::{Change, Feed, Place, Read};
+use ostler_engine::feed::{Change, Feed, FeedPosition, FeedRead};
 use ostler_engine::{Core, Principal};
 use ostler_protocol::grants::Grant;
 use ostler_server::HangUp;
@@ -43,7 +43,7 @@ pub(super) struct Events {
     next: Box<dyn FnMut(&mut String) -> Step + Send>,
     changes: watch::Receiver<()>,
     first: String,
-    place: Box<dyn Fn() -> Place + Send + Sync>,
+    place: Box<dyn Fn() -> FeedPosition + Send + Sync>,
     control: Arc<Control>,
     caller: Principal,
     grant: Grant,
@@ -92,7 +92,9 @@ impl Events {
         let changes = of.changes();
         let last = ask.page.headers.get("last-event-id").and_then(|id| id.to_str().ok());
         let now = of.place();
-        let resumed = last.and_then(Place::parse).filter(|place| matches!(of.read(*place), Read::Changes(_)));
+        let resumed = last
+            .and_then(FeedPosition::parse)
+            .filter(|place| matches!(of.read(*place), FeedRead::Changes(_)));
         // Whoever is told so reads the list: nothing of it is missed from here on.
         let first = match (last, resumed) {
             (_, Some(_)) => String::new(),
@@ -104,9 +106,9 @@ impl Events {
         let next = move |text: &mut String| {
             let after = *reached.lock();
             let changes = match feed(&core).read(after) {
-                Read::Lost => return Step::Lost,
-                Read::Changes(changes) if changes.is_empty() => return Step::Nothing,
-                Read::Changes(changes) => changes,
+                FeedRead::Lost => return Step::Lost,
+                FeedRead::Changes(changes) if changes.is_empty() => return Step::Nothing,
+                FeedRead::Changes(changes) => changes,
             };
             for (place, change) in changes {
                 if let Some(Seen { event, data }) = seen(&change) {
@@ -215,7 +217,7 @@ async fn is_stalled(progress: Weak<Progress>) -> bool {
     }
 }
 
-fn block(event: &str, place: &Place, data: &Value) -> String {
+fn block(event: &str, place: &FeedPosition, data: &Value) -> String {
     format!("event: {event}\nid: {place}\ndata: {data}\n\n")
 }
 

@@ -108,6 +108,6 @@ pub(super) async fn restart(ask: Ask, Restart { force }: Restart) -> Result<Rest
         );
     }
     crate::verbs::restart::check(&control.place, record).map_err(super::of_the_host)?;
-    control.teller.tell(if force { Signal::RestartAnyway } else { Signal::Restart });
+    control.signal_sender.send(if force { Signal::RestartAnyway } else { Signal::Restart });
     Ok(Restarting { restarting: true, url: record.url.clone() })
 }

@@ -10,7 +10,7 @@ use super::Refused;
 use super::rows::Ask;
 use super::shapes::{AddGroup, AddUser, AddedGroup, Group, Named, PersonalToken, RemovedRecord, User};
 use crate::exit::Exit;
-use crate::verbs::people::{self, Edit};
+use crate::verbs::users::{self, Edit};
 
 /// Teams or projects.
 pub(super) struct Groups(Kind);
@@ -35,19 +35,19 @@ pub(super) async fn users(ask: Ask) -> Result<Vec<User>, Refused> {
 
 pub(super) async fn add_user(ask: Ask, body: AddUser) -> Result<PersonalToken, Refused> {
     let AddUser { id, roles, memberships, primary } = body;
-    edit(&ask, people::add(id, roles, memberships, primary, caller(&ask))).await
+    edit(&ask, users::add(id, roles, memberships, primary, caller(&ask))).await
 }
 
 pub(super) async fn token(ask: Ask, Named { id }: Named) -> Result<PersonalToken, Refused> {
-    edit(&ask, people::token(id, caller(&ask))).await
+    edit(&ask, users::token(id, caller(&ask))).await
 }
 
 pub(super) async fn add_group(ask: Ask, kind: Kind, body: AddGroup) -> Result<AddedGroup, Refused> {
-    edit(&ask, people::add_group(kind, body.id, body.title, caller(&ask))).await
+    edit(&ask, users::add_group(kind, body.id, body.title, caller(&ask))).await
 }
 
 pub(super) async fn remove(ask: Ask, kind: Kind, Named { id }: Named) -> Result<RemovedRecord, Refused> {
-    edit(&ask, people::remove(kind, id, caller(&ask))).await
+    edit(&ask, users::remove(kind, id, caller(&ask))).await
 }
 
 fn caller(ask: &Ask) -> Caller {
@@ -60,7 +60,7 @@ fn known(ask: &Ask) -> Result<&Arc<People>, Refused> {
 }
 
 fn list<T: DeserializeOwned>(ask: &Ask, kind: Kind) -> Result<Vec<T>, Refused> {
-    typed(people::list(&known(ask)?.file(), kind).json)
+    typed(users::list(&known(ask)?.file(), kind).json)
 }
 
 async fn edit<T: DeserializeOwned>(ask: &Ask, edit: Edit) -> Result<T, Refused> {
@@ -77,6 +77,6 @@ fn typed<T: DeserializeOwned>(json: ostler_contract::Value) -> Result<T, Refused
 fn refused(error: ostler_protocol::RpcError) -> Refused {
     match error.code {
         ostler_protocol::error::code::PERMISSION_DENIED => Refused::from(error),
-        _ => people::failed(error).into(),
+        _ => users::failed(error).into(),
     }
 }

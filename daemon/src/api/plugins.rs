@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_loader::options::place;
+use ostler_loader::options::option_path;
 
 use super::rows::Ask;
 use super::shapes::{
@@ -43,7 +43,7 @@ pub(super) async fn set(
     ask: Ask,
     SetOption { name, key, value }: SetOption,
 ) -> Result<ChangedPlugin, Refused> {
-    place::keys(&key).map_err(|why| Exit::usage(why.to_string()))?;
+    option_path::keys(&key).map_err(|why| Exit::usage(why.to_string()))?;
     change(&ask.control, &name, Change::Set(key, value)).await
 }
 

@@ -1,7 +1,7 @@
 //! Backups of a host: one compressed tar archive of the configuration folder and the state database.
 //!
-//! The first entry says what the archive is, the last one lists every file with its checksum, so that an archive that was
-//! cut short or changed is recognized before anything is restored from it.
+//! The first entry describes the archive, the last one lists every file with its checksum, so that a truncated or
+//! changed archive is detected before anything is restored.
 
 mod read;
 mod write;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Folders;
 
 pub use read::{Restored, restore};
-pub use write::{Written, write};
+pub use write::{BackupSummary, write};
 
 /// The version of the archive's layout that this program writes, and the newest it reads.
 const FORMAT: u32 = 1;
@@ -22,19 +22,19 @@ const FORMAT: u32 = 1;
 const HEADER: &str = "backup.json";
 /// The last entry.
 const CONTENTS: &str = "contents.json";
-/// What the files of the configuration folder are stored under.
+/// The folder in the archive with the files of the configuration folder.
 const CONFIG: &str = "config";
 /// The state database.
 const STATE: &str = "state/state.db";
 /// The program that the header names.
 const PROGRAM: &str = env!("CARGO_PKG_NAME");
-/// Begins the name of a folder with what a restore replaced.
+/// The prefix of a folder with what a restore replaced.
 const REPLACED: &str = ".before-restore-";
-/// Begins the name of a folder that a restore unpacks into.
+/// The prefix of a folder into which a restore unpacks.
 const UNPACKED: &str = ".restore-";
 
-/// What stands in the configuration folder and is in no backup: what belongs to a running process, what `ostler plugin
-/// install` brings again, recordings for debugging, and the state database, which has an entry of its own.
+/// Names in the configuration folder that are not in backups: files of a running process, what `ostler plugin install`
+/// restores, recordings for debugging, and the state database, which has a separate entry.
 const LEFT_OUT: &[&str] = &[
     "node_modules",
     "wire",
@@ -48,7 +48,7 @@ const LEFT_OUT: &[&str] = &[
     "state.db-wal",
 ];
 
-/// The first entry: what the archive is.
+/// The first entry, which describes the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
@@ -58,31 +58,32 @@ struct Header {
     created_at: String,
 }
 
-/// The last entry: every file between.
+/// The last entry, which lists all files in between.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Contents {
-    files: Vec<Stored>,
+    files: Vec<ArchivedFile>,
 }
 
 /// A file of the archive.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
+struct ArchivedFile {
     path: String,
     size: u64,
     sha256: String,
 }
 
-/// Whether an entry of the configuration folder itself is part of a backup. `is_state` says that it is the state folder.
+/// Returns whether an entry of the configuration folder is part of a backup. `is_state` means that it is the state
+/// folder.
 fn is_covered(name: &str, is_state: bool) -> bool {
     !is_state && !LEFT_OUT.contains(&name) && !name.starts_with(REPLACED) && !name.starts_with(UNPACKED)
 }
 
-/// Whether a path is the state folder, or one that leads to it.
+/// Returns whether a path is the state folder, or a link to it.
 fn is_state(path: &std::path::Path, folders: &Folders) -> bool {
     folders.state != folders.config && folders.state.starts_with(path)
 }
 
-/// Passes bytes on, and knows their number and checksum.
+/// Passes bytes on, and records their number and checksum.
 struct Hashed<T> {
     inner: T,
     size: u64,
@@ -99,10 +100,10 @@ impl<T> Hashed<T> {
         self.context.update(bytes);
     }
 
-    fn stored(self, path: String) -> Stored {
+    fn stored(self, path: String) -> ArchivedFile {
         let digest = self.context.finish();
         let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Stored { path, size: self.size, sha256 }
+        ArchivedFile { path, size: self.size, sha256 }
     }
 }
 

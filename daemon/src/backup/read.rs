@@ -1,4 +1,4 @@
-//! Restoring from an archive. Nothing is replaced before the whole archive was checked.
+//! Restores an archive. Nothing is replaced before the whole archive was checked.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,35 +11,35 @@ use tar::{Archive, Entry};
 use tempfile::TempDir;
 
 use super::{
-    CONFIG, CONTENTS, Contents, FORMAT, HEADER, Hashed, Header, PROGRAM, REPLACED, STATE, Stored, UNPACKED,
-    is_covered, is_state,
+    ArchivedFile, CONFIG, CONTENTS, Contents, FORMAT, HEADER, Hashed, Header, PROGRAM, REPLACED, STATE,
+    UNPACKED, is_covered, is_state,
 };
 use crate::config::Folders;
 use crate::exit::Exit;
 
-/// The largest of the two entries that describe the archive.
+/// The maximum size of the two entries that describe the archive.
 const DESCRIPTION_LIMIT: u64 = 64 << 20;
 
-/// What a restore came to.
+/// The result of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    /// When the backup was made, as it says.
+    /// When the backup was created.
     pub created_at: String,
-    /// The version of ostler that made it.
+    /// The version of ostler that created it.
     pub version: String,
     /// How many files of the configuration folder it had.
     pub files: usize,
     /// Whether it had a state database.
     pub state: bool,
-    /// Where what was there before is now.
+    /// Where the replaced files are.
     pub replaced: Vec<PathBuf>,
 }
 
-/// Restores an archive into a host's folders, which the caller holds. What is there already is moved aside if `force`
-/// says so, into a folder whose name ends in `stamp`. Blocks.
+/// Restores an archive into a host's folders, which the caller has locked. With `force`, existing files are moved into
+/// a folder whose name ends in `stamp`. Blocks.
 ///
 /// # Errors
-/// Exit 1 where something is there already, where the archive is not a whole backup, and where the system refuses.
+/// Exit 1 if files exist, the archive is not a complete backup, or the system reports an error.
 pub fn restore(folders: &Folders, source: impl Read, force: bool, stamp: &str) -> Result<Restored, Exit> {
     let Folders { config, state } = folders;
     let there = occupied(folders).map_err(|error| system(config, &error))?;
@@ -84,7 +84,7 @@ fn damaged(why: impl std::fmt::Display) -> Exit {
     Exit::machine(format!("the backup is damaged or incomplete: {why}. Nothing was changed"))
 }
 
-/// What a restore would replace.
+/// Returns what a restore would replace.
 fn occupied(folders: &Folders) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries(&folders.config)? {
@@ -117,7 +117,7 @@ fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirE
     }
 }
 
-/// Moves a file or folder into a folder beside it: there, it is on the same file system.
+/// Moves a file or folder into a folder beside it, which is on the same file system.
 fn set_aside(path: &Path, stamp: &str) -> io::Result<PathBuf> {
     let folder = path.parent().unwrap_or(Path::new(".")).join(format!("{REPLACED}{stamp}"));
     atomic::make_private_folder(&folder)?;
@@ -125,7 +125,7 @@ fn set_aside(path: &Path, stamp: &str) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Removes what a restore that was killed had unpacked.
+/// Removes what a killed restore had unpacked.
 fn remove_unpacked(folder: &Path) {
     for entry in entries(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(UNPACKED) {
@@ -186,7 +186,7 @@ impl Unpacked {
         Err(damaged("its end is missing"))
     }
 
-    fn unpack(&self, name: String, entry: &mut Entry<'_, impl Read>) -> Result<Stored, Exit> {
+    fn unpack(&self, name: String, entry: &mut Entry<'_, impl Read>) -> Result<ArchivedFile, Exit> {
         if !entry.header().entry_type().is_file() {
             return Err(damaged(format_args!("{name} is not a file")));
         }
@@ -210,7 +210,7 @@ impl Unpacked {
         Ok(written.stored(name))
     }
 
-    /// Where an entry is unpacked: only names that a backup gives have a place.
+    /// Returns where an entry is unpacked; only names of a backup have a place.
     fn target(&self, name: &str) -> Option<PathBuf> {
         if name == STATE {
             return Some(StateDb::file(self.state.path()));

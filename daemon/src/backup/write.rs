@@ -1,4 +1,4 @@
-//! Writing an archive. The host may run meanwhile.
+//! Writes an archive, also while the host runs.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,27 +17,27 @@ use super::{
 use crate::config::Folders;
 use crate::exit::Exit;
 
-/// What a backup came to.
+/// The result of a backup.
 #[derive(Debug)]
-pub struct Written {
+pub struct BackupSummary {
     /// How many files of the configuration folder it has.
     pub files: usize,
-    /// How many bytes all its files have, uncompressed.
+    /// The size of all its files, uncompressed.
     pub bytes: u64,
-    /// The state database it has, where there is one.
+    /// The included state database, if there is one.
     pub state: Option<PathBuf>,
-    /// What could not be read as a file and is not in it.
+    /// Paths that are not in it because they could not be read as files.
     pub left_out: Vec<String>,
 }
 
 /// Writes an archive of a host's folders to `out`. Blocks.
 ///
-/// The configuration folder comes first and the state database last: what a call of a webhook left in both is then at
-/// worst missing in the records, so that a sender that repeats it is heard twice rather than never.
+/// The configuration folder comes first and the state database last: of a webhook call that changes both, at worst the
+/// record is missing, so that a repeated call is handled twice rather than never.
 ///
 /// # Errors
-/// Exit 1 where a file cannot be read, or the archive cannot be written.
-pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<Written, Exit> {
+/// Exit 1 if a file cannot be read, or the archive cannot be written.
+pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<BackupSummary, Exit> {
     let failed = |error: io::Error| Exit::machine(format!("the backup could not be written: {error}"));
     let mut archive = Archive {
         tar: Builder::new(GzEncoder::new(out, Compression::default())),
@@ -52,7 +52,7 @@ pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<W
     for found in files(folders) {
         let path = match found {
             Ok(path) => path,
-            // Removed since, or a link to nowhere.
+            // It was removed since, or is a dangling link.
             Err((path, _)) if !path.exists() => {
                 left_out.extend(path.is_symlink().then(|| format!("{} leads nowhere", path.display())));
                 continue;
@@ -81,10 +81,10 @@ pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<W
     }
     let bytes = archive.contents.files.iter().map(|file| file.size).sum();
     archive.finish().map_err(failed)?;
-    Ok(Written { files, bytes, state: state.map(|(path, _)| path), left_out })
+    Ok(BackupSummary { files, bytes, state: state.map(|(path, _)| path), left_out })
 }
 
-/// A copy of the state database, beside it, and the file that was copied.
+/// Creates a copy of the state database beside it; returns also the copied file.
 fn copied(folders: &Folders) -> Result<Option<(PathBuf, tempfile::NamedTempFile)>, Exit> {
     let Folders { config, state } = folders;
     if ![state, config].iter().any(|folder| StateDb::file(folder).exists()) {
@@ -112,7 +112,7 @@ fn files(folders: &Folders) -> impl Iterator<Item = Result<PathBuf, (PathBuf, St
         Ok(entry) => entry.file_type().is_file().then(|| Ok(entry.into_path())),
         Err(error) => {
             let path = error.path().map(Path::to_owned).unwrap_or_default();
-            // A link that leads into a folder above itself names nothing that is not stored already.
+            // A link to a folder above itself contains nothing that is not already stored.
             error.loop_ancestor().is_none().then(|| Err((path, error.to_string())))
         }
     })
@@ -129,7 +129,8 @@ impl<W: Write> Archive<W> {
         let found = file.metadata()?;
         let mut head = head(found.len(), mode(&found));
         head.set_mtime(found.modified().ok().and_then(seconds).unwrap_or(self.modified));
-        // What is added to a file meanwhile is not part of it; a file that became shorter has fewer bytes than its entry.
+        // Data that is added to a file in the meantime is not included; a file that became shorter has fewer bytes than
+        // its entry.
         let mut content = Hashed::new(file.take(found.len()));
         self.tar.append_data(&mut head, name, &mut content)?;
         if content.size < found.len() {

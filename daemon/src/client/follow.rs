@@ -137,21 +137,21 @@ impl Connection {
         };
         // What came before is in the snapshot.
         let from = u64::try_from(snapshot.from_seq).unwrap_or_default();
-        let mut chat: Option<(String, Shown)> = None;
+        let mut chat: Option<(String, FollowedChat)> = None;
         loop {
             if let (None, Some(session)) = (&chat, &state.primary_session) {
                 see(&Seen::Session(session));
                 let channel = uri::default_chat(session);
-                let mut shown = Shown::default();
+                let mut followed = FollowedChat::default();
                 match self.client().subscribe(channel.clone()).await {
                     Ok((subscribed, _)) => {
                         if let Some(snapshot) = subscribed.snapshot
                             && let SnapshotState::Chat(state) = snapshot.state
                         {
-                            shown.last(&state, see);
-                            shown.from = snapshot.from_seq;
+                            followed.last(&state, see);
+                            followed.from = snapshot.from_seq;
                         }
-                        chat = Some((channel, shown));
+                        chat = Some((channel, followed));
                     }
                     // Disposed since; how the run ended is known all the same.
                     Err(_) if is_over(&state) => {}
@@ -166,7 +166,7 @@ impl Connection {
                 _ if channel == run && envelope.server_seq > from => {
                     ahp::reducers::apply_action_to_automation_run(&mut state, &envelope.action);
                 }
-                Some((of, shown)) if *of == channel => shown.action(&envelope, see),
+                Some((of, followed)) if *of == channel => followed.action(&envelope, see),
                 _ => {}
             }
         }
@@ -176,7 +176,7 @@ impl Connection {
             session: state.primary_session.clone(),
             status,
             at: at.to_owned(),
-            text: chat.map(|(_, shown)| shown.end.text).unwrap_or_default(),
+            text: chat.map(|(_, followed)| followed.end.text).unwrap_or_default(),
             error: error.map(str::to_owned),
         })
     }
@@ -193,23 +193,23 @@ impl Connection {
     ) -> Result<TurnEnd, Exit> {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
-        let mut shown = Shown { only: Some(turn.to_owned()), from, ..Shown::default() };
+        let mut followed = FollowedChat { only: Some(turn.to_owned()), from, ..FollowedChat::default() };
         match Named::find(&state, turn) {
-            Some(Named::Ended(ended)) => shown.ended(ended, see),
+            Some(Named::Ended(ended)) => followed.ended(ended, see),
             Some(Named::Active(active)) => {
-                shown.only = Some(active.id.clone());
-                shown.active(active, see);
+                followed.only = Some(active.id.clone());
+                followed.active(active, see);
             }
             Some(Named::Waiting) => {}
             None => return Err(Exit::machine(format!("{chat} has no turn {turn}"))),
         }
-        while !shown.over {
+        while !followed.over {
             let (channel, envelope) = events.next().await?;
             if channel == chat {
-                shown.action(&envelope, see);
+                followed.action(&envelope, see);
             }
         }
-        Ok(shown.end)
+        Ok(followed.end)
     }
 
     /// Follows a chat until the connection ends, or until no turn runs.
@@ -225,15 +225,15 @@ impl Connection {
     ) -> Result<(), Exit> {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
-        let mut shown = Shown { from, ..Shown::default() };
-        shown.last(&state, see);
+        let mut followed = FollowedChat { from, ..FollowedChat::default() };
+        followed.last(&state, see);
         let mut runs = state.active_turn.is_some();
         while runs || !until_idle {
             let (channel, envelope) = events.next().await?;
             if channel == chat {
-                shown.action(&envelope, see);
+                followed.action(&envelope, see);
                 raw(&envelope);
-                runs = !shown.over;
+                runs = !followed.over;
             }
         }
         Ok(())
@@ -284,10 +284,10 @@ fn called(message: &Message) -> Option<&str> {
     message.meta.as_ref()?.get(&names::meta_key("webhook"))?.get("turn")?.as_str()
 }
 
-/// What was shown of a chat.
+/// How far a followed chat has been printed.
 #[derive(Debug, Default)]
-struct Shown {
-    /// The one turn that is shown.
+struct FollowedChat {
+    /// The one turn that is followed.
     only: Option<String>,
     /// Actions up to this number are in the snapshot.
     from: i64,
@@ -295,7 +295,7 @@ struct Shown {
     end: TurnEnd,
 }
 
-impl Shown {
+impl FollowedChat {
     /// Shows the turn that runs, or else the last one.
     fn last(&mut self, state: &ChatState, see: &mut impl FnMut(&Seen<'_>)) {
         match (&state.active_turn, state.turns.last()) {

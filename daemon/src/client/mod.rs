@@ -21,9 +21,9 @@ use hyper::StatusCode;
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Error;
 
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::TOKEN;
 
 /// How long the daemon may take to answer a request.
@@ -51,7 +51,7 @@ impl Connection {
         if let Some(remote) = place.remote()? {
             return Self::open(&remote.websocket(), "ostler-cli").await.map(Some);
         }
-        match record::running(&place.folders()?) {
+        match daemon_file::running(&place.folders()?) {
             Some(record) => Self::open(&record.connect_url, "ostler-cli").await.map(Some),
             None => Ok(None),
         }
@@ -82,7 +82,7 @@ impl Connection {
     pub async fn patient(place: &Place) -> Result<Option<Self>, Exit> {
         let url = match place.remote()? {
             Some(remote) => remote.websocket(),
-            None => match record::running(&place.folders()?) {
+            None => match daemon_file::running(&place.folders()?) {
                 Some(record) => record.connect_url,
                 None => return Ok(None),
             },

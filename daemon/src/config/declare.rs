@@ -1,5 +1,5 @@
-//! What the declaration of a configuration key consists of, and the macro that derives from it: the field of [`Config`],
-//! the flag, the setting on the root channel, and the row in `docs/configuration.md`.
+//! The declaration of a configuration key, and the macro that derives from it: the field of [`Config`], the flag, the
+//! setting on the root channel, and the row in `docs/configuration.md`.
 //!
 //! [`Config`]: super::Config
 
@@ -19,7 +19,7 @@ use crate::exit::Exit;
 pub struct Key {
     /// The name in the file and on the root channel.
     pub name: &'static str,
-    /// The values it takes.
+    /// Its valid values.
     pub shape: Shape,
     /// The field of the flag that overrides it.
     pub flag: Option<&'static str>,
@@ -66,7 +66,7 @@ impl Key {
     }
 }
 
-/// A flag as the value of the key it overrides.
+/// Conversion of a flag to the value of the key that it overrides.
 pub trait Flag<Key> {
     /// The value, if the flag was passed. Paths are relative to the working directory.
     fn given(&self, working_dir: &Path) -> Option<Key>;

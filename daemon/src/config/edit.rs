@@ -1,5 +1,5 @@
-//! Writing to a configuration file: one change at a time, in the file the change belongs to, as its author wrote it, and
-//! never one that would not be read again.
+//! Writes changes to configuration files: one at a time, in the file with the key, in the style of its author, and only
+//! if the result is valid.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use super::files::{ConfigFiles, FILE, parse, typed};
 use super::text::patched;
 use crate::exit::Exit;
 
-/// Changes a key of the configuration. The file that says it last is written, else the first; answers it where
+/// Changes a key of the configuration in the last file that contains it, otherwise in the first. Returns the file if
 /// something changed.
 ///
 /// # Errors
-/// Exit 2 for a change that cannot be, exit 1 for a file that cannot be written.
+/// Exit 2 for an invalid change, exit 1 if the file cannot be written.
 pub fn edit(
     files: &ConfigFiles,
     key: &str,
@@ -31,7 +31,7 @@ pub fn edit(
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    let _held = atomic::hold(&file).map_err(failed)?;
+    let _held = atomic::lock(&file).map_err(failed)?;
     let read = match std::fs::read_to_string(&file) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

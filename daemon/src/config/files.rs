@@ -1,4 +1,4 @@
-//! Configuration files: which are read, how they come together, and what is wrong in them.
+//! Configuration files: their paths, merging and validation.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use super::keys::{Config, KEYS, KEYS_NOT_SERVED};
 use super::once::Once;
 use crate::exit::Exit;
 
-/// The person's own file, in the program's folder below the configuration home.
+/// The user's file, in the program's folder below the configuration home.
 pub const FILE: &str = "config.json";
-/// Names one more configuration file.
+/// The variable with another configuration file.
 const VARIABLE: &str = "OSTLER_CONFIG";
 
-/// Keys that only flags may say.
+/// Keys that only flags can set.
 const FLAGS_ONLY: &[&str] = &["stdio", "configFile", "noPlugins", "noCwd", "pluginOptions"];
 
-/// What the files said.
+/// The content of the files.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigFiles {
     /// Merged, checked, with paths made absolute.
     pub config: Config,
-    /// The same as the files say it, key by key.
+    /// The merged values as written, key by key.
     pub said: JsonObject,
     /// The files read, in order.
     pub files: Vec<PathBuf>,
@@ -36,13 +36,13 @@ pub struct ConfigFiles {
     pub dir: PathBuf,
     /// The state folder: what the host itself writes.
     pub state_dir: PathBuf,
-    /// Lines for the log: keys nobody knows.
+    /// Lines for the log about unknown keys.
     pub warnings: Vec<String>,
-    /// Which file said a key, and a key within one, last.
+    /// The last file with each key, and with each nested key.
     pub said_in: BTreeMap<String, String>,
 }
 
-/// Where configuration is looked for.
+/// The environment that determines the paths of the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// `$XDG_CONFIG_HOME`
@@ -56,7 +56,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What the process was started with.
+    /// Returns the environment of the process.
     pub fn of_process() -> Self {
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
@@ -68,11 +68,10 @@ impl Environment {
     }
 }
 
-/// Reads the person's own file, if there is one, then the file `$OSTLER_CONFIG` names; `only` reads that file
-/// and no other.
+/// Reads the user's file, if it exists, then the file in `$OSTLER_CONFIG`. With `only`, reads only that file.
 ///
 /// # Errors
-/// A file that is missing though it was named, does not read, or holds a wrong value: exit 2.
+/// A named file that is missing, an unreadable file, or an invalid value: exit 2.
 pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFiles, Exit> {
     let (own, named) = named_files(only, environment)?;
     let Folders { config, state } = Folders::of(&own, &named, environment);
@@ -89,19 +88,19 @@ pub fn read(only: Option<&Path>, environment: &Environment) -> Result<ConfigFile
     Ok(read)
 }
 
-/// The folders of the host, whatever the files in them say.
+/// Returns the folders of the host, independent of the content of the files.
 ///
 /// # Errors
-/// A file that is missing though it was named: exit 2.
+/// A named file that is missing: exit 2.
 pub fn folders(only: Option<&Path>, environment: &Environment) -> Result<Folders, Exit> {
     let (own, named) = named_files(only, environment)?;
     Ok(Folders::of(&own, &named, environment))
 }
 
-/// The folders that the host has once its files are there.
+/// Returns the folders that the host will have once its files exist.
 ///
 /// # Errors
-/// No file is named, and there is no home to look in: exit 2.
+/// No file is named, and there is no home directory: exit 2.
 pub fn future_folders(only: Option<&Path>, environment: &Environment) -> Result<Folders, Exit> {
     let (own, named) = places(only, environment)?;
     Ok(Folders::of(&own, &named, environment))
@@ -109,7 +108,7 @@ pub fn future_folders(only: Option<&Path>, environment: &Environment) -> Result<
 
 type Files = (Option<PathBuf>, Option<PathBuf>);
 
-/// The person's own file, there or not, and the one that was named.
+/// Returns the user's file, existing or not, and the named one.
 fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, Exit> {
     let (own, named) = places(only, environment)?;
     match named.as_ref().filter(|named| !named.exists()) {
@@ -118,7 +117,7 @@ fn named_files(only: Option<&Path>, environment: &Environment) -> Result<Files, 
     }
 }
 
-/// Where the person's own file is, and the one that was named, there or not.
+/// Returns the paths of the user's file and the named one, existing or not.
 fn places(only: Option<&Path>, environment: &Environment) -> Result<Files, Exit> {
     let own = match only {
         Some(_) => None,
@@ -134,10 +133,10 @@ fn places(only: Option<&Path>, environment: &Environment) -> Result<Files, Exit>
     Ok((own, only.map(Path::to_owned).or_else(|| environment.named.clone())))
 }
 
-/// Reads files that were read before, as they are now.
+/// Reads files again.
 ///
 /// # Errors
-/// A file that does not read, or holds a wrong value.
+/// An unreadable file, or an invalid value.
 pub fn read_again(files: &[PathBuf]) -> Result<ConfigFiles, Exit> {
     let mut read = ConfigFiles::default();
     let mut merged = JsonObject::new();
@@ -148,7 +147,7 @@ pub fn read_again(files: &[PathBuf]) -> Result<ConfigFiles, Exit> {
     Ok(read)
 }
 
-/// Fields as a configuration. `http` may be said as a switch: `true` is one with nothing said of it.
+/// Parses fields as a configuration. `http: true` means an object without fields.
 pub(super) fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mismatch> {
     let mut fields = fields.clone();
     match fields.get("http") {
@@ -159,12 +158,12 @@ pub(super) fn typed(fields: &JsonObject) -> Result<Config, ostler_contract::Mism
     data_from_live(Live::Data(Value::Object(fields)), &Config::shape())
 }
 
-/// A configuration file's text as an object.
+/// Parses the text of a configuration file as an object.
 ///
 /// # Errors
-/// Text that is none: exit 2.
+/// Invalid text: exit 2.
 pub fn parse(shown: &str, text: &str) -> Result<JsonObject, Exit> {
-    // Some editors begin a file with the mark of its encoding.
+    // Some editors begin a file with a byte order mark.
     match serde_json::from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         Ok(Once(Value::Object(fields))) => Ok(fields),
         Ok(_) => Err(Exit::usage(format!("{shown} is not a JSON object"))),
@@ -179,7 +178,7 @@ impl ConfigFiles {
         Folders { config: self.dir.clone(), state: self.state_dir.clone() }
     }
 
-    /// A key (`port`, `usage.timezone`) with the file that said it in front: `<file>: <key>`.
+    /// Returns a key (`port`, `usage.timezone`) after the file that contains it: `<file>: <key>`.
     pub fn at(&self, key: &str) -> String {
         match self.said_in.get(key) {
             Some(file) => format!("{file}: {key}"),
@@ -187,7 +186,7 @@ impl ConfigFiles {
         }
     }
 
-    /// The folder of the file that says a key.
+    /// Returns the folder of the file that contains a key.
     pub fn folder_of(&self, key: &str) -> Option<PathBuf> {
         Path::new(self.said_in.get(key)?).parent().map(Path::to_owned)
     }
@@ -217,7 +216,7 @@ impl ConfigFiles {
         Ok(())
     }
 
-    /// Takes out what no setting is called, with a line each.
+    /// Removes unknown keys, with a line each.
     fn drop_unknown(&mut self, shown: &str, fields: &mut JsonObject) -> Result<(), Exit> {
         let Shape::Object(shape) = Config::shape() else { return Ok(()) };
         for key in fields.keys() {
@@ -261,7 +260,7 @@ impl ConfigFiles {
     }
 }
 
-/// Objects come together key by key; anything else is replaced whole.
+/// Merges objects key by key; other values are replaced as a whole.
 fn merge(into: &mut JsonObject, from: JsonObject) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
@@ -273,7 +272,7 @@ fn merge(into: &mut JsonObject, from: JsonObject) {
     }
 }
 
-/// Paths are relative to the file that says them.
+/// Makes paths absolute; they are relative to their file.
 fn make_absolute(fields: &mut JsonObject, folder: &Path) {
     let absolute = |text: &mut String| *text = folder.join(&*text).to_string_lossy().into_owned();
     for key in KEYS.iter().filter(|key| key.relative) {

@@ -7,7 +7,7 @@ use ring::digest::{SHA256, digest};
 
 use super::files::Environment;
 
-/// How many bytes of its hash tell a configuration folder from others of the same name.
+/// The number of bytes of a hash that distinguishes configuration folders of the same name.
 const HASH_BYTES: usize = 6;
 
 /// The folders of a host.
@@ -20,9 +20,9 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The folders of the user's own configuration file, or else of the one that is named.
+    /// Returns the folders of the user's configuration file, otherwise of the named one.
     pub(super) fn of(own: &Option<PathBuf>, named: &Option<PathBuf>, environment: &Environment) -> Self {
-        // Absolute before the folder is taken: that of a bare file name would be empty.
+        // Made absolute first, because the folder of a bare file name would be empty.
         let file = own.as_ref().or(named.as_ref()).cloned().unwrap_or_default();
         let file = std::path::absolute(&file).unwrap_or(file);
         let config = file.parent().map(Path::to_owned).unwrap_or_default();
@@ -31,12 +31,12 @@ impl Folders {
     }
 }
 
-/// The state folder of a configuration folder. The user's own has `$XDG_STATE_HOME/ostler`. Every other one, and the
-/// user's own where `$XDG_CONFIG_HOME` moved it and the state home was not moved with it, has a folder inside, so that
-/// no two configurations share a state.
+/// The state folder of a configuration folder. The user's has `$XDG_STATE_HOME/ostler`. Every other one has a folder
+/// inside it, and so does the user's if `$XDG_CONFIG_HOME` moved it without the state home, so that no two
+/// configurations share a state.
 fn state_folder(config: &Path, is_own: bool, environment: &Environment) -> PathBuf {
     let Environment { config_home, home, state_home, .. } = environment;
-    // A relative path there is to be ignored: XDG Base Directory Specification.
+    // The XDG Base Directory Specification requires that a relative path is ignored.
     let state_home = state_home.as_ref().filter(|home| home.is_absolute());
     let usual = home.as_ref().map(|home| home.join(".local/state"));
     let Some(root) = state_home.cloned().or(usual) else { return config.to_owned() };
@@ -53,7 +53,7 @@ fn state_folder(config: &Path, is_own: bool, environment: &Environment) -> PathB
     root.join(format!("{name}-{hash}"))
 }
 
-/// A path without links, as far as it exists.
+/// Follows the links in the existing part of a path.
 fn real(path: &Path) -> PathBuf {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Ok(real), _, _) => real,

@@ -137,11 +137,11 @@ keys! {
     }
 
     /// Where to store automations: `file` or `memory`. Default: `file`.
-    automations: Keep {
+    automations: StorageLocation {
         flag {
             /// Where to store automations [default: file]
             #[arg(long, value_enum)]
-            automations: Option<Keep>
+            automations: Option<StorageLocation>
         }
         sets |settings, keep| settings.automations = keep;
     }
@@ -157,11 +157,11 @@ keys! {
     }
 
     /// Where to store sessions: `file` or `memory`. Default: `file`.
-    sessions: Keep {
+    sessions: StorageLocation {
         flag {
             /// Where to store sessions [default: file]
             #[arg(long, value_enum)]
-            sessions: Option<Keep>
+            sessions: Option<StorageLocation>
         }
         sets |settings, keep| settings.sessions = keep;
     }
@@ -294,7 +294,7 @@ keys! {
 }
 
 impl RunSettings {
-    /// The rules, with those of `default` for those that are absent.
+    /// Returns the rules, with those of `default` for absent ones.
     fn over(&self, default: RunRetention) -> RunRetention {
         RunRetention {
             count: self.count.map_or(default.count, |count| count.0),
@@ -323,7 +323,7 @@ pub struct RunSettings {
 }
 
 impl LimitSettings {
-    /// The limits, with `default` for those that are absent.
+    /// Returns the limits, with those of `default` for absent ones.
     fn over(&self, default: Limits) -> Limits {
         let number = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
         let bytes = |value: Option<Mebibytes>, default: usize| {
@@ -497,10 +497,10 @@ pub struct HttpApi {
     pub host: Option<String>,
 }
 
-/// Where something is stored.
+/// Where sessions or automations are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Cross, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Keep {
+pub enum StorageLocation {
     /// On disk.
     #[default]
     File,
@@ -543,7 +543,7 @@ macro_rules! integers {
 }
 
 integers! {
-    /// A TCP port; 0 takes any free one.
+    /// A TCP port; 0 means any free one.
     Port(u16): 0 to 65535;
     /// Milliseconds.
     DeltaWindow(u16): 0 to 1000;
@@ -561,5 +561,5 @@ integers! {
     Days(u32): 1 to 36_500;
 }
 
-/// Keys this host does not serve: refused, not silently taken.
+/// Keys that this host does not support, which are rejected instead of ignored.
 pub const KEYS_NOT_SERVED: &[&str] = &["worktreesRoot", "updateCheck", "closedChats", "proxy"];

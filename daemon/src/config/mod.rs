@@ -16,7 +16,7 @@ pub use edit::edit;
 pub use files::{ConfigFiles, Environment, FILE, folders, future_folders, parse, read, read_again};
 pub use folders::Folders;
 pub use keys::{
-    Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, Keep, LimitSettings, LogFormat, LogSettings,
-    Mebibytes, OtlpSettings, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, RunSettings,
-    Unowned, UsageSettings,
+    Config, DeltaWindow, HttpApi, JavaScriptLimits, KEYS, LimitSettings, LogFormat, LogSettings, Mebibytes,
+    OtlpSettings, Per, PluginEntry, PolicySwitch, Port, RoutesListener, RunFlags, RunSettings,
+    StorageLocation, Unowned, UsageSettings,
 };

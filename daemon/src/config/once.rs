@@ -1,4 +1,4 @@
-//! JSON as a configuration file has it: a key written twice is a mistake, whichever of the two was meant.
+//! Parsing of JSON in configuration files, which rejects duplicate keys.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ostler_contract::{JsonObject, Value};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// JSON in which no object has a key twice.
+/// JSON without duplicate keys.
 pub(super) struct Once(pub Value);
 
 impl<'de> Deserialize<'de> for Once {

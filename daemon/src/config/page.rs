@@ -1,4 +1,4 @@
-//! The page of the configuration keys says what their declarations say; `cargo xtask generate` writes it.
+//! Generates the page of the configuration keys from their declarations; `cargo xtask generate` writes it.
 
 use ostler_contract::Cross;
 use ostler_contract::shape::{ObjectShape, Shape};
@@ -10,7 +10,7 @@ const PAGE: &str = include_str!("../../../docs/configuration.md");
 const WRITE: &str = "OSTLER_WRITE_CONFIGURATION";
 const HEAD: &str = "| key | description |\n|---|---|\n";
 
-/// A row for each key of an object, and for those of the objects in it.
+/// Returns a row for each key of an object and of its nested objects.
 fn rows(object: &ObjectShape, under: &str, rows: &mut String) {
     for field in &object.fields {
         let key = format!("{under}{}", field.name);

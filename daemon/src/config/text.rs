@@ -1,4 +1,4 @@
-//! A configuration file's text changed where its values change, and left as its author wrote it everywhere else.
+//! Edits of a configuration file's text that change only the changed values and leave the rest as its author wrote it.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use ostler_contract::{JsonObject, Value};
 
 /// A value longer than this is written over several lines.
 const LINE: usize = 80;
-/// How many single edits one change may take.
+/// The maximum number of single edits of a change.
 const EDITS: usize = 1_000;
 
-/// The text of an object with the values of `after`. What stays keeps its bytes; what is new is written as what is
-/// around it. `None` where the text cannot be changed so.
+/// Returns the text of an object with the values of `after`. Unchanged parts keep their bytes; new parts are formatted
+/// like their surroundings. `None` if the text cannot be changed like this.
 pub(super) fn patched(text: &str, after: &JsonObject) -> Option<String> {
     let mut text = text.to_owned();
     for _ in 0..EDITS {
@@ -24,7 +24,7 @@ pub(super) fn patched(text: &str, after: &JsonObject) -> Option<String> {
     None
 }
 
-/// A value and where it is.
+/// A value with its position.
 struct Node {
     range: Range<usize>,
     value: Value,
@@ -39,7 +39,7 @@ struct Part {
     node: Node,
 }
 
-/// Reads the text of valid JSON.
+/// Parses the text of valid JSON.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -47,7 +47,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn root(mut self) -> Option<Node> {
-        // The mark of an encoding is no part of it.
+        // A byte order mark is not part of it.
         self.at = self.text.find(|character| character != '\u{feff}')?;
         self.node()
     }
@@ -64,7 +64,7 @@ impl Parser<'_> {
         let mut parts = Vec::new();
         match opens {
             b'{' | b'[' => loop {
-                // Past what opens it, or a comma.
+                // After the opening bracket, or a comma.
                 self.at += 1;
                 if matches!(self.peek()?, b'}' | b']') {
                     self.at += 1;
@@ -94,7 +94,7 @@ impl Parser<'_> {
         Some(Node { range, value, parts })
     }
 
-    /// A text, a number or a word.
+    /// A string, a number or a literal.
     fn scalar(&mut self) -> Option<Value> {
         let rest = self.text.get(self.at..)?;
         let end = match rest.strip_prefix('"') {
@@ -114,12 +114,12 @@ impl Parser<'_> {
     }
 }
 
-/// How a file is written.
+/// The formatting of a file.
 struct Style<'a> {
     text: &'a str,
     newline: &'static str,
     indent: &'a str,
-    /// After a comma or a colon, and inside the braces of an object on one line.
+    /// The space after a comma or a colon, and inside the braces of an object on one line.
     space: &'static str,
     /// Whether the file is more than one line.
     wide: bool,
@@ -141,7 +141,7 @@ impl<'a> Style<'a> {
         }
     }
 
-    /// The first edit on the way from a node to a value; `Some(None)` where they are the same already.
+    /// Returns the first edit from a node to a value; `Some(None)` if they are equal.
     fn edit(&self, node: &Node, after: &Value, depth: usize) -> Option<Option<(Range<usize>, String)>> {
         match (&node.value, after) {
             (before, after) if before == after => Some(None),
@@ -176,7 +176,7 @@ impl<'a> Style<'a> {
         }
     }
 
-    /// What goes with a part that is taken out: the comma and the blanks to its neighbour.
+    /// Returns the range that is removed with a part: the comma and the space to its neighbor.
     fn without(&self, node: &Node, at: usize) -> Range<usize> {
         let part = &node.parts[at];
         match (at.checked_sub(1).map(|before| &node.parts[before]), node.parts.get(at + 1)) {
@@ -186,7 +186,7 @@ impl<'a> Style<'a> {
         }
     }
 
-    /// A new part, placed before the one with this number, or last.
+    /// Inserts a new part before the one with this index, or at the end.
     fn with(
         &self,
         node: &Node,
@@ -209,7 +209,7 @@ impl<'a> Style<'a> {
             };
             return (open..close, inside);
         };
-        // New elements are written as those that are there.
+        // New elements are formatted like existing ones.
         let wide = node.parts.iter().any(|part| self.is_wide(&part.node))
             && !node.parts.iter().any(|part| !part.node.parts.is_empty() && !self.is_wide(&part.node));
         let shown = format!("{key}{}", self.shown(value, wide, depth + 1));
@@ -233,7 +233,7 @@ impl<'a> Style<'a> {
         format!("{}{}", self.newline, self.indent.repeat(depth))
     }
 
-    /// A value as the file would have it, over several lines where `wide` asks for it or one does not hold it.
+    /// Formats a value in the style of the file, over several lines if `wide` is set or it does not fit on one.
     fn shown(&self, value: &Value, wide: bool, depth: usize) -> String {
         let narrow = self.narrow(value);
         if !wide && (narrow.chars().count() <= LINE || !self.wide) {

@@ -1,4 +1,4 @@
-//! The call a program outside makes.
+//! The call of an external program.
 
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
@@ -11,12 +11,12 @@ use super::folder::{ENDPOINT, Folder, PAYLOAD};
 use crate::exit::Exit;
 use crate::webhook;
 
-/// Where the endpoint is called.
+/// The URL of the endpoint.
 pub(super) fn path() -> String {
     webhook::path(ENDPOINT)
 }
 
-/// Posts the payload to the endpoint; answers the status and the body.
+/// Posts the payload to the endpoint; returns the status and the body.
 pub(super) async fn post(daemon: &Daemon, folder: &Folder) -> Result<(u16, String), Exit> {
     send(daemon, folder).await.map_err(|error| Exit::machine(format!("cannot call the endpoint: {error}")))
 }
@@ -41,7 +41,7 @@ async fn send(
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// The line that does the same by hand, with as much of the payload as the automation reads.
+/// Returns the command line that does the same, with the part of the payload that the automation reads.
 pub(super) fn curl(daemon: &Daemon, folder: &Folder) -> String {
     let payload: Value = serde_json::from_str(PAYLOAD).unwrap_or_default();
     let short = json!({

@@ -1,4 +1,4 @@
-//! The daemon of the demonstration: this program again, in a process of its own.
+//! The daemon of the demonstration: this program in a separate process.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -10,23 +10,23 @@ use super::folder::Folder;
 use crate::config::FILE;
 use crate::exit::Exit;
 use crate::process::{self, Signal};
-use crate::told::Told;
+use crate::signals::Signals;
 
-/// A daemon that runs.
+/// A running daemon.
 pub(super) struct Daemon {
     child: Child,
-    /// Kept open, so that the daemon can go on writing.
+    /// Stays open, so that the daemon can continue to write.
     _out: Lines<BufReader<ChildStdout>>,
     /// `ws://127.0.0.1:<port>`
     pub url: String,
-    /// The first line it said.
+    /// Its first line of output.
     pub announced: String,
     /// How long each plugin took to load.
     pub plugins: Vec<String>,
 }
 
 impl Daemon {
-    /// Starts one and waits until it has said where it listens.
+    /// Starts a daemon and waits for its announcement.
     pub async fn start(folder: &Folder) -> Result<Self, Exit> {
         let failed = |why: String| Exit::machine(format!("cannot start the host: {why}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
@@ -60,7 +60,7 @@ impl Daemon {
             if line.starts_with("skipped: ") {
                 return Err(failed(line));
             }
-            // The last line of the block.
+            // The last line of the announcement.
             if line.contains("connection token") {
                 break;
             }
@@ -75,23 +75,23 @@ impl Daemon {
         Ok(Self { child, _out: out, url, announced, plugins })
     }
 
-    /// Its address over HTTP.
+    /// Returns its HTTP address.
     pub fn http(&self) -> String {
         self.url.replacen("ws://", "http://", 1)
     }
 
-    /// Waits until it ends, or this program is told to.
-    pub async fn wait(&mut self, told: &mut Told) {
+    /// Waits until the daemon ends or this program receives a signal to stop.
+    pub async fn wait(&mut self, signals: &mut Signals) {
         tokio::select! {
             _ = self.child.wait() => {}
-            () = told.stop() => self.stop().await,
+            () = signals.stop() => self.stop().await,
         }
     }
 
-    /// Tells it to end and waits until it has.
+    /// Sends a signal to stop and waits for its end.
     pub async fn stop(&mut self) {
         if let Some(pid) = self.child.id()
-            && process::tell(pid, Signal::Stop).is_ok()
+            && process::send_signal(pid, Signal::Stop).is_ok()
         {
             let limit = std::time::Duration::from_secs(10);
             if tokio::time::timeout(limit, self.child.wait()).await.is_ok() {

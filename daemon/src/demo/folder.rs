@@ -1,4 +1,4 @@
-//! The folder the demonstration works in: a configuration, an endpoint, its secret, an automation, a plugin.
+//! The folder of the demonstration: a configuration, an endpoint, its secret, an automation, a plugin.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::token;
 /// The endpoint's id.
 pub(super) const ENDPOINT: &str = "github-push";
 const PLUGIN: &str = include_str!("../../../examples/plugins/push-notes.ts");
-/// A push, as GitHub sends it.
+/// A push event of GitHub.
 pub(super) const PAYLOAD: &str = include_str!("../../../examples/payloads/github-push.json");
 
-/// The automation, but for the endpoint its trigger names.
+/// The automation, without the endpoint in its trigger.
 const AUTOMATION: &str = "---
 title: Note a push
 enabled: true
@@ -37,7 +37,7 @@ const PROMPT: &str = r#"/tool push_notes { "ref": "{{event.ref}}", "repository":
 /// The folder.
 pub(super) struct Folder {
     pub dir: PathBuf,
-    /// What was written, a line each.
+    /// The written files, one per line.
     pub files: Vec<String>,
     /// The endpoint's secret.
     pub secret: String,
@@ -49,7 +49,7 @@ impl Folder {
     pub fn make(dir: Option<&Path>) -> Result<Self, Exit> {
         let made = dir.is_none();
         let dir = dir.map_or_else(|| std::env::temp_dir().join(unguessed()), Path::to_owned);
-        // The host works in this folder, where a relative path would be another one.
+        // Absolute, because the working directory of the host is this folder.
         let dir = std::path::absolute(&dir).unwrap_or(dir);
         let mut folder = Self { dir, files: Vec::new(), secret: token::fresh(), made };
         let written =
@@ -102,12 +102,12 @@ impl Folder {
         self.dir.join("demo.log")
     }
 
-    /// Where the daemon writes its state: in the folder, where it was made for this.
+    /// Returns the state folder: inside the folder, if that was created for the demonstration.
     pub fn state(&self) -> Option<PathBuf> {
         self.made.then(|| self.dir.join("state"))
     }
 
-    /// Removes the folder, where it was made for this.
+    /// Removes the folder, if it was created for the demonstration.
     pub fn clear(&self) {
         if self.made {
             let _ = fs::remove_dir_all(&self.dir);
@@ -115,14 +115,14 @@ impl Folder {
     }
 }
 
-/// A name others on this machine cannot have taken first.
+/// Returns a name that other users of this machine cannot guess.
 fn unguessed() -> String {
     let mut name = format!("ostler-demo-{}", token::fresh());
     name.truncate(28);
     name
 }
 
-/// Makes a folder that is there for nobody else, and was not there before.
+/// Creates a new folder that only its owner can access.
 fn make_private(dir: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! `ostler demo`: a host of its own, a call to a webhook, and the agent session that comes of it, watched by
-//! the official client.
+//! `ostler demo`: a separate host, a call of a webhook, and the resulting agent session, followed by the official
+//! client.
 
 mod call;
 mod daemon;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::exit::Exit;
-use crate::told::Told;
+use crate::signals::Signals;
 
 use daemon::Daemon;
 use folder::Folder;
 
-/// How long the whole demonstration may take.
+/// The limit of the whole demonstration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The demonstration.
@@ -39,17 +39,17 @@ fn step(line: impl std::fmt::Display) {
     let _ = out.flush();
 }
 
-/// Runs the demonstration; it went well only if the run completed.
+/// Runs the demonstration, which succeeds only if the run completes.
 ///
 /// # Errors
-/// Exit 1 with what went wrong.
+/// Exit 1 with the reason.
 pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
-    // Heard from here on, so that no host and no folder outlives a demonstration that is interrupted.
-    let (mut told, _teller) = Told::listen(false)?;
+    // Handled from here on, so that no host and no folder remains after an interrupt.
+    let (mut signals, _sender) = Signals::listen(false)?;
     let folder = Folder::make(flags.dir.as_deref())?;
     let shown = tokio::select! {
         shown = play(&folder) => shown,
-        () = told.stop() => {
+        () = signals.stop() => {
             folder.clear();
             return Err(Exit::machine("stopped before the run completed"));
         }
@@ -58,7 +58,7 @@ pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
     if flags.keep {
         step("");
         step(format!("Serving on {} until you press Ctrl-C.", daemon.url));
-        daemon.wait(&mut told).await;
+        daemon.wait(&mut signals).await;
         folder.clear();
     } else {
         daemon.stop().await;
@@ -69,7 +69,7 @@ pub async fn demo(flags: &DemoFlags) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The whole way, up to the run's end; answers the daemon, which still serves.
+/// Runs all steps up to the run's end; returns the daemon, which still serves.
 async fn play(folder: &Folder) -> Result<Daemon, Exit> {
     step(format!("1. Created a temporary host in {}", folder.dir.display()));
     for file in &folder.files {

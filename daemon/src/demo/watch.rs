@@ -1,4 +1,4 @@
-//! Watching with the official client: the catalogue, the run, the session's turn as it streams in.
+//! Follows the demonstration with the official client: the catalogue, the run, and the session's turn as it streams.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::client::screen::first_line;
 use crate::client::{Connection, exit, lost};
 use crate::exit::Exit;
 
-/// Calls the endpoint and shows what comes of it.
+/// Calls the endpoint and prints the results.
 pub(super) async fn show(daemon: &Daemon, folder: &Folder) -> Result<(), Exit> {
     let connection = Connection::open(&daemon.url, "ostler-demo").await?;
     step(format!("3. Connected the official AHP client, protocol {}", connection.version));

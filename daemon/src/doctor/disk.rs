@@ -1,4 +1,4 @@
-//! What a daemon finds on this machine: its directories, its port and the clock.
+//! Checks of this machine: directories, port and clock.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,18 +11,18 @@ use ostler_ports::{FileVault, StateDb};
 use super::Check;
 use crate::client::Connection;
 use crate::config::{ConfigFiles, Folders};
+use crate::daemon_file::Record;
 use crate::exit::Exit;
-use crate::people::UsersOnDisk;
-use crate::record::Record;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
+use crate::users_file::UsersOnDisk;
 
-/// How far ahead of the clock a file may be.
+/// How far a file's time can be ahead of the clock.
 const AHEAD: i64 = 5 * 60;
-/// What the names of files begin with that are made only to see whether they can be.
+/// The prefix of files that are created only to check that this is possible.
 const PREFIX: &str = ".ostler-doctor";
 
-/// The configuration and state folders, and the directories served.
+/// Checks the configuration and state folders, and the served directories.
 pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec<Check> {
     const WHAT: &str = "directories";
     let mut checks = Vec::new();
@@ -80,15 +80,15 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
     checks
 }
 
-/// Whether a folder that is missing can be created in the nearest one above it that exists; why not.
+/// Returns why a missing folder cannot be created in its nearest existing parent, if it cannot.
 fn can_be_created(folder: &Path) -> Result<(), ErrorKind> {
     let above = folder.ancestors().find(|above| fs::symlink_metadata(above).is_ok()).unwrap_or(folder);
     let created = tempfile::Builder::new().prefix(PREFIX).tempdir_in(above);
-    // Not its whole text: it names the file that was only tried.
+    // Without the name of the test file.
     created.map(drop).map_err(|error| error.kind())
 }
 
-/// The state database that a start opens.
+/// Checks the state database that a start opens.
 pub(super) fn state(folders: &Folders, settings: &Settings) -> Option<Check> {
     const WHAT: &str = "state";
     if !settings.needs_state_db() {
@@ -102,7 +102,7 @@ pub(super) fn state(folders: &Folders, settings: &Settings) -> Option<Check> {
     }
 }
 
-/// The file of the connection token.
+/// Checks the file of the connection token.
 pub(super) fn token(source: &TokenSource) -> Option<Check> {
     const WHAT: &str = "token";
     let TokenSource::File(file) = source else { return None };
@@ -118,7 +118,7 @@ pub(super) fn token(source: &TokenSource) -> Option<Check> {
     })
 }
 
-/// The users file, and what of it would be ignored.
+/// Checks the users file, and reports ignored values.
 pub(super) fn users(file: &Path) -> Vec<Check> {
     const WHAT: &str = "users";
     let (users, shown) = (UsersOnDisk::new(file.to_owned()), file.display());
@@ -146,7 +146,7 @@ fn others_may(_: &Path, _: u32) -> bool {
     false
 }
 
-/// The addresses a start listens on, or the daemon that runs.
+/// Checks the addresses of a start, or the running daemon.
 pub(super) async fn port(
     settings: Option<&Settings>,
     running: Option<&Record>,
@@ -197,7 +197,7 @@ async fn free(what: &'static str, address: SocketAddr) -> Check {
     }
 }
 
-/// Whether the clock is behind what was written already: signatures and tokens depend on it.
+/// Checks that the clock is not behind existing files, because signatures and tokens depend on it.
 pub(super) fn clock(files: Option<&ConfigFiles>) -> Check {
     const WHAT: &str = "clock";
     let now = Timestamp::now();

@@ -1,4 +1,4 @@
-//! The configured plugins, and the backends they bring.
+//! Checks of the configured plugins and their backends.
 
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Log;
@@ -7,7 +7,7 @@ use ostler_loader::{Hidden, State as PluginState};
 use super::{Check, State};
 use crate::client::Connection;
 use crate::compose::compose;
-use crate::config::{ConfigFiles, Keep};
+use crate::config::{ConfigFiles, StorageLocation};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Row};
@@ -17,7 +17,7 @@ use crate::verbs::agent;
 const PLUGINS: &str = "plugins";
 const AGENTS: &str = "agents";
 
-/// Every configured plugin, imported and asked what it is.
+/// Checks every configured plugin by importing it.
 pub(super) async fn plugins(at: &Place, files: &ConfigFiles) -> Vec<Check> {
     let rows = plugins::fresh(at, files).await;
     if rows.is_empty() {
@@ -47,8 +47,8 @@ fn plugin(row: &Row) -> Check {
     Check::error(PLUGINS, format!("{name}: {problem}"), fix)
 }
 
-/// The backends: of the daemon that runs, else of a host that is put together in memory and serves nobody. Plugins that
-/// this host could not load are so in `plugins`, which has one check for each.
+/// Checks the backends of the running daemon, otherwise of a host in memory that does not serve. Marks plugins that
+/// this host could not load in `plugins`, which has one check for each.
 pub(super) async fn agents(
     settings: &Settings,
     running: bool,
@@ -58,7 +58,7 @@ pub(super) async fn agents(
     let fix = "ostler plugin install <package or path of a plugin with a backend>";
     let found = match daemon {
         Some(daemon) => of_daemon(daemon).await,
-        // It does not answer, and its plugins are not started a second time beside it.
+        // It does not answer, and its plugins must not be started a second time.
         None if running => return Vec::new(),
         None => loaded(settings, plugins).await,
     };
@@ -76,17 +76,21 @@ pub(super) async fn agents(
     }
 }
 
-/// The backends of the daemon that runs, and those of them that cannot be used.
+/// Returns the backends of the running daemon, and those that cannot be used.
 async fn of_daemon(daemon: &Connection) -> Result<(Vec<String>, Vec<Check>), Exit> {
     let names = daemon.agents().await?.into_iter().map(|agent| agent.provider).collect();
     let listed = agent::of_daemon(daemon, agent::LIST, JsonObject::new()).await?;
     Ok((names, not_installed(listed.as_ref())))
 }
 
-/// What a start would load: the backends, and what it would leave out.
+/// Returns the backends that a start would load, and what it would skip.
 async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<String>, Vec<Check>), Exit> {
-    let settings =
-        Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings.clone() };
+    let settings = Settings {
+        sessions: StorageLocation::Memory,
+        automations: StorageLocation::Memory,
+        wire: None,
+        ..settings.clone()
+    };
     let hidden = Hidden::default();
     let composed = compose(&settings, &Log::new(|_| {}), &hidden).await?;
     let names = composed.host.core.listed_agents().map(|agent| agent.provider.to_string()).collect();
@@ -97,7 +101,7 @@ async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<St
         };
         let line = hidden.hide(&problem.to_string()).into_owned();
         skipped.retain(|other| *other != line);
-        // What its import or its options lack is found already.
+        // Problems of its import or its options are already reported.
         if check.state == State::Ok {
             let fix = format!("find the cause with: ostler plugin check {}", plugin.spec);
             *check = Check::error(PLUGINS, line, fix);
@@ -110,7 +114,7 @@ async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<St
     Ok((names, not_installed(listed?.as_ref())))
 }
 
-/// The ACP agents whose program is missing.
+/// Returns the ACP agents whose program is missing.
 fn not_installed(listed: Option<&Value>) -> Vec<Check> {
     let rows = listed.and_then(|listed| listed["agents"].as_array()).into_iter().flatten();
     rows.filter(|row| row["installed"] == false)

@@ -1,4 +1,4 @@
-//! `ostler doctor`: everything a start depends on, checked one thing after the other, with a fix for what is wrong.
+//! `ostler doctor`: checks everything that a start depends on, and suggests a fix for each problem.
 
 mod disk;
 mod load;
@@ -13,22 +13,22 @@ use crate::answer::Answer;
 use crate::client::Connection;
 use crate::config::ConfigFiles;
 use crate::config::RunFlags;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::local_system::OnDisk;
 use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::record::{self, Record};
 use crate::settings::Settings;
 
-/// How a check ended.
+/// The status of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// It works, and may not be what was meant.
+    /// It works, but may not be intended.
     Warning,
-    /// It keeps something from working.
+    /// It prevents something from working.
     Error,
 }
 
@@ -42,15 +42,15 @@ impl State {
     }
 }
 
-/// One thing that was checked.
+/// A check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What: `configuration`, `directories`, `state`, `token`, `users`, `port`, `plugins`, `agents`, `vault`,
+    /// Its subject: `configuration`, `directories`, `state`, `token`, `users`, `port`, `plugins`, `agents`, `vault`,
     /// `notify`, `clock` or `versions`.
     pub what: &'static str,
-    /// How it ended.
+    /// Its status.
     pub state: State,
-    /// What was found.
+    /// The finding.
     pub found: String,
     /// What to do about it.
     pub fix: Option<String>,
@@ -81,18 +81,18 @@ impl Check {
     }
 }
 
-/// Checks everything; exit code 1 when something keeps a start or a plugin from working.
+/// Checks everything; exit code 1 if something prevents a start or a plugin from working.
 ///
 /// # Errors
-/// Exit 2 when there is no place to look for a configuration.
+/// Exit 2 if no configuration path can be determined.
 pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, "checking");
     let folders = at.folders()?;
-    let running = record::running(&folders);
+    let running = daemon_file::running(&folders);
     let (files, settings, mut checks) = configuration(at);
     checks.extend(disk::directories(&folders, settings.as_ref()));
     if let Some(settings) = &settings {
-        // A daemon that runs has it open.
+        // A running daemon has it open.
         let state = running.is_none().then(|| disk::state(&folders, settings)).flatten();
         checks.extend(state);
         checks.extend(disk::token(&settings.token));
@@ -139,7 +139,7 @@ fn answer(checks: &[Check], running: Option<&Record>) -> Answer {
     Answer { code: u8::from(errors > 0), ..Answer::new(lines, json).named(wrong) }
 }
 
-/// The configuration files, what they come to, and what is wrong in them.
+/// Checks the configuration files and their merged content.
 fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Check>) {
     const WHAT: &str = "configuration";
     let files = match at.files() {
@@ -175,7 +175,7 @@ fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Chec
     }
 }
 
-/// This program, the protocol it speaks, the daemon that runs, and the parts that are pinned.
+/// Checks the versions of this program, the protocol, the running daemon, and the pinned parts.
 fn versions(dir: &std::path::Path, daemon: Option<&Connection>) -> Vec<Check> {
     const WHAT: &str = "versions";
     let own = env!("CARGO_PKG_VERSION");

@@ -1,15 +1,15 @@
-//! The rules of notifications: whether they can be read, who answers, and whether their links can be opened.
+//! Checks the rules of notifications: their syntax, the answering users, and the reachability of their links.
 
 use std::net::IpAddr;
 
 use super::Check;
 use crate::notify;
-use crate::people::UsersOnDisk;
 use crate::settings::Settings;
+use crate::users_file::UsersOnDisk;
 
 const WHAT: &str = "notify";
 
-/// Nothing where there are no rules. Their secrets are checked with those of the configuration.
+/// Does nothing without rules. Their secrets are checked with those of the configuration.
 pub(super) fn rules(settings: &Settings) -> Vec<Check> {
     let rules = match notify::read(&settings.dir) {
         Ok(rules) if rules.0.is_empty() => return Vec::new(),
@@ -42,7 +42,7 @@ pub(super) fn rules(settings: &Settings) -> Vec<Check> {
                     ));
                 }
             }
-            // Said by the check of that file.
+            // Reported by the check of that file.
             Some(Err(_)) => {}
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn rules(settings: &Settings) -> Vec<Check> {
     checks
 }
 
-/// Whether a URL leads to the computer that opens it.
+/// Returns whether a URL refers to the computer that opens it.
 fn is_local(base: &str) -> bool {
     let Ok(url) = url::Url::parse(base) else { return true };
     let host = url.host_str().unwrap_or_default();

@@ -1,21 +1,21 @@
-//! The names of the vault that options and endpoints need.
+//! Checks of the vault names that options and endpoints require.
 
 use std::sync::Arc;
 
 use ostler_contract::points::Vault;
 use ostler_contract::{Value, limit};
 use ostler_plugin_webhook::ENDPOINTS;
-use ostler_plugin_webhook::tools::{Facts, no_endpoint};
+use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_ports::{FileRecords, FileVault, Report};
 
 use super::{Check, State};
 use crate::config::ConfigFiles;
-use crate::record::Record;
+use crate::daemon_file::Record;
 use crate::verbs::vault::list;
 
 const WHAT: &str = "vault";
 
-/// Every name that is needed, set or not.
+/// Checks every required name.
 pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<Check> {
     if let Some(plugin) = running.and_then(|record| record.vault.as_ref()) {
         return vec![Check::ok(WHAT, format!("secrets are stored in the vault of plugin {plugin}"))];
@@ -55,7 +55,7 @@ fn unset(name: &str, by: &str) -> Check {
     )
 }
 
-/// The endpoints of the webhook plugin, and their secrets.
+/// Checks the endpoints of the webhook plugin, and their secrets.
 async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Check> {
     let records = Arc::new(FileRecords::new(&files.dir, quiet)).into_point();
     let mut checks = Vec::new();
@@ -66,7 +66,7 @@ async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Che
     };
     for record in collection.list.within(limit::STORE, ()).await.unwrap_or_default() {
         let id = record.get("id").and_then(Value::as_str).unwrap_or_default();
-        match Facts::read(&record) {
+        match EndpointFacts::read(&record) {
             Ok(facts) => {
                 let set = vault.get.within(limit::STORE, (facts.secret.clone(),)).await.ok().flatten();
                 if set.is_none_or(|value| value.is_empty()) {

@@ -94,7 +94,7 @@ fn sample(family: &mut Family, line: &str) -> Option<()> {
     Some(())
 }
 
-/// The labels up to the closing brace, and what follows it.
+/// Parses the labels up to the closing brace; returns also the rest.
 fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut labels = Vec::new();
     loop {

@@ -1,7 +1,7 @@
 //! The export of traces and metrics to a collector over OTLP/HTTP, as JSON.
 //!
-//! It exports what the log and `GET /api/metrics` have: the spans of commands, plugin calls, turns and runs, and the
-//! metrics. Nothing waits for the collector; spans that do not fit into the buffer are dropped and counted.
+//! It exports the same data as the log and `GET /api/metrics`: the spans of commands, plugin calls, turns and runs, and
+//! the metrics. Nothing waits for the collector; spans that do not fit into the buffer are dropped and counted.
 
 mod metrics;
 mod spans;
@@ -29,9 +29,9 @@ use crate::log::clock;
 
 /// How often metrics, and the spans that have ended, are exported.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long the collector may take to answer.
+/// The limit for an answer of the collector.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How long the last export may take before the daemon exits.
+/// The limit of the last export before the daemon exits.
 const LAST_LIMIT: Duration = Duration::from_secs(2);
 
 /// A collector.
@@ -43,7 +43,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// From the configuration.
+    /// Creates it from the configuration.
     ///
     /// # Errors
     /// An endpoint that is not an HTTP URL, or an invalid header: exit 2.
@@ -71,7 +71,7 @@ impl Collector {
         Ok(Self { traces: signal("traces")?, metrics: signal("metrics")?, headers })
     }
 
-    /// Adds the values of the headers to what no line may contain.
+    /// Adds the values of the headers to the redacted texts.
     pub fn hide(&self, hidden: &Hidden) {
         self.headers.values().filter_map(|value| value.to_str().ok()).for_each(|value| hidden.add(value));
     }
@@ -120,7 +120,7 @@ impl Exporter {
         Self { stop, task }
     }
 
-    /// Exports what is left and stops.
+    /// Exports the rest and stops.
     pub async fn finish(self) {
         let _ = self.stop.send(());
         let mut task = self.task;
@@ -180,12 +180,12 @@ impl Export {
     }
 }
 
-/// The time now, as OTLP has it.
+/// Returns the current time in the form of OTLP.
 fn nanoseconds() -> String {
     clock().now().as_nanosecond().to_string()
 }
 
-/// What every request says about its origin.
+/// The resource in every request.
 fn resource() -> Value {
     json!({ "attributes": [
         attribute("service.name", &names::HOST.into()),

@@ -17,15 +17,15 @@ use crate::log::{Fields, clock, without_secrets};
 
 /// Spans in one request.
 const BATCH: usize = 512;
-/// Spans that wait for an export at most.
+/// The maximum number of spans that wait for an export.
 const WAITING: usize = 8 * BATCH;
-/// Characters of an attribute's text.
+/// The maximum length of an attribute's text.
 const LONGEST: usize = 1024;
 
-/// OTLP's number of a span that answers a request, and of any other.
+/// OTLP's numbers of server spans and internal spans.
 const SERVER: u8 = 2;
 const INTERNAL: u8 = 1;
-/// OTLP's number of the status of a failure.
+/// OTLP's number of the error status.
 const FAILED: u8 = 2;
 
 /// The spans that wait for an export.
@@ -47,7 +47,7 @@ impl Spans {
         Collect { spans: self.clone(), hidden: hidden.clone() }
     }
 
-    /// Takes the spans, in batches, and how many were dropped since the last time.
+    /// Removes the spans, in batches; returns also how many were dropped since the last call.
     pub(super) fn take(&self) -> (Vec<Vec<Value>>, usize) {
         let Ended { mut spans, dropped } = std::mem::take(&mut *self.ended.lock());
         let mut batches = Vec::new();
@@ -82,9 +82,9 @@ pub(super) fn request(spans: Vec<Value>) -> Value {
     json!({ "resourceSpans": [{ "resource": resource(), "scopeSpans": scoped }] })
 }
 
-/// A span that has not ended.
+/// An open span.
 struct Open {
-    place: Place,
+    place: SpanIds,
     parent: Option<u64>,
     began: Timestamp,
     fields: Fields,
@@ -92,7 +92,7 @@ struct Open {
 
 /// The ids of a trace and of a span in it.
 #[derive(Clone, Copy)]
-struct Place {
+struct SpanIds {
     trace: u128,
     span: u64,
 }
@@ -108,7 +108,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collect {
         let parent =
             span.parent().and_then(|parent| parent.extensions().get::<Open>().map(|open| open.place));
         let trace = parent.map_or_else(|| Uuid::new_v4().as_u128(), |parent| parent.trace);
-        let place = Place { trace, span: Uuid::new_v4().as_u64_pair().1 };
+        let place = SpanIds { trace, span: Uuid::new_v4().as_u64_pair().1 };
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         let open = Open { place, parent: parent.map(|parent| parent.span), began: clock().now(), fields };

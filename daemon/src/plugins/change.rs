@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value, VaultName};
-use ostler_loader::options::{self, Known, place};
+use ostler_loader::options::{self, SchemaInfo, option_path};
 
 use super::rows::{Row, named};
 use crate::config::{self, ConfigFiles};
@@ -13,20 +13,20 @@ use crate::exit::Exit;
 /// A change of options.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// One option, by its place.
+    /// One option, by its path.
     Set(String, Value),
-    /// One option taken out.
+    /// The removal of one option.
     Unset(String),
-    /// What a client sent: `<set>` leaves, `null` takes back, what is not named stays.
+    /// Options from a client: `<set>` keeps the stored value, `null` removes it, and options that are not named stay.
     Patch(JsonObject),
 }
 
-/// What came of it.
+/// The result of a change.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    /// The file that was written; `None` where it said so already.
+    /// The written file; `None` if nothing changed.
     pub file: Option<PathBuf>,
-    /// What the person should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Change {
     /// Changes a plugin's options in the file.
     ///
     /// # Errors
-    /// Exit 2 for an option that cannot be; values are not repeated.
+    /// Exit 2 for an invalid option; the message does not contain values.
     pub fn apply(self, files: &ConfigFiles, rows: &[Row], name: &str) -> Result<Changed, Exit> {
         let row = named(rows, name)?;
         let path = |rest: &str| format!("plugins.{}.options{rest}", row.name());
@@ -48,17 +48,18 @@ impl Change {
             let mut options = fields.get("options").and_then(Value::as_object).cloned().unwrap_or_default();
             match self {
                 Self::Set(at, value) => {
-                    let keys = place::keys(&at).map_err(|why| Exit::usage(why.to_string()))?;
+                    let keys = option_path::keys(&at).map_err(|why| Exit::usage(why.to_string()))?;
                     let value = options::replaced(&options, &keys, &value, row.marks.known())
                         .map_err(|why| Exit::usage(path(&why.to_string())))?;
                     match value {
-                        Some(value) => place::set(&mut options, &at, value).map(drop),
-                        None => place::unset(&mut options, &at).map(drop),
+                        Some(value) => option_path::set(&mut options, &at, value).map(drop),
+                        None => option_path::unset(&mut options, &at).map(drop),
                     }
                     .map_err(|why| Exit::usage(why.to_string()))?;
                 }
                 Self::Unset(at) => {
-                    gone = !place::unset(&mut options, &at).map_err(|why| Exit::usage(why.to_string()))?;
+                    gone =
+                        !option_path::unset(&mut options, &at).map_err(|why| Exit::usage(why.to_string()))?;
                 }
                 Self::Patch(sent) => {
                     options = options::patched(&options, &sent, row.marks.known())
@@ -85,7 +86,7 @@ impl Change {
 /// Turns a plugin on or off in the file.
 ///
 /// # Errors
-/// Exit 2 where there is no such plugin.
+/// Exit 2 if the plugin does not exist.
 pub fn set_enabled(files: &ConfigFiles, rows: &[Row], name: &str, enabled: bool) -> Result<Changed, Exit> {
     let file = entry(files, named(rows, name)?, |fields| {
         match enabled {
@@ -111,8 +112,8 @@ fn entry(
     })
 }
 
-/// What is wrong with the options below some keys: `.key must be text`. A plugin nobody could look into is
-/// taken at its word.
+/// Returns what is wrong with the options below some keys: `.key must be text`. Options of a plugin that cannot be
+/// inspected are accepted.
 fn judge(row: &Row, options: &JsonObject, keys: &[&str]) -> Result<(), String> {
     for reference in options::references(&Value::Object(options.clone()), row.marks.schema()) {
         let Some(options::walk::Step::Key(key)) = reference.path.first() else { continue };
@@ -123,7 +124,7 @@ fn judge(row: &Row, options: &JsonObject, keys: &[&str]) -> Result<(), String> {
         }
     }
     match row.marks.known() {
-        Known::Schema(Some(schema)) => options::wrong(schema, options, keys).map_or(Ok(()), Err),
+        SchemaInfo::Declared(Some(schema)) => options::wrong(schema, options, keys).map_or(Ok(()), Err),
         _ => Ok(()),
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use ostler_contract::problem::Problem;
 use ostler_contract::secret::SET;
 use ostler_contract::{Value, json};
-use ostler_loader::options::holds_set;
-use ostler_loader::{Entry, Importer, resolve, satisfies};
+use ostler_loader::options::contains_placeholder;
+use ostler_loader::{Importer, PluginConfig, resolve, satisfies};
 use ostler_protocol::names::{self, SDK};
 
 use super::npm;
@@ -16,26 +16,26 @@ use crate::config::{self, ConfigFiles};
 use crate::created_files::CreatedFiles;
 use crate::exit::Exit;
 
-/// What was installed.
+/// An installed plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
-    /// The spec, as the configuration names it.
+    /// The spec, as in the configuration.
     pub spec: String,
-    /// The version, of a package.
+    /// The version, for a package.
     pub version: Option<String>,
-    /// Its id, where it could be imported.
+    /// Its id, if it could be imported.
     pub id: Option<String>,
 }
 
-/// Where a plugin comes from.
+/// The source of a plugin.
 enum Source {
-    /// It comes with this host.
+    /// A bundled plugin.
     Bundled,
-    /// A file or folder of this machine, used where it is.
+    /// A file or folder of this machine, used in place.
     Here(String),
-    /// A package of a registry: its name, and the version or range that was asked for.
+    /// A package of a registry: its name, and the requested version or range.
     Registry { name: String, wanted: Option<String> },
-    /// Anything else npm takes: a tarball, a repository.
+    /// Another source that npm supports: a tarball or a repository.
     Npm,
 }
 
@@ -61,10 +61,10 @@ fn source(spec: &str, working_dir: &Path) -> Source {
     }
 }
 
-/// Installs a plugin and, where `enable` says so, names it in the configuration.
+/// Installs a plugin and, with `enable`, adds it to the configuration.
 ///
 /// # Errors
-/// Exit 2 for a package that is no plugin of this host, exit 1 where npm cannot or the module has no `apply`.
+/// Exit 2 for a package that is not a plugin for this host, exit 1 if npm fails or the module has no `apply`.
 pub async fn install(
     files: &ConfigFiles,
     importer: &Importer,
@@ -75,13 +75,13 @@ pub async fn install(
     if spec == SDK || spec.starts_with(&format!("{SDK}@")) {
         return Err(Exit::usage(format!("{SDK} is part of this host and needs no installation")));
     }
-    if holds_set(&spec.into()) {
+    if contains_placeholder(&spec.into()) {
         return Err(Exit::usage(format!("a spec with {SET} cannot be installed; write its password")));
     }
     let before = npm::asked_for(&files.dir);
     let mut made = CreatedFiles::default();
     let installed = install_from(files, importer, working_dir, spec, enable, &mut made).await;
-    // Not where another package was installed meanwhile.
+    // Not if another package was installed in the meantime.
     if installed.is_err() && npm::asked_for(&files.dir) == before {
         made.undo();
     }
@@ -125,8 +125,8 @@ async fn install_from(
             Installed { version: npm::installed(dir, &name), spec: name, id: None }
         }
     };
-    // What else keeps it from loading may be put right: an option, a version. This is no plugin.
-    let looked = importer.look(&[Entry::named(&installed.spec)]).await;
+    // Other problems, such as an option or a version, can be fixed later. A module without `apply` is not a plugin.
+    let looked = importer.inspect(&[PluginConfig::named(&installed.spec)]).await;
     if let Some(problem @ Problem::NoApply { .. }) = looked.first().and_then(|looked| looked.problem.as_ref())
     {
         if npm::asked_for(dir).contains(&installed.spec) && !before.contains(&installed.spec) {
@@ -141,7 +141,7 @@ async fn install_from(
     Ok(Installed { id, ..installed })
 }
 
-/// The newest version that was asked for and works with this host.
+/// Returns the newest requested version that works with this host.
 async fn admitted(dir: &Path, name: &str, wanted: Option<&str>) -> Result<String, Exit> {
     let versions = npm::view(dir, &format!("{name}@{}", wanted.unwrap_or("latest"))).await?;
     let newest = versions.last().ok_or_else(|| Exit::usage(format!("{name} has no such version")))?;
@@ -153,7 +153,7 @@ async fn admitted(dir: &Path, name: &str, wanted: Option<&str>) -> Result<String
     }
     let all = match (admits(newest), wanted) {
         (true, _) => versions,
-        // Whoever named a version is told about that one by the load.
+        // If a version was requested, loading reports its problems.
         (false, Some(_)) => versions,
         (false, None) => npm::view(dir, &format!("{name}@*")).await?,
     };
@@ -182,10 +182,10 @@ fn name_it(files: &ConfigFiles, spec: &str) -> Result<(), Exit> {
     .map(drop)
 }
 
-/// Takes a plugin out of the configuration and, unless it is kept, its package from the folder.
+/// Removes a plugin from the configuration and, unless it is retained, its package from the folder.
 ///
 /// # Errors
-/// Exit 2 where there is no such plugin, exit 1 where npm cannot.
+/// Exit 2 if the plugin does not exist, exit 1 if npm fails.
 pub async fn remove(files: &ConfigFiles, rows: &[Row], name: &str, keep: bool) -> Result<String, Exit> {
     let spec = named(rows, name)?.entry.name.clone();
     config::edit(files, "plugins", |fields| {
@@ -200,10 +200,10 @@ pub async fn remove(files: &ConfigFiles, rows: &[Row], name: &str, keep: bool) -
     Ok(spec)
 }
 
-/// Brings newer versions of installed packages; answers those that moved, as `<name> <old> -> <new>`.
+/// Updates installed packages; returns the updated ones, as `<name> <old> -> <new>`.
 ///
 /// # Errors
-/// Exit 2 where a name is no installed package, exit 1 where npm cannot.
+/// Exit 2 if a name is not an installed package, exit 1 if npm fails.
 pub async fn update(
     files: &ConfigFiles,
     rows: &[Row],

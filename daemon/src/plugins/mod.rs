@@ -1,5 +1,5 @@
-//! The configured plugins as people and clients see them, and changing what is configured. The command line,
-//! the HTTP API and the root channel all come here.
+//! The configured plugins as users and clients see them, and changes of the configuration. Used by the command line,
+//! the HTTP API and the root channel.
 
 mod change;
 mod install;

@@ -11,15 +11,15 @@ use tokio::process::Command;
 use crate::created_files::CreatedFiles;
 use crate::exit::Exit;
 
-/// How long npm may take.
+/// The limit of npm.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How much of what npm said is repeated.
+/// How many lines of npm's output are repeated.
 const LAST_LINES: usize = 12;
 
-/// Runs npm in a folder; answers what it printed.
+/// Runs npm in a folder; returns its output.
 ///
 /// # Errors
-/// Exit 1 where there is no npm, or it fails, with the last it said.
+/// Exit 1 if npm is missing or fails, with its last output.
 pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
     let program = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let output = Command::new(program)
@@ -51,7 +51,7 @@ pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
     Err(Exit::machine(format!("npm {} failed:{said}", arguments.first().copied().unwrap_or_default())))
 }
 
-/// What npm says went wrong, below one another; all it says where it marks nothing as an error.
+/// Returns the error lines of npm, or all lines if none is marked as an error.
 fn errors(said: &str) -> String {
     let marked = said.lines().filter_map(|line| line.strip_prefix("npm error"));
     let marked: Vec<&str> = marked.filter(|line| !line.contains("A complete log of this run")).collect();
@@ -60,7 +60,7 @@ fn errors(said: &str) -> String {
     lines.map(|line| format!("\n  {}", ostler_loader::options::without_password(line))).collect()
 }
 
-/// What a registry says of a package, each version of it; `None` where it says nothing.
+/// Returns the metadata of all versions of a package in the registry; `None` if there is none.
 pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
     let fields = ["view", "--json", spec, "name", "version", names::HOST, "peerDependencies"];
     let text = npm(dir, &fields).await?;
@@ -71,10 +71,10 @@ pub async fn view(dir: &Path, spec: &str) -> Result<Vec<Value>, Exit> {
     })
 }
 
-/// Makes the folder one npm installs into, and does not look for another above. What npm makes there is noted.
+/// Prepares the folder so that npm installs into it and not into a parent. Records what npm creates there.
 ///
 /// # Errors
-/// Exit 1 with what the system says.
+/// Exit 1 with the error of the system.
 pub fn prepare(dir: &Path, made: &mut CreatedFiles) -> Result<(), Exit> {
     let manifest = dir.join("package.json");
     let failed = |error| Exit::machine(format!("{} could not be created: {error}", manifest.display()));
@@ -86,7 +86,7 @@ pub fn prepare(dir: &Path, made: &mut CreatedFiles) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The packages the folder asks for, by name.
+/// Returns the packages that the folder requires, by name.
 pub fn asked_for(dir: &Path) -> Vec<String> {
     let manifest = std::fs::read_to_string(dir.join("package.json")).unwrap_or_default();
     let manifest: Value = serde_json::from_str(&manifest).unwrap_or_default();
@@ -94,7 +94,7 @@ pub fn asked_for(dir: &Path) -> Vec<String> {
     named.map(|named| named.keys().cloned().collect()).unwrap_or_default()
 }
 
-/// The version of a package that is installed.
+/// Returns the version of an installed package.
 pub fn installed(dir: &Path, name: &str) -> Option<String> {
     let manifest = std::fs::read_to_string(dir.join("node_modules").join(name).join("package.json")).ok()?;
     let manifest: Value = serde_json::from_str(&manifest).ok()?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
 use ostler_js::JsSource;
-use ostler_loader::options::{self, Known};
-use ostler_loader::{Entry, Importer, LoadedPlugin, Looked, State};
+use ostler_loader::options::{self, SchemaInfo};
+use ostler_loader::{Importer, InspectedPlugin, LoadedPlugin, PluginConfig, State};
 use ostler_protocol::nearest::did_you_mean;
 
 use crate::api::shapes::{ChangedPlugin, Plugin, UnsetOption};
@@ -18,32 +18,32 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::settings::entries;
 
-/// What is known of a plugin's schema.
+/// The schema of a plugin, for redaction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Marks {
-    /// It declares this, or none.
+    /// The plugin declares this schema, or none.
     Schema(Option<Value>),
-    /// Nobody knows.
+    /// The schema is unknown.
     Unknown,
 }
 
 impl Marks {
-    fn of(known: Known<'_>) -> Self {
+    fn of(known: SchemaInfo<'_>) -> Self {
         match known {
-            Known::Schema(schema) => Self::Schema(schema.cloned()),
-            Known::Nothing => Self::Unknown,
+            SchemaInfo::Declared(schema) => Self::Schema(schema.cloned()),
+            SchemaInfo::Unknown => Self::Unknown,
         }
     }
 
-    /// For showing and taking options.
-    pub fn known(&self) -> Known<'_> {
+    /// Returns the schema for redaction.
+    pub fn known(&self) -> SchemaInfo<'_> {
         match self {
-            Self::Schema(schema) => Known::Schema(schema.as_ref()),
-            Self::Unknown => Known::Nothing,
+            Self::Schema(schema) => SchemaInfo::Declared(schema.as_ref()),
+            Self::Unknown => SchemaInfo::Unknown,
         }
     }
 
-    /// The schema, where there is one.
+    /// Returns the schema, if there is one.
     pub fn schema(&self) -> Option<&Value> {
         match self {
             Self::Schema(schema) => schema.as_ref(),
@@ -55,37 +55,37 @@ impl Marks {
 /// One configured plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// As the file has it.
-    pub entry: Entry,
-    /// Its id, once known.
+    /// Its entry in the file.
+    pub entry: PluginConfig,
+    /// Its id, if known.
     pub id: Option<String>,
-    /// What a listing prints.
+    /// The title in listings.
     pub title: Option<String>,
-    /// The file it was imported from.
+    /// The imported file.
     pub path: Option<PathBuf>,
-    /// Whether it comes with this host.
+    /// Whether it is bundled.
     pub bundled: bool,
-    /// `ready`, `disabled`, `missing`, `incompatible`, `unconfigured` or `error`; `pending` where a daemon runs that has
+    /// `ready`, `disabled`, `missing`, `incompatible`, `unconfigured` or `error`; `pending` if the running daemon has
     /// not loaded it.
     pub state: &'static str,
     /// Why it is not ready.
     pub problem: Option<String>,
-    /// What it marks as credentials.
+    /// Its schema, which marks credentials.
     pub marks: Marks,
 }
 
 impl Row {
-    /// Its options as they are shown.
+    /// Returns its options, redacted.
     pub fn options(&self) -> JsonObject {
-        options::shown(&self.entry.options, self.marks.known())
+        options::redacted(&self.entry.options, self.marks.known())
     }
 
-    /// How commands name it: its id, or its spec where that is not known.
+    /// Returns its name in commands: its id, or its spec if the id is unknown.
     pub fn name(&self) -> &str {
         self.id.as_deref().unwrap_or(&self.entry.name)
     }
 
-    /// As it is shown, credentials hidden.
+    /// Returns its description for users, redacted.
     pub fn shown(&self) -> Plugin {
         Plugin {
             name: self.entry.name.clone(),
@@ -101,7 +101,7 @@ impl Row {
         }
     }
 
-    /// The same with the options that its schema offers and the configuration does not set.
+    /// Returns its description with the unset options of its schema.
     pub fn described(&self) -> ChangedPlugin {
         let offered = self.marks.schema().and_then(|schema| schema.get("properties")?.as_object());
         let unset = offered.into_iter().flatten().filter(|(key, _)| !self.entry.options.contains_key(*key));
@@ -113,10 +113,10 @@ impl Row {
     }
 }
 
-/// The row a command names, by id or by spec as written.
+/// Finds a row by id or by spec as written.
 ///
 /// # Errors
-/// Exit 2, with what there is.
+/// Exit 2 with the existing plugins.
 pub fn named<'a>(rows: &'a [Row], name: &str) -> Result<&'a Row, Exit> {
     let by_spec = || rows.iter().find(|row| row.entry.name == name);
     rows.iter().find(|row| row.id.as_deref() == Some(name)).or_else(by_spec).ok_or_else(|| {
@@ -136,7 +136,7 @@ fn state_of(problem: &Problem) -> &'static str {
     }
 }
 
-/// What imports plugins for a command; what they print is let through where the command is verbose.
+/// Creates the importer of plugins for a command; their output is printed if the command is verbose.
 pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
     let verbose = place.common.verbose;
     let say = move |line: &str| {
@@ -155,12 +155,12 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
     }
 }
 
-/// The configured plugins, each imported to ask its id and schema.
+/// Returns the configured plugins, each imported to read its id and schema.
 pub async fn fresh(place: &Place, files: &ConfigFiles) -> Vec<Row> {
-    importer(place, files).look(&entries(files)).await.into_iter().map(of_looked).collect()
+    importer(place, files).inspect(&entries(files)).await.into_iter().map(of_looked).collect()
 }
 
-fn of_looked(looked: Looked) -> Row {
+fn of_looked(looked: InspectedPlugin) -> Row {
     let marks = Marks::of(looked.known());
     let missing = missing(&looked);
     let (state, problem) = match (&looked.problem, looked.entry.enabled) {
@@ -183,8 +183,8 @@ fn of_looked(looked: Looked) -> Row {
     }
 }
 
-/// Required options nobody gives.
-fn missing(looked: &Looked) -> Vec<String> {
+/// Returns required options that are not set.
+fn missing(looked: &InspectedPlugin) -> Vec<String> {
     let Some(schema) = looked.schema() else { return Vec::new() };
     let mut merged = looked
         .module
@@ -197,7 +197,7 @@ fn missing(looked: &Looked) -> Vec<String> {
     required.filter_map(Value::as_str).filter(|key| !merged.contains_key(*key)).map(str::to_owned).collect()
 }
 
-/// The configured plugins as the daemon that runs has them. One configured since is not known to it.
+/// Returns the configured plugins with their state in the running daemon, which does not know those configured later.
 pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
     entries(files)
         .into_iter()

@@ -1,4 +1,4 @@
-//! `ostler agent …`: the agents, and what they support. Asked of the running daemon, or of a host in this process.
+//! `ostler agent …`: the agents, and what they support. Uses the running daemon, or a host in this process.
 
 use clap::Subcommand;
 use ostler_contract::points::NamedMethod;
@@ -11,18 +11,18 @@ use crate::answer::Answer;
 use crate::client::Connection;
 use crate::client::automations::object;
 use crate::compose::{Composed, compose};
-use crate::config::{Keep, RunFlags};
+use crate::config::{RunFlags, StorageLocation};
 use crate::exit::Exit;
 use crate::foreground::{self, Ended};
 use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use crate::told;
+use crate::signals;
 
-/// The plugin that has the agents.
+/// The plugin of the agents.
 const ACP: &str = "@ostler/acp";
-/// Lists them, with the programs they are.
+/// The command that lists them with their programs.
 pub(crate) const LIST: &str = "x-acp/list";
 const CHECK: &str = "x-acp/check";
 const LOGIN: &str = "x-acp/login";
@@ -75,19 +75,19 @@ pub enum AgentVerb {
 /// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 when no host can be asked.
+/// Exit 2 for an invalid argument, 1 if no host is available.
 pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
-    let asked = Asked::open(at).await?;
-    // Its own host has to end the agents it has started.
-    let told = async {
+    let asked = AskedHost::open(at).await?;
+    // The host in this process has to end the agents that it started.
+    let termination = async {
         match &asked {
-            Asked::Daemon(_) => std::future::pending().await,
-            Asked::Own(..) => told::ending().await,
+            AskedHost::Daemon(_) => std::future::pending().await,
+            AskedHost::Own(..) => signals::termination().await,
         }
     };
     let outcome = tokio::select! {
         outcome = run(at, &asked, verb) => outcome,
-        code = told => Ok(Outcome::Answer(ended(code))),
+        code = termination => Ok(Outcome::Answer(ended(code))),
     };
     asked.close().await;
     match outcome? {
@@ -96,20 +96,20 @@ pub async fn agent(at: &Place, verb: AgentVerb) -> Result<Answer, Exit> {
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 enum Outcome {
-    /// It is over.
+    /// The command is complete.
     Answer(Answer),
-    /// A program has to sign in, in this terminal.
+    /// A program has to run in this terminal, to sign in.
     Terminal { provider: String, report: Value },
 }
 
-/// The answer of a command that was told to end.
+/// The answer of a command that a signal ended.
 fn ended(code: u8) -> Answer {
     Answer { code, printed: true, ..Answer::default() }
 }
 
-async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Outcome, Exit> {
+async fn run(at: &Place, asked: &AskedHost, verb: AgentVerb) -> Result<Outcome, Exit> {
     let answer = match verb {
         AgentVerb::List => list(asked).await,
         AgentVerb::Check { provider, prompt } => check(at, asked, &provider, prompt).await,
@@ -124,22 +124,27 @@ async fn run(at: &Place, asked: &Asked, verb: AgentVerb) -> Result<Outcome, Exit
     answer.map(Outcome::Answer)
 }
 
-/// The host that is asked.
-enum Asked {
-    /// The running daemon: its agents have its environment.
+/// The host that answers.
+enum AskedHost {
+    /// The running daemon, whose agents have its environment.
     Daemon(Box<Connection>),
-    /// A host in this process, which serves nobody, and what its answers may not contain.
+    /// A host in this process without clients, and the texts that its answers must not contain.
     Own(Box<Composed>, Hidden),
 }
 
-impl Asked {
+impl AskedHost {
     async fn open(at: &Place) -> Result<Self, Exit> {
         if let Some(daemon) = Connection::patient(at).await? {
             return Ok(Self::Daemon(Box::new(daemon)));
         }
         let _progress = Progress::begin(&at.common, "loading plugins");
         let settings = Settings::new(&RunFlags::default(), at.files()?, &at.working_dir)?;
-        let settings = Settings { sessions: Keep::Memory, automations: Keep::Memory, wire: None, ..settings };
+        let settings = Settings {
+            sessions: StorageLocation::Memory,
+            automations: StorageLocation::Memory,
+            wire: None,
+            ..settings
+        };
         let hidden = Hidden::default();
         let composed = compose(&settings, &Log::new(|_| {}), &hidden).await?;
         Ok(Self::Own(Box::new(composed), hidden))
@@ -159,7 +164,7 @@ impl Asked {
         }
     }
 
-    /// Calls a command of the plugin; nothing where it is not loaded.
+    /// Calls a command of the plugin; `None` if it is not loaded.
     async fn call(&self, method: &str, params: JsonObject) -> Result<Option<Value>, Exit> {
         match self {
             Self::Daemon(daemon) => of_daemon(daemon, method, params).await,
@@ -167,10 +172,10 @@ impl Asked {
         }
     }
 
-    /// The same.
+    /// Calls a command of the plugin.
     ///
     /// # Errors
-    /// Exit 2 also where the plugin is not loaded.
+    /// Exit 2 also if the plugin is not loaded.
     async fn required(&self, at: &Place, method: &str, params: JsonObject) -> Result<Value, Exit> {
         let answer = self.call(method, params).await?;
         answer.ok_or_else(|| match is_configured(at) {
@@ -191,13 +196,13 @@ impl Asked {
     }
 }
 
-/// Whether the configuration has the plugin.
+/// Returns whether the plugin is configured.
 fn is_configured(at: &Place) -> bool {
     let settings = at.files().and_then(|files| Settings::new(&RunFlags::default(), files, &at.working_dir));
     settings.is_ok_and(|settings| settings.plugins.iter().any(|entry| entry.name == ACP))
 }
 
-/// What a command of the running daemon's plugin answers; nothing where it is not loaded.
+/// Calls a command of the plugin in the running daemon; `None` if it is not loaded.
 pub(crate) async fn of_daemon(
     daemon: &Connection,
     method: &str,
@@ -210,7 +215,7 @@ pub(crate) async fn of_daemon(
     }
 }
 
-/// What a command of the plugin answers in a host of this process; nothing where it is not loaded.
+/// Calls a command of the plugin in a host of this process; `None` if it is not loaded.
 pub(crate) async fn of_host(
     own: &Composed,
     hidden: &Hidden,
@@ -236,7 +241,7 @@ fn hide(hidden: &Hidden, value: Value) -> Value {
     }
 }
 
-async fn list(asked: &Asked) -> Result<Answer, Exit> {
+async fn list(asked: &AskedHost) -> Result<Answer, Exit> {
     let of_plugin = asked.call(LIST, JsonObject::new()).await?;
     let mut rows: Vec<Value> = Vec::new();
     let known = of_plugin.as_ref().and_then(|answer| answer["agents"].as_array());
@@ -295,7 +300,7 @@ fn version(row: &Value) -> Option<String> {
     row["version"].as_str().map(|version| format!("version {version}"))
 }
 
-/// What an agent supports, in words.
+/// Describes what an agent supports.
 fn supported(row: &Value) -> Option<String> {
     const WORDS: &[(&str, &str)] = &[
         ("resume", "resume"),
@@ -317,7 +322,12 @@ fn supported(row: &Value) -> Option<String> {
     (!words.is_empty()).then(|| format!("supports {}", words.join(", ")))
 }
 
-async fn check(at: &Place, asked: &Asked, provider: &str, prompt: Option<String>) -> Result<Answer, Exit> {
+async fn check(
+    at: &Place,
+    asked: &AskedHost,
+    provider: &str,
+    prompt: Option<String>,
+) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));
     let mut params = JsonObject::new();
     params.insert("provider".to_owned(), provider.into());
@@ -335,7 +345,12 @@ fn of(provider: &str) -> JsonObject {
     [("provider".to_owned(), Value::from(provider))].into_iter().collect()
 }
 
-async fn login(at: &Place, asked: &Asked, provider: String, method: Option<String>) -> Result<Outcome, Exit> {
+async fn login(
+    at: &Place,
+    asked: &AskedHost,
+    provider: String,
+    method: Option<String>,
+) -> Result<Outcome, Exit> {
     let mut params = of(&provider);
     if let Some(method) = method {
         params.insert("method".to_owned(), method.into());
@@ -376,7 +391,7 @@ async fn in_terminal(at: &Place, provider: &str, report: Value) -> Result<Answer
     let run = run.map_err(|why| Exit::machine(format!("cannot run {}: {why}", text(&report, "command"))))?;
     let status = match run {
         Ended::Itself(status) => status,
-        Ended::Told(code) => return Ok(ended(code)),
+        Ended::Signalled(code) => return Ok(ended(code)),
     };
     let how =
         status.code().map_or_else(|| "was killed".to_owned(), |code| format!("ended with exit code {code}"));
@@ -387,12 +402,12 @@ async fn in_terminal(at: &Place, provider: &str, report: Value) -> Result<Answer
     Ok(Answer { code: u8::from(!status.success()), ..Answer::new(vec![line], report).named([provider]) })
 }
 
-/// What the user has to know while a command runs. Its answer, on stdout, comes at its end.
+/// Prints a note during a command, whose answer on stdout follows at its end.
 fn tell(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
 }
 
-/// The variables that the configuration sets for an agent, so that it signs in where the daemon's agents look, and the
+/// Returns the configured variables of an agent, so that it stores its login where the daemon's agents read it, and the
 /// names of those that are references to secrets.
 fn variables(at: &Place, provider: &str) -> Result<(Vec<(String, String)>, Vec<String>), Exit> {
     let settings = Settings::new(&RunFlags::default(), at.files()?, &at.working_dir)?;
@@ -409,14 +424,14 @@ fn variables(at: &Place, provider: &str) -> Result<(Vec<(String, String)>, Vec<S
     Ok((plain, secret))
 }
 
-async fn logout(at: &Place, asked: &Asked, provider: &str) -> Result<Answer, Exit> {
+async fn logout(at: &Place, asked: &AskedHost, provider: &str) -> Result<Answer, Exit> {
     let report = asked.required(at, LOGOUT, of(provider)).await?;
     Ok(Answer::new(vec![format!("{provider}: signed out")], report).named([provider]))
 }
 
 async fn sessions(
     at: &Place,
-    asked: &Asked,
+    asked: &AskedHost,
     provider: &str,
     directory: Option<String>,
 ) -> Result<Answer, Exit> {
@@ -438,7 +453,12 @@ async fn sessions(
     Ok(Answer::new(lines, report).named(names))
 }
 
-async fn stored(at: &Place, asked: &Asked, provider: &str, directory: Option<String>) -> Result<Value, Exit> {
+async fn stored(
+    at: &Place,
+    asked: &AskedHost,
+    provider: &str,
+    directory: Option<String>,
+) -> Result<Value, Exit> {
     let mut params = of(provider);
     if let Some(directory) = directory {
         params.insert("directory".to_owned(), directory.into());
@@ -446,8 +466,8 @@ async fn stored(at: &Place, asked: &Asked, provider: &str, directory: Option<Str
     asked.required(at, SESSIONS, params).await
 }
 
-async fn import(at: &Place, asked: &Asked, provider: &str, session: &str) -> Result<Answer, Exit> {
-    let Asked::Daemon(daemon) = asked else {
+async fn import(at: &Place, asked: &AskedHost, provider: &str, session: &str) -> Result<Answer, Exit> {
+    let AskedHost::Daemon(daemon) = asked else {
         return Err(Exit::machine("No daemon is running. Start it with: ostler start"));
     };
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));
@@ -480,7 +500,7 @@ async fn import(at: &Place, asked: &Asked, provider: &str, session: &str) -> Res
     Ok(Answer::new(vec![line], json!({ "session": channel })).named([channel]))
 }
 
-/// The report of a check, line by line.
+/// Returns the report of a check as lines.
 fn checked(report: &Value) -> Vec<String> {
     let provider = text(report, "provider");
     let state = match text(report, "state") {

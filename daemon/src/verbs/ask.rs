@@ -1,14 +1,14 @@
-//! What is asked of whoever types: whether they are sure, and what is not to stand on the command line.
+//! Prompts: confirmations, and secrets that do not belong on the command line.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 
 use crate::exit::Exit;
 use crate::place::Place;
 
-/// Asks at a terminal; where there is none, only `--yes` is an answer.
+/// Prompts on a terminal; without one, `--yes` is required.
 ///
 /// # Errors
-/// Exit 2 where nobody says yes.
+/// Exit 2 without a confirmation.
 pub fn sure(at: &Place, yes: bool, question: &str) -> Result<(), Exit> {
     if yes {
         return Ok(());
@@ -27,10 +27,10 @@ pub fn sure(at: &Place, yes: bool, question: &str) -> Result<(), Exit> {
     }
 }
 
-/// A text that is piped in, without the line break it ends with.
+/// Reads piped text, without its trailing line break.
 ///
 /// # Errors
-/// Exit 2 at a terminal, where typing would show it, and for a text that does not read.
+/// Exit 2 on a terminal, which would show the typed text, and for invalid text.
 pub fn piped(what: &str) -> Result<String, Exit> {
     if std::io::stdin().is_terminal() {
         return Err(Exit::usage(format!("pipe the {what} on standard input")));

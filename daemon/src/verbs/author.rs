@@ -1,11 +1,11 @@
-//! `ostler plugin new` and `ostler plugin check`: for who writes plugins.
+//! `ostler plugin new` and `ostler plugin check`, for plugin authors.
 
 use std::io::Write;
 
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Value, json};
-use ostler_loader::options::place;
+use ostler_loader::options::option_path;
 
 use crate::answer::Answer;
 use crate::exit::Exit;
@@ -13,8 +13,8 @@ use crate::place::Place;
 use crate::plugin_check::{Checked, PluginCheck};
 use crate::plugin_new::plugin_new;
 use crate::progress::Progress;
+use crate::signals::Signals;
 use crate::sources::Sources;
-use crate::told::Told;
 
 /// The `ostler plugin` commands for plugin authors.
 #[derive(Debug, Clone, Subcommand)]
@@ -37,10 +37,10 @@ pub enum AuthorVerb {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
     match verb {
         AuthorVerb::New { name } => new(at, &name),
@@ -51,7 +51,7 @@ pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
 /// Writes a new plugin below the working directory.
 ///
 /// # Errors
-/// Exit 2 for a name that is no slug, or a folder that holds something.
+/// Exit 2 for a name that is not a slug, or a folder that is not empty.
 fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     let folder = plugin_new(name, &at.working_dir)?;
     let shown = folder.display().to_string();
@@ -64,31 +64,31 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
 }
 
-/// Loads one plugin against a host of its own and says what came of it; exit 1 where something would be refused, it left
-/// an error uncaught, or a test failed. `watch` does so again after each change, until the process is told to end.
+/// Loads one plugin into a separate host and prints the result. Exit 1 if it has problems, uncaught errors, or failed
+/// tests. `watch` repeats this after each change, until a signal to stop.
 ///
 /// # Errors
-/// Exit 2 for an option that is none, 1 where no host can be put together.
+/// Exit 2 for an invalid option, 1 if no host can be composed.
 async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Result<Answer, Exit> {
     let mut values = JsonObject::new();
     for option in options {
         let wrong = |why: String| Exit::usage(format!("--option: {why}"));
         let (key, typed) =
             option.split_once('=').ok_or_else(|| wrong(format!("{option} is not <key>=<value>")))?;
-        let value = place::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
-        place::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
+        let value = option_path::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
+        option_path::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
     }
-    // A plugin is checked wherever it is, with or without a configuration.
+    // A plugin can be checked anywhere, with or without a configuration.
     let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);
     let check =
         PluginCheck { spec: spec.clone(), options: values, working_dir: at.working_dir.clone(), config_dir };
-    let (mut told, _teller) = Told::listen(false)?;
+    let (mut signals, _sender) = Signals::listen(false)?;
     loop {
         let sources = Sources::default();
         let progress = Progress::begin(&at.common, "checking");
         let checked = tokio::select! {
             checked = check.run(&sources) => checked?,
-            () = told.stop() => return Err(Exit::machine("stopped before the check completed")),
+            () = signals.stop() => return Err(Exit::machine("stopped before the check completed")),
         };
         drop(progress);
         let answer = answer_of(&checked, at.common.verbose);
@@ -101,7 +101,7 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
             file = sources.changed() => {
                 let _ = writeln!(std::io::stderr(), "{} changed", file.display());
             }
-            () = told.stop() => return Ok(Answer { printed: true, code: answer.code, ..Answer::default() }),
+            () = signals.stop() => return Ok(Answer { printed: true, code: answer.code, ..Answer::default() }),
         }
     }
 }

@@ -51,7 +51,7 @@ pub enum AutomationVerb {
 /// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 when no daemon runs.
+/// Exit 2 for an invalid argument, 1 if no daemon runs.
 pub async fn automation(at: &Place, verb: AutomationVerb) -> Result<Answer, Exit> {
     let daemon = Connection::required(at).await?;
     match verb {

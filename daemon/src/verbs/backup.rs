@@ -9,15 +9,15 @@ use ostler_contract::json;
 use ostler_ports::atomic;
 
 use crate::answer::Answer;
-use crate::backup::{self, Restored, Written};
+use crate::backup::{self, BackupSummary, Restored};
 use crate::config::RunFlags;
+use crate::daemon_file::{self, Holding};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::progress::Progress;
-use crate::record::{self, Holding};
 use crate::settings::Settings;
 
-/// Stands for standard input and output in place of a file.
+/// Means standard input or output instead of a file.
 const STREAM: &str = "-";
 
 /// The flags of `ostler backup`.
@@ -37,10 +37,10 @@ pub struct RestoreFlags {
     pub force: bool,
 }
 
-/// Writes the configuration folder and the state database into one archive. The daemon may run.
+/// Writes the configuration folder and the state database into one archive, also while the daemon runs.
 ///
 /// # Errors
-/// Exit 1 where the archive exists already or a file cannot be read or written.
+/// Exit 1 if the archive exists or a file cannot be read or written.
 pub async fn backup(at: &Place, flags: BackupFlags) -> Result<Answer, Exit> {
     let folders = at.folders()?;
     if !folders.config.is_dir() {
@@ -73,11 +73,11 @@ pub async fn backup(at: &Place, flags: BackupFlags) -> Result<Answer, Exit> {
     Ok(told(&flags.file, created_at, written, outside))
 }
 
-/// Writes an archive beside its place, and puts it there when it is whole and durable.
+/// Writes an archive to a temporary file, and renames it once it is complete and durable.
 fn to_file(
     file: &Path,
-    write: impl FnOnce(&mut BufWriter<&File>) -> Result<Written, Exit>,
-) -> Result<Written, Exit> {
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<BackupSummary, Exit>,
+) -> Result<BackupSummary, Exit> {
     let failed =
         |error: std::io::Error| Exit::machine(format!("{} could not be written: {error}", file.display()));
     let exists =
@@ -102,8 +102,8 @@ fn to_file(
     Ok(written)
 }
 
-fn told(file: &Path, created_at: String, written: Written, outside: Vec<String>) -> Answer {
-    let Written { files, bytes, state, left_out } = written;
+fn told(file: &Path, created_at: String, written: BackupSummary, outside: Vec<String>) -> Answer {
+    let BackupSummary { files, bytes, state, left_out } = written;
     let shown = file.display().to_string();
     let database = match &state {
         Some(path) => format!("the state database {}", path.display()),
@@ -131,8 +131,8 @@ fn told(file: &Path, created_at: String, written: Written, outside: Vec<String>)
     answer
 }
 
-/// The files that the configuration names and that are not in its folder. Nothing where the configuration cannot be read:
-/// a backup of it may be what its user needs now.
+/// Returns the files that the configuration names outside its folder. Empty if the configuration cannot be read,
+/// because its user may need a backup right then.
 fn outside(at: &Place) -> Vec<String> {
     let Ok(files) = at.files() else { return Vec::new() };
     let Ok(settings) = Settings::new(&RunFlags::default(), files, &at.working_dir) else { return Vec::new() };
@@ -150,11 +150,10 @@ fn outside(at: &Place) -> Vec<String> {
 /// Restores an archive into the folders of the configuration.
 ///
 /// # Errors
-/// Exit 1 where a daemon runs, where something is there already, and where the archive is damaged; 2 for a file that is no
-/// backup.
+/// Exit 1 if a daemon runs, files exist, or the archive is damaged; 2 for a file that is not a backup.
 pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
     let folders = at.future_folders()?;
-    if let Some(running) = record::running(&folders) {
+    if let Some(running) = daemon_file::running(&folders) {
         let (url, pid) = (running.url, running.pid);
         return Err(Exit::machine(format!(
             "{url} is running (pid {pid}) on these files; run ostler stop first"

@@ -1,5 +1,5 @@
-//! `ostler config`: the configuration files as they are. The one answer that shows a credential; a daemon at a URL shows
-//! none.
+//! `ostler config`: prints the configuration files unchanged. It is the only answer that shows credentials; with
+//! `--remote` they are redacted.
 
 use ostler_contract::json;
 
@@ -9,10 +9,10 @@ use crate::config::{FILE, parse};
 use crate::exit::Exit;
 use crate::place::Place;
 
-/// Prints each file as it is; which one it is goes to stderr, so that stdout is the file.
+/// Prints each file unchanged, with its path on stderr, so that stdout contains only the file.
 ///
 /// # Errors
-/// Exit 2 for a file that does not read.
+/// Exit 2 for an unreadable file.
 pub async fn config(place: &Place) -> Result<Answer, Exit> {
     if let Some(remote) = place.remote()? {
         let shown: Configuration = remote.get("/api/config").await?;

@@ -1,4 +1,4 @@
-//! `ostler init`: a first configuration.
+//! `ostler init`: creates a first configuration.
 
 use std::fs::File;
 use std::io::{BufRead, IsTerminal, Write};
@@ -19,7 +19,7 @@ use crate::plugins;
 use crate::progress::Progress;
 use crate::settings::DEFAULT_PORT;
 
-/// The backend that comes with this host.
+/// The bundled backend.
 const ECHO: &str = "@ostler/echo";
 /// The webhook plugin.
 const WEBHOOK: &str = "@ostler/webhook";
@@ -56,10 +56,10 @@ pub struct InitFlags {
     pub no_containers: bool,
 }
 
-/// Writes a first configuration; never over one that is there.
+/// Writes a first configuration; never replaces an existing one.
 ///
 /// # Errors
-/// Exit 2 when there is one already or no agent is named, exit 1 when it cannot be written.
+/// Exit 2 if one exists or no agent is named, exit 1 if it cannot be written.
 pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     let file = file(at)?;
     let shown = file.display().to_string();
@@ -113,7 +113,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     let agent = match installed {
         Ok(agent) => agent,
         Err(why) => {
-            // As if nothing had been asked for.
+            // As if no agent had been requested.
             made.undo();
             return Err(why);
         }
@@ -136,7 +136,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))
 }
 
-/// The file that is written.
+/// Returns the file to write.
 fn file(at: &Place) -> Result<PathBuf, Exit> {
     match &at.common.config_file {
         Some(file) => Ok(at.working_dir.join(file)),
@@ -144,7 +144,7 @@ fn file(at: &Place) -> Result<PathBuf, Exit> {
     }
 }
 
-/// Asks at a terminal.
+/// Prompts for the agent on a terminal.
 fn ask(at: &Place) -> Result<String, Exit> {
     if at.common.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Exit::usage(
@@ -169,7 +169,7 @@ fn ask(at: &Place) -> Result<String, Exit> {
     Ok(answer.trim().to_owned())
 }
 
-/// The configuration's entry of an agent that comes with this host: echo, or an agent of a bundled preset.
+/// Returns the configuration entry of a bundled agent: echo, or an agent of a bundled preset.
 fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
     match agent {
         "" | "echo" | ECHO => Ok(Some(json!({ "name": ECHO }))),
@@ -189,8 +189,8 @@ fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
     }
 }
 
-/// The agent or plugin of this host that a name was meant for. A path, a package with a version and one of somebody else's
-/// scope are what they say.
+/// Returns the similar bundled agent or plugin for a name. Paths, packages with a version and packages of other scopes
+/// are used as given.
 fn meant(agent: &str) -> Option<String> {
     let own = ECHO.rsplit_once('/').is_some_and(|(scope, _)| agent.starts_with(&format!("{scope}/")));
     let known: Vec<String> = match own {
@@ -214,7 +214,7 @@ fn served(at: &Place, paths: &[PathBuf]) -> Result<Vec<String>, Exit> {
     paths.iter().map(absolute).collect()
 }
 
-/// Installs the plugin of the agent and names it in the new configuration; returns its spec there.
+/// Installs the plugin of the agent and adds it to the new configuration; returns its spec.
 async fn install(at: &Place, agent: &str) -> Result<String, Exit> {
     let files = at.files()?;
     let _progress = Progress::begin(&at.common, &format!("installing {agent}"));

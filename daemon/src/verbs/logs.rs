@@ -10,16 +10,16 @@ use ostler_contract::{Value, json};
 
 use crate::answer::Answer;
 use crate::api::page_shapes::LogLine;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::Remote;
 
-/// How often a log that is followed is read.
+/// How often a followed log is read.
 const EVERY: Duration = Duration::from_millis(200);
-/// How often that of another computer is asked for.
+/// How often the log of another computer is requested.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The request for its last lines.
+/// The path of the request for its last lines.
 const LOG: &str = "/api/log";
 
 /// Which lines of the log to print.
@@ -36,15 +36,16 @@ pub struct LogsFlags {
 /// Prints the log; with `--json` one object per line.
 ///
 /// # Errors
-/// Exit 1 when there is no log.
+/// Exit 1 if there is no log.
 pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return elsewhere(at, &remote, flags).await;
     }
     let folders = at.folders()?;
-    let running = record::running(&folders);
-    let path =
-        running.as_ref().map_or_else(|| record::log_file(&folders.state), |record| record.log_file(&folders));
+    let running = daemon_file::running(&folders);
+    let path = running
+        .as_ref()
+        .map_or_else(|| daemon_file::log_file(&folders.state), |record| record.log_file(&folders));
     let shown = path.display();
     if !path.exists() && !flags.follow {
         return Err(Exit::machine(format!(
@@ -82,19 +83,19 @@ async fn elsewhere(at: &Place, remote: &Remote, flags: &LogsFlags) -> Result<Ans
     Ok(Answer { printed: true, ..Answer::default() })
 }
 
-/// The lines as a log file has them.
+/// Returns the lines in the form of a log file.
 fn whole(lines: &[LogLine]) -> Vec<String> {
     lines.iter().map(|LogLine { at, text }| format!("{at} {text}")).collect()
 }
 
-/// The lines that came after those that were there before.
+/// Returns the lines after those of the previous request.
 fn later<'a>(before: &[LogLine], now: &'a [LogLine]) -> &'a [LogLine] {
     let Some(last) = before.last() else { return now };
     let from = now.iter().rposition(|line| line == last).map_or(0, |at| at + 1);
     &now[from..]
 }
 
-/// Prints lines; false when nobody reads them any more.
+/// Prints lines; returns `false` if the output is closed.
 fn print<'a>(lines: impl Iterator<Item = &'a str>, json: bool) -> bool {
     let mut out = std::io::stdout().lock();
     for line in lines {
@@ -109,7 +110,7 @@ fn print<'a>(lines: impl Iterator<Item = &'a str>, json: bool) -> bool {
     out.flush().is_ok()
 }
 
-/// A line as `{ at, line }`; `at` is null for a line without a time.
+/// Returns a line as `{ at, line }`; `at` is null for a line without a time.
 fn row(line: &str) -> Value {
     match line.split_once(' ') {
         Some((at, rest)) if at.parse::<jiff::Timestamp>().is_ok() => json!({ "at": at, "line": rest }),
@@ -125,7 +126,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The lines written since; of a file that was replaced, all of its lines.
+    /// Returns the lines written since; all lines of a replaced file.
     fn read(&mut self, path: &Path) -> Result<String, Exit> {
         let failed =
             |error: std::io::Error| Exit::machine(format!("{} cannot be read: {error}", path.display()));

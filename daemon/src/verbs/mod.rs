@@ -1,4 +1,4 @@
-//! What the command line does besides serving: one file per word.
+//! The commands of the command line, one file each.
 
 pub(crate) mod agent;
 mod ask;
@@ -9,7 +9,6 @@ mod config;
 mod init;
 mod logs;
 mod notify;
-pub mod people;
 mod plugin;
 pub mod restart;
 mod session;
@@ -17,6 +16,7 @@ mod start;
 pub mod status;
 mod stop;
 mod usage;
+pub mod users;
 pub mod vault;
 mod webhook;
 
@@ -27,12 +27,12 @@ pub use config::config;
 pub use init::{InitFlags, init};
 pub use logs::{LogsFlags, logs};
 pub use notify::{NotifyVerb, notify};
-pub use people::{GroupVerb, UserVerb};
 pub use plugin::{PluginVerb, plugin};
 pub use restart::RestartFlags;
 pub use session::{SessionVerb, session};
 pub use start::start;
 pub use stop::stop;
 pub use usage::{UsageFlags, usage};
+pub use users::{GroupVerb, UserVerb};
 pub use vault::VaultVerb;
 pub use webhook::webhook;

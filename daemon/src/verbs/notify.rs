@@ -1,4 +1,4 @@
-//! `ostler notify …`: the rules of `notify.yaml`, tried.
+//! `ostler notify …`: tests the rules of `notify.yaml`.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use ostler_ports::{FileVault, Report};
 use crate::answer::Answer;
 use crate::api::page_shapes::{TestRule, TestedRule};
 use crate::config::RunFlags;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::notify::{self, Tester};
 use crate::place::Place;
-use crate::record;
 use crate::settings::Settings;
 
 /// The `ostler notify` commands.
@@ -26,16 +26,16 @@ pub enum NotifyVerb {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument or file, 1 where the message was not sent.
+/// Exit 2 for an invalid argument or file, 1 if the message was not sent.
 pub async fn notify(at: &Place, NotifyVerb::Test { rule }: NotifyVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return Ok(answer(&remote.post("/api/notify/test", &TestRule { rule }).await?));
     }
     let files = at.files()?;
-    let running = record::running(&files.folders());
+    let running = daemon_file::running(&files.folders());
     if let Some(plugin) = running.as_ref().and_then(|record| record.vault.as_ref()) {
         return Err(Exit::machine(format!(
             "the daemon's secrets are stored by plugin {plugin}; send the test with --remote and the daemon's URL"

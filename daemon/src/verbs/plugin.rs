@@ -1,8 +1,8 @@
-//! `ostler plugin …`: what is configured, and changing it. The daemon that runs takes it up at its next start.
+//! `ostler plugin …`: the configured plugins and their configuration. Changes take effect at the daemon's next start.
 
 use clap::Subcommand;
 use ostler_contract::{Value, json};
-use ostler_loader::options::place;
+use ostler_loader::options::option_path;
 
 use super::ask;
 use super::author::{self, AuthorVerb};
@@ -12,11 +12,11 @@ use crate::api::shapes::{
     RemovePlugin, Removed, SetOption, UnsetOption, UpdatePlugin, Updated,
 };
 use crate::config::ConfigFiles;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Change, Changed, Row};
 use crate::progress::Progress;
-use crate::record;
 use crate::remote::Remote;
 
 /// The `ostler plugin` commands.
@@ -81,14 +81,14 @@ pub enum PluginVerb {
     },
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn plugin(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
     match verb {
         PluginVerb::Author(verb) => author::author(at, verb).await,
-        // What is printed is pasted into reports; the API and the root channel hide the same.
+        // Output is often pasted into reports; the API and the root channel redact the same.
         verb => match run(at, verb).await {
             Ok(answer) => Ok(answer.without_passwords()),
             Err(exit) => Err(exit.without_passwords()),
@@ -100,7 +100,7 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return over_http(at, &remote, verb).await;
     }
-    // A plugin is written and checked with or without a configuration.
+    // Plugins can be written and checked with or without a configuration.
     let configured = || at.files();
     match verb {
         PluginVerb::List => {
@@ -144,7 +144,7 @@ async fn rows(at: &Place, files: &ConfigFiles) -> Vec<Row> {
     plugins::fresh(at, files).await
 }
 
-/// Asks the daemon at a URL.
+/// Runs the command on the daemon at a URL.
 async fn over_http(at: &Place, remote: &Remote, verb: PluginVerb) -> Result<Answer, Exit> {
     match verb {
         PluginVerb::List => Ok(list(&remote.get::<Vec<Plugin>>("/api/plugin/list").await?)),
@@ -253,9 +253,9 @@ fn list(rows: &[Plugin]) -> Answer {
     Answer::new(lines, json!(rows)).named(rows.iter().map(Plugin::called))
 }
 
-/// A daemon that runs goes on as it is; says what to do about it.
+/// Notes that the running daemon is not changed, and what to do.
 fn hint(files: &ConfigFiles, answer: Answer) -> Answer {
-    match record::running(&files.folders()) {
+    match daemon_file::running(&files.folders()) {
         Some(_) => hinted(answer),
         None => answer,
     }
@@ -294,7 +294,7 @@ async fn install(at: &Place, files: &ConfigFiles, specs: &[String], enable: bool
     Ok(hint(&files, answer.named(named)))
 }
 
-/// What `ostler plugin config` is asked for.
+/// The parsed arguments of `ostler plugin config`.
 enum Configure {
     Show(String),
     Set(String, String, Value),
@@ -306,7 +306,7 @@ impl Configure {
         match (plugin, key, value) {
             (unset, Some(name), Some(key)) if unset == "unset" => Ok(Self::Unset(name, key)),
             (name, Some(key), Some(value)) => {
-                let value = place::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
+                let value = option_path::typed(&value).map_err(|why| Exit::usage(format!("{key}: {why}")))?;
                 Ok(Self::Set(name, key, value))
             }
             (name, Some(key), None) => Err(Exit::usage(format!(
@@ -339,7 +339,7 @@ fn show(described: &ChangedPlugin) -> Answer {
     Answer::new(lines, json!(described)).named([plugin.called()])
 }
 
-/// What is configured now.
+/// Returns the configured plugins.
 async fn told(at: &Place, name: &str, changed: Changed) -> Result<Answer, Exit> {
     let files = at.files()?;
     let rows = rows(at, &files).await;

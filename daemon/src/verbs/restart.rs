@@ -1,4 +1,4 @@
-//! `ostler restart`: the daemon that runs, started again as it was.
+//! `ostler restart`: restarts the running daemon as it was started.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use super::start::{Tail, started};
 use crate::answer::Answer;
 use crate::api::shapes::{self as api, DaemonStatus, Restarting};
 use crate::cli::Cli;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::log::message;
 use crate::place::Place;
 use crate::process::{self, Signal, poll};
 use crate::progress::Progress;
-use crate::record::{self, Record};
 use crate::remote::Remote;
 use crate::run::{RESTART_REFUSED, RESTART_STOPPING};
 use crate::settings::Settings;
 
-/// How long it may take to answer.
+/// The limit of an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// Where it tells when it was started.
+/// The path of the request for its start time.
 const STATUS: &str = "/api/status";
-/// How long until it listens again: closing, and coming up.
+/// The limit for closing and starting again.
 const UP_WITHIN: Duration = Duration::from_secs(45);
 
 /// The flags of `ostler restart`.
@@ -34,20 +34,20 @@ pub struct RestartFlags {
     pub force: bool,
 }
 
-/// Tells it to start again and waits until it has.
+/// Sends a signal to restart and waits until it has restarted.
 ///
 /// # Errors
-/// Exit 2 for a configuration it could not start with, exit 1 where it does not come up, or a turn runs.
+/// Exit 2 for an invalid configuration, exit 1 if it does not start or a turn runs.
 pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit> {
     if let Some(remote) = place.remote()? {
         return over_http(place, &remote, flags).await;
     }
     let folders = place.files()?.folders();
-    let Some(record) = record::running(&folders) else { return Ok(Answer::none_running("restarted")) };
+    let Some(record) = daemon_file::running(&folders) else { return Ok(Answer::none_running("restarted")) };
     check(place, &record)?;
     let mut log = Tail::at_end(record.log_file(&folders));
     let progress = Progress::begin(&place.common, "restarting");
-    process::tell(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
+    process::send_signal(record.pid, if flags.force { Signal::RestartAnyway } else { Signal::Restart })?;
     let answered = poll(ANSWERS_WITHIN, || {
         let text = log.text();
         let refused = text
@@ -71,7 +71,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
         }
         Some(Ok(())) => {}
     }
-    let up = poll(UP_WITHIN, || match record::running(&folders) {
+    let up = poll(UP_WITHIN, || match daemon_file::running(&folders) {
         Some(now) if now.started_at != record.started_at => Some(Some(now)),
         _ if !process::runs(record.pid) => Some(None),
         _ => None,
@@ -91,7 +91,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     }
 }
 
-/// Has the daemon at a URL restart, and waits until it is up again.
+/// Restarts the daemon at a URL, and waits until it is up again.
 async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Result<Answer, Exit> {
     let progress = Progress::begin(&place.common, "restarting");
     let before: DaemonStatus = remote.get(STATUS).await?;
@@ -104,7 +104,7 @@ async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Resu
                 drop(progress);
                 return Ok(now.status.answer());
             }
-            // It ends, or comes up.
+            // It is stopping or starting.
             Ok(_) | Err(Exit::Machine(_)) => {}
             Err(exit) => return Err(exit),
         }
@@ -112,7 +112,7 @@ async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Resu
     Err(Exit::machine(format!("{} restarts and did not listen there again in time", remote.url())))
 }
 
-/// Refuses before anything goes down what it could not come up with.
+/// Checks the configuration before the daemon stops.
 pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
     let Some(argv) = &record.argv else {
         return Err(Exit::machine(format!(
@@ -124,7 +124,7 @@ pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
     let read = Cli::read(&line)?.map_err(|error| Exit::usage(error.to_string()))?;
     let (mut common, flags) = read.into_run();
     let cwd = record.cwd.clone().unwrap_or_else(|| place.working_dir.clone());
-    // It was started there, and will be again, wherever this command is.
+    // It restarts in its working directory, independent of that of this command.
     common.config_file = common.config_file.map(|file| cwd.join(file));
     let place = Place { common, working_dir: cwd.clone(), ..place.clone() };
     let settings = Settings::new(&flags, place.files()?, &cwd)?;

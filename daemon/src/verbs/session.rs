@@ -73,7 +73,7 @@ pub struct SendFlags {
 /// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 when no daemon runs.
+/// Exit 2 for an invalid argument, 1 if no daemon runs.
 pub async fn session(at: &Place, verb: SessionVerb) -> Result<Answer, Exit> {
     let daemon = Connection::required(at).await?;
     match verb {
@@ -162,7 +162,7 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
         (true, Some(_), Some(_)) => {
             return Err(Exit::usage("--new takes no session; pass only the message"));
         }
-        // With --new the one word is the message.
+        // With --new the only word is the message.
         (true, text, None) | (true, None, text) => (None, text),
         (false, session, text) => (session, text),
     };
@@ -183,7 +183,7 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
         }
     };
     let (chat, turn) = (uri::default_chat(&session), uuid::Uuid::new_v4().to_string());
-    // Subscribed before, so that nothing of the turn is missed and a rejection is heard.
+    // Subscribed before, so that no action of the turn and no rejection is missed.
     daemon.client().subscribe(chat.clone()).await.map_err(crate::client::exit)?;
     let message = json!({ "text": text, "origin": { "kind": "user" } });
     let started = crate::log::clock().iso();

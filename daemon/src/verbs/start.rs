@@ -1,4 +1,4 @@
-//! `ostler start`: the daemon in a process of its own.
+//! `ostler start`: starts the daemon in a separate process.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek, SeekFrom};
@@ -13,24 +13,24 @@ use crate::answer::Answer;
 use crate::cli::DETACHED;
 use crate::config::Folders;
 use crate::config::RunFlags;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
 use crate::progress::Progress;
-use crate::record::{self, Record};
 use crate::settings::Settings;
 
-/// How long a daemon may take to say where it listens.
+/// The limit until a daemon announces its address.
 const LIMIT: Duration = Duration::from_secs(20);
-/// A log larger than this is put aside at a start.
+/// The size from which the log is rotated at a start.
 const ROLLS_AT: u64 = 5 * 1024 * 1024;
-/// Flags that say how a command answers, not how the daemon runs.
+/// Flags about the output of a command, not about the daemon.
 const ANSWERS: &[&str] = &["--json", "--quiet", "--verbose", "--no-color"];
 
-/// Starts one and waits until it has said where it listens.
+/// Starts a daemon and waits until it has announced its address.
 ///
 /// # Errors
-/// Exit 2 for what does not go together, exit 1 where it does not come up.
+/// Exit 2 for conflicting flags, exit 1 if it does not start.
 pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Result<Answer, Exit> {
     if flags.stdio {
         return Err(Exit::usage("--stdio cannot be detached: it serves the process that started it."));
@@ -39,8 +39,8 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     settings.token.token()?;
     let folders = &settings.folders();
     let could_not = |why: String| Exit::machine(format!("Could not start it: {why}"));
-    if record::running(folders).is_some() || record::starting(folders).is_some() {
-        return Err(could_not(record::already(folders)));
+    if daemon_file::running(folders).is_some() || daemon_file::starting(folders).is_some() {
+        return Err(could_not(daemon_file::already(folders)));
     }
     let mut log = Tail::open(folders)?;
     let failed = |error: std::io::Error| could_not(error.to_string());
@@ -48,7 +48,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
         .writer()
         .map_err(|error| could_not(format!("{} could not be opened: {error}", log.path.display())))?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    // What ends the group of this command, as an editor does, is not meant for the daemon.
+    // Signals to the group of this command, for example from an editor, must not reach the daemon.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command
@@ -66,7 +66,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
             let code = status.code().map_or_else(|| "a signal".to_owned(), |code| code.to_string());
             return Some(Err(format!("it exited with {code}")));
         }
-        record::running(folders).map(Ok)
+        daemon_file::running(folders).map(Ok)
     })
     .await;
     drop(progress);
@@ -88,7 +88,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     }
 }
 
-/// The line of a run: what was typed, without `start` and without how this command was to answer.
+/// Returns the command line of a run: the typed one, without `start` and the flags about output.
 fn of_the_run(arguments: &[String]) -> Vec<String> {
     let mut run: Vec<String> = Vec::new();
     let mut word = false;
@@ -103,7 +103,7 @@ fn of_the_run(arguments: &[String]) -> Vec<String> {
     run
 }
 
-/// What `start` and `restart` say of a daemon that is up.
+/// Returns the output of `start` and `restart` for a daemon that is up.
 pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
     let Record { pid, url, paths, automations, .. } = record;
     let mut lines: Vec<String> = skipped.iter().map(|line| format!("skipped: {line}")).collect();
@@ -116,27 +116,27 @@ pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
     Answer::new(lines, json).named([url])
 }
 
-/// The end of a daemon's log: what was written since it was opened.
+/// The end of a daemon's log: the lines written since it was opened.
 pub(super) struct Tail {
     pub(super) path: PathBuf,
     from: u64,
 }
 
 impl Tail {
-    /// Opens the log; one that has grown large is put aside as `daemon.log.1`.
+    /// Opens the log; a large one is rotated to `daemon.log.1`.
     pub(super) fn open(folders: &Folders) -> Result<Self, Exit> {
-        let path = record::log_file(&folders.state);
+        let path = daemon_file::log_file(&folders.state);
         let failed =
             |error: std::io::Error| Exit::machine(format!("{} could not be opened: {error}", path.display()));
         atomic::make_private_folder(&folders.state).map_err(failed)?;
-        record::move_log(folders);
+        daemon_file::move_log(folders);
         if fs::metadata(&path).is_ok_and(|found| found.len() > ROLLS_AT) {
             fs::rename(&path, path.with_extension("log.1")).map_err(failed)?;
         }
         Ok(Self::at_end(path))
     }
 
-    /// The log as it is, from its end.
+    /// Opens the log without rotation, at its end.
     pub(super) fn at_end(path: PathBuf) -> Self {
         let from = fs::metadata(&path).map_or(0, |found| found.len());
         Self { path, from }
@@ -150,7 +150,7 @@ impl Tail {
         options.open(&self.path)
     }
 
-    /// What was written since.
+    /// Returns what was written since.
     pub(super) fn text(&self) -> String {
         let mut text = Vec::new();
         let read = File::open(&self.path).and_then(|mut log| {
@@ -163,21 +163,21 @@ impl Tail {
         }
     }
 
-    /// What a daemon said it skipped, when it said where it listens.
+    /// Returns the skipped items in a daemon's announcement.
     pub(super) fn skipped(&mut self, pid: u32) -> Vec<String> {
         let text = self.text();
         let mut lines = text.lines().skip_while(|line| *line != format!("pid {pid}"));
         lines.by_ref().filter_map(|line| line.strip_prefix("skipped: ")).map(str::to_owned).collect()
     }
 
-    /// Why it ended, below one another.
+    /// Returns why it ended, as lines.
     pub(super) fn last_words(&self) -> String {
         decisive(&self.text()).iter().map(|line| format!("\n{line}")).collect()
     }
 }
 
-/// The lines of a log that say why its daemon ended: what it wrote last without a time in front, as the reason it
-/// exits with is; where there is none, its last line.
+/// Returns the lines of a log with the reason of the daemon's end: its last lines without a time, the form of the exit
+/// reason, otherwise its last line.
 fn decisive(log: &str) -> Vec<&str> {
     let stamped = |line: &&str| {
         line.split(' ').next().is_some_and(|first| first.parse::<jiff::Timestamp>().is_ok())

@@ -1,4 +1,4 @@
-//! `ostler status`: where the daemon runs.
+//! `ostler status`: prints where the daemon runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use ostler_contract::json;
 use crate::answer::Answer;
 use crate::api::shapes::{AgentProcesses, DaemonStatus, Status};
 use crate::client::Connection;
+use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record::{self, Record};
 
-/// The command of a plugin that lists the agents that run.
+/// The plugin command that lists running agents.
 pub const PROCESSES: &str = "x-acp/processes";
-/// How long it may take.
+/// The limit of its answer.
 pub const PROCESSES_LIMIT: Duration = Duration::from_secs(3);
 
-/// Says where it runs; exit 1 where none does.
+/// Prints where it runs; exit 1 if none runs.
 ///
 /// # Errors
-/// Exit 2 for a configuration file that is named and not there.
+/// Exit 2 if a named configuration file does not exist.
 pub async fn status(place: &Place) -> Result<Answer, Exit> {
     if let Some(remote) = place.remote()? {
         let DaemonStatus { status, ready, problem } = remote.get("/api/status").await?;
@@ -30,9 +30,9 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
         return Ok(problem.into_iter().fold(answer, Answer::note));
     }
     let folders = place.folders()?;
-    let Some(record) = record::running(&folders) else {
+    let Some(record) = daemon_file::running(&folders) else {
         let mut none = Answer::none_running("running");
-        if let Some(pid) = record::starting(&folders) {
+        if let Some(pid) = daemon_file::starting(&folders) {
             none.text = format!("None running: starting (pid {pid}).\n");
             none.json["starting"] = pid.into();
         }
@@ -43,7 +43,7 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
     Ok(status.answer())
 }
 
-/// The agents that run and the memory they occupy; nothing where the daemon does not tell.
+/// Returns the running agents and their memory; `None` if the daemon does not report them.
 async fn agents(record: &Record) -> Option<Vec<AgentProcesses>> {
     let asked = async {
         let daemon = Connection::open(&record.connect_url, "ostler-status").await.ok()?;
@@ -52,7 +52,7 @@ async fn agents(record: &Record) -> Option<Vec<AgentProcesses>> {
     tokio::time::timeout(PROCESSES_LIMIT, asked).await.ok().flatten()
 }
 
-/// One line for each agent: its sessions, processes and memory.
+/// Returns one line for each agent: its sessions, processes and memory.
 fn agent_lines(agents: &[AgentProcesses]) -> Vec<String> {
     let mut sums: BTreeMap<&str, (usize, u64, u64)> = BTreeMap::new();
     for row in agents {
@@ -71,7 +71,7 @@ fn agent_lines(agents: &[AgentProcesses]) -> Vec<String> {
 }
 
 impl Status {
-    /// What a daemon recorded about itself; the token is not in it.
+    /// Returns the record of a daemon without its token.
     pub fn of(record: &Record) -> Self {
         Self {
             pid: record.pid,
@@ -85,7 +85,7 @@ impl Status {
         }
     }
 
-    /// As a command prints it.
+    /// Returns the record in the form of the output.
     pub fn answer(&self) -> Answer {
         let Self { pid, url, paths, started_at, automations, state, said, agents } = self;
         let mut lines = vec![

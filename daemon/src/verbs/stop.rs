@@ -1,33 +1,33 @@
-//! `ostler stop`: ends the daemon that runs.
+//! `ostler stop`: stops the running daemon.
 
 use std::time::Duration;
 
 use ostler_contract::json;
 
 use crate::answer::Answer;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::progress::Progress;
-use crate::record;
 
-/// Longer than closing may take.
+/// Longer than the limit of closing.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Tells it to end and waits until it has; exit 1 where none runs.
+/// Sends a signal to stop and waits for the end; exit 1 if none runs.
 ///
 /// # Errors
-/// Exit 1 where it does not end.
+/// Exit 1 if it does not end.
 pub async fn stop(place: &Place) -> Result<Answer, Exit> {
     let folders = place.folders()?;
-    let (url, pid) = match (record::running(&folders), record::starting(&folders)) {
+    let (url, pid) = match (daemon_file::running(&folders), daemon_file::starting(&folders)) {
         (Some(record), _) => (Some(record.url), record.pid),
         (None, Some(pid)) => (None, pid),
         (None, None) => return Ok(Answer::none_running("stopped")),
     };
-    process::tell(pid, Signal::Stop)?;
+    process::send_signal(pid, Signal::Stop)?;
     let progress = Progress::begin(&place.common, "stopping");
-    let gone = || record::running(&folders).is_none() && record::starting(&folders).is_none();
+    let gone = || daemon_file::running(&folders).is_none() && daemon_file::starting(&folders).is_none();
     let ended = process::poll(LIMIT, || (!process::runs(pid) || gone()).then_some(())).await;
     drop(progress);
     if ended.is_none() {

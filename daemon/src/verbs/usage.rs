@@ -1,4 +1,4 @@
-//! `ostler usage`: what a pool was charged, as the running daemon knows it.
+//! `ostler usage`: prints the charges of a pool from the running daemon.
 
 use clap::Args;
 use ostler_contract::json;
@@ -19,10 +19,10 @@ pub struct UsageFlags {
     pub pool: String,
 }
 
-/// Prints what a pool was charged today, this week and this month.
+/// Prints the charges of a pool today, this week and this month.
 ///
 /// # Errors
-/// Exit 2 for a pool that the caller may not see, 1 when no daemon runs or it stores no usage.
+/// Exit 2 for a pool that the caller cannot read, 1 if no daemon runs or it stores no usage.
 pub async fn usage(at: &Place, UsageFlags { pool }: UsageFlags) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return Ok(shown(&remote.get_named("/api/usage/", &pool).await?));

@@ -1,4 +1,4 @@
-//! `ostler vault …`: the secrets that options name. A value goes in and is never printed.
+//! `ostler vault …`: the secrets that options refer to. Values can be stored but are never printed.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::ask;
 use crate::answer::Answer;
 use crate::api::shapes::{DeletedSecret, Nothing, Secret, StoreSecret, StoredSecret};
 use crate::config::ConfigFiles;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::Remote;
 
 /// The `ostler vault` commands.
@@ -37,10 +37,10 @@ pub enum VaultVerb {
     List,
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return over_http(at, &remote, verb).await;
@@ -61,7 +61,7 @@ pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
     }
 }
 
-/// Asks the daemon at a URL.
+/// Runs the command on the daemon at a URL.
 async fn over_http(at: &Place, remote: &Remote, verb: VaultVerb) -> Result<Answer, Exit> {
     match verb {
         VaultVerb::Set { name } => {
@@ -88,13 +88,13 @@ fn deleted_answer(name: &str) -> Answer {
     Answer::new([format!("Deleted {name}.")], json!({ "name": name, "deleted": true })).named([name])
 }
 
-/// A name, in one of its three forms.
+/// Parses a name, in one of its three forms.
 pub fn parse(name: &str) -> Result<VaultName, Exit> {
     VaultName::parse(name).map_err(|why| Exit::usage(why.to_string()))
 }
 
 fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
-    if let Some(plugin) = record::running(&files.folders()).and_then(|record| record.vault) {
+    if let Some(plugin) = daemon_file::running(&files.folders()).and_then(|record| record.vault) {
         return Err(Exit::machine(format!(
             "the daemon's secrets are stored by plugin {plugin}; change them there"
         )));
@@ -107,7 +107,7 @@ fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
         .map_err(|why| Exit::machine(why.message))
 }
 
-/// Keeps a secret.
+/// Stores a secret.
 pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer, Exit> {
     if value.is_empty() {
         return Err(Exit::usage(format!(
@@ -123,7 +123,7 @@ pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer,
     Ok(set_answer(&name))
 }
 
-/// Forgets a secret; exit 1 where there is none.
+/// Deletes a secret; exit 1 if it does not exist.
 pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
     let name = name.to_string();
     match vault
@@ -137,7 +137,7 @@ pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
     }
 }
 
-/// Lists secret names, and names the configuration references that are not set.
+/// Lists secret names, and referenced names that are not set.
 pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
     Ok(listed(&rows(vault, files).await?))
 }
@@ -154,7 +154,7 @@ pub async fn rows(vault: &Vault, files: &ConfigFiles) -> Result<Vec<Secret>, Exi
         files.config.mcp_servers.iter().map(|servers| ("mcpServers".to_owned(), servers.clone()));
     for (place, fields) in of_plugins.chain(of_servers) {
         for reference in references(&Value::Object(fields), None) {
-            // What is no name may be a secret itself.
+            // An invalid name may be a secret itself.
             let Some(name) = reference.name.as_str().filter(|name| VaultName::parse(name).is_ok()) else {
                 continue;
             };

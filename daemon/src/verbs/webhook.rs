@@ -1,4 +1,4 @@
-//! `ostler webhook …`: endpoints, beside the daemon that runs or that will.
+//! `ostler webhook …`: manages endpoints, with or without a running daemon.
 
 use ostler_contract::{Value, json};
 
@@ -9,19 +9,21 @@ use crate::api::shapes::{ReplayDelivery, ReplayedDelivery};
 use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::compose::AUTOMATIONS_IN_MEMORY;
-use crate::config::Keep;
 use crate::config::RunFlags;
+use crate::config::StorageLocation;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::record;
 use crate::remote::Remote;
 use crate::settings::Settings;
-use crate::webhook::{Endpoints, TestFlags, Told, WebhookVerb, follow, listed, logged, replay_on, replayed};
+use crate::webhook::{
+    Endpoints, TestFlags, VerbOutput, WebhookVerb, follow, listed, logged, replay_on, replayed,
+};
 
-/// Does it; exit 1 where what was asked for did not come about.
+/// Runs the command; exit 1 if it did not succeed.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> {
     if let WebhookVerb::Replay(flags) = &verb {
         if let Some(remote) = at.remote()?.filter(|_| !flags.follow) {
@@ -29,7 +31,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
             let row: ReplayedDelivery = remote.post("/api/webhook/replay", &body).await?;
             return Ok(answer(replayed(flags, &json!(row))));
         }
-        // A sync call waits for its turn.
+        // A sync call waits for the end of its turn.
         let none = || Exit::machine("No daemon is running. Start it with: ostler start");
         let daemon = Connection::patient(at).await?.ok_or_else(none)?;
         return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
@@ -40,8 +42,8 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     let files = at.files()?;
     let dir = files.dir.clone();
     let mut daemon = None;
-    let mut in_memory = files.config.automations == Some(Keep::Memory);
-    let base = match record::running(&files.folders()) {
+    let mut in_memory = files.config.automations == Some(StorageLocation::Memory);
+    let base = match daemon_file::running(&files.folders()) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
                 return Err(Exit::machine(format!(
@@ -75,8 +77,9 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     Ok(answer(endpoints.run(verb).await?))
 }
 
-/// Verbs on the endpoints of the daemon at a URL: requests of its HTTP API, and of the protocol for what came of calls.
-async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<Told, Exit> {
+/// Commands on the endpoints of the daemon at a URL: requests of its HTTP API, and of the protocol for the outcomes of
+/// calls.
+async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<VerbOutput, Exit> {
     match verb {
         WebhookVerb::List => {
             let rows: Vec<Endpoint> = remote.get("/api/webhook/list").await?;
@@ -86,7 +89,7 @@ async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<Tol
             Ok(logged(&id, calls(remote, &id).await?, Connection::patient(at).await).await)
         }
         WebhookVerb::Test(flags) => test(at, remote, flags).await,
-        // These write files of this computer. The command line refuses the option for them.
+        // These write files of this computer. The command line rejects the option for them.
         WebhookVerb::Add(_) | WebhookVerb::Rm(_) | WebhookVerb::Replay(_) => {
             Err(Exit::usage("--remote is not supported by this command: it works at this computer only"))
         }
@@ -98,7 +101,7 @@ async fn calls(remote: &Remote, id: &str) -> Result<Vec<Value>, Exit> {
     Ok(log.calls.into_iter().map(Value::Object).collect())
 }
 
-async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<Told, Exit> {
+async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<VerbOutput, Exit> {
     let TestFlags { id, body, follow: follows } = flags;
     let daemon = if follows { Connection::patient(at).await? } else { None };
     let called: CalledEndpoint =
@@ -106,21 +109,21 @@ async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<Told, Exi
     let good = (200..300).contains(&called.status);
     let text = called.answer.as_str().map_or_else(|| called.answer.to_string(), str::to_owned);
     let said = [format!("{} returned {}", called.url, called.status), text];
-    let mut told = Told { lines: said.to_vec(), json: json!(called), names: vec![id.clone()], good };
-    let Some(daemon) = daemon.filter(|_| good) else { return Ok(told) };
+    let mut output = VerbOutput { lines: said.to_vec(), json: json!(called), names: vec![id.clone()], good };
+    let Some(daemon) = daemon.filter(|_| good) else { return Ok(output) };
     let mut screen = Screen::of(&at.common);
     said.iter().for_each(|line| screen.line(line));
-    // The request was answered once the call was in the log.
+    // The answer was sent once the call was in the log.
     let call = calls(remote, &id).await?.pop().unwrap_or_default();
-    let followed = follow(&daemon, screen, &call, &mut told.json).await?;
-    (told.lines, told.good) = (followed.lines, followed.good);
+    let followed = follow(&daemon, screen, &call, &mut output.json).await?;
+    (output.lines, output.good) = (followed.lines, followed.good);
     if !followed.any && call["chat"].is_null() {
-        told.lines.push("the call started no run".to_owned());
-        told.good = false;
+        output.lines.push("the call started no run".to_owned());
+        output.good = false;
     }
-    Ok(told)
+    Ok(output)
 }
 
-fn answer(Told { lines, json, names, good }: Told) -> Answer {
+fn answer(VerbOutput { lines, json, names, good }: VerbOutput) -> Answer {
     Answer { code: u8::from(!good), ..Answer::new(lines, json).named(names) }
 }

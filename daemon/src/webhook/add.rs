@@ -1,12 +1,12 @@
-//! `ostler webhook add`: the record, its secret, the URL and a line to try it with.
+//! `ostler webhook add`: creates the record and its secret, and prints the URL and a line to call it.
 
 use clap::Args;
 use ostler_contract::{JsonObject, Value, VaultName, json, limit};
 use ostler_plugin_webhook::ENDPOINTS;
-use ostler_plugin_webhook::tools::Facts;
+use ostler_plugin_webhook::tools::EndpointFacts;
 use ostler_ports::yaml;
 
-use super::{Endpoints, Told, automation, curl, machine, slug};
+use super::{Endpoints, VerbOutput, automation, curl, machine, slug};
 use crate::exit::Exit;
 use crate::token::fresh;
 
@@ -70,16 +70,16 @@ pub struct AddFlags {
     /// Read the secret from standard input
     #[arg(long)]
     pub secret_stdin: bool,
-    /// What was read there.
+    /// The secret from standard input.
     #[arg(skip)]
     pub value: Option<String>,
 }
 
-pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, Exit> {
+pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOutput, Exit> {
     let AddFlags { id, value, .. } = &flags;
     slug(id)?;
     let record = record_of(&flags)?;
-    let facts = Facts::read(&record).map_err(Exit::usage)?;
+    let facts = EndpointFacts::read(&record).map_err(Exit::usage)?;
     let collection = endpoints.collection(ENDPOINTS).await?;
     if collection.get.within(limit::STORE, (id.clone(),)).await.map_err(machine)?.is_some() {
         return Err(Exit::usage(format!("endpoint {id} already exists; edit webhooks/{id}.md")));
@@ -103,7 +103,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     if let Some(why) = facts.unusable(value_of) {
         return Err(Exit::usage(format!("{} {why}", made.map_or(&*facts.secret, |_| "the secret"))));
     }
-    // The secret first: an endpoint without one would refuse every call and say so in the log.
+    // The secret first, because an endpoint without one rejects every call and logs that.
     if let Some((value, _)) = &made {
         endpoints
             .vault
@@ -121,7 +121,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
     };
     collection.put.within(limit::STORE, (record,)).await.map_err(machine)?;
     let url = endpoints.url(id);
-    // Shown once, and only where it was made here: whoever gave it has it.
+    // Shown once, and only if it was created here.
     let shown = made.as_ref().is_some_and(|(_, fresh)| *fresh);
     let curl = curl::line(&facts, &url, value_of, shown);
     let mut lines = vec![format!("{id}: {url}"), format!("secret stored in the vault as {}", facts.secret)];
@@ -137,15 +137,15 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
         json["listeners"] = listeners.iter().map(automation::Listener::json).collect();
         lines.extend(automation::lines(id, &listeners));
         match written {
-            automation::Written::Nothing => {}
-            automation::Written::File { file, unread } => {
+            automation::NewAutomation::Nothing => {}
+            automation::NewAutomation::File { file, unread } => {
                 lines.push(format!("wrote {file}; edit the message it sends to the agent"));
                 if unread {
                     lines.push("the daemon has not read it yet; see ostler logs".to_owned());
                 }
                 json["automation"] = file.into();
             }
-            automation::Written::Printed(text, why) => {
+            automation::NewAutomation::Printed(text, why) => {
                 lines.push(format!("{why}; save this as an automation:"));
                 lines.extend(text.lines().map(str::to_owned));
                 json["automationText"] = text.into();
@@ -155,7 +155,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<Told, 
             lines.push(format!("try it: ostler webhook test {id} --follow"));
         }
     }
-    Ok(Told { lines, json, names: vec![id.clone()], good: true })
+    Ok(VerbOutput { lines, json, names: vec![id.clone()], good: true })
 }
 
 fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
@@ -191,7 +191,7 @@ fn record_of(flags: &AddFlags) -> Result<JsonObject, Exit> {
     Ok(record)
 }
 
-/// The name of a sender, or its fields as they are in a record.
+/// Parses the name of a sender, or its fields in the form of a record.
 fn verify(written: &str) -> Result<Value, Exit> {
     if !written.starts_with('{') {
         return Ok(written.into());

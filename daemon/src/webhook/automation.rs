@@ -1,4 +1,4 @@
-//! The automations an endpoint fires: which listen to it, and a first one written beside it.
+//! The automations of an endpoint: the existing ones, and the creation of a first one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use ostler_ports::frontmatter;
 
 use super::{AddFlags, Endpoints};
 
-/// How long a daemon may take to read a new automation.
+/// How long to wait until a daemon has read a new automation.
 const READ_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is asked.
+/// The interval of requests to it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// An automation that an endpoint may fire.
+/// An automation that an endpoint can fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listener {
     pub id: String,
@@ -46,7 +46,7 @@ impl Listener {
     }
 }
 
-/// The lines about what a call to an endpoint starts.
+/// Returns the lines about what a call to an endpoint starts.
 pub(super) fn lines(endpoint: &str, listeners: &[Listener]) -> Vec<String> {
     match listeners.is_empty() {
         true => vec![format!("no automation has a trigger for {endpoint}; calls to it start nothing")],
@@ -55,7 +55,8 @@ pub(super) fn lines(endpoint: &str, listeners: &[Listener]) -> Vec<String> {
 }
 
 impl Endpoints {
-    /// The automations a call to an endpoint wakes, disabled ones too: of the daemon that runs, else of the files.
+    /// Returns the automations that a call to an endpoint fires, including disabled ones, from the running daemon,
+    /// otherwise from the files.
     pub(super) async fn listeners(&self, endpoint: &str) -> Vec<Listener> {
         let asked = match self.connect().await {
             Ok(Some(daemon)) => daemon.automations().await.ok(),
@@ -70,29 +71,29 @@ impl Endpoints {
                     listens(&definition, endpoint).then(|| Listener::of(id, &definition))
                 })
                 .collect(),
-            // No daemon, or one that does not answer to this user: what people write is in files.
+            // Without a daemon that answers this user, the files are read.
             None => self.automations.as_deref().map(|dir| in_files(dir, endpoint)).unwrap_or_default(),
         };
         found.sort_by(|one, other| one.id.cmp(&other.id));
         found
     }
 
-    /// Writes an automation that a call to the endpoint fires, where the endpoint has none; answers what listens
-    /// then, and the text of one where none could be written.
-    pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, Written) {
+    /// Writes an automation that calls of the endpoint fire, if the endpoint has none; returns the automations, and the
+    /// text of a new one if it could not be written.
+    pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, NewAutomation) {
         let listeners = self.listeners(&flags.id).await;
         if !listeners.is_empty() && flags.prompt.is_none() && flags.provider.is_none() {
-            return (listeners, Written::Nothing);
+            return (listeners, NewAutomation::Nothing);
         }
         let text = text(flags);
         let Some(dir) = &self.automations else {
-            return (listeners, Written::Printed(text, "automations are stored in memory".to_owned()));
+            return (listeners, NewAutomation::Printed(text, "automations are stored in memory".to_owned()));
         };
         let file = dir.join(format!("{}.md", flags.id));
         match write_new(&file, &text) {
             Ok(()) => {
                 let own = Listener { id: flags.id.clone(), title: title(&flags.id), enabled: true };
-                let written = Written::File {
+                let written = NewAutomation::File {
                     file: file.display().to_string(),
                     unread: !self.is_read(&flags.id).await,
                 };
@@ -103,15 +104,15 @@ impl Endpoints {
                     std::io::ErrorKind::AlreadyExists => format!("{} already exists", file.display()),
                     _ => format!("{} cannot be written: {error}", file.display()),
                 };
-                (listeners, Written::Printed(text, why))
+                (listeners, NewAutomation::Printed(text, why))
             }
         }
     }
 }
 
 impl Endpoints {
-    /// Waits until the daemon that runs has read an automation: a call before that would start nothing. Returns
-    /// whether it has; where none runs there is nothing to wait for.
+    /// Waits until the running daemon has read an automation, because an earlier call would start nothing. Returns
+    /// whether it has; without a daemon it does not wait.
     async fn is_read(&self, id: &str) -> bool {
         let Ok(Some(daemon)) = self.connect().await else { return true };
         let listed = async {
@@ -132,18 +133,18 @@ impl Endpoints {
     }
 }
 
-/// What became of the automation of a new endpoint.
-pub(super) enum Written {
-    /// One listens already.
+/// The result of creating an automation for a new endpoint.
+pub(super) enum NewAutomation {
+    /// One exists.
     Nothing,
-    /// It is this file.
+    /// It was written to this file.
     File {
         /// Its path.
         file: String,
-        /// Whether the daemon that runs has not read it.
+        /// Whether the running daemon has not read it.
         unread: bool,
     },
-    /// Its text, and why it is not a file.
+    /// Its text, and why it was not written.
     Printed(String, String),
 }
 
@@ -151,7 +152,7 @@ fn title(endpoint: &str) -> String {
     format!("Calls of {endpoint}")
 }
 
-/// The automation as a file.
+/// Returns the text of the automation's file.
 fn text(flags: &AddFlags) -> String {
     let mut session = JsonObject::new();
     if let Some(provider) = &flags.provider {
@@ -180,7 +181,7 @@ fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    // Written whole under another name first: the daemon reads the folder as it changes.
+    // Written completely under another name first, because the daemon reads the folder as it changes.
     let mut whole = tempfile::Builder::new().prefix(".new-").tempfile_in(file.parent().unwrap_or(file))?;
     std::io::Write::write_all(&mut whole, text.as_bytes())?;
     whole.as_file().sync_all()?;
@@ -207,7 +208,7 @@ fn in_files(dir: &Path, endpoint: &str) -> Vec<Listener> {
     found
 }
 
-/// Whether a trigger of a definition waits for calls of an endpoint.
+/// Returns whether a trigger of a definition is for calls of an endpoint.
 fn listens(definition: &Value, endpoint: &str) -> bool {
     definition["triggers"].as_array().into_iter().flatten().any(|trigger| {
         trigger["kind"] == "event"

@@ -1,9 +1,10 @@
-//! A line a person can paste into a shell to call an endpoint.
+//! A command line that calls an endpoint, for pasting into a shell.
 
-use ostler_plugin_webhook::tools::{Facts, Shell};
+use ostler_plugin_webhook::tools::{EndpointFacts, Shell};
 
-/// The line for this secret. One that is not shown is `$SECRET`, for the caller to set. Nothing where only the sender can call.
-pub(super) fn line(facts: &Facts, url: &str, value: &str, shown: bool) -> Option<String> {
+/// Returns the line for a secret. A hidden one is `$SECRET`, which the user has to set. `None` if only the sender can
+/// call.
+pub(super) fn line(facts: &EndpointFacts, url: &str, value: &str, shown: bool) -> Option<String> {
     let secret = shown.then_some(value);
     let body = body(facts);
     let event = facts.event("test");
@@ -21,8 +22,8 @@ pub(super) fn line(facts: &Facts, url: &str, value: &str, shown: bool) -> Option
     Some(format!("{key}B='{body}'; {before}curl -X POST {url} {headers}{json} -d \"$B\""))
 }
 
-/// A body the endpoint takes.
-pub(super) fn body(facts: &Facts) -> String {
+/// Returns a valid body for the endpoint.
+pub(super) fn body(facts: &EndpointFacts) -> String {
     match (&facts.bot, &facts.callback_prefix, facts.reply) {
         (None, _, _) => r#"{"hello":"world"}"#.to_owned(),
         (Some(_), Some(prefix), Some("callback")) => {
@@ -32,7 +33,7 @@ pub(super) fn body(facts: &Facts) -> String {
     }
 }
 
-/// Quoted for a shell; with the variables in it filled, or not.
+/// Quotes text for a shell, with or without expansion of variables.
 fn quoted(text: &str, whole: bool) -> String {
     if whole { format!("'{text}'") } else { format!("\"{text}\"") }
 }

@@ -1,4 +1,4 @@
-//! What came of a call, printed until it ends.
+//! Follows the outcome of a call and prints it until it ends.
 
 use ostler_contract::Value;
 
@@ -6,21 +6,21 @@ use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::exit::Exit;
 
-/// How what came of a call ended.
+/// The outcome of a followed call.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// What is left to print.
+    /// The lines that are still to be printed.
     pub lines: Vec<String>,
     /// Whether there was a run or a turn.
     pub any: bool,
-    /// Whether all of it ended well.
+    /// Whether all of it succeeded.
     pub good: bool,
 }
 
-/// Prints the runs and the turn of a row of the log until they end, and puts under `runs` and `turn` how they did.
+/// Prints the runs and the turn of a row of the log until they end, and adds their outcomes under `runs` and `turn`.
 ///
 /// # Errors
-/// Exit 1 when the connection ends, or the chat does not have the turn.
+/// Exit 1 if the connection ends, or the chat does not contain the turn.
 pub async fn follow(
     daemon: &Connection,
     mut screen: Screen,

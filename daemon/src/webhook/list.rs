@@ -1,13 +1,13 @@
-//! `ostler webhook list`: every record, what it does, and what is wrong with it.
+//! `ostler webhook list`: lists all endpoints with their actions and problems.
 
 use ostler_contract::{JsonObject, Value, json, limit};
-use ostler_plugin_webhook::tools::{Facts, no_endpoint};
+use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
-use super::{Endpoints, Told, machine};
+use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
 
-pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
+pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
     let mut records =
         endpoints.collection(ENDPOINTS).await?.list.within(limit::STORE, ()).await.map_err(machine)?;
     records.sort_by_key(|record| id_of(record).to_owned());
@@ -16,7 +16,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
     for record in &records {
         let id = id_of(record);
         let url = endpoints.url(id);
-        let facts = match Facts::read(record) {
+        let facts = match EndpointFacts::read(record) {
             Ok(facts) => facts,
             Err(why) => {
                 rows.push(json!({ "id": id, "url": url, "problem": why }));
@@ -36,14 +36,14 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<Told, Exit> {
     Ok(listed(rows))
 }
 
-/// What is printed of endpoints.
-pub fn listed(rows: Vec<Value>) -> Told {
+/// Returns the output for endpoints.
+pub fn listed(rows: Vec<Value>) -> VerbOutput {
     let names = rows.iter().map(|row| text(row, "id").to_owned()).collect();
     let mut lines: Vec<String> = rows.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("no endpoints; add one with: ostler webhook add <id>".to_owned());
     }
-    Told { lines, json: rows.into(), names, good: true }
+    VerbOutput { lines, json: rows.into(), names, good: true }
 }
 
 fn text<'a>(row: &'a Value, field: &str) -> &'a str {

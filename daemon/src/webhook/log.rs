@@ -1,18 +1,17 @@
-//! `ostler webhook log`: the last calls of an endpoint, oldest first, and how what came of each ended. What the
-//! calls said is nowhere in it.
+//! `ostler webhook log`: the last calls of an endpoint, oldest first, with their outcomes, but without their content.
 
 use std::collections::HashMap;
 
 use ostler_contract::{Value, json, limit};
-use ostler_plugin_webhook::{DELIVERIES, KEPT};
+use ostler_plugin_webhook::{BODY_INDEX, DELIVERIES};
 use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
-use super::{Endpoints, Told, machine};
+use super::{Endpoints, VerbOutput, machine};
 use crate::client::Connection;
 use crate::client::follow::Named;
 use crate::exit::Exit;
 
-pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
+pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, Exit> {
     endpoints.record(id).await?;
     let mut all = calls(endpoints, id).await?;
     all.extend(unrecorded(endpoints, id, &all).await?);
@@ -20,8 +19,8 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<Told, Exit> {
     Ok(logged(id, all, endpoints.connect().await).await)
 }
 
-/// What is printed of calls, with what came of them where a daemon can be asked.
-pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Connection>, Exit>) -> Told {
+/// Returns the output for calls, with their outcomes if a daemon is available.
+pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Connection>, Exit>) -> VerbOutput {
     let asked = match daemon {
         Ok(Some(daemon)) => outcomes(&daemon, &mut calls).await.map_err(|why| why.to_string()),
         Ok(None) => Err("no daemon is running; start it with: ostler start".to_owned()),
@@ -35,10 +34,10 @@ pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Conne
     {
         lines.push(format!("the outcome of these calls is unavailable: {why}"));
     }
-    Told { lines, json: json!({ "id": id, "calls": calls }), names: vec![id.to_owned()], good: true }
+    VerbOutput { lines, json: json!({ "id": id, "calls": calls }), names: vec![id.to_owned()], good: true }
 }
 
-/// The calls of an endpoint that are kept, oldest first.
+/// Returns the stored calls of an endpoint, oldest first.
 pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Exit> {
     let held = endpoints
         .collection(DELIVERIES)
@@ -56,12 +55,12 @@ pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>,
     Ok(all)
 }
 
-/// The calls whose bodies are stored and whose answers are not: the log is written up to half a second after a call, and
-/// the daemon may end in between.
+/// Returns the calls whose bodies are stored but whose answers are not, because the log is written up to half a second
+/// after a call, and the daemon can end in between.
 async fn unrecorded(endpoints: &Endpoints, id: &str, calls: &[Value]) -> Result<Vec<Value>, Exit> {
-    let kept = endpoints.collection(KEPT).await?;
-    let kept = kept.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
-    let rows = kept.as_ref().and_then(|kept| kept.get("bodies")?.as_array());
+    let index = endpoints.collection(BODY_INDEX).await?;
+    let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
     let now = jiff::Timestamp::now();
     let row = |row: &Value| {
         let until =
@@ -75,7 +74,7 @@ async fn unrecorded(endpoints: &Endpoints, id: &str, calls: &[Value]) -> Result<
     Ok(rows.into_iter().flatten().filter_map(row).collect())
 }
 
-/// Puts under `outcomes` of each call how its runs went, or its turn.
+/// Adds the outcomes of its runs or turn to each call, under `outcomes`.
 async fn outcomes(daemon: &Connection, calls: &mut [Value]) -> Result<(), Exit> {
     let mut known: HashMap<String, Value> = HashMap::new();
     for call in calls {
@@ -106,7 +105,7 @@ async fn outcomes(daemon: &Connection, calls: &mut [Value]) -> Result<(), Exit> 
     Ok(())
 }
 
-/// How a turn of a bot's chat went; nothing where the chat is gone.
+/// Returns the outcome of a turn of a bot's chat; `None` if the chat no longer exists.
 async fn turn_row(daemon: &Connection, chat: &str, turn: &str) -> Result<Option<Value>, Exit> {
     let state = match daemon.state(chat).await {
         Ok(SnapshotState::Chat(state)) => state,
@@ -131,7 +130,7 @@ async fn turn_row(daemon: &Connection, chat: &str, turn: &str) -> Result<Option<
     Ok(Some(json!({ "turn": turn, "status": status, "error": error })))
 }
 
-/// A call as lines: its own, then one for each thing that came of it.
+/// Returns a call as lines: one for the call, then one for each outcome.
 fn shown_call(row: &Value) -> Vec<String> {
     let mut lines = vec![line(row)];
     for outcome in row["outcomes"].as_array().into_iter().flatten() {
@@ -186,9 +185,9 @@ fn line(row: &Value) -> String {
     line
 }
 
-/// A caller's words on a terminal: nothing in them moves the cursor.
+/// Escapes a caller's text for a terminal, so that it cannot move the cursor.
 fn shown(text: &str) -> String {
-    // Line and paragraph separators, and what turns the direction of text.
+    // Line and paragraph separators, and characters that change the direction of text.
     let breaks = |c: char| matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" / ");
     lines.chars().map(|c| if c.is_control() || breaks(c) { '\u{fffd}' } else { c }).collect()

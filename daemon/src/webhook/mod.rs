@@ -1,5 +1,5 @@
-//! `ostler webhook …`: endpoints added, listed, tried, looked at and removed. Each verb works on the stores of a
-//! configuration folder, asks the daemon that runs what came of calls, and answers what is printed.
+//! `ostler webhook …`: adds, lists, tests, inspects and removes endpoints. Each command works on the stores of a
+//! configuration folder, requests the outcomes of calls from the running daemon, and returns its output.
 
 mod add;
 mod automation;
@@ -35,7 +35,7 @@ use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::exit::Exit;
 
-/// Where an endpoint is called.
+/// The path of endpoints.
 pub fn path(id: &str) -> String {
     names::route("webhook", id)
 }
@@ -61,7 +61,7 @@ pub enum WebhookVerb {
     Rm(RmFlags),
 }
 
-/// Where endpoints and secrets are kept, and where a daemon serves them.
+/// The stores of endpoints and secrets, and the address of the daemon.
 pub struct Endpoints {
     /// The records of the configuration folder.
     pub records: RecordStore,
@@ -69,32 +69,32 @@ pub struct Endpoints {
     pub vault: Vault,
     /// `http://<address>`, before `/plugins/webhook/`.
     pub base: String,
-    /// The folder automations are files in; `None` where they are in memory.
+    /// The folder of automation files; `None` if they are in memory.
     pub automations: Option<PathBuf>,
-    /// The running daemon, URL and token, which knows what came of a call.
+    /// The URL with token of the running daemon, which knows the outcomes of calls.
     pub daemon: Option<String>,
-    /// What is printed while a run is followed.
+    /// The output while a run is followed.
     pub screen: Screen,
 }
 
-/// What a verb answers.
+/// The output of a verb of `ostler webhook`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
-    /// For a person.
+pub struct VerbOutput {
+    /// Text for users.
     pub lines: Vec<String>,
-    /// For a program.
+    /// JSON for programs.
     pub json: Value,
-    /// The endpoints it is about.
+    /// The ids of the endpoints.
     pub names: Vec<String>,
-    /// Whether what was asked for came about.
+    /// Whether the verb succeeded.
     pub good: bool,
 }
 
 impl Endpoints {
-    /// The stores of a configuration folder, and the daemon at a base URL.
+    /// Creates it for a configuration folder and the daemon at a base URL.
     ///
     /// # Errors
-    /// What keeps the vault from being opened.
+    /// Why the vault cannot be opened.
     pub fn of(config_dir: &Path, base: &str) -> Result<Self, Exit> {
         let quiet: Report = Arc::new(|_| {});
         let vault = FileVault::new(config_dir, quiet.clone()).map_err(machine)?;
@@ -108,11 +108,11 @@ impl Endpoints {
         })
     }
 
-    /// Does it.
+    /// Runs a command.
     ///
     /// # Errors
-    /// Exit 2 for a wrong argument, 1 where the machine cannot.
-    pub async fn run(&self, verb: WebhookVerb) -> Result<Told, Exit> {
+    /// Exit 2 for an invalid argument, 1 for a failure of the machine.
+    pub async fn run(&self, verb: WebhookVerb) -> Result<VerbOutput, Exit> {
         match verb {
             WebhookVerb::Add(flags) => add::add(self, flags).await,
             WebhookVerb::List => list::list(self).await,
@@ -123,7 +123,7 @@ impl Endpoints {
         }
     }
 
-    /// A connection to the running daemon.
+    /// Connects to the running daemon.
     async fn connect(&self) -> Result<Option<Connection>, Exit> {
         match &self.daemon {
             Some(url) => Connection::open(url, "ostler-webhook").await.map(Some),
@@ -131,7 +131,7 @@ impl Endpoints {
         }
     }
 
-    /// An endpoint's URL.
+    /// Returns the URL of an endpoint.
     fn url(&self, id: &str) -> String {
         format!("{}{}", self.base, path(id))
     }
@@ -141,7 +141,7 @@ impl Endpoints {
         self.records.collection.within(limit::STORE, (name.to_owned(), options)).await.map_err(machine)
     }
 
-    /// The record of an endpoint.
+    /// Returns the record of an endpoint.
     async fn record(&self, id: &str) -> Result<JsonObject, Exit> {
         slug(id)?;
         let collection = self.collection(ENDPOINTS).await?;

@@ -1,10 +1,10 @@
-//! `ostler webhook replay`: a delivery whose body is stored, delivered again by the running daemon.
+//! `ostler webhook replay`: makes the running daemon deliver a call again whose body is stored.
 
 use clap::Args;
 use ostler_contract::{Value, json};
 use ostler_plugin_webhook::REPLAY;
 
-use super::{Endpoints, Told, follow};
+use super::{Endpoints, VerbOutput, follow};
 use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::exit::Exit;
@@ -19,31 +19,35 @@ pub struct ReplayFlags {
     pub follow: bool,
 }
 
-pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result<Told, Exit> {
+pub(super) async fn replay(endpoints: &Endpoints, flags: &ReplayFlags) -> Result<VerbOutput, Exit> {
     let daemon = endpoints.connect().await?;
     let daemon = daemon.ok_or_else(|| Exit::machine("no daemon is running; start it with: ostler start"))?;
     replay_on(&daemon, endpoints.screen, flags).await
 }
 
-/// The same on a daemon that may be another computer's.
+/// Replays a delivery on a daemon, possibly on another computer.
 ///
 /// # Errors
-/// Exit 2 for a delivery whose body is not stored, 1 where the daemon cannot.
-pub async fn replay_on(daemon: &Connection, mut screen: Screen, flags: &ReplayFlags) -> Result<Told, Exit> {
+/// Exit 2 for a delivery whose body is not stored, 1 if the daemon fails.
+pub async fn replay_on(
+    daemon: &Connection,
+    mut screen: Screen,
+    flags: &ReplayFlags,
+) -> Result<VerbOutput, Exit> {
     let row = daemon.request(REPLAY, json!({ "delivery": flags.delivery })).await?;
-    let mut told = replayed(flags, &row);
-    if flags.follow && told.good {
-        for said in &told.lines {
+    let mut output = replayed(flags, &row);
+    if flags.follow && output.good {
+        for said in &output.lines {
             screen.line(said);
         }
-        let followed = follow::follow(daemon, screen, &row, &mut told.json).await?;
-        return Ok(Told { lines: followed.lines, good: followed.good, ..told });
+        let followed = follow::follow(daemon, screen, &row, &mut output.json).await?;
+        return Ok(VerbOutput { lines: followed.lines, good: followed.good, ..output });
     }
-    Ok(told)
+    Ok(output)
 }
 
-/// What is printed of a delivery that replays another one.
-pub fn replayed(flags: &ReplayFlags, row: &Value) -> Told {
+/// Returns the output for a replayed delivery.
+pub fn replayed(flags: &ReplayFlags, row: &Value) -> VerbOutput {
     let endpoint = row["endpoint"].as_str().unwrap_or_default();
     let good = row["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
     let mut said = format!("replayed {} on {endpoint}: {}", flags.delivery, row["status"]);
@@ -58,5 +62,5 @@ pub fn replayed(flags: &ReplayFlags, row: &Value) -> Told {
         lines.push(format!("see the outcome with: ostler webhook log {endpoint}, or use --follow"));
     }
     let json = json!({ "id": endpoint, "delivery": flags.delivery, "call": row });
-    Told { lines, json, names: vec![endpoint.to_owned()], good }
+    VerbOutput { lines, json, names: vec![endpoint.to_owned()], good }
 }

@@ -1,10 +1,10 @@
-//! `ostler webhook rm`: an endpoint removed, with its secret and its log.
+//! `ostler webhook rm`: removes an endpoint with its secret and its log.
 
 use clap::Args;
 use ostler_contract::{Value, json, limit};
-use ostler_plugin_webhook::{BODIES, DELIVERIES, ENDPOINTS, KEPT};
+use ostler_plugin_webhook::{BODIES, BODY_INDEX, DELIVERIES, ENDPOINTS};
 
-use super::{Endpoints, Told, machine};
+use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
 
 /// The flags of `ostler webhook rm`.
@@ -20,7 +20,7 @@ pub struct RmFlags {
     pub yes: bool,
 }
 
-pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, Exit> {
+pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOutput, Exit> {
     let id = &flags.id;
     let record = endpoints.record(id).await?;
     let secret = record.get("secret").and_then(Value::as_str).map(str::to_owned);
@@ -54,16 +54,16 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<Told, E
     }
     let listeners: Vec<Value> = listeners.iter().map(super::automation::Listener::json).collect();
     let json = json!({ "id": id, "removed": true, "secretRemoved": removed, "automations": listeners });
-    Ok(Told { lines, json, names: vec![id.clone()], good: true })
+    Ok(VerbOutput { lines, json, names: vec![id.clone()], good: true })
 }
 
 /// Removes the stored bodies of an endpoint, then the list of them.
 async fn forget_bodies(endpoints: &Endpoints, id: &str) -> Result<(), Exit> {
-    let (kept, bodies) = (endpoints.collection(KEPT).await?, endpoints.collection(BODIES).await?);
-    let record = kept.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let (index, bodies) = (endpoints.collection(BODY_INDEX).await?, endpoints.collection(BODIES).await?);
+    let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
     let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
     for body in rows.into_iter().flatten().filter_map(|row| row["id"].as_str()) {
         bodies.remove.within(limit::STORE, (body.to_owned(),)).await.map_err(machine)?;
     }
-    kept.remove.within(limit::STORE, (id.to_owned(),)).await.map(drop).map_err(machine)
+    index.remove.within(limit::STORE, (id.to_owned(),)).await.map(drop).map_err(machine)
 }

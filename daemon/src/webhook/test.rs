@@ -1,4 +1,4 @@
-//! `ostler webhook test`: one call, as a sender would make it.
+//! `ostler webhook test`: calls an endpoint like a sender.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,16 +7,16 @@ use futures::StreamExt;
 use ostler_contract::http::{Body, HeaderValue, Method, Request, header};
 use ostler_contract::{Value, json};
 use ostler_net::Client;
-use ostler_plugin_webhook::tools::Facts;
+use ostler_plugin_webhook::tools::EndpointFacts;
 
-use super::{Endpoints, Told, automation, curl, follow, log};
+use super::{Endpoints, VerbOutput, automation, curl, follow, log};
 use crate::exit::Exit;
 
-/// How long the daemon may take beyond what a sync call may.
+/// The limit of the daemon in addition to that of a sync call.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long a daemon may take to read a record that was just written.
+/// How long to wait until a daemon has read a new record.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-/// How much of an answer is shown.
+/// The shown length of an answer.
 const SHOWN: usize = 1 << 20;
 
 /// The flags of `ostler webhook test`.
@@ -32,10 +32,10 @@ pub struct TestFlags {
     pub follow: bool,
 }
 
-pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told, Exit> {
+pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<VerbOutput, Exit> {
     let id = &flags.id;
-    let facts =
-        Facts::read(&endpoints.record(id).await?).map_err(|why| Exit::usage(format!("{id}: {why}")))?;
+    let facts = EndpointFacts::read(&endpoints.record(id).await?)
+        .map_err(|why| Exit::usage(format!("{id}: {why}")))?;
     let secret = endpoints.secret(&facts.secret).await?;
     let secret = secret.ok_or_else(|| {
         let name = &facts.secret;
@@ -50,7 +50,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
         false => None,
     };
     let before = log::calls(endpoints, id).await?.len();
-    // The record is there and valid, but the daemon may not have read it yet.
+    // The record exists and is valid, but the daemon may not have read it yet.
     let begun = Instant::now();
     let (status, answer) = loop {
         let (status, answer) = call(&facts, &url, &secret, body.clone()).await?;
@@ -65,14 +65,14 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
     let mut json = json!({ "id": id, "url": url, "status": status, "answer": answer });
     let Some(daemon) = daemon.filter(|_| good) else {
         if good {
-            // Who looks at the log next finds the call there.
+            // The log contains the call from here on.
             let _ = logged(endpoints, id, before).await;
         }
         let mut lines = said.to_vec();
         if good && facts.bot.is_none() {
             lines.push(format!("see the outcome with: ostler webhook log {id}, or use --follow"));
         }
-        return Ok(Told { lines, json, names: vec![id.clone()], good });
+        return Ok(VerbOutput { lines, json, names: vec![id.clone()], good });
     };
     let mut screen = endpoints.screen;
     said.iter().for_each(|line| screen.line(line));
@@ -88,10 +88,10 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Told
             followed.lines.push(why.to_owned());
         }
     }
-    Ok(Told { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })
+    Ok(VerbOutput { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })
 }
 
-/// The log row of the call that was just made; the plugin keeps it within half a second.
+/// Returns the log row of this call, which the plugin stores within half a second.
 async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value, Exit> {
     let begun = Instant::now();
     loop {
@@ -110,7 +110,7 @@ async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value,
     }
 }
 
-async fn call(facts: &Facts, url: &str, secret: &str, body: String) -> Result<(u16, String), Exit> {
+async fn call(facts: &EndpointFacts, url: &str, secret: &str, body: String) -> Result<(u16, String), Exit> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let delivery = uuid::Uuid::new_v4().to_string();
     let call = facts.call(secret, &delivery, now, body).map_err(Exit::usage)?;

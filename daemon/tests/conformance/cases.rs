@@ -2,7 +2,7 @@
 //! engine.
 
 use ostler_contract::json;
-use ostler_loader::Entry;
+use ostler_loader::PluginConfig;
 use ostler_ports::memory_records;
 use ostler_testkit::{Builder, cases};
 
@@ -13,7 +13,7 @@ fn subjects(folder: &tempfile::TempDir, plugins: &[(&str, &str)]) -> Builder {
     plugins.iter().fold(builder(), |builder, (name, text)| {
         let file = folder.path().join(format!("{name}.mjs"));
         std::fs::write(&file, text).unwrap();
-        builder.entry(Entry::named(&file.display().to_string()))
+        builder.entry(PluginConfig::named(&file.display().to_string()))
     })
 }
 

@@ -13,7 +13,7 @@ use ostler_contract::registry::Registrant;
 use ostler_contract::{Value, json};
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{People, Principal};
-use ostler_loader::Entry;
+use ostler_loader::PluginConfig;
 use ostler_ports::{FileVault, memory_records};
 use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN};
 
@@ -133,8 +133,10 @@ fn no_example_is_there_that_nobody_runs() {
 
 /// A host with the echo backend, a folder and this example.
 pub fn with(file: &str, dir: &Path, options: Value) -> Builder {
-    let entry =
-        Entry { options: object(options), ..Entry::named(&folder().join(file).display().to_string()) };
+    let entry = PluginConfig {
+        options: object(options),
+        ..PluginConfig::named(&folder().join(file).display().to_string())
+    };
     builder().folder(dir).plugin(ostler_plugin_echo::plugin(), json!({})).entry(entry)
 }
 

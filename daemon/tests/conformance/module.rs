@@ -2,7 +2,7 @@
 
 use ostler_contract::points::{Tool, ToolSpec, Vault};
 use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, Value, json};
-use ostler_loader::{Entry, State};
+use ostler_loader::{PluginConfig, State};
 use ostler_testkit::Builder;
 
 use crate::side::{Both, Side, Talk, builder, lines_of};
@@ -111,7 +111,8 @@ async fn options_written_to_are_the_plugins_own(side: Side) {
 }
 
 async fn a_module_that_is_off_is_imported_and_not_applied(side: Side) {
-    let host = side.load_as(with_vault(builder()), |entry| Entry { enabled: false, ..entry }).start().await;
+    let host =
+        side.load_as(with_vault(builder()), |entry| PluginConfig { enabled: false, ..entry }).start().await;
     let loaded = &host.loaded[1];
     assert_eq!(
         (loaded.id.as_deref(), loaded.state),

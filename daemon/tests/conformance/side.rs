@@ -7,7 +7,7 @@ use ostler_contract::wire::StateAction;
 use ostler_contract::{JsonObject, Options, Plugin, PluginHost, Thrown, Value, json};
 use ostler_engine::Yaml;
 use ostler_js::{JsOptions, JsSource};
-use ostler_loader::Entry;
+use ostler_loader::PluginConfig;
 use ostler_testkit::{Builder, Lines, MemoryHost, RawClient};
 
 /// A plugin written twice.
@@ -60,11 +60,11 @@ impl Side {
     /// Names the plugin as one more on a host.
     pub fn load(self, builder: Builder, options: Value) -> Builder {
         let options = object(options);
-        self.load_as(builder, |entry| Entry { options, ..entry })
+        self.load_as(builder, |entry| PluginConfig { options, ..entry })
     }
 
     /// The same, with its configuration entry changed.
-    pub fn load_as(self, builder: Builder, change: impl FnOnce(Entry) -> Entry) -> Builder {
+    pub fn load_as(self, builder: Builder, change: impl FnOnce(PluginConfig) -> PluginConfig) -> Builder {
         let Both { spec, native, javascript: file, dress } = self.both;
         match self.kind {
             Kind::Native => {
@@ -75,9 +75,11 @@ impl Side {
                     Some(dress) => dress(plugin),
                     None => plugin,
                 };
-                builder.bundled(plugin).entry(change(Entry::named(spec)))
+                builder.bundled(plugin).entry(change(PluginConfig::named(spec)))
             }
-            Kind::JavaScript => builder.entry(change(Entry::named(&javascript(file).display().to_string()))),
+            Kind::JavaScript => {
+                builder.entry(change(PluginConfig::named(&javascript(file).display().to_string())))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Without a conversation: signing in to an agent, signing out, and the sessions it stores itself.
+//! Requests to an agent without a conversation: sign-in, sign-out, and the sessions that it stores itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use ostler_contract::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::agent::{AuthMethod, Running, Surroundings};
+use crate::agent_connection::{Failure, Incoming};
 use crate::check;
 use crate::errors::{AgentError, words};
 use crate::options::{AgentOptions, Runtime};
 use crate::protocol::member;
 use crate::settings::Catalogue;
 use crate::sign_in::SignIns;
-use crate::wire::{Failure, Incoming};
 
-/// How many of an agent's sessions are listed, and of how many pages.
+/// The maximum number of listed sessions of an agent, and of pages.
 const LISTED: usize = 1000;
 const PAGES: usize = 500;
 
-/// What all of these need.
+/// The inputs of these requests.
 pub struct Account<'a> {
     /// The agent.
     pub agent: &'a Arc<AgentOptions>,
@@ -30,8 +30,8 @@ pub struct Account<'a> {
 }
 
 impl Account<'_> {
-    /// Signs in with one of the agent's methods. One that runs in a terminal is named, for the caller to run; of one
-    /// whose user has to open a page, the page.
+    /// Signs in with one of the agent's methods. Returns the command of a method that runs in a terminal, for the
+    /// caller to run, or the page that the user has to open.
     pub async fn sign_in(&self, wanted: Option<&str>, sign_ins: &SignIns) -> Result<Value, String> {
         let (running, incoming) = self.start().await?;
         let methods = running.facts.auth.clone();
@@ -99,7 +99,7 @@ impl Account<'_> {
         Ok(json!({ "sessions": listed?, "continues": continues }))
     }
 
-    /// Deletes a session that the agent stores. One that is gone is deleted.
+    /// Deletes a session that the agent stores. A missing one counts as deleted.
     pub async fn delete(&self, session: &str) -> Result<(), String> {
         let (running, incoming) = self.start().await?;
         let outcome = match running.facts.delete {
@@ -113,7 +113,7 @@ impl Account<'_> {
         outcome
     }
 
-    /// Every page, in the time that an agent has for other requests.
+    /// Reads all pages, within the limit of other requests.
     async fn all_pages(
         &self,
         running: &Running,
@@ -135,7 +135,7 @@ impl Account<'_> {
     ) -> Result<Vec<Value>, String> {
         let mut rows = Vec::new();
         let mut cursor: Option<String> = None;
-        // An agent may name a next page for good.
+        // An agent can name next pages without end.
         for _ in 0..PAGES {
             let mut params = json!({});
             if let Some(cwd) = cwd {
@@ -179,7 +179,7 @@ impl Account<'_> {
         self.attend_with(asked, &mut incoming, limit).await
     }
 
-    /// Waits for an answer. What the agent asks for until then is refused: there is no session.
+    /// Waits for an answer. Rejects requests of the agent until then, because there is no session.
     async fn attend_with(
         &self,
         asked: impl Future<Output = Result<Value, Failure>>,
@@ -207,7 +207,7 @@ fn refuse(message: Incoming) {
     }
 }
 
-/// One session as it is listed.
+/// Returns one session for the list.
 fn row(session: &Value) -> Option<Value> {
     let id: String = member(session, "sessionId")?;
     let mut row = json!({ "id": id });
@@ -219,7 +219,7 @@ fn row(session: &Value) -> Option<Value> {
     Some(row)
 }
 
-/// Whether an error says that a user has to sign in, and how.
+/// Returns how a user has to sign in, if an error requires that.
 pub fn ways(why: &AgentError, agent: &AgentOptions) -> Option<Value> {
     match why {
         AgentError::SignIn(methods) => Some(check::auth_methods(methods, agent)),

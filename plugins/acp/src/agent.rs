@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::SCOPES;
+use crate::agent_connection::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 use crate::errors::{AgentError, plain};
 use crate::machine;
 use crate::masks::Masks;
 use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::protocol::member;
-use crate::wire::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 
-/// How long is waited for what an agent that ended wrote to stderr.
+/// How long to wait for the rest of an ended agent's stderr.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// What an agent said of itself in the answer to `initialize`.
+/// The capabilities of an agent from its answer to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Facts {
+pub struct AgentFacts {
     /// Its name, where it has one.
     pub name: Option<String>,
     /// Its version.
@@ -40,7 +40,7 @@ pub struct Facts {
     pub delete: bool,
     /// `session/list`.
     pub list: bool,
-    /// `session/fork`, which is not stable.
+    /// `session/fork`, an unstable part of the protocol.
     pub fork: bool,
     /// `logout`.
     pub logout: bool,
@@ -70,7 +70,7 @@ pub struct AuthMethod {
     pub name: String,
     /// More.
     pub description: Option<String>,
-    /// The arguments of the command that signs in, where it runs in a terminal.
+    /// The arguments of the command that signs in, if it runs in a terminal.
     pub terminal: Option<Vec<String>>,
     /// Variables of that command, over those of the agent.
     pub env: BTreeMap<String, String>,
@@ -86,7 +86,7 @@ impl AuthMethod {
         format!("run `ostler agent login {} --method {}` ({about})", agent.provider, self.id)
     }
 
-    /// The command that signs in, where it runs in a terminal.
+    /// Returns the command that signs in, if it runs in a terminal.
     pub fn command(&self, agent: &AgentOptions) -> Option<String> {
         let args = self.terminal.as_ref()?;
         let variables = self.env.iter().map(|(name, value)| format!("{name}={value}"));
@@ -95,8 +95,8 @@ impl AuthMethod {
     }
 }
 
-impl Facts {
-    /// With what is shown of it masked.
+impl AgentFacts {
+    /// Masks its displayed texts.
     fn masked(self, masks: &Masks) -> Self {
         let hide = |text: String| masks.hide(&text);
         let method = |method: AuthMethod| AuthMethod {
@@ -158,13 +158,13 @@ impl Facts {
     }
 }
 
-/// A text for users, where it says something.
+/// Returns a text for users, unless it is empty.
 fn trimmed(value: &Value, name: &str) -> Option<String> {
     let text: String = member(value, name)?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The end of what an agent wrote to stderr, as it may be repeated.
+/// Returns the end of an agent's stderr, masked.
 fn said(process: &Process, masks: &Masks) -> String {
     masks.hide_in_part(&plain(&process.stderr()))
 }
@@ -178,9 +178,9 @@ pub struct Surroundings {
     pub env: BTreeMap<String, String>,
     /// Variables with tokens that a client lent the session, over the agent's own.
     pub lent: BTreeMap<String, String>,
-    /// What the agent is told of its MCP servers and may repeat: tokens, headers and variables.
+    /// Secrets of its MCP servers that the agent receives and can repeat: tokens, headers and variables.
     pub told: Vec<String>,
-    /// The machine; nothing for this host.
+    /// The machine; `None` for this host.
     pub computer: Option<SessionComputer>,
 }
 
@@ -192,7 +192,7 @@ impl Surroundings {
     }
 }
 
-/// An agent's program as it is started on this host.
+/// The program of an agent on this host.
 pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
     let Surroundings { cwd, env, lent, .. } = at;
     let env = env.iter().chain(&agent.env).chain(lent);
@@ -219,7 +219,7 @@ pub struct Running {
     /// Its connection.
     pub wire: Wire,
     /// What it can do.
-    pub facts: Arc<Facts>,
+    pub facts: Arc<AgentFacts>,
     process: Process,
     masks: Masks,
     limit: Duration,
@@ -230,7 +230,8 @@ impl Running {
     /// Starts an agent and initializes it.
     ///
     /// # Errors
-    /// It is missing, ends, does not answer in time or speaks another version of the protocol. Nothing of it runs then.
+    /// It is missing, ends, does not answer in time or uses another version of the protocol. None of its processes
+    /// remains.
     pub async fn start(
         agent: &AgentOptions,
         runtime: &Runtime,
@@ -240,7 +241,7 @@ impl Running {
             Some(computer) => machine::program(agent, at, computer).await?,
             None => (program(agent, at), Vec::new()),
         };
-        // What runs in a machine ends there what it started, which takes its time.
+        // A program in a machine ends its processes there, which takes time.
         let supervisor = runtime.supervisor.clone().filter(|_| at.computer.is_none());
         let program = Program { supervisor, ..program };
         let spawned = Process::spawn(&SCOPES, &program, runtime.scope);
@@ -290,21 +291,21 @@ impl Running {
         &self,
         offer: &Offer,
         incoming: &mut mpsc::Receiver<Incoming>,
-    ) -> Result<Facts, AgentError> {
+    ) -> Result<AgentFacts, AgentError> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": offer.capabilities(),
             "clientInfo": { "name": "ostler", "title": "ostler", "version": env!("CARGO_PKG_VERSION") },
         });
         let answer = self.ask("initialize", params, incoming).await?;
-        // The connection itself refuses another version of the protocol.
-        Ok(Facts::read(&answer).masked(&self.masks))
+        // The connection itself rejects another version of the protocol.
+        Ok(AgentFacts::read(&answer).masked(&self.masks))
     }
 
-    /// Sends a request that has to be answered in time. What the agent sends before is for no session.
+    /// Sends a request with a limit. Earlier messages of the agent belong to no session.
     ///
     /// # Errors
-    /// It was refused, was not answered in time, or the agent ended.
+    /// It was rejected, was not answered in time, or the agent ended.
     async fn ask(
         &self,
         method: &'static str,
@@ -330,17 +331,17 @@ impl Running {
         }
     }
 
-    /// Words of the agent, as they may be repeated.
+    /// Masks text of the agent.
     pub fn masked(&self, text: &str) -> String {
         self.masks.hide(text)
     }
 
-    /// What its words may not contain.
+    /// The masks of its texts.
     pub fn masks(&self) -> &Masks {
         &self.masks
     }
 
-    /// How long it may take to answer a request that has to be answered in time.
+    /// The limit of its answers.
     pub fn limit(&self) -> Duration {
         self.limit
     }
@@ -361,7 +362,7 @@ impl Running {
                     None => ended.await.ok(),
                     Some(_) => None,
                 };
-                // Its last words may not be read yet. What it left behind may have its stderr open for long.
+                // Its last output may not be read yet. Its remaining processes can keep its stderr open for long.
                 let _ = tokio::time::timeout(LAST_WORDS, self.process.stderr_ended()).await;
                 if let Some(limit) = self.memory_limit.filter(|_| self.process.exceeded_memory()) {
                     return AgentError::Memory { limit };
@@ -379,18 +380,18 @@ impl Running {
         self.process.ended()
     }
 
-    /// Whether it and what it started occupy more than they may.
+    /// Returns whether it and its processes exceed the memory limit.
     pub fn over_memory(&self) -> Option<AgentError> {
         let limit = self.memory_limit?;
         (self.process.usage().memory > limit).then_some(AgentError::Memory { limit })
     }
 
-    /// Kills what its process left behind.
+    /// Kills its remaining processes.
     pub fn kill_leftovers(&self) {
         self.process.kill_now();
     }
 
-    /// Stops it: its stdin is closed, and what does not end is killed.
+    /// Stops it: closes its stdin, and kills processes that do not end.
     pub async fn close(self) {
         let Self { wire, process, .. } = self;
         drop(wire);

@@ -18,7 +18,7 @@ use crate::updates::Emitter;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
-/// The backend of one agent. What is known of it is in the catalogue. The host drops it, with `registered`, where another
+/// The backend of one agent. The catalogue contains the known facts. The host drops it, with `registered`, if another
 /// plugin has its name.
 pub fn agent(shared: Shared, registered: Arc<()>) -> Agent {
     let (options, catalogue) = (shared.agent.clone(), shared.catalogue.clone());
@@ -71,8 +71,8 @@ pub fn agent(shared: Shared, registered: Arc<()>) -> Agent {
     }
 }
 
-/// Deletes the agent's copy of a session, which its conversation has not deleted: it slept. An agent that deletes nothing
-/// is not started.
+/// Deletes the agent's copy of a sleeping session, which its conversation has not deleted. An agent without deletion is
+/// not started.
 async fn delete(shared: &Shared, id: String) -> Result<(), Thrown> {
     if shared.deleted.lock().remove(&id) {
         return Ok(());
@@ -86,7 +86,7 @@ async fn delete(shared: &Shared, id: String) -> Result<(), Thrown> {
     Account { agent, runtime, catalogue }.delete(&id).await.map_err(Thrown::new)
 }
 
-/// The resources whose tokens the agent takes from clients.
+/// The resources whose tokens the agent receives from clients.
 fn protected(options: &AgentOptions) -> Option<Vec<ProtectedResourceMetadata>> {
     let resource = |resource: &String| {
         let told = options.resources.get(resource).cloned().unwrap_or_default();
@@ -109,7 +109,7 @@ fn protected(options: &AgentOptions) -> Option<Vec<ProtectedResourceMetadata>> {
 
 /// The running half of one chat.
 fn session(shared: Shared, start: Start) -> AgentSession {
-    // The stable protocol can neither fork nor rewind a session: a new one is told the turns that remain.
+    // The stable protocol can neither fork nor rewind a session, so a new one receives the remaining turns as text.
     let stored = match (&start.fork_at, &start.rewind_at) {
         (Some(_), _) => Stored::default(),
         (None, Some(_)) => Stored::to_open(),
@@ -195,7 +195,7 @@ fn session(shared: Shared, start: Start) -> AgentSession {
             let (done, wait) = oneshot::channel();
             let sent = plugins.send(Command::Plugins { plugins: all, done }).is_ok();
             async move {
-                // The folders that were left are removed then.
+                // Left folders are removed after that.
                 let _ = wait.await;
                 Ok(sent)
             }

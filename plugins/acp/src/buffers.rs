@@ -1,4 +1,5 @@
-//! Unsaved text: clients that have files open announce it for a session, and are asked before a file is read from disk.
+//! Unsaved text: clients announce that they have files of a session open, and receive a request before a file is read
+//! from disk.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,20 +12,20 @@ use ostler_contract::wire::commands::ContentEncoding;
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// How long a client may take to answer. The file is read from disk then.
+/// The limit of a client's answer, after which the file is read from disk.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How many clients are asked for a session; the latest are.
+/// The maximum number of clients per session; the latest ones count.
 const CLIENTS: usize = 4;
-/// How many sessions have such clients.
+/// The maximum number of sessions with such clients.
 const SESSIONS: usize = 1024;
-/// What is encoded in a path.
+/// The characters that are encoded in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The clients of each session that have files open, the latest last.
 #[derive(Debug, Clone, Default)]
 pub struct Buffers(Arc<Mutex<HashMap<String, Vec<String>>>>);
 
-/// The clients of one session, and how they are asked.
+/// The clients of one session, with their requests.
 #[derive(Debug, Clone)]
 pub struct Unsaved {
     buffers: Buffers,
@@ -70,7 +71,7 @@ impl Buffers {
 }
 
 impl Unsaved {
-    /// The text of a file as a client has it; nothing where none answers with a text.
+    /// Returns the text of a file from a client; `None` if none answers with text.
     pub async fn text(&self, path: &Path) -> Option<String> {
         let read = self.read.as_ref()?;
         let clients = self.buffers.0.lock().get(&self.session).cloned().unwrap_or_default();
@@ -81,7 +82,7 @@ impl Unsaved {
             let uri = format!("ostler-buffer://{client}{encoded}?session={session}");
             match tokio::time::timeout(LIMIT, read.call((uri,))).await {
                 Ok(Ok(content)) if content.encoding != ContentEncoding::Base64 => return Some(content.data),
-                // A client that closed the file says so and is asked again; one that does not answer is not.
+                // A client that has closed the file answers so and stays; one that does not answer is removed.
                 Ok(_) => {}
                 Err(_) => self.buffers.withdraw(&self.session, &client),
             }

@@ -1,4 +1,4 @@
-//! A check of one agent: it is started, asked what it can do, and ended, without a session of the host.
+//! A check of one agent: starts it, reads its capabilities, and ends it, without a session of the host.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -9,22 +9,22 @@ use ostler_contract::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::agent::{AuthMethod, Facts, Running, Surroundings};
+use crate::agent::{AgentFacts, AuthMethod, Running, Surroundings};
+use crate::agent_connection::{Failure, Incoming};
 use crate::errors::AgentError;
 use crate::masks::Masks;
 use crate::opening::{self, Plan};
 use crate::options::{AgentOptions, Runtime};
 use crate::protocol::{Chunk, Content, Update, Voice};
 use crate::settings::{self, Catalogue, MODE, MODEL, Setting};
-use crate::wire::{Failure, Incoming};
 
-/// How long the agent may take to answer a check's prompt.
+/// The limit of the answer to a check's prompt.
 const PROMPT_LIMIT: Duration = Duration::from_secs(300);
 /// How much of the answer is retained, in bytes.
 const ANSWER_RETAINED: usize = 16 << 10;
 
-/// Starts the agent and opens a session of its own in an empty folder; with a prompt, also runs one turn, in which it is
-/// given no permission. Answers what it supports, and what is missing. It ends early where whoever asked for it has `left`.
+/// Starts the agent and opens a separate session in an empty folder. With a prompt, also runs one turn, without
+/// permissions. Returns what the agent supports and what is missing. Ends early if the caller has `left`.
 pub async fn check(
     agent: &Arc<AgentOptions>,
     runtime: &Arc<Runtime>,
@@ -95,7 +95,7 @@ async fn run(
     outcome
 }
 
-/// Nobody is left to be told of it.
+/// The caller has left.
 fn unwanted(method: &'static str) -> AgentError {
     AgentError::Refused { method, failure: Failure::internal("the caller has disconnected".to_owned()) }
 }
@@ -121,7 +121,7 @@ async fn converse(
     }
     let facts = running.facts.clone();
     let of_session = json!({ "sessionId": opened.id });
-    // What it stores of the check is nothing that a user looks for.
+    // Its stored session of the check is of no use to users.
     let parting = async {
         if facts.close {
             let _ = running.wire.request("session/close", of_session.clone()).await;
@@ -134,7 +134,7 @@ async fn converse(
     Ok(())
 }
 
-/// Runs one turn. Whatever the agent asks for is denied.
+/// Runs one turn, and denies all requests of the agent.
 async fn ask(
     running: &Running,
     incoming: &mut mpsc::Receiver<Incoming>,
@@ -200,8 +200,8 @@ fn millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Adds what an agent said of itself.
-pub fn describe(row: &mut Value, facts: &Facts, agent: &AgentOptions) {
+/// Adds the capabilities of an agent.
+pub fn describe(row: &mut Value, facts: &AgentFacts, agent: &AgentOptions) {
     let mut supports = serde_json::to_value(facts).unwrap_or_default();
     if let Some(members) = supports.as_object_mut() {
         members.retain(|_, value| value.is_boolean());
@@ -222,7 +222,7 @@ pub fn describe_settings(row: &mut Value, settings: &[Setting]) {
     }
 }
 
-/// Ways to sign in, as they are reported.
+/// Returns sign-in methods in the form of the report.
 pub fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
     let method = |method: &AuthMethod| {
         let mut shown = json!({ "id": method.id, "name": method.name });
@@ -237,8 +237,8 @@ pub fn auth_methods(methods: &[AuthMethod], agent: &AgentOptions) -> Value {
     methods.iter().map(method).collect()
 }
 
-/// What an agent lacks, and what happens instead.
-fn missing(facts: &Facts) -> Vec<&'static str> {
+/// Returns missing capabilities of an agent, and what happens instead.
+fn missing(facts: &AgentFacts) -> Vec<&'static str> {
     let rows = [
         (facts.mcp_http, "MCP over HTTP: the session's tools are offered to it over stdio"),
         (
@@ -252,7 +252,7 @@ fn missing(facts: &Facts) -> Vec<&'static str> {
     rows.into_iter().filter(|(has, _)| !has).map(|(_, line)| line).collect()
 }
 
-/// Whether the agent's program is there.
+/// Returns whether the agent's program exists.
 pub fn is_installed(agent: &AgentOptions) -> bool {
     ostler_processes::is_installed(&crate::agent::program(agent, &Surroundings::alone(Path::new("/"))))
 }

@@ -1,5 +1,5 @@
-//! Turns that are a command line, such as `!ls`: the command runs in a terminal of the host, the turn shows it as a tool
-//! call, and the agent is told of it with the next prompt.
+//! Turns that are a command line, such as `!ls`: the command runs in a terminal of the host, the turn shows it as a
+//! tool call, and the next prompt includes it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use crate::terminals::{result, shown};
 use crate::updates::Emitter;
 
-/// How much of a command's output the agent is told, in characters; the end counts.
+/// How many characters of the end of a command's output the agent receives.
 const TOLD: usize = 16 << 10;
-/// How many commands the agent is told of at once; the latest count.
+/// The maximum number of commands in a prompt; the latest ones count.
 const REMEMBERED: usize = 20;
 
 /// The tool's name in the calls that show commands.
@@ -31,16 +31,16 @@ pub struct CommandTurns(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The turn that runs, and how it is cancelled.
+    /// The running turn, and its cancellation.
     running: Option<(String, oneshot::Sender<()>)>,
     /// Commands that the agent does not know of.
     untold: VecDeque<String>,
-    /// How many commands came before these.
+    /// The number of earlier commands.
     earlier: u64,
 }
 
 impl CommandTurns {
-    /// Of a chat with these turns: what was run after the agent's last turn it was not told.
+    /// Creates it for a chat with these turns. The agent does not know the commands after its last turn.
     pub fn of(turns: &[ChatTurn]) -> Self {
         let since = turns.iter().rev().map_while(told_of).take(REMEMBERED);
         let mut untold = VecDeque::new();
@@ -51,7 +51,7 @@ impl CommandTurns {
     /// Runs a command and ends its turn. The turn can be cancelled from now on.
     ///
     /// # Errors
-    /// No terminal can be opened, or it is gone before the command has ended.
+    /// No terminal can be opened, or it was removed before the command ended.
     pub fn run(
         &self,
         emitter: Emitter,
@@ -127,13 +127,14 @@ impl CommandTurns {
         Ok(Ended { shown, code, cancelled, output })
     }
 
-    /// Stops a turn's command; `false` where no such command runs.
+    /// Stops a turn's command; returns `false` if no such command runs.
     pub fn cancel(&self, turn: &str) -> bool {
         let running = self.0.lock().running.take_if(|(running, _)| running == turn);
         running.is_some_and(|(_, cancel)| cancel.send(()).is_ok())
     }
 
-    /// What the agent has not been told of, as the context of its next prompt, and the number of the latest command.
+    /// Returns the commands that the agent does not know as context of the next prompt, and the number of the latest
+    /// one.
     pub fn untold(&self) -> Option<(String, u64)> {
         let mut state = self.0.lock();
         let latest = state.earlier + state.untold.len() as u64;
@@ -143,7 +144,7 @@ impl CommandTurns {
         })
     }
 
-    /// The agent was told of the commands up to this one.
+    /// Records that the agent knows the commands up to this one.
     pub fn told(&self, latest: u64) {
         let mut state = self.0.lock();
         while state.earlier < latest && state.untold.pop_front().is_some() {
@@ -161,7 +162,7 @@ impl CommandTurns {
     }
 }
 
-/// What the agent is told of a turn that was a command; nothing for another turn.
+/// Returns the text for the agent of a turn that was a command; `None` for another turn.
 fn told_of(turn: &ChatTurn) -> Option<String> {
     let turn = serde_json::to_value(turn).ok()?;
     let parts = turn.get("responseParts")?.as_array()?;

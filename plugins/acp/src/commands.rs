@@ -18,24 +18,24 @@ use crate::options::{AgentOptions, LeftOut, Runtime};
 use crate::settings::Catalogue;
 use crate::sign_in::SignIns;
 
-/// Why an agent is not available whose backend the host has dropped.
+/// Why an agent is not available if the host has dropped its backend.
 const UNAVAILABLE: &str = "another plugin has an agent or a URI scheme of this name";
 
 /// A configured agent.
-pub struct Known {
-    /// How it is configured.
+pub struct ConfiguredAgent {
+    /// Its options.
     pub agent: Arc<AgentOptions>,
-    /// What is known of it.
+    /// Its known facts.
     pub catalogue: Arc<Catalogue>,
-    /// Is gone where the host does not have its backend.
+    /// Dropped if the host does not have its backend.
     pub held: Weak<()>,
 }
 
-/// What is configured.
+/// The configured agents.
 pub struct Configuration {
-    /// The agents that were registered.
-    pub agents: Vec<Known>,
-    /// Those that were not.
+    /// The registered agents.
+    pub agents: Vec<ConfiguredAgent>,
+    /// The others.
     pub left_out: Vec<LeftOut>,
     /// The ids of all presets.
     pub presets: Vec<String>,
@@ -43,12 +43,12 @@ pub struct Configuration {
 
 type All = Arc<Configuration>;
 
-/// The clients whose commands end when they leave.
+/// The clients whose commands end when they disconnect.
 #[derive(Clone, Default)]
 struct Callers(Arc<Mutex<Vec<(String, oneshot::Sender<()>)>>>);
 
 impl Callers {
-    /// Resolves when the client has left.
+    /// Resolves when the client has disconnected.
     fn wait(&self, client: String) -> impl Future<Output = ()> + Send + use<> {
         let (tell, left) = oneshot::channel();
         let mut waiting = self.0.lock();
@@ -141,7 +141,7 @@ pub fn register(
                         return Ok(json!({ "provider": provider, "name": provider, "state": "unavailable",
                             "problem": format!("{why}; {remedy}") }));
                     }
-                    let Known { agent, catalogue, .. } = all.find(provider)?;
+                    let ConfiguredAgent { agent, catalogue, .. } = all.find(provider)?;
                     let prompt = text("prompt").map(str::to_owned);
                     Ok(check::check(agent, &runtime, catalogue, prompt, left).await)
                 }
@@ -160,7 +160,7 @@ pub fn buffers(host: &PluginHost, buffers: Buffers) -> Result<(), Thrown> {
         let (buffers, owners) = (buffers.clone(), owners.clone());
         async move {
             let session = params.get("session").and_then(Value::as_str).unwrap_or_default().to_owned();
-            // What it answers is read as a file of the session.
+            // Its answer is read as a file of the session.
             if owners.session_owner(session.clone()).await? != owner {
                 return Err(RpcError::permission_denied(format!("{session} belongs to another user")).into());
             }
@@ -198,7 +198,7 @@ fn account(host: &PluginHost, agents: &All, runtime: &Arc<Runtime>) -> Result<()
             async move {
                 let text = |name: &str| params.get(name).and_then(Value::as_str);
                 let provider = text("provider").unwrap_or_default();
-                let Known { agent, catalogue, .. } = agents.find(provider)?;
+                let ConfiguredAgent { agent, catalogue, .. } = agents.find(provider)?;
                 let account = Account { agent, runtime: &runtime, catalogue };
                 let pending = params.get("signIn").and_then(Value::as_u64);
                 let answer = match of {
@@ -245,8 +245,8 @@ fn described(title: &str, description: &str) -> Option<Call<fn() -> Description>
     Some(Call::now(move |()| Ok(description.clone())))
 }
 
-impl Known {
-    /// Why sessions cannot have it, and what to do; nothing where they can.
+impl ConfiguredAgent {
+    /// Returns why sessions cannot use it, and what to do, if that is so.
     fn unavailable(&self) -> Option<(String, String)> {
         let remedy = || format!("rename agents.{}, or remove that plugin", self.agent.provider);
         (self.held.strong_count() == 0).then(|| (UNAVAILABLE.to_owned(), remedy()))
@@ -255,7 +255,7 @@ impl Known {
 
 impl Configuration {
     /// The agent of a provider.
-    fn find(&self, provider: &str) -> Result<&Known, Thrown> {
+    fn find(&self, provider: &str) -> Result<&ConfiguredAgent, Thrown> {
         self.agents.iter().find(|known| known.agent.provider == provider).ok_or_else(|| {
             let why = match self.unavailable(provider) {
                 Some((why, remedy)) => format!("{provider} is not available: {why}; {remedy}"),
@@ -269,7 +269,7 @@ impl Configuration {
         })
     }
 
-    /// Why sessions cannot have the agent of a provider that is configured, and what to do.
+    /// Returns why sessions cannot use the configured agent of a provider, and what to do.
     fn unavailable(&self, provider: &str) -> Option<(String, String)> {
         let known = self.agents.iter().find(|known| known.agent.provider == provider);
         let left_out = || self.left_out.iter().find(|left| left.provider == provider);

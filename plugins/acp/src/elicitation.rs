@@ -1,32 +1,32 @@
-//! `elicitation/*`: questions of the agent as the host's, and users' answers as the agent's.
+//! `elicitation/*`: converts questions of the agent to input requests, and users' answers to those of the agent.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ostler_contract::wire::state::ChatInputAnswer;
 use ostler_contract::{Budget, Charge, JsonObject, Value, json};
 
+use crate::agent_connection::{Failure, Request, Withdrawal, weight};
 use crate::protocol::member;
-use crate::wire::{Failure, Request, Withdrawal, weight};
 
-/// Says what a member must be that does not fit an object's schema, or what is wrong with the schema.
+/// Returns the requirement of a member that does not fit an object's schema, or what is wrong with the schema.
 pub type Misfit = fn(schema: &Value, member: &JsonObject) -> Result<Option<String>, String>;
 
-/// How much memory the questions of a conversation may take that wait for a user, in bytes.
+/// The maximum memory of a conversation's waiting questions, in bytes.
 const WAITING: usize = 4 << 20;
-/// How often a question is asked whose answers its form does not take.
+/// How often a question is repeated after invalid answers.
 const ASKED: u32 = 10;
 
 /// A question that waits for a user.
 #[derive(Debug)]
 struct Form {
     request: Request,
-    /// The turn it is asked in.
+    /// Its turn.
     turn: String,
-    /// The question as clients are shown it, without its id.
+    /// The question in the form for clients, without its id.
     shown: Value,
     /// The fields, by name.
     fields: BTreeMap<String, Field>,
-    /// The agent's name for it, where it is answered at an address.
+    /// The agent's name for it, if it is answered at a URL.
     elicitation: Option<String>,
     /// How often it was asked.
     asked: u32,
@@ -38,9 +38,9 @@ struct Form {
 struct Field {
     /// Its type.
     kind: String,
-    /// What users know it by.
+    /// Its title.
     title: String,
-    /// What its value has to be.
+    /// The schema of its value.
     schema: JsonObject,
     required: bool,
 }
@@ -54,25 +54,25 @@ pub struct Forms {
     misfit: Misfit,
 }
 
-/// What became of an answer.
+/// The result of an answer.
 pub enum Answered {
-    /// The agent has it.
+    /// It was sent to the agent.
     Sent,
-    /// No such question waits.
+    /// The question does not exist.
     Unknown,
     /// It does not fit the form: the user is asked again.
-    Again(Box<Shown>),
-    /// It does not fit the form either: the question is cancelled.
+    Again(Box<PublishedQuestion>),
+    /// It does not fit the form again: the question is cancelled.
     TooOften,
 }
 
-/// A question, as clients are shown it.
-pub struct Shown {
+/// A question in the form that clients receive.
+pub struct PublishedQuestion {
     /// Its id.
     pub id: String,
     /// The `ChatInputRequest`.
     pub request: Value,
-    /// A watch for the agent taking it back.
+    /// Resolves when the agent withdraws it.
     pub withdrawal: Withdrawal,
 }
 
@@ -85,8 +85,8 @@ impl Forms {
     /// Takes an `elicitation/create`.
     ///
     /// # Errors
-    /// The request and why it is refused, where its mode is unknown, or too much is asked at a time.
-    pub fn add(&mut self, request: Request, turn: &str) -> Result<Shown, (Request, Failure)> {
+    /// The request and why it is rejected: its mode is unknown, or too many questions wait.
+    pub fn add(&mut self, request: Request, turn: &str) -> Result<PublishedQuestion, (Request, Failure)> {
         let params = &request.params;
         let message: String = member(params, "message").unwrap_or_default();
         let mut shown = json!({ "message": message });
@@ -120,7 +120,7 @@ impl Forms {
                 return Err((request, why));
             }
         }
-        // What clients are shown, and about as much for the fields.
+        // The form for clients, and about the same for the fields.
         let Some(charge) = self.memory.try_take(2 * weight(&shown)) else {
             let why = format!("the questions that wait for a user take more than {} MiB", WAITING >> 20);
             return Err((request, Failure::internal(why)));
@@ -132,8 +132,8 @@ impl Forms {
         Ok(self.ask(form, None))
     }
 
-    /// Asks a question, after why its latest answer is none.
-    fn ask(&mut self, mut form: Form, problem: Option<&str>) -> Shown {
+    /// Publishes a question, after the reason why its latest answer is invalid.
+    fn ask(&mut self, mut form: Form, problem: Option<&str>) -> PublishedQuestion {
         self.next += 1;
         form.asked += 1;
         let id = format!("{}-question-{}", form.turn, self.next);
@@ -143,7 +143,7 @@ impl Forms {
             shown["message"] = format!("{message}\n\nThe answer was not sent: {problem}").into();
         }
         self.open.insert(id.clone(), form);
-        Shown { id, request: shown, withdrawal }
+        PublishedQuestion { id, request: shown, withdrawal }
     }
 
     /// Answers a question with `accept`, `decline` or `cancel`.
@@ -173,24 +173,24 @@ impl Forms {
         Answered::Sent
     }
 
-    /// Removes a question; `false` where none waits.
+    /// Removes a question; returns `false` if it does not exist.
     pub fn withdraw(&mut self, id: &str) -> bool {
         let form = self.open.remove(id);
         form.map(|form| form.request.answer(Ok(json!({ "action": "cancel" })))).is_some()
     }
 
-    /// What was asked at an address is answered there: the id of its question.
+    /// Returns the id of a question that was answered at its URL.
     pub fn completed(&self, elicitation: &str) -> Option<String> {
         let open = self.open.iter().find(|(_, form)| form.elicitation.as_deref() == Some(elicitation));
         open.map(|(id, _)| id.clone())
     }
 
-    /// Whether none waits.
+    /// Returns whether none waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Cancels all, and answers their ids.
+    /// Cancels all, and returns their ids.
     pub fn cancel_all(&mut self) -> Vec<String> {
         let ids: Vec<String> = self.open.keys().cloned().collect();
         for id in &ids {
@@ -264,7 +264,7 @@ fn choices(property: &Value) -> Option<Vec<Value>> {
     Some(titled.iter().filter_map(choice).collect())
 }
 
-/// What the value of a field has to be, as far as the protocol's forms can say it. What is no such schema is left out.
+/// Returns the schema of a field as far as the protocol's forms support it. Unsupported parts are omitted.
 fn checked(property: &Value) -> JsonObject {
     let mut schema = JsonObject::new();
     let mut copy = |name: &str, fits: fn(&Value) -> bool| {
@@ -297,7 +297,7 @@ fn checked(property: &Value) -> JsonObject {
 /// The values of a form's fields.
 ///
 /// # Errors
-/// What the first answer has to be that does not fit.
+/// Returns the requirement of the first answer that does not fit.
 fn content(
     fields: &BTreeMap<String, Field>,
     answers: &BTreeMap<String, ChatInputAnswer>,
@@ -319,12 +319,12 @@ fn content(
 }
 
 impl Field {
-    /// What a value has to be that does not fit.
+    /// Returns the requirement of a value that does not fit.
     fn problem(&self, name: &str, value: &Value, misfit: Misfit) -> Option<String> {
         let member = JsonObject::from_iter([(name.to_owned(), value.clone())]);
         let of = |schema: &JsonObject| json!({ "properties": { name: schema } });
         let judged = misfit(&of(&self.schema), &member).or_else(|_| {
-            // A pattern that cannot be read.
+            // An invalid pattern.
             let mut schema = self.schema.clone();
             schema.remove("pattern");
             misfit(&of(&schema), &member)
@@ -333,18 +333,18 @@ impl Field {
     }
 }
 
-/// A user's answer as the value of a field; nothing for one that was skipped.
+/// Converts a user's answer to the value of a field; `None` for a skipped one.
 fn value(answer: &ChatInputAnswer, kind: &str) -> Option<Value> {
     let answer = serde_json::to_value(answer).ok()?;
     let value = answer.pointer("/value/value")?;
-    // Whole numbers of a client may come as 3.0.
+    // Clients can send integers as 3.0.
     let whole =
         value.as_f64().filter(|number| kind == "integer" && number.fract() == 0.0 && number.abs() < EXACT);
     #[allow(clippy::cast_possible_truncation)]
     Some(whole.map_or_else(|| value.clone(), |number| json!(number as i64)))
 }
 
-/// Up to where whole numbers of a client are exact.
+/// The largest exact integer of a client.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What users are told when an agent fails: what happened, where, and what to do.
+//! Errors of agents for users: what happened, where, and what to do.
 
 use std::fmt::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -6,73 +6,73 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use crate::agent::AuthMethod;
+use crate::agent_connection::Failure;
 use crate::options::AgentOptions;
-use crate::wire::Failure;
 
 /// Why an agent could not take part in a turn.
 #[derive(Debug, Clone)]
 pub enum AgentError {
     /// Its program is missing.
     NotInstalled,
-    /// The folder it starts in is missing.
+    /// Its working directory is missing.
     NoFolder(String),
-    /// Its program may not be run.
+    /// Its program is not executable.
     NotExecutable,
-    /// Its program is there and cannot be run: why, as what is said of it.
+    /// Its program exists and cannot be run, with the reason.
     Unfit(String),
     /// Its program could not be started.
     NotStarted(String),
     /// It ended.
     Ended {
-        /// How.
+        /// How it ended.
         status: Option<ExitStatus>,
-        /// Why its output was no longer read, where it did not end by itself.
+        /// Why its output was no longer read, if it did not end by itself.
         broken: Option<String>,
         /// The last lines of its stderr.
         stderr: String,
-        /// The first line of its output that is no message.
+        /// The first line of its output that is not a message.
         noise: Option<String>,
     },
     /// It did not answer in time.
     Silent {
-        /// What was asked.
+        /// The request.
         method: &'static str,
-        /// How long was waited.
+        /// The limit.
         waited: Duration,
         /// The last lines of its stderr.
         stderr: String,
-        /// The first line of its output that is no message.
+        /// The first line of its output that is not a message.
         noise: Option<String>,
     },
-    /// It occupied more memory than it may.
+    /// It exceeded the memory limit.
     Memory {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// It sent more in one turn than it may.
+    /// It exceeded the limit of text in one turn.
     Output {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// It asks to be signed in first.
+    /// It requires a sign-in.
     SignIn(Vec<AuthMethod>),
     /// It was started several times for one turn.
     Starts {
-        /// How often.
+        /// The number of starts.
         starts: u32,
-        /// How the last one failed.
+        /// The failure of the last start.
         why: Box<AgentError>,
     },
     /// It answered with an error.
     Refused {
-        /// What was asked.
+        /// The request.
         method: &'static str,
         /// The error.
         failure: Failure,
     },
 }
 
-/// How much of an agent's own words an error repeats, in characters.
+/// The maximum length of an agent's text in an error, in characters.
 const QUOTED: usize = 1000;
 /// What to do after an agent ended.
 const RESTART: &str = "; send the message again to restart it";
@@ -105,7 +105,7 @@ impl AgentError {
         sentence
     }
 
-    /// The sentence for users.
+    /// Returns the message for users.
     pub fn sentence(&self, agent: &AgentOptions) -> String {
         let AgentOptions { name, command, provider, .. } = agent;
         match self {
@@ -178,7 +178,7 @@ impl AgentError {
     }
 }
 
-/// The words of an error answer.
+/// Returns the text of an error answer.
 pub fn words(failure: &Failure) -> String {
     let Failure::Refused { message, data, .. } = failure else { return "its connection closed".to_owned() };
     // Agents put what happened into the data, and the code's name into the message.
@@ -198,7 +198,8 @@ pub fn words(failure: &Failure) -> String {
 
 fn how(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status.signal())) {
-        // How a shell, and what enters a machine, say that they could not run a program that is there.
+        // The exit code of a shell, and of the program that enters a machine, for an existing program that could not be
+        // run.
         Some((Some(126), _)) => "with exit code 126: its program could not be run".to_owned(),
         Some((Some(code), _)) => format!("with exit code {code}"),
         Some((None, Some(signal))) => format!("by signal {signal}"),
@@ -215,7 +216,7 @@ fn quote(sentence: &mut String, stderr: &str, noise: Option<&str>) {
     }
 }
 
-/// A text without what only a terminal understands: escape sequences and other control characters.
+/// Removes escape sequences and other control characters from a text.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
@@ -245,7 +246,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// The end of a text that is long, as what happened last is there.
+/// Returns the end of a long text, which contains the latest events.
 fn shortened(text: &str) -> String {
     let count = text.chars().count();
     match count > QUOTED {

@@ -1,4 +1,4 @@
-//! `fs/*`: files an agent reads and writes through the host, within the session's directories.
+//! `fs/*`: reading and writing of files by agents through the host, within the session's directories.
 
 use std::fs::Metadata;
 use std::io;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use ostler_contract::{Value, json};
 use tokio::io::AsyncReadExt;
 
+use crate::agent_connection::Failure;
 use crate::buffers::Unsaved;
 use crate::protocol::member;
-use crate::wire::Failure;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
@@ -22,12 +22,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Within these directories.
+    /// Creates it for these directories.
     pub fn within(directories: Vec<PathBuf>) -> Self {
         Self { directories, unsaved: None }
     }
 
-    /// With the text that clients have not saved.
+    /// Adds unsaved text of clients.
     pub fn with(self, unsaved: Unsaved) -> Self {
         Self { unsaved: Some(unsaved), ..self }
     }
@@ -65,7 +65,7 @@ impl Files {
         }
     }
 
-    /// The file without symbolic links, where it is inside one of the directories.
+    /// Returns the real path of a file, if it is inside one of the directories.
     async fn inside(&self, path: &Path) -> Result<PathBuf, Failure> {
         if !path.is_absolute() {
             return Err(Failure::bad_params(format!("{} is not an absolute path", path.display())));
@@ -80,7 +80,7 @@ impl Files {
     }
 }
 
-/// Whether a path without symbolic links is inside one of the directories.
+/// Returns whether a real path is inside one of the directories.
 pub async fn contains(directories: &[PathBuf], real: &Path) -> bool {
     for directory in directories {
         if let Ok(directory) = tokio::fs::canonicalize(directory).await
@@ -92,7 +92,7 @@ pub async fn contains(directories: &[PathBuf], real: &Path) -> bool {
     false
 }
 
-/// Refuses what is no file with contents: a pipe or a device may keep its reader waiting for good.
+/// Rejects everything but regular files, because reading a pipe or a device can block forever.
 fn regular(there: &Metadata) -> io::Result<()> {
     match there.is_file() {
         true => Ok(()),
@@ -104,7 +104,7 @@ fn regular(there: &Metadata) -> io::Result<()> {
 async fn real(path: &Path) -> io::Result<PathBuf> {
     match tokio::fs::canonicalize(path).await {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            // A link that leads nowhere would be written through.
+            // Writing would follow a dangling link.
             if tokio::fs::symlink_metadata(path).await.is_ok() {
                 return Err(why);
             }
@@ -131,7 +131,7 @@ async fn read(file: &Path) -> io::Result<String> {
     }
 }
 
-/// `limit` lines from `line` on, which counts from 1.
+/// Returns `limit` lines from `line` on, which counts from 1.
 fn part(text: &str, line: Option<usize>, limit: Option<usize>) -> String {
     if line.is_none() && limit.is_none() {
         return text.to_owned();

@@ -7,6 +7,7 @@
 
 mod account;
 mod agent;
+mod agent_connection;
 mod backend;
 mod buffers;
 mod check;
@@ -34,7 +35,6 @@ mod tool_content;
 mod transcript;
 mod updates;
 mod weight;
-mod wire;
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 use ostler_processes::Scopes;
 
 use buffers::Buffers;
-use commands::{Configuration, Known};
+use commands::{Configuration, ConfiguredAgent};
 use options::{Configured, LeftOut, Runtime};
 use session::Shared;
 use settings::Catalogue;
@@ -51,7 +51,7 @@ use standing::{APPROVALS, Standing};
 /// The scopes that agents run in.
 static SCOPES: Scopes = Scopes::new("ostler-agent", "OSTLER_AGENT_SCOPE");
 
-/// The collection of what agents reported of themselves.
+/// The collection of the facts that agents reported.
 const AGENTS: &str = "acp-agents";
 
 pub use elicitation::Misfit;
@@ -66,9 +66,9 @@ pub fn bundled_presets() -> Vec<String> {
     presets::Presets::bundled(&mut Vec::new()).ids().map(str::to_owned).collect()
 }
 
-/// The plugin. `bridge` is the command that serves a session's tools endpoint, which it is told in the variables
-/// [`BRIDGE_URL`] and [`BRIDGE_TOKEN`], as an MCP server on stdio: for agents that cannot connect to one over HTTP.
-/// `supervisor` is the command that runs [`supervisor::main`]. `misfit` judges users' answers to what agents ask.
+/// The plugin. `bridge` is the command that serves a session's tools endpoint, passed in the variables [`BRIDGE_URL`]
+/// and [`BRIDGE_TOKEN`], as an MCP server on stdio, for agents that cannot connect to one over HTTP. `supervisor` is
+/// the command that runs [`supervisor::main`]. `misfit` validates users' answers to questions of agents.
 pub fn plugin(bridge: Option<Vec<String>>, supervisor: Option<Vec<String>>, misfit: Misfit) -> Plugin {
     Plugin::new(NAME, move |host, options| {
         let commands = (bridge.clone(), supervisor.clone());
@@ -131,7 +131,7 @@ fn apply(
         let held = Arc::downgrade(&registered);
         let backend = backend::agent(shared, registered);
         match host.register_agent(backend) {
-            Ok(()) => known.push(Known { agent, catalogue, held }),
+            Ok(()) => known.push(ConfiguredAgent { agent, catalogue, held }),
             Err(why) => {
                 let place = format!("agents.{provider}");
                 let refused = LeftOut { place, provider, why: why.message, misnamed: true, said: None };

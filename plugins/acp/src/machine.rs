@@ -1,4 +1,4 @@
-//! Agents in machines: what they need there, and how their process is started.
+//! Agents in machines: their needs, and the start of their process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use crate::agent::{Surroundings, owner};
 use crate::errors::AgentError;
 use crate::options::AgentOptions;
 
-/// Where programs are in most images.
+/// The `PATH` of most images.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What an agent needs in a machine, as far as its preset says.
+/// The needs of an agent in a machine, from its preset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The part with its program, or with the program that downloads it.
     pub part: Option<String>,
     /// The variable with its API key.
     pub key: Option<String>,
-    /// The agent's method that signs in with the key, where it does not take the key by itself.
+    /// The method that signs in with the key, if the agent does not use the key by itself.
     pub key_method: Option<String>,
     /// The variable that names the folder of its configuration.
     pub state_variable: Option<String>,
@@ -61,12 +61,12 @@ impl Needs {
     }
 }
 
-/// Where an agent's volume is in a machine.
+/// The path of an agent's volume in a machine.
 fn state(provider: &str) -> String {
     format!("/var/lib/ostler/{provider}")
 }
 
-/// An agent's program on this host that runs it in a machine, and the secrets that it has there.
+/// Returns the program on this host that runs an agent in a machine, and the agent's secrets there.
 ///
 /// # Errors
 /// The machine cannot run it.
@@ -104,7 +104,7 @@ pub async fn program(
     Ok((program, outside.secrets))
 }
 
-/// The session's directories as the machine has them: the first, and the others that it has.
+/// Returns the session's directories in the machine: the first, and the others that exist there.
 pub async fn directories(
     computer: &SessionComputer,
     cwd: &Path,

@@ -1,33 +1,33 @@
-//! What an agent's words may not contain where the plugin repeats them: an agent may print its own credentials. Everything that
-//! reaches errors, notices, reports and the log passes [`Masks`] where it is read from the agent.
+//! Masks for text of agents that the plugin repeats, because an agent can print its credentials. Everything in errors,
+//! notices, reports and the log passes [`Masks`] where it is read from the agent.
 
 use std::sync::Arc;
 
 use ostler_contract::secret::SET;
 use ostler_contract::{Secret, Value};
 
-/// A shorter value of a variable is a word; to mask it would hide what is said.
+/// A shorter value of a variable is usually a word; masking it would make messages unreadable.
 pub const SHORTEST: usize = 8;
-/// The same for what is a secret: read from the vault, or lent by a client.
+/// The same limit for known secrets: from the vault, or from a client.
 const SHORTEST_SECRET: usize = 4;
-/// How much of a secret is recognized where a text was cut: this, or half of a short one.
+/// The length of a partial secret that is recognized at the edge of truncated text: this, or half of a short one.
 const CUT: usize = 8;
-/// How long an escape sequence is without its backslashes: `u00e9` or `u{1f600}`.
+/// The maximum length of an escape sequence without its backslashes: `u00e9` or `u{1f600}`.
 const ESCAPE: usize = 8;
 
-/// The texts that are masked, as [`Plain`] has them.
+/// The masked texts, in the form of [`Plain`].
 #[derive(Debug, Clone, Default)]
 pub struct Masks(Arc<Secret<Vec<Mask>>>);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Mask {
     text: String,
-    /// Whether it is known to be a secret, and not only a value that may be one.
+    /// Whether it is a known secret, and not only a value that can be one.
     secret: bool,
 }
 
 impl Masks {
-    /// Of values that may be secrets, and of those that are.
+    /// Creates masks of possible and known secrets.
     pub fn new<'a>(
         values: impl IntoIterator<Item = &'a String>,
         secrets: impl IntoIterator<Item = &'a String>,
@@ -35,17 +35,17 @@ impl Masks {
         Self::default().with_values(values).with(secrets)
     }
 
-    /// With more secrets.
+    /// Adds secrets.
     pub fn with<'a>(&self, secrets: impl IntoIterator<Item = &'a String>) -> Self {
         self.and(secrets.into_iter().flat_map(|secret| forms(secret, SHORTEST_SECRET)), true)
     }
 
-    /// With more values that may be secrets.
+    /// Adds possible secrets.
     pub fn with_values<'a>(&self, values: impl IntoIterator<Item = &'a String>) -> Self {
         self.and(values.into_iter().flat_map(|value| forms(value, SHORTEST)), false)
     }
 
-    /// Those alone that are secrets, for texts that are not only an agent's.
+    /// Returns only the masks of known secrets, for texts that are not only from an agent.
     pub fn secrets(&self) -> Self {
         Self(Arc::new(Secret::new(self.0.reveal().iter().filter(|mask| mask.secret).cloned().collect())))
     }
@@ -58,17 +58,17 @@ impl Masks {
         Self(Arc::new(Secret::new(all)))
     }
 
-    /// The text without them.
+    /// Masks a text.
     pub fn hide(&self, text: &str) -> String {
         self.hide_with(text, |_| None, |_, _| None)
     }
 
-    /// The same for the beginning of a text, at whose end may be the beginning of one.
+    /// Masks the beginning of a text, whose end can contain the beginning of a secret.
     pub fn hide_in_beginning(&self, text: &str) -> String {
         self.hide_with(text, |_| None, |plain, mask| plain.ends_within(mask))
     }
 
-    /// The same for a part of a text, at whose beginning may be the end of one, and at whose end the beginning.
+    /// Masks a part of a text, whose beginning can contain the end of a secret, and whose end the beginning of one.
     pub fn hide_in_part(&self, text: &str) -> String {
         let rests = |plain: &Plain<'_>| {
             self.0.reveal().iter().filter_map(|mask| plain.begins_within(&mask.text)).max()
@@ -76,7 +76,7 @@ impl Masks {
         self.hide_with(text, rests, |plain, mask| plain.ends_within(mask))
     }
 
-    /// The text without them, what is at its beginning up to a place in it, and what is at its end from one on.
+    /// Masks a text, its beginning up to a position, and its end from a position.
     fn hide_with(
         &self,
         text: &str,
@@ -103,7 +103,7 @@ impl Masks {
         shown
     }
 
-    /// Every text of a value without them.
+    /// Masks every text in a value.
     pub fn hide_value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => self.hide(&text).into(),
@@ -116,9 +116,10 @@ impl Masks {
     }
 }
 
-/// What is looked for of a value: all of it, and of several lines, as a key in PEM has, each.
+/// Returns the searched parts of a value: the whole value, and each line of a value with several lines, such as a PEM
+/// key.
 fn forms(value: &str, shortest: usize) -> Vec<String> {
-    // A short line is none of a secret alone.
+    // A short line is not masked alone.
     let lines = value.lines().map(|line| (line, shortest.max(SHORTEST)));
     let texts =
         std::iter::once((value, shortest)).chain(lines).map(|(text, shortest)| (text.trim(), shortest));
@@ -126,12 +127,12 @@ fn forms(value: &str, shortest: usize) -> Vec<String> {
     long.map(|(text, _)| Plain::of(text).text).filter(|text| !text.is_empty()).collect()
 }
 
-/// A text with its escape sequences resolved, those of JSON within JSON too: programs print a value in many ways. Each way has
-/// the same plain text.
+/// A text with resolved escape sequences, also those of JSON within JSON. Programs print a value in many forms, which
+/// all have the same plain text.
 struct Plain<'a> {
     whole: &'a str,
     text: String,
-    /// Where each byte of the plain text comes from, and the end; nothing where it is the text itself.
+    /// The origin of each byte of the plain text, and the end; `None` if it is the text itself.
     from: Option<Vec<usize>>,
 }
 
@@ -151,12 +152,12 @@ impl<'a> Plain<'a> {
         Self { whole, text, from: Some(from) }
     }
 
-    /// The place in the whole text.
+    /// Converts to a position in the whole text.
     fn place(&self, at: usize) -> usize {
         self.from.as_ref().map_or(at, |from| from[at])
     }
 
-    /// Where a text is.
+    /// Finds a text.
     fn places(&self, mask: &str) -> impl Iterator<Item = (usize, usize)> {
         self.text
             .match_indices(mask)
@@ -165,7 +166,7 @@ impl<'a> Plain<'a> {
             .into_iter()
     }
 
-    /// Up to where it begins with the end of a text. The first of it may be the rest of an escape sequence.
+    /// Returns up to where it begins with the end of a text. It can begin with the rest of an escape sequence.
     fn begins_within(&self, mask: &str) -> Option<usize> {
         let rest_of_escape =
             self.text.bytes().take(ESCAPE).take_while(|b| b.is_ascii_hexdigit() || b"u{}".contains(b));
@@ -179,7 +180,7 @@ impl<'a> Plain<'a> {
         (0..=rest_of_escape.count()).find_map(skipped)
     }
 
-    /// From where on it ends with the beginning of a text. The last of it may be the beginning of an escape sequence.
+    /// Returns from where on it ends with the beginning of a text. It can end with the beginning of an escape sequence.
     fn ends_within(&self, mask: &str) -> Option<usize> {
         let begun = |plain: &Plain<'_>| {
             let least = least(mask);
@@ -193,12 +194,12 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// How many characters of a text are recognized where it was cut.
+/// Returns how many characters of a truncated text are recognized.
 fn least(mask: &str) -> usize {
     mask.chars().count().div_ceil(2).clamp(SHORTEST_SECRET, CUT)
 }
 
-/// The first character of a text without the backslashes before it, and how long it is with them.
+/// Returns the first character of a text after its backslashes, and the length of both.
 fn next(text: &str) -> Option<(char, usize)> {
     let rest = text.trim_start_matches('\\');
     let slashes = text.len() - rest.len();
@@ -220,7 +221,7 @@ fn next(text: &str) -> Option<(char, usize)> {
     }
 }
 
-/// The character of `u00e9`, of `ud83d\ude00` or of `u{e9}`, and how long that is.
+/// Returns the character of `u00e9`, `ud83d\ude00` or `u{e9}`, and the length of the sequence.
 fn numbered(text: &str) -> Option<(char, usize)> {
     if let Some(rest) = text.strip_prefix("u{") {
         let end = rest.find('}')?;

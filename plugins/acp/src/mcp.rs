@@ -1,10 +1,10 @@
-//! The MCP servers an agent is handed: the session's own tools, and those of the configuration.
+//! The MCP servers of an agent: the session's tools, and the configured servers.
 
 use ostler_contract::{JsonObject, Value, json};
 
-use crate::agent::Facts;
+use crate::agent::AgentFacts;
 
-/// The name the session's own tools are offered under.
+/// The name of the server with the session's tools.
 const OWN: &str = "ostler";
 
 /// The session's tools endpoint.
@@ -16,17 +16,17 @@ pub struct Endpoint {
     pub token: String,
 }
 
-/// The variable of the bridge that holds the endpoint's address.
+/// The variable of the bridge with the endpoint's address.
 pub const BRIDGE_URL: &str = "OSTLER_MCP_URL";
-/// The variable of the bridge that holds the endpoint's token.
+/// The variable of the bridge with the endpoint's token.
 pub const BRIDGE_TOKEN: &str = "OSTLER_MCP_TOKEN";
 
-/// The servers as the protocol names them, and a line for each that the agent cannot use. `bridge` is the command that
-/// serves the endpoint on stdio, for agents that cannot connect to it.
+/// Returns the servers in the form of the protocol, and a line for each that the agent cannot use. `bridge` is the
+/// command that serves the endpoint on stdio, for agents that cannot connect to it.
 pub fn servers(
     endpoint: Option<&Endpoint>,
     configured: Option<&JsonObject>,
-    facts: &Facts,
+    facts: &AgentFacts,
     bridge: Option<&[String]>,
 ) -> (Vec<Value>, Vec<String>) {
     let (mut servers, mut left_out) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ pub fn servers(
     (servers, left_out)
 }
 
-/// What these servers are told that nobody else may see: the endpoint's token, and the values of headers and variables.
+/// Returns the secrets of these servers: the endpoint's token, and the values of headers and variables.
 pub fn secrets(endpoint: Option<&Endpoint>, configured: Option<&JsonObject>) -> Vec<String> {
     let of = |server: &Value, key: &str| -> Vec<String> {
         let fields = server.get(key).and_then(Value::as_object).into_iter().flatten();
@@ -72,7 +72,7 @@ pub fn secrets(endpoint: Option<&Endpoint>, configured: Option<&JsonObject>) -> 
     };
     let configured = configured.into_iter().flatten();
     let values = configured.flat_map(|(_, server)| [of(server, "headers"), of(server, "env")].concat());
-    // A header is its scheme and the credential, which also stands alone in errors.
+    // A header contains its scheme and the credential, which can occur alone in errors.
     let credential = |value: &String| value.split_once(' ').map(|(_, credential)| credential.to_owned());
     let values: Vec<String> = values.flat_map(|value| [credential(&value), Some(value)]).flatten().collect();
     endpoint.map(|endpoint| endpoint.token.clone()).into_iter().chain(values).collect()
@@ -116,15 +116,20 @@ mod tests {
         let names = |servers: &[Value]| {
             servers.iter().map(|server| server["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let (all, none) =
-            servers(Some(&endpoint), Some(&configured), &Facts { mcp_http: true, ..Facts::default() }, None);
+        let (all, none) = servers(
+            Some(&endpoint),
+            Some(&configured),
+            &AgentFacts { mcp_http: true, ..AgentFacts::default() },
+            None,
+        );
         assert_eq!((names(&all), none.len()), (vec!["ostler".to_owned(), "files".into(), "web".into()], 0));
         assert_eq!(all[0]["headers"][0], json!({ "name": "Authorization", "value": "Bearer t" }));
         assert_eq!(all[1]["env"], json!([{ "name": "K", "value": "v" }]));
-        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default(), None);
+        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &AgentFacts::default(), None);
         assert_eq!((names(&some), left_out.len()), (vec!["files".to_owned()], 2));
         let bridge = ["/bin/host".to_owned(), "bridge".to_owned()];
-        let (some, left_out) = servers(Some(&endpoint), Some(&configured), &Facts::default(), Some(&bridge));
+        let (some, left_out) =
+            servers(Some(&endpoint), Some(&configured), &AgentFacts::default(), Some(&bridge));
         assert_eq!((names(&some), left_out.len()), (vec!["ostler".to_owned(), "files".into()], 1));
         assert_eq!((&some[0]["command"], &some[0]["args"]), (&json!("/bin/host"), &json!(["bridge"])));
         assert_eq!(some[0]["env"][1], json!({ "name": BRIDGE_TOKEN, "value": "t" }));

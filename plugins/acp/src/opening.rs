@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant};
 
 use crate::agent::{Running, Surroundings};
+use crate::agent_connection::{Failure, Incoming, Request};
 use crate::errors::{AgentError, words};
 use crate::machine;
 use crate::mcp::{self, Endpoint};
@@ -16,76 +17,75 @@ use crate::options::{AgentOptions, Runtime};
 use crate::protocol::{Chunk, Content, Update, Voice, member};
 use crate::settings::{self, Setting};
 use crate::transcript::Transcript;
-use crate::wire::{Failure, Incoming, Request};
 
-/// How many messages are retained that an agent sends before its session is open, and how much memory they may take, in
-/// bytes: less than what may wait for the conversation, so that the answer that opens the session is read.
+/// The maximum number of retained messages before an agent's session is open, and their memory in bytes. It is less
+/// than the queue of the conversation, so that the answer that opens the session is read.
 const EARLY: usize = 1024;
 const EARLY_BYTES: usize = 1 << 20;
 
-/// How long a user may take to answer what the agent asks before its session is open.
+/// The limit of a user's answer before the session is open.
 const USER_LIMIT: Duration = Duration::from_secs(600);
 
-/// What a session is opened with.
+/// The inputs of opening a session.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The agent.
     pub agent: Arc<AgentOptions>,
     /// What all agents share.
     pub runtime: Arc<Runtime>,
-    /// Where it runs.
+    /// Its surroundings.
     pub at: Surroundings,
     /// More directories.
     pub additional: Vec<PathBuf>,
     /// The session's tools endpoint.
     pub endpoint: Option<Endpoint>,
-    /// The plugins that clients brought.
+    /// The plugins of clients.
     pub plugins: Vec<ClientPlugin>,
     /// The configured MCP servers.
     pub mcp_servers: Option<JsonObject>,
     /// The agent's id of the session to continue.
     pub resume: Option<String>,
-    /// Requests that continue it and at which the agent ended before.
+    /// Requests to continue it at which the agent ended before.
     pub failed_at: Vec<&'static str>,
-    /// The agent's id of the session to fork; it is told the turns where it cannot.
+    /// The agent's id of the session to fork; if the agent cannot fork, it receives the turns as text.
     pub fork: Option<String>,
-    /// Whether the host knows nothing of that session: its turns are read, and a new one is no substitute.
+    /// Whether the host does not know that session, so that its turns are read and a new session is no substitute.
     pub imported: bool,
-    /// Takes what the agent asks for before its session is open; it is refused where left out.
+    /// Receives requests of the agent before its session is open; without it they are rejected.
     pub questions: Option<mpsc::Sender<Request>>,
 }
 
-/// A session that is open.
+/// An open session.
 #[derive(Debug)]
 pub struct Opened {
     /// Its agent.
     pub running: Running,
-    /// What the agent sends.
+    /// The messages of the agent.
     pub incoming: mpsc::Receiver<Incoming>,
     /// The agent's id.
     pub session: String,
     /// The session's settings.
     pub settings: Vec<Setting>,
-    /// What the agent sent before the session was open, as far as it belongs to it.
+    /// The messages before the session was open that belong to it.
     pub early: Vec<Incoming>,
     /// Whether the agent knows the conversation so far.
     pub continued: bool,
     /// Lines for the log.
     pub notes: Vec<String>,
-    /// The turns that an imported session had.
+    /// The turns of an imported session.
     pub replayed: Transcript,
 }
 
 /// Why no session is open.
 #[derive(Debug)]
 pub enum Unopened {
-    /// The agent ended, hung or used too much memory when it was asked for the session it had. It may open a new one.
+    /// The agent ended, hung or used too much memory at the request for its earlier session. It may open a new one.
     Resuming {
         /// What it was asked.
         method: &'static str,
-        /// The other request for it, where the agent has one and was not asked that.
+        /// The other request for it, if the agent supports one and has not received it.
         other: Option<&'static str>,
-        /// How it failed.
+        /// The failure.
         why: AgentError,
     },
     /// Anything else.
@@ -109,7 +109,7 @@ impl From<Unopened> for AgentError {
 /// Starts the agent and opens a session.
 ///
 /// # Errors
-/// The agent cannot be started, or refuses a new session. Nothing of it runs then.
+/// The agent cannot be started, or rejects a new session. None of its processes remains.
 pub async fn open(plan: Plan) -> Result<Opened, Unopened> {
     let Plan { agent, runtime, at, .. } = &plan;
     let (running, mut incoming) = Running::start(agent, runtime, at).await?;
@@ -139,10 +139,10 @@ pub struct Session {
     replayed: Transcript,
 }
 
-/// Opens a session with an agent that runs.
+/// Opens a session with a running agent.
 ///
 /// # Errors
-/// The agent refuses a new session, or ends.
+/// The agent rejects a new session, or ends.
 pub async fn session(
     plan: &Plan,
     running: &Running,
@@ -239,7 +239,7 @@ pub async fn session(
     Ok(Session { id, answer, early, continued: false, notes: asking.notes, replayed: Transcript::default() })
 }
 
-/// The `_meta` that tells an agent of plugins: under a name of this host, and where the agent itself looks for them.
+/// Returns the `_meta` with plugins for an agent: under a name of this host, and in the agent's own member.
 fn plugins_meta(plugins: &[&ClientPlugin], agents: Option<&[String]>) -> Value {
     let told: Vec<Value> =
         plugins.iter().map(|plugin| json!({ "name": plugin.name, "path": plugin.path })).collect();
@@ -261,16 +261,16 @@ fn sign_in(plan: &Plan) -> Option<&str> {
     agent.authenticate.as_deref().or(of_key)
 }
 
-/// Which updates are retained that come before an answer.
+/// The updates before an answer that are retained.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Early {
-    /// All: they belong to the session whose id the answer names.
+    /// All, which belong to the session of the answer.
     All,
-    /// Those that are no replay: the host has the turns already.
+    /// Those that are not a replay, because the host already has the turns.
     Settings,
 }
 
-/// What requests before an open session need.
+/// The inputs of requests before a session is open.
 struct Asking<'a> {
     running: &'a Running,
     incoming: &'a mut mpsc::Receiver<Incoming>,
@@ -280,8 +280,8 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Sends a request and takes what the agent sends before its answer. While a user is asked something, the agent may
-    /// take as long as the user.
+    /// Sends a request and receives the agent's messages before its answer. While a user is asked, the limit of the
+    /// user applies.
     async fn ask(
         &mut self,
         method: &'static str,
@@ -311,7 +311,7 @@ impl Asking<'_> {
                 () = tokio::time::sleep_until(until) => return Err(self.running.silent(method)),
             }
         };
-        // What was sent before the answer is in the receiver by now.
+        // Messages before the answer are in the receiver by now.
         while let Ok(message) = self.incoming.try_recv() {
             match message {
                 Incoming::Request(request) => drop(forward(self.questions, request).await),
@@ -328,7 +328,7 @@ impl Asking<'_> {
     }
 }
 
-/// Passes a request on; one that nobody takes is declined.
+/// Passes a request on; without a receiver it is declined.
 async fn forward(questions: Option<&mpsc::Sender<Request>>, request: Request) -> bool {
     let untaken = match questions {
         Some(questions) => questions.send(request).await.err().map(|mpsc::error::SendError(request)| request),
@@ -341,13 +341,13 @@ async fn forward(questions: Option<&mpsc::Sender<Request>>, request: Request) ->
     taken
 }
 
-/// What an agent sent before an answer.
+/// The messages of an agent before an answer.
 struct Earlier {
     retained: Early,
     messages: Vec<Incoming>,
     /// The memory they take.
     bytes: usize,
-    /// How many were too many.
+    /// How many were dropped.
     left_out: usize,
     replay: Replay,
 }
@@ -387,7 +387,7 @@ impl Earlier {
     }
 }
 
-/// The turns of a replay: an answer ends where the user speaks again.
+/// The turns of a replay: an answer ends at the next user message.
 #[derive(Debug, Default)]
 struct Replay {
     turns: Transcript,

@@ -14,10 +14,10 @@ use crate::machine::Needs;
 use crate::masks::{self, Masks};
 use crate::presets::{Preset, Presets};
 
-/// The options as they are written.
+/// The options as configured.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct RawOptions {
     presets: Vec<String>,
     agents: BTreeMap<String, WrittenAgent>,
     registry: Option<PathBuf>,
@@ -30,7 +30,7 @@ struct Written {
     unstable: Vec<Unstable>,
 }
 
-/// A part of the protocol that is not stable.
+/// An unstable part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unstable {
@@ -59,17 +59,17 @@ struct WrittenAgent {
     resources: BTreeMap<String, Resource>,
 }
 
-/// What clients are told of a protected resource.
+/// The description of a protected resource for clients.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Resource {
-    /// Shown to users; the agent's name where left out.
+    /// Display name. Default: the agent's name.
     pub name: Option<String>,
-    /// Whether the agent cannot be used without a token.
+    /// Whether the agent requires a token.
     pub required: bool,
-    /// Where clients get a token: OAuth authorization servers.
+    /// The OAuth authorization servers that issue tokens.
     pub authorization_servers: Vec<String>,
-    /// The scopes to ask for.
+    /// The scopes to request.
     pub scopes: Vec<String>,
     /// A page about it.
     pub documentation: Option<String>,
@@ -78,16 +78,16 @@ pub struct Resource {
 /// A model listed before the agent has reported its own.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Model {
-    /// The id the agent knows it by.
+    /// The agent's id of it.
     pub id: String,
-    /// Shown to users; the id where left out.
+    /// Display name. Default: the id.
     pub name: Option<String>,
 }
 
 /// One agent to register.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// The name clients ask for it by.
+    /// Its provider.
     pub provider: String,
     /// Shown to users.
     pub name: String,
@@ -97,11 +97,11 @@ pub struct AgentOptions {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables beside the daemon's environment. The values are credentials.
+    /// Variables in addition to the daemon's environment. The values are credentials.
     pub env: BTreeMap<String, String>,
-    /// What is masked in the agent's words where they are repeated.
+    /// The masks of repeated text of the agent.
     pub masks: Masks,
-    /// Where the process starts; the session's first directory where left out.
+    /// Working directory of the process. Default: the session's first directory.
     pub cwd: Option<PathBuf>,
     /// Models listed before the agent has reported its own.
     pub models: Vec<Model>,
@@ -111,17 +111,17 @@ pub struct AgentOptions {
     pub authenticate: Option<String>,
     /// How to install the program, as an imperative.
     pub install: Option<String>,
-    /// How much memory it and everything it starts may occupy, in bytes.
+    /// The memory limit of it and its processes, in bytes.
     pub memory_limit: Option<u64>,
     /// The variables that receive clients' tokens, by protected resource.
     pub credentials: BTreeMap<String, String>,
-    /// What clients are told of these resources.
+    /// The descriptions of these resources for clients.
     pub resources: BTreeMap<String, Resource>,
-    /// What it needs in a machine.
+    /// Its needs in a machine.
     pub needs: Needs,
-    /// The member of `_meta` that takes plugins, as the path to it, where the agent has one.
+    /// The path to the member of `_meta` for plugins, if the agent has one.
     pub plugins_at: Option<Vec<String>>,
-    /// What is odd about its entry and does no harm, a line each.
+    /// Harmless problems of its entry, one line each.
     pub warnings: Vec<String>,
 }
 
@@ -135,39 +135,39 @@ impl AgentOptions {
 /// What all agents share.
 #[derive(Debug, Clone)]
 pub struct Runtime {
-    /// How long an agent may take from its start to the answer to `initialize`, and for each session request.
+    /// The limit from an agent's start to the answer to `initialize`, and of each session request.
     pub start_timeout: Duration,
-    /// How long an agent may take to end a cancelled prompt before it is stopped.
+    /// How long an agent can take to end a cancelled prompt before it is stopped.
     pub cancel_timeout: Duration,
-    /// After how long without a turn an agent's process is stopped; never where left out.
+    /// The time without a turn after which an agent's process is stopped. Default: never.
     pub idle: Option<Duration>,
     /// How processes are contained.
     pub scope: ScopeChoice,
-    /// How much text an agent may send in one turn, in bytes.
+    /// The maximum text of an agent in one turn, in bytes.
     pub turn_output: usize,
-    /// The command that serves a tools endpoint on stdio, where there is one.
+    /// The command that serves a tools endpoint on stdio, if there is one.
     pub bridge: Option<Vec<String>>,
-    /// The command that supervises an agent which no cgroup contains.
+    /// The command that supervises agents without a cgroup.
     pub supervisor: Option<Vec<String>>,
-    /// Parts of the protocol that are not stable and are used.
+    /// The enabled unstable parts of the protocol.
     pub unstable: Vec<Unstable>,
 }
 
 impl Runtime {
-    /// Whether a part of the protocol that is not stable is used.
+    /// Returns whether an unstable part of the protocol is enabled.
     pub fn uses(&self, part: Unstable) -> bool {
         self.unstable.contains(&part)
     }
 }
 
-/// What the options come to.
+/// The parsed options.
 #[derive(Debug)]
 pub struct Configured {
     /// The agents, presets first.
     pub agents: Vec<AgentOptions>,
-    /// What is wrong beside the agents, a line each.
+    /// Problems that do not concern an agent, one line each.
     pub problems: Vec<String>,
-    /// The agents that are left out.
+    /// The skipped agents.
     pub left_out: Vec<LeftOut>,
     /// The ids of all presets.
     pub presets: Vec<String>,
@@ -175,7 +175,7 @@ pub struct Configured {
     pub runtime: Runtime,
 }
 
-/// An agent that is configured and cannot be used.
+/// A configured agent that cannot be used.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
     /// Its provider.
@@ -184,14 +184,14 @@ pub struct LeftOut {
     pub place: String,
     /// What is wrong.
     pub why: String,
-    /// Whether it is its name.
+    /// Whether its name is the problem.
     pub misnamed: bool,
-    /// What to do, where the host left it out and has said so.
+    /// What to do, if the host skipped and reported it.
     pub said: Option<String>,
 }
 
 impl LeftOut {
-    /// The line about it.
+    /// Returns the line about it.
     pub fn line(&self) -> String {
         format!("{}: {}", self.place, self.why)
     }
@@ -311,12 +311,12 @@ pub fn schema() -> Value {
     })
 }
 
-/// Reads the options.
+/// Parses the options.
 ///
 /// # Errors
 /// The options do not fit.
 pub fn read(options: &Options) -> Result<Configured, Thrown> {
-    let written: Written = serde_json::from_value(Value::Object((**options).clone()))
+    let written: RawOptions = serde_json::from_value(Value::Object((**options).clone()))
         .map_err(|why| Thrown::new(format_args!("options: {why}")))?;
     let (mut problems, mut left_out) = (Vec::new(), Vec::new());
     let presets = Presets::read(written.registry.as_deref(), &mut problems);
@@ -345,7 +345,7 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
         if let [list, provider] = &node.at[..]
             && list == "agents"
         {
-            // The preset of its name is not what was meant.
+            // The preset of this name is not intended.
             agents.retain(|agent: &AgentOptions| agent.provider != *provider);
             let (place, why) = (format!("agents.{provider}"), node.why.clone());
             let (provider, said) = (provider.clone(), Some(node.remedy.clone()));
@@ -374,14 +374,14 @@ pub fn read(options: &Options) -> Result<Configured, Thrown> {
     Ok(Configured { agents, problems, left_out, presets, runtime })
 }
 
-/// The values of the daemon's variables, which agents have too, that are secrets by their names.
+/// Returns the values of the daemon's variables that are secrets by their names, because agents inherit them.
 fn inherited_secrets() -> Vec<String> {
     let named = std::env::vars_os().filter(|(name, _)| secret::is_secret_name(&name.to_string_lossy()));
     let values = named.filter_map(|(_, value)| value.into_string().ok());
     values.filter(|value| value.len() >= masks::SHORTEST && !Path::new(value).exists()).collect()
 }
 
-/// The members of an entry that mean nothing, a line each.
+/// Returns the unknown members of an entry, one line each.
 fn unknown_members(options: &Options, provider: &str) -> Vec<String> {
     let entry = options.get("agents").and_then(|agents| agents.get(provider)).and_then(Value::as_object);
     let schema = schema();
@@ -392,7 +392,7 @@ fn unknown_members(options: &Options, provider: &str) -> Vec<String> {
     unknown
         .map(|name| {
             let mut meant = did_you_mean(name, known.keys().map(String::as_str));
-            // A short name whose letters are swapped is not alike.
+            // Short names with swapped letters do not count as similar.
             if let Some(same) = known.keys().find(|known| meant.is_empty() && letters(known) == letters(name))
             {
                 meant = format!("; did you mean {same}?");
@@ -416,7 +416,7 @@ fn take(
     made: Result<AgentOptions, String>,
 ) {
     let (why, misnamed) = match made {
-        // What is stored of it is a record of this id.
+        // Its stored data is a record of this id.
         Ok(agent) if Slug::parse(&agent.provider).is_none() => {
             (format!("the name of a provider has to be {SLUG_RULE}"), true)
         }
@@ -462,7 +462,7 @@ impl WrittenAgent {
                 let preset = presets.get(id).ok_or_else(|| format!("there is no preset {id:?}"))?;
                 Some(of_preset(provider, preset)?)
             }
-            // A preset configured by its own name needs no second mention of it.
+            // A preset that is configured under its own name does not have to be named again.
             (None, None) => presets.get(provider).map(|preset| of_preset(provider, preset)).transpose()?,
             (None, Some(_)) => None,
         };
@@ -498,7 +498,7 @@ impl WrittenAgent {
         if let Some(args) = self.args {
             agent.args = args;
         }
-        // What a preset sets is no secret.
+        // Values of a preset are not secrets.
         agent.masks = Masks::new(self.env.values(), secrets);
         agent.env.extend(self.env);
         agent.name = self.name.unwrap_or(agent.name);
@@ -517,7 +517,7 @@ impl WrittenAgent {
     }
 }
 
-/// A path whose leading `~` is the user's home.
+/// Expands a leading `~` of a path to the user's home.
 fn home(path: PathBuf) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => Path::new(&home).join(rest),

@@ -1,12 +1,12 @@
-//! Approvals: the agent's options as the host's, and the user's choice as the agent's.
+//! Approvals: converts the agent's options to those of the host, and the user's choice to that of the agent.
 
 use std::collections::HashMap;
 
 use ostler_contract::{Value, json};
 use serde::{Deserialize, Serialize};
 
+use crate::agent_connection::Request;
 use crate::protocol::{ToolCallChange, member};
-use crate::wire::Request;
 
 /// One option of an approval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -16,16 +16,16 @@ pub struct Choice {
     kind: String,
 }
 
-/// A question of the agent that waits for a user.
+/// A request for approval that waits for a user.
 #[derive(Debug)]
 pub struct Question {
     choices: Vec<Choice>,
     request: Request,
-    /// What a standing answer would be about.
+    /// The subject of a standing answer.
     tool: String,
 }
 
-/// An answer that holds for more than its question.
+/// A standing answer, which is valid beyond its request.
 #[derive(Debug, PartialEq)]
 pub struct Always {
     /// The tool.
@@ -34,15 +34,15 @@ pub struct Always {
     pub option: Choice,
 }
 
-/// The questions that wait, by tool call.
+/// The waiting requests, by tool call.
 #[derive(Debug, Default)]
 pub struct Questions(HashMap<String, Question>);
 
 impl Question {
-    /// Reads a `session/request_permission`.
+    /// Parses a `session/request_permission`.
     ///
     /// # Errors
-    /// The request, where it names no tool call.
+    /// The request, if it contains no tool call.
     pub fn read(mut request: Request) -> Result<(ToolCallChange, Self), Request> {
         let Some(call) = request.params.get("toolCall").and_then(ToolCallChange::read) else {
             return Err(request);
@@ -62,7 +62,8 @@ impl Question {
         Ok((call, Self { choices, request, tool: String::new() }))
     }
 
-    /// Every option, with its own label and in the agent's order: two of one kind may mean different things.
+    /// Returns all options with their labels, in the agent's order, because two of the same kind can have different
+    /// meanings.
     pub fn options(&self) -> Value {
         let option = |choice: &Choice| {
             let denies = choice.denies();
@@ -72,15 +73,15 @@ impl Question {
         self.choices.iter().map(option).collect()
     }
 
-    /// The kinds of the options by id, where one of them holds for more than its question.
+    /// The kinds of the options by id, if one of them creates a standing answer.
     pub fn kinds(&self) -> Option<Value> {
         let kinds =
             || self.choices.iter().map(|choice| (choice.id.clone(), choice.kind.as_str().into())).collect();
         self.choices.iter().any(Choice::always).then(kinds).map(Value::Object)
     }
 
-    /// A watch for the agent taking the question back.
-    pub fn withdrawal(&self) -> crate::wire::Withdrawal {
+    /// Resolves when the agent withdraws the request.
+    pub fn withdrawal(&self) -> crate::agent_connection::Withdrawal {
         self.request.withdrawal()
     }
 
@@ -89,12 +90,12 @@ impl Question {
         &self.choices
     }
 
-    /// Names the tool that the question is about.
+    /// Sets the tool of the request.
     pub fn about(&mut self, tool: String) {
         self.tool = tool;
     }
 
-    /// Answers with an option that holds already.
+    /// Answers with a standing answer.
     pub fn settle(self, option: &Choice) {
         self.select(Some(option));
     }
@@ -118,7 +119,7 @@ impl Question {
             true => of_kind(&["allow_once", "allow_always"]),
             false => of_kind(&["reject_once", "reject_always"]),
         });
-        // Only what a user named holds for more than this question.
+        // Only an option that a user named becomes a standing answer.
         let always = named.filter(|choice| choice.always());
         let always = always.map(|option| Always { tool: self.tool.clone(), option: option.clone() });
         let chosen = chosen.cloned();
@@ -133,7 +134,7 @@ impl Question {
 }
 
 impl Choice {
-    /// Whether it denies the call.
+    /// Returns whether it denies the call.
     pub fn denies(&self) -> bool {
         self.kind.starts_with("reject")
     }
@@ -144,30 +145,30 @@ impl Choice {
 }
 
 impl Questions {
-    /// Keeps a question until it is answered. An earlier one about the same call is cancelled.
+    /// Adds a request until it is answered. An earlier one about the same call is cancelled.
     pub fn add(&mut self, call: String, question: Question) {
         if let Some(earlier) = self.0.insert(call, question) {
             earlier.cancel();
         }
     }
 
-    /// Answers the question about a call with the user's choice, and returns what holds from now on; nothing where no
-    /// question waits.
+    /// Answers the request about a call with the user's choice, and returns the standing answer, if any; `None` if no
+    /// request waits.
     pub fn answer(&mut self, call: &str, approved: bool, option: Option<&str>) -> Option<Option<Always>> {
         self.0.remove(call).map(|question| question.answer(approved, option))
     }
 
-    /// Removes a question that the agent took back; `false` where none waits.
+    /// Removes a withdrawn request; returns `false` if none waits.
     pub fn withdraw(&mut self, call: &str) -> bool {
         self.0.remove(call).map(Question::cancel).is_some()
     }
 
-    /// Whether none waits.
+    /// Returns whether none waits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Cancels all, and answers which calls they were about.
+    /// Cancels all, and returns their calls.
     pub fn cancel_all(&mut self) -> Vec<String> {
         let all = self.0.drain();
         all.map(|(call, question)| {

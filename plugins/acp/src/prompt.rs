@@ -1,4 +1,4 @@
-//! A message of a user as the content of a prompt, as far as the agent can take it.
+//! Converts a message of a user to the content of a prompt, as far as the agent supports it.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use ostler_contract::wire::commands::ContentEncoding;
 use ostler_contract::wire::state::MessageAttachment;
 use ostler_contract::{HostFunction, Value, json};
 
-use crate::agent::Facts;
+use crate::agent::AgentFacts;
 
-/// How long an attachment may take to be read before it is only named.
+/// The limit for reading an attachment, after which only its name is sent.
 const READ_LIMIT: Duration = Duration::from_secs(30);
-/// The longest text that is embedded, in bytes. A longer one is named.
+/// The maximum size of embedded text, in bytes. Of a longer one only the name is sent.
 const EMBEDDED_AT_MOST: usize = 256 << 10;
 
-/// What a prompt is made of.
+/// The parts of a prompt.
 #[derive(Debug, Clone, Default)]
 pub struct Message {
     /// The text.
     pub text: String,
-    /// What is attached to it.
+    /// Its attachments.
     pub attachments: Vec<MessageAttachment>,
-    /// What stands before the text and is not shown to users.
+    /// Hidden text before the message.
     pub context: Option<String>,
 }
 
 impl Message {
-    /// Puts this before the rest of the context.
+    /// Adds text before the context.
     pub fn put_before(&mut self, earlier: String) {
         self.context = Some(match self.context.take() {
             Some(context) => format!("{earlier}\n\n{context}"),
@@ -38,17 +38,17 @@ impl Message {
 /// Reads resources as the session's owner.
 pub type Read = Option<HostFunction<fn(uri: String) -> ResourceContent>>;
 
-/// How resources are read in a chat.
+/// Returns the function that reads resources in a chat.
 pub fn reader(start: &Start) -> Read {
     start.read.clone()
 }
 
 /// The content blocks of a prompt.
-pub async fn blocks(message: Message, facts: &Facts, read: &Read) -> Vec<Value> {
+pub async fn blocks(message: Message, facts: &AgentFacts, read: &Read) -> Vec<Value> {
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut blocks = Vec::new();
     blocks.extend(message.context.iter().map(|context| text(context)));
-    // A message may have only attachments.
+    // A message can consist only of attachments.
     if !message.text.is_empty() || message.attachments.is_empty() {
         blocks.push(text(&message.text));
     }
@@ -58,7 +58,7 @@ pub async fn blocks(message: Message, facts: &Facts, read: &Read) -> Vec<Value> 
     blocks
 }
 
-async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Value {
+async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -> Value {
     match attachment {
         MessageAttachment::Simple(simple) => {
             let said = simple.model_representation.unwrap_or_else(|| simple.label.clone());
@@ -80,7 +80,8 @@ async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Val
             // A file of the host is read by the agent itself; an image can only be sent.
             let image = resource.content_type.as_deref().is_some_and(|mime| mime.starts_with("image/"));
             let is_file = resource.uri.starts_with("file:");
-            // What only the host or a client can read is sent as text to an agent that takes no resources.
+            // Resources that only the host or a client can read are sent as text to an agent without support for
+            // resources.
             let is_on_web = resource.uri.starts_with("https:") || resource.uri.starts_with("http:");
             let wanted = (image && facts.image) || (!is_file && (facts.embedded || !is_on_web));
             let Some(read) = read.as_ref().filter(|_| wanted) else { return link() };
@@ -93,7 +94,7 @@ async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Val
                     let encoded = content.encoding == ContentEncoding::Base64;
                     contents(resource.uri.clone(), resource.label.clone(), mime, content.data, encoded, facts)
                 }
-                // The agent, or its user, may still make something of its name.
+                // The name can still be useful to the agent or its user.
                 _ => link(),
             }
         }
@@ -107,8 +108,15 @@ async fn block(attachment: MessageAttachment, facts: &Facts, read: &Read) -> Val
     }
 }
 
-/// A resource with what it holds, as far as the agent takes it.
-fn contents(uri: String, name: String, mime: String, data: String, encoded: bool, facts: &Facts) -> Value {
+/// Returns a resource with its content, as far as the agent supports it.
+fn contents(
+    uri: String,
+    name: String,
+    mime: String,
+    data: String,
+    encoded: bool,
+    facts: &AgentFacts,
+) -> Value {
     let media = encoded && !mime.starts_with("text/");
     let kind = mime.split('/').next().unwrap_or_default();
     match (media, kind) {
@@ -151,7 +159,7 @@ mod tests {
         let attachments = vec![serde_json::from_value(attachment).unwrap()];
         let kinds = async |text: &str, attachments: Vec<MessageAttachment>| -> Vec<Value> {
             let message = Message { text: text.to_owned(), attachments, context: None };
-            let blocks = blocks(message, &Facts::default(), &None).await;
+            let blocks = blocks(message, &AgentFacts::default(), &None).await;
             blocks.iter().map(|block| block["type"].clone()).collect()
         };
         assert_eq!(kinds("", attachments.clone()).await, ["resource_link"]);
@@ -165,14 +173,14 @@ mod tests {
             true => Ok(ResourceContent::base64(&[0x89, b'P'])),
             false => Ok(ResourceContent::text(format!("content of {uri}"))),
         }));
-        let block = async |uri: &str, mime: Option<&str>, facts: &Facts| -> Value {
+        let block = async |uri: &str, mime: Option<&str>, facts: &AgentFacts| -> Value {
             let mut attachment = json!({ "type": "resource", "uri": uri, "label": "a" });
             if let Some(mime) = mime {
                 attachment["contentType"] = mime.into();
             }
             super::block(serde_json::from_value(attachment).unwrap(), facts, &read).await
         };
-        let (plain, rich) = (Facts::default(), Facts { embedded: true, ..Facts::default() });
+        let (plain, rich) = (AgentFacts::default(), AgentFacts { embedded: true, ..AgentFacts::default() });
         let remote = "vscode-remote://ssh-remote+box/a.txt";
         let told = block(remote, None, &plain).await;
         assert_eq!(told["text"], format!("a ({remote}):\ncontent of {remote}"), "{told}");

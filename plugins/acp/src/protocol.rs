@@ -1,5 +1,5 @@
 //! What agents report, in this plugin's own types. Agents deviate from the protocol's schema in many ways: every member
-//! is read leniently, and what cannot be read is left out instead of failing the message.
+//! is parsed leniently, and invalid ones are omitted instead of failing the message.
 
 use ostler_contract::Value;
 use serde::de::DeserializeOwned;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::masks::Masks;
 
-/// Reads a member; nothing where it is absent or has another shape.
+/// Parses a member; `None` if it is absent or has another type.
 pub fn member<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
     value.get(name).filter(|member| !member.is_null()).and_then(|member| T::deserialize(member).ok())
 }
 
-/// Reads the entries of a list that have the right shape.
+/// Parses the valid entries of a list.
 pub fn entries<T: DeserializeOwned>(value: &Value, name: &str) -> Option<Vec<T>> {
     let entries = value.get(name)?.as_array()?;
     Some(entries.iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
@@ -21,7 +21,7 @@ pub fn entries<T: DeserializeOwned>(value: &Value, name: &str) -> Option<Vec<T>>
 /// One `session/update`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
-    /// A piece of a message or thought.
+    /// A chunk of a message or thought.
     Chunk(Chunk),
     /// A tool call, announced or changed.
     ToolCall(ToolCallChange),
@@ -33,26 +33,26 @@ pub enum Update {
     Mode(String),
     /// The whole list of configuration options.
     ConfigOptions(Vec<ConfigOption>),
-    /// The session's title; nothing where it has none any more.
+    /// The session's title; `None` if it was removed.
     Title(Option<String>),
-    /// An update that names nothing that is used.
+    /// An update without supported content.
     Nothing,
-    /// How full the context is, and what the session cost.
+    /// The usage of the context, and the cost of the session.
     Usage(ContextUsage),
-    /// A message for the user beside the conversation.
+    /// A message for the user outside the conversation.
     Notice(Notice),
     /// The state of a compaction.
     Compaction(Compaction),
-    /// A piece of a compaction's summary.
+    /// A chunk of a compaction's summary.
     CompactionSummary(String),
     /// A session that this one created for a part of its work; not stable.
     Subagent(Subagent),
-    /// An update this version does not know, by its name.
+    /// An unknown update, by its name.
     Unknown(String),
 }
 
 impl Update {
-    /// With what a notice and an error may not say masked.
+    /// Masks notices and errors.
     pub fn masked(self, masks: &Masks) -> Self {
         match self {
             Self::Notice(Notice { severity, title, description }) => Self::Notice(Notice {
@@ -81,12 +81,12 @@ pub enum Voice {
     Thought,
 }
 
-/// A piece of a message or thought.
+/// A chunk of a message or thought.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chunk {
     /// Who it is from.
     pub voice: Voice,
-    /// The message it belongs to, where the agent names messages.
+    /// Its message, if the agent identifies messages.
     pub message: Option<String>,
     /// The piece.
     pub content: Content,
@@ -120,7 +120,7 @@ pub enum Content {
         /// Its text.
         text: String,
     },
-    /// A kind of content this version does not know.
+    /// An unknown kind of content.
     Unknown(String),
 }
 
@@ -135,9 +135,9 @@ pub struct ToolCallChange {
     pub name: Option<String>,
     /// `read`, `edit`, `execute`, …
     pub kind: Option<String>,
-    /// How far it is.
+    /// Its status.
     pub status: Option<ToolStatus>,
-    /// What it produced.
+    /// Its content.
     pub content: Option<Vec<ToolContent>>,
     /// The files it works on.
     pub locations: Option<Vec<Location>>,
@@ -147,7 +147,7 @@ pub struct ToolCallChange {
     pub raw_output: Option<Value>,
 }
 
-/// How far a tool call is.
+/// The status of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
@@ -155,13 +155,13 @@ pub enum ToolStatus {
     Pending,
     /// It runs.
     InProgress,
-    /// It ended well.
+    /// It succeeded.
     Completed,
     /// It failed.
     Failed,
 }
 
-/// What a tool call produced.
+/// Content of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolContent {
     /// A content block.
@@ -178,7 +178,7 @@ pub enum ToolContent {
 pub struct Diff {
     /// The file.
     pub path: String,
-    /// Its text before; nothing for a new file.
+    /// Its text before; `None` for a new file.
     pub old_text: Option<String>,
     /// Its text after.
     #[serde(default)]
@@ -254,7 +254,7 @@ pub struct Choice {
     pub description: Option<String>,
 }
 
-/// How full the context is, and what the session cost so far.
+/// The usage of the context, and the cost of the session so far.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ContextUsage {
     /// Tokens in the context.
@@ -262,7 +262,7 @@ pub struct ContextUsage {
     /// Tokens the context can hold.
     #[serde(default)]
     pub size: u64,
-    /// What the session cost so far.
+    /// The cost of the session so far.
     #[serde(default)]
     pub cost: Option<Cost>,
 }
@@ -276,7 +276,7 @@ pub struct Cost {
     pub currency: String,
 }
 
-/// A message for the user beside the conversation.
+/// A message for the user outside the conversation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Notice {
     /// `info`, `warning`, `error`, …
@@ -294,7 +294,7 @@ pub struct Notice {
 pub struct Compaction {
     /// `in_progress`, `completed`, `failed`, `cancelled`, …
     pub status: String,
-    /// Its whole summary, in place of the pieces so far; nothing where that is as before.
+    /// Its whole summary, in place of the chunks so far; `None` if it is unchanged.
     pub summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
@@ -314,20 +314,20 @@ impl Compaction {
     }
 }
 
-/// What is said of a subagent: members that are left out are as before.
+/// An update of a subagent; omitted members are unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Subagent {
     /// The agent's id of its session.
     pub session: String,
     /// Its title.
     pub title: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     pub description: Option<String>,
-    /// What it does: `running`, `idle`, `requires_action`, …
+    /// Its state: `running`, `idle`, `requires_action`, …
     pub state: Option<String>,
     /// Why it stopped.
     pub stop_reason: Option<String>,
-    /// Whether it can be cancelled; nothing where that is as before.
+    /// Whether it can be cancelled; `None` if that is unchanged.
     pub cancel: Option<bool>,
 }
 
@@ -347,7 +347,7 @@ impl Subagent {
 }
 
 impl Update {
-    /// Reads the `update` of a `session/update`.
+    /// Parses the `update` of a `session/update`.
     pub fn read(update: &Value) -> Self {
         let name = update.get("sessionUpdate").and_then(Value::as_str).unwrap_or_default();
         let chunk = |voice| {
@@ -382,7 +382,7 @@ impl Update {
 }
 
 impl Content {
-    /// Reads a content block.
+    /// Parses a content block.
     pub fn read(block: &Value) -> Self {
         let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
         let text = |name: &str| member::<String>(block, name);
@@ -415,7 +415,7 @@ impl Content {
 }
 
 impl ToolCallChange {
-    /// Reads a tool call; nothing where it has no id.
+    /// Parses a tool call; `None` if it has no id.
     pub fn read(call: &Value) -> Option<Self> {
         let content = call.get("content").and_then(Value::as_array);
         Some(Self {
@@ -438,14 +438,14 @@ impl ToolContent {
             "content" => Some(Self::Block(Content::read(content.get("content")?))),
             "diff" => Diff::deserialize(content).ok().map(Self::Diff),
             "terminal" => member(content, "terminalId").map(Self::Terminal),
-            // Some agents put the block where its wrapper belongs.
+            // Some agents send the block without its wrapper.
             _ => Some(Self::Block(Content::read(content))),
         }
     }
 }
 
 impl ConfigOption {
-    /// Reads the `configOptions` of a message; nothing where it has none.
+    /// Parses the `configOptions` of a message; `None` if it has none.
     pub fn read_all(message: &Value) -> Option<Vec<Self>> {
         let options = message.get("configOptions")?.as_array()?;
         Some(options.iter().filter_map(Self::read).collect())
@@ -473,7 +473,7 @@ impl ConfigOption {
 }
 
 impl Choice {
-    /// Reads a list of choices, flat or in groups, whose ids are in `key`.
+    /// Parses a list of choices, flat or in groups, whose ids are in `key`.
     pub fn read_all(message: &Value, list: &str, key: &str) -> Vec<Self> {
         let entries = message.get(list).and_then(Value::as_array).into_iter().flatten();
         entries

@@ -8,42 +8,42 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
-use crate::agent::Facts;
+use crate::agent::AgentFacts;
 use crate::options::{AgentOptions, Model};
 use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
 
-/// The setting that is the agent's model.
+/// The setting with the agent's model.
 pub const MODEL: &str = "model";
-/// The model that is offered as long as no other is known: the agent's own choice.
+/// The model that is offered as long as no other is known, which means the agent's default.
 pub const OWN_MODEL: &str = "default";
-/// The setting that is the agent's mode, where it is no configuration option.
+/// The setting with the agent's mode, if that is not a configuration option.
 pub const MODE: &str = "mode";
 
-/// The setting that names a session which the agent stores itself, for a session of the host that continues it.
+/// The setting with a session that the agent stores, for a session of the host that continues it.
 pub const CONTINUES: &str = "agentSession";
 
 /// One setting of an agent's session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// What the agent reported.
+    /// The agent's description of it.
     pub option: ConfigOption,
-    /// How it is changed.
+    /// The request that changes it.
     pub via: Via,
 }
 
-/// How a setting is changed.
+/// The request that changes a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Via {
     /// `session/set_config_option`.
     Option,
     /// `session/set_mode`.
     Mode,
-    /// `session/set_model`, of agents from before configuration options.
+    /// `session/set_model`, for agents without configuration options.
     Model,
 }
 
-/// Reads the settings of an answer to `session/new`, `session/load` or `session/resume`: the configuration options,
-/// and from the older members what these lack.
+/// Parses the settings of an answer to `session/new`, `session/load` or `session/resume`: the configuration options,
+/// supplemented from the older members.
 pub fn read(answer: &Value) -> Vec<Setting> {
     let options = ConfigOption::read_all(answer).unwrap_or_default();
     let mut settings: Vec<Setting> =
@@ -71,12 +71,12 @@ pub fn read(answer: &Value) -> Vec<Setting> {
 }
 
 impl Setting {
-    /// Whether it is the agent's mode or model.
+    /// Returns whether it is the agent's mode or model.
     pub fn is(&self, category: &str) -> bool {
         self.option.category.as_deref() == Some(category) || self.option.id == category
     }
 
-    /// The ids it can be set to, where they are known.
+    /// Returns its possible values, if known.
     pub fn choices(&self) -> Vec<String> {
         match &self.option.value {
             ConfigValue::Select { choices, .. } => choices.iter().map(|choice| choice.id.clone()).collect(),
@@ -92,10 +92,10 @@ impl Setting {
         }
     }
 
-    /// Takes a value; nothing where it is the current one.
+    /// Validates a value; `None` if it is the current one.
     ///
     /// # Errors
-    /// The sentence that refuses the value.
+    /// The reason why the value is invalid.
     pub fn accept(&self, value: &Value) -> Result<Option<Value>, String> {
         let name = &self.option.id;
         match (&self.option.value, value) {
@@ -112,7 +112,7 @@ impl Setting {
         Ok((self.value() != *value).then(|| value.clone()))
     }
 
-    /// Whether a value is among the choices.
+    /// Returns whether a value is among the choices.
     pub fn offers(&self, value: &str) -> bool {
         match &self.option.value {
             ConfigValue::Select { choices, .. } => choices.iter().any(|choice| choice.id == value),
@@ -120,7 +120,7 @@ impl Setting {
         }
     }
 
-    /// Takes a value as the current one.
+    /// Sets the current value.
     pub fn set(&mut self, value: &Value) {
         match (&mut self.option.value, value) {
             (ConfigValue::Select { current, .. }, Value::String(value)) => current.clone_from(value),
@@ -129,7 +129,7 @@ impl Setting {
         }
     }
 
-    /// The method and parameters that change it.
+    /// Returns the method and parameters that change it.
     pub fn change(&self, session: &str, value: &Value) -> (&'static str, Value) {
         match self.via {
             Via::Option => {
@@ -166,109 +166,109 @@ impl Setting {
     }
 }
 
-/// What is known of an agent's settings and commands before one of its sessions is opened: what the latest reported. It
-/// is stored, so that no agent has to be started to answer for it.
+/// The known settings and commands of an agent before one of its sessions is opened, as its latest session reported
+/// them. They are stored, so that no agent has to be started for them.
 pub struct Catalogue {
     loaded: OnceCell<()>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// The record's id; nothing for a provider that is no record's id.
+    /// The id of the record; `None` if the provider is not a valid id.
     id: Option<String>,
     stored: Collection,
-    known: Mutex<Known>,
-    /// What the record holds, as far as it was read or written here.
-    written: AsyncMutex<Known>,
+    known: Mutex<StoredCatalogue>,
+    /// The content of the record, as last read or written.
+    written: AsyncMutex<StoredCatalogue>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Known {
+struct StoredCatalogue {
     settings: Vec<Setting>,
     commands: Vec<Command>,
     #[serde(skip_serializing_if = "Option::is_none")]
     about: Option<About>,
 }
 
-/// What an agent said of itself when it was started.
+/// The capabilities that an agent reported at its start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct About {
-    /// The command line that started it: another one may start another version.
+    /// Its command line, because another one can start another version.
     launch: String,
-    facts: Facts,
+    facts: AgentFacts,
 }
 
 impl Catalogue {
-    /// Of a provider, stored in the collection.
+    /// Creates it for a provider, stored in the collection.
     pub fn stored(provider: &str, stored: Collection) -> Self {
         let id = Slug::parse(provider).map(|slug| slug.to_string());
         let (known, written) = (Mutex::default(), AsyncMutex::default());
         Self { loaded: OnceCell::new(), shared: Arc::new(Shared { id, stored, known, written }) }
     }
 
-    /// Reads what was stored, once. What the agent reported since then counts.
+    /// Reads the stored record, once. Later reports of the agent have priority.
     pub async fn load(&self) {
         let load = async {
             let Some(id) = self.shared.id.clone() else { return };
             let Ok(Some(record)) = self.shared.stored.get.call((id,)).await else { return };
-            let Ok(known) = serde_json::from_value::<Known>(Value::Object(record)) else { return };
+            let Ok(known) = serde_json::from_value::<StoredCatalogue>(Value::Object(record)) else { return };
             self.shared.written.lock().await.clone_from(&known);
             let mut current = self.shared.known.lock();
-            if *current == Known::default() {
+            if *current == StoredCatalogue::default() {
                 *current = known;
             }
         };
         self.loaded.get_or_init(|| load).await;
     }
 
-    /// Takes what the agent said of itself. The settings and commands of another version are dropped.
-    pub fn learn_facts(&self, agent: &AgentOptions, facts: &Facts) {
+    /// Stores the agent's capabilities. Drops the settings and commands of another version.
+    pub fn learn_facts(&self, agent: &AgentOptions, facts: &AgentFacts) {
         let about = About { launch: agent.command_line(), facts: facts.clone() };
         self.change(|known| {
             if known.about.as_ref().is_some_and(|before| before.facts.version != facts.version) {
-                *known = Known::default();
+                *known = StoredCatalogue::default();
             }
             known.about = Some(about);
         });
     }
 
-    /// What the agent said of itself when it was last started with this command line.
-    pub fn facts(&self, agent: &AgentOptions) -> Option<Facts> {
+    /// Returns the agent's capabilities at its last start with this command line.
+    pub fn facts(&self, agent: &AgentOptions) -> Option<AgentFacts> {
         let known = self.shared.known.lock();
         let about = known.about.as_ref().filter(|about| about.launch == agent.command_line());
         about.map(|about| about.facts.clone())
     }
 
-    /// The settings of its sessions.
+    /// Returns the settings of its sessions.
     pub fn settings(&self) -> Vec<Setting> {
         self.shared.known.lock().settings.clone()
     }
 
-    /// Takes the settings of a session as they are when it opens.
+    /// Stores the settings of a newly opened session.
     pub fn learn(&self, settings: &[Setting]) {
         self.change(|known| known.settings = settings.to_vec());
     }
 
-    /// Takes the slash commands.
+    /// Stores the slash commands.
     pub fn learn_commands(&self, commands: &[Command]) {
         self.change(|known| known.commands = commands.to_vec());
     }
 
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut StoredCatalogue)) {
         change(&mut self.shared.known.lock());
         let shared = self.shared.clone();
-        // What is not stored is reported again by the next session.
+        // The next session reports again what was not stored.
         tokio::spawn(async move { shared.store().await });
     }
 
-    /// Waits until what is known is stored.
+    /// Waits until everything is stored.
     pub async fn store(&self) {
         self.shared.store().await;
     }
 
-    /// The schema of a session's settings.
+    /// Returns the schema of a session's settings.
     pub fn schema(&self) -> Value {
         let known = self.shared.known.lock();
         let mut properties: JsonObject =
@@ -284,19 +284,19 @@ impl Catalogue {
         json!({ "type": "object", "properties": properties })
     }
 
-    /// The values a session starts with.
+    /// Returns the initial values of a session.
     pub fn defaults(&self) -> JsonObject {
         let known = self.shared.known.lock();
         known.settings.iter().map(|setting| (setting.option.id.clone(), setting.value())).collect()
     }
 
-    /// A setting by its id.
+    /// Returns a setting by its id.
     pub fn setting(&self, id: &str) -> Option<Setting> {
         self.shared.known.lock().settings.iter().find(|setting| setting.option.id == id).cloned()
     }
 
-    /// What the agent offers: the models it reported, or those that are configured. An agent without either has one model,
-    /// its own choice: VS Code disables agents without models.
+    /// Returns the models of the agent: reported or configured ones. An agent without either has one model, its
+    /// default, because VS Code disables agents without models.
     pub fn offered(&self, configured: &[Model]) -> Offered {
         let known = self.shared.known.lock();
         let reported =
@@ -333,7 +333,7 @@ impl Catalogue {
 }
 
 impl Shared {
-    /// Writes the record where it holds something else. One writes at a time, always what is known then.
+    /// Writes the record if it has changed. One write at a time, always with the current state.
     async fn store(&self) {
         let mut written = self.written.lock().await;
         let now = self.known.lock().clone();

@@ -1,5 +1,5 @@
-//! Signing in to an agent while its user opens a page: each request answers the next step, and names the sign-in that
-//! continues.
+//! Sign-in to an agent with a page that the user opens: each request returns the next step, and identifies the sign-in
+//! that continues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::agent::Running;
+use crate::agent_connection::Incoming;
 use crate::errors::words;
 use crate::protocol::member;
-use crate::wire::Incoming;
 
-/// How long a user may take to sign in.
+/// The limit of a sign-in.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How many sign-ins wait for their next request. The oldest beyond that is abandoned.
+/// The maximum number of sign-ins that wait for their next request. One more abandons the oldest.
 const WAITING: usize = 16;
-/// How many steps of a sign-in wait for the request that fetches them.
+/// The maximum number of queued steps of a sign-in.
 const STEPS: usize = 8;
 
 /// The sign-ins between two requests.
@@ -32,7 +32,7 @@ struct Waiting {
     steps: BTreeMap<u64, mpsc::Receiver<Step>>,
 }
 
-/// What a sign-in answers a request with.
+/// A step of a sign-in.
 #[derive(Debug)]
 enum Step {
     /// The user has to open a page.
@@ -42,10 +42,10 @@ enum Step {
 }
 
 impl SignIns {
-    /// Begins to sign in with a method, on a task that closes the agent at its end. Answers the first step.
+    /// Begins a sign-in with a method, on a task that closes the agent at its end. Returns the first step.
     ///
     /// # Errors
-    /// The agent did not sign in, and why.
+    /// Why the sign-in failed.
     pub async fn begin(
         &self,
         running: Running,
@@ -67,10 +67,10 @@ impl SignIns {
         self.next(id, next).await
     }
 
-    /// The next step of a sign-in that waits.
+    /// Returns the next step of a waiting sign-in.
     ///
     /// # Errors
-    /// It is over, or the agent did not sign in, and why.
+    /// It is complete, or why the sign-in failed.
     pub async fn resume(&self, id: u64) -> Result<Value, String> {
         let next = self.waiting.lock().steps.remove(&id);
         let next = next.ok_or("this sign-in is over; begin again with: ostler agent login")?;

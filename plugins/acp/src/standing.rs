@@ -1,5 +1,5 @@
-//! Answers that hold: what users chose with an option that always holds, per session and tool. They are stored, as most
-//! agents forget them with their process.
+//! Standing answers: choices of users with a permanent option, per session and tool. They are stored, because most
+//! agents forget them when their process ends.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use tokio::sync::Mutex;
 
 use crate::permissions::Choice;
 
-/// The collection that holds them, a record for each provider.
+/// Their collection, with a record for each provider.
 pub const APPROVALS: &str = "acp-approvals";
-/// How many sessions have answers; the ones whose answers are oldest are dropped.
+/// The maximum number of sessions with answers; those with the oldest answers are dropped.
 const SESSIONS: usize = 500;
-/// How many answers a session has; the oldest are dropped.
+/// The maximum number of answers of a session; the oldest are dropped.
 const ANSWERS: usize = 200;
-/// How long the store may take.
+/// The limit of the store.
 const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The answers of one provider's sessions.
 pub struct Standing {
     id: Option<String>,
     stored: Collection,
-    /// One reads or writes at a time.
+    /// One read or write at a time.
     turn: Mutex<()>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Record {
-    /// Those with the newest answers last.
+    /// Sorted by their newest answers.
     sessions: Vec<OfSession>,
 }
 
@@ -49,13 +49,14 @@ struct Answer {
 }
 
 impl Standing {
-    /// Of a provider, in the collection.
+    /// Creates it for a provider, in the collection.
     pub fn new(provider: &str, stored: Collection) -> Self {
         let id = Slug::parse(provider).map(|slug| slug.to_string());
         Self { id, stored, turn: Mutex::new(()) }
     }
 
-    /// The option that holds for a tool in a session, where the agent offers it again: the same id, label and kind.
+    /// Returns the standing option for a tool in a session, if the agent offers it again: with the same id, label and
+    /// kind.
     pub async fn find(&self, session: &str, tool: &str, offered: &[Choice]) -> Option<Choice> {
         let _turn = self.turn.lock().await;
         let record = self.read().await.ok()?;
@@ -82,7 +83,7 @@ impl Standing {
         self.change(change).await
     }
 
-    /// Drops what holds in a session, which is removed.
+    /// Removes the answers of a removed session.
     pub async fn forget(&self, session: &str) {
         let change = |record: &mut Record| record.sessions.retain(|of| of.session != session);
         let _ = self.change(change).await;

@@ -1,22 +1,22 @@
-//! The name under which the host stores an agent's session: the agent's id, marked as long as that session lacks the
-//! conversation, so that it is told after a restart of the host too.
+//! The name under which the host stores an agent's session: the agent's id, marked until that session has received the
+//! conversation, so that it receives it also after a restart of the host.
 
-/// What the name of a session begins with that has not been told the conversation.
+/// The prefix of a session that has not received the conversation.
 const UNTOLD: &str = "untold:";
-/// What the name of any other session begins with whose id looks like such a name.
+/// The prefix of another session whose id looks like such a name.
 const TOLD: &str = "told:";
 
-/// An agent's session, as the host knows it.
+/// An agent's session in the form for the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The agent's id, once it has one.
     pub id: Option<String>,
-    /// Whether the session lacks the conversation so far: no prompt that told it was answered.
+    /// Whether the session has not received the conversation: no prompt with it was answered.
     pub untold: bool,
 }
 
 impl Stored {
-    /// Of the name that the host stored.
+    /// Parses the stored name.
     pub fn read(name: Option<&str>) -> Self {
         let untold = name.and_then(|name| name.strip_prefix(UNTOLD));
         let told = name.map(|name| name.strip_prefix(TOLD).filter(|id| is_escaped(id)).unwrap_or(name));
@@ -24,12 +24,12 @@ impl Stored {
         Self { id, untold: untold.is_some() }
     }
 
-    /// Of a session that is still to be opened, and to be told the conversation.
+    /// Creates it for a session that is not open yet and has to receive the conversation.
     pub fn to_open() -> Self {
         Self { id: None, untold: true }
     }
 
-    /// The name for the host; nothing where there is nothing to know.
+    /// Returns the name for the host; `None` if there is none.
     pub fn name(&self) -> Option<String> {
         match (&self.id, self.untold) {
             (id, true) => Some(format!("{UNTOLD}{}", id.as_deref().unwrap_or_default())),
@@ -39,7 +39,7 @@ impl Stored {
     }
 }
 
-/// Whether an agent's own id would be read as something else.
+/// Returns whether an agent's id has one of the prefixes.
 fn is_escaped(id: &str) -> bool {
     id.starts_with(UNTOLD) || id.starts_with(TOLD)
 }

@@ -1,5 +1,5 @@
-//! `terminal/*`: commands an agent has the host run. Where the host has terminals, users can watch them; otherwise they
-//! run here, without one.
+//! `terminal/*`: commands that the host runs for an agent. If the host has terminals, users can see them; otherwise
+//! they run here, without one.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::process::ExitStatusExt;
@@ -15,20 +15,20 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
 use crate::SCOPES;
+use crate::agent_connection::Failure;
 use crate::protocol::member;
-use crate::wire::Failure;
 use crate::{files, session};
 
-/// How much output is retained where the agent does not say, in bytes.
+/// The default size of retained output, in bytes.
 const RETAINED: usize = 1 << 20;
-/// The most output that is retained whatever the agent says, in bytes.
+/// The maximum size of retained output, in bytes.
 const RETAINED_AT_MOST: usize = 8 << 20;
-/// How much output the result of a command has, in bytes.
+/// The size of output in the result of a command, in bytes.
 const PREVIEW: usize = 16 << 10;
-/// How much of released terminals is retained, in bytes, and of how many.
+/// The size of retained content of released terminals, in bytes, and their number.
 const RELEASED: usize = 4 << 20;
 const RELEASED_AT_MOST: usize = 256;
-/// How many terminals an agent may have at a time.
+/// The maximum number of terminals of an agent.
 const AT_MOST: usize = 64;
 
 /// The terminals of one conversation.
@@ -39,7 +39,7 @@ pub struct Terminals(Arc<Shared>);
 struct Shared {
     host: Option<SessionTerminals>,
     cwd: PathBuf,
-    /// The session's directories, inside which commands start.
+    /// The session's directories, in which commands start.
     directories: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     scope: ScopeChoice,
@@ -48,14 +48,14 @@ struct Shared {
     owner: Owner,
     next: AtomicU64,
     open: Mutex<Open>,
-    /// The output of those that were released: a call that names one is shown it.
+    /// The output of released ones, for calls that refer to them.
     released: Mutex<Released>,
 }
 
 /// The terminals of the running agent.
 #[derive(Debug, Default)]
 struct Open {
-    /// How many agents had theirs closed.
+    /// The number of agents whose terminals were closed.
     generation: u64,
     terminals: HashMap<String, Terminal>,
 }
@@ -68,7 +68,7 @@ struct Released {
 }
 
 impl Released {
-    /// Retains one more. The oldest make room.
+    /// Retains another one, and drops the oldest beyond the limit.
     fn add(&mut self, id: String, content: Value) {
         self.bytes += size(&content);
         self.contents.push_back((id, content));
@@ -90,9 +90,9 @@ fn size(content: &Value) -> usize {
 
 #[derive(Debug, Clone)]
 enum Terminal {
-    /// One the host lists.
+    /// A terminal of the host.
     Listed { terminal: SessionTerminal, title: String, limit: usize, exit: watch::Receiver<Option<Exit>> },
-    /// One that runs here.
+    /// A process without a terminal.
     Own { process: Arc<Process>, output: Arc<Mutex<Output>>, drained: watch::Receiver<u8> },
 }
 
@@ -103,7 +103,7 @@ struct Exit {
     signal: Option<i32>,
 }
 
-/// The end of what a command wrote.
+/// The end of a command's output.
 #[derive(Debug)]
 struct Output {
     bytes: Vec<u8>,
@@ -112,12 +112,12 @@ struct Output {
 }
 
 impl Terminals {
-    /// Without any.
+    /// Creates it without terminals.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Of a chat.
+    /// Creates it for a chat.
     pub fn of(start: &Start, cwd: &Path, directories: Vec<PathBuf>, shared: &session::Shared) -> Self {
         let (scope, provider) = (shared.runtime.scope, &shared.agent.provider);
         Self(Arc::new(Shared {
@@ -132,7 +132,7 @@ impl Terminals {
         }))
     }
 
-    /// The generation that a request belongs to: one that is still served when its agent has ended opens no terminal.
+    /// Returns the current generation: a request of an ended agent opens no terminal.
     pub fn generation(&self) -> u64 {
         self.0.open.lock().generation
     }
@@ -140,7 +140,7 @@ impl Terminals {
     /// Answers a `terminal/*` request of a generation.
     ///
     /// # Errors
-    /// It names no terminal, or one cannot be opened.
+    /// The terminal does not exist, or one cannot be opened.
     pub async fn serve(&self, method: &str, params: &Value, generation: u64) -> Result<Value, Failure> {
         if method == "terminal/create" {
             return self.create(params, generation).await;
@@ -174,7 +174,7 @@ impl Terminals {
         }
     }
 
-    /// The terminal as a tool call's content.
+    /// Returns the terminal as content of a tool call.
     pub fn content(&self, id: &str) -> Value {
         if let Some(content) = self.0.released.lock().get(id) {
             return content.clone();
@@ -226,7 +226,7 @@ impl Terminals {
             None => own(
                 {
                     let (owner, supervisor) = (self.0.owner.clone(), self.0.supervisor.clone());
-                    // What a command leaves running may outlive it.
+                    // Background processes of a command can outlive it.
                     Program { command, args, env, cwd, owner, supervisor, supervised: false }
                 },
                 self.0.scope,
@@ -253,7 +253,7 @@ impl Terminals {
 }
 
 impl Terminals {
-    /// A directory without symbolic links, where it is inside one of the session's.
+    /// Returns the real path of a directory, if it is inside one of the session's.
     async fn inside(&self, cwd: &Path) -> Result<PathBuf, Failure> {
         if !cwd.is_absolute() {
             return Err(Failure::bad_params(format!("cwd: {} is not an absolute path", cwd.display())));
@@ -298,7 +298,7 @@ async fn listed(
 }
 
 fn own(mut program: Program, scope: ScopeChoice, limit: usize) -> Result<Terminal, Failure> {
-    // Agents send a program with its arguments, or a whole line for a shell.
+    // Agents send a program with arguments, or a whole line for a shell.
     if program.args.is_empty() && program.command.contains(char::is_whitespace) {
         let line = std::mem::replace(&mut program.command, "/bin/sh".to_owned());
         program.args = vec!["-c".to_owned(), line];
@@ -352,7 +352,7 @@ impl Terminal {
             }
             Self::Own { process, drained, .. } => {
                 let status = process.ended().await;
-                // What it wrote last is read before its end is reported, unless a descendant keeps the pipes open.
+                // Its last output is read before its end is reported, unless a descendant keeps the pipes open.
                 let mut drained = drained.clone();
                 let _ = tokio::time::timeout(
                     std::time::Duration::from_millis(500),
@@ -386,7 +386,7 @@ impl Terminal {
     }
 }
 
-/// A terminal of the host as a tool call's content, with the result of its command once it has ended.
+/// Returns a terminal of the host as content of a tool call, with the result of an ended command.
 pub fn shown(uri: &str, title: &str, result: Option<Value>) -> Value {
     let mut content = json!({ "type": "terminal", "resource": uri, "title": title, "isPty": true });
     if let Some(result) = result {
@@ -395,7 +395,7 @@ pub fn shown(uri: &str, title: &str, result: Option<Value>) -> Value {
     content
 }
 
-/// The result of a command that ended, with the end of its output for clients that do not see the terminal.
+/// Returns the result of an ended command, with the end of its output for clients that do not show the terminal.
 pub fn result(code: Option<i64>, output: Option<&str>) -> Value {
     let mut result = json!({});
     if let Some(code) = code {
@@ -423,14 +423,14 @@ impl Output {
     fn add(&mut self, piece: &[u8]) {
         self.bytes.extend_from_slice(piece);
         let surplus = self.bytes.len().saturating_sub(self.limit);
-        // Moved seldom: only once as much again was written.
+        // Moved only once the output has doubled.
         if surplus > self.limit.max(4096) {
             self.bytes.drain(..surplus);
         }
         self.truncated |= surplus > 0;
     }
 
-    /// The text, cut at its beginning between two characters.
+    /// Returns the end of a text, truncated at a character boundary.
     fn text(&self) -> String {
         let mut from = self.bytes.len().saturating_sub(self.limit);
         while from > 0 && from < self.bytes.len() && self.bytes[from] & 0xC0 == 0x80 {

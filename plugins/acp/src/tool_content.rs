@@ -1,4 +1,4 @@
-//! What a tool call takes and produces, as clients are shown it.
+//! The input and output of tool calls in the form for clients.
 
 use ostler_contract::protocol::uri::inline;
 use ostler_contract::{Value, json};
@@ -6,10 +6,10 @@ use ostler_contract::{Value, json};
 use crate::protocol::{Content, Diff, ToolCallChange, ToolContent, ToolStatus};
 use crate::terminals::Terminals;
 
-/// The longest text of a file that is carried in an edit, in bytes. Of a longer one the file is named.
+/// The maximum text of a file in an edit, in bytes. Of a longer one only the path is sent.
 const LONGEST_TEXT: usize = 256 << 10;
 
-/// The content of a call.
+/// Returns the content of a call.
 pub fn content(call: &ToolCallChange, terminals: &Terminals) -> Vec<Value> {
     call.content.iter().flatten().map(|content| one(content, terminals)).collect()
 }
@@ -40,7 +40,7 @@ fn one(content: &ToolContent, terminals: &Terminals) -> Value {
     }
 }
 
-/// The edits a call would make, to be shown before it is approved.
+/// Returns the edits of a call, for its approval.
 pub fn edits(call: &ToolCallChange) -> Option<Value> {
     let diffs = call.content.iter().flatten().filter_map(|content| match content {
         ToolContent::Diff(diff) => Some(edit(diff)),
@@ -50,7 +50,7 @@ pub fn edits(call: &ToolCallChange) -> Option<Value> {
     (!items.is_empty()).then(|| json!({ "items": items }))
 }
 
-/// The result of a call that ended.
+/// Returns the result of an ended call.
 pub fn result(call: &ToolCallChange, title: &str, terminals: &Terminals) -> Value {
     let success = call.status != Some(ToolStatus::Failed);
     let mut content = content(call, terminals);
@@ -71,7 +71,7 @@ pub fn result(call: &ToolCallChange, title: &str, terminals: &Terminals) -> Valu
     result
 }
 
-/// The places a call works at.
+/// Returns the locations of a call.
 pub fn locations(call: &ToolCallChange) -> Option<Value> {
     let locations = call.locations.as_ref().filter(|locations| !locations.is_empty())?;
     let place = |location: &crate::protocol::Location| {
@@ -84,7 +84,7 @@ pub fn locations(call: &ToolCallChange) -> Option<Value> {
     Some(locations.iter().map(place).collect())
 }
 
-/// A JSON value for readers: text as it is.
+/// Formats a JSON value for users; text is unchanged.
 pub fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -92,7 +92,7 @@ pub fn text_of(value: &Value) -> String {
     }
 }
 
-/// The URI of a path.
+/// Returns the URI of a path.
 pub fn file_uri(path: &str) -> String {
     url::Url::from_file_path(path).map_or_else(|()| path.to_owned(), |uri| uri.to_string())
 }
@@ -115,7 +115,7 @@ fn edit(diff: &Diff) -> Value {
     edit
 }
 
-/// How many lines differ between the equal beginning and the equal end.
+/// Returns how many lines differ between the equal beginning and the equal end.
 fn changed_lines(before: &str, after: &str) -> (usize, usize) {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let same = |count: usize, at: fn(&[&str], usize) -> usize| {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use ostler_contract::wire::state::{ResponsePart, Turn};
 
-/// How much is retained, in bytes.
+/// The size of the transcript, in bytes.
 const LIMIT: usize = 32 << 10;
-/// How much of one message or answer is retained, in bytes.
+/// The maximum size of a message or answer in it, in bytes.
 pub const RETAINED: usize = LIMIT / 4;
 
 /// The latest turns of a conversation.
@@ -17,7 +17,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Of turns the host knows.
+    /// Creates it from turns of the host.
     pub fn of(turns: &[Turn]) -> Self {
         let mut transcript = Self::default();
         for turn in turns {
@@ -34,7 +34,7 @@ impl Transcript {
         transcript
     }
 
-    /// Adds a turn. The oldest ones make room.
+    /// Adds a turn, and drops the oldest beyond the limit.
     pub fn add(&mut self, message: &str, answer: &str) {
         let cut = |text: &str| text[..text.floor_char_boundary(RETAINED)].to_owned();
         let turn = (cut(message), cut(answer));
@@ -46,14 +46,14 @@ impl Transcript {
         }
     }
 
-    /// The turns as Markdown, for users; nothing where there are none.
+    /// Returns the turns as Markdown for users; `None` if there are none.
     pub fn markdown(&self) -> Option<String> {
         let turn = |(message, answer): &(String, String)| format!("**User:** {message}\n\n{answer}");
         let turns: Vec<String> = self.turns.iter().map(turn).collect();
         (!turns.is_empty()).then(|| format!("Earlier in this session:\n\n{}", turns.join("\n\n")))
     }
 
-    /// The text an agent is handed before the next message; nothing where there is nothing to tell.
+    /// Returns the text for an agent before the next message; `None` if there are no turns.
     pub fn text(&self) -> Option<String> {
         let turns: Vec<String> = self
             .turns

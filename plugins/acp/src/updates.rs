@@ -1,4 +1,4 @@
-//! One turn: what the agent reports in it, as the host's actions.
+//! Converts the agent's reports in a turn to actions.
 
 use std::collections::HashMap;
 
@@ -13,17 +13,17 @@ use crate::protocol::{Chunk, Compaction, Content, Notice, PlanEntry, ToolCallCha
 use crate::terminals::Terminals;
 use crate::tool_content;
 
-/// How much of a turn's answer is retained for a transcript, in bytes.
+/// The retained size of a turn's answer for a transcript, in bytes.
 const ANSWER_RETAINED: usize = 8 << 10;
-/// How much of a compaction's summary is retained, in bytes.
+/// The retained size of a compaction's summary, in bytes.
 const SUMMARY_RETAINED: usize = 64 << 10;
 
 /// Emits actions, and waits where the host is behind.
 #[derive(Debug, Clone)]
 pub enum Emitter {
-    /// In a chat and its session.
+    /// Creates it for a chat and its session.
     Chat(Func<fn(channel: Emit, action: StateAction)>),
-    /// In a worker's chat.
+    /// Creates it for a worker chat.
     Worker(Func<fn(action: StateAction)>),
 }
 
@@ -59,14 +59,14 @@ impl Emitter {
                 Err(thrown) if thrown.name == "QuotaExceededError" => {
                     tokio::time::sleep(Duration::from_millis(2)).await
                 }
-                // A session that ended takes nothing more.
+                // An ended session accepts nothing more.
                 _ => return,
             }
         }
     }
 }
 
-/// A turn that runs.
+/// A running turn.
 #[derive(Debug)]
 pub struct Turn {
     /// The host's id.
@@ -76,18 +76,18 @@ pub struct Turn {
     parts: u32,
     open: Option<OpenPart>,
     calls: HashMap<String, ToolCall>,
-    /// How many calls were asked about again after they were over.
+    /// How many ended calls were requested again.
     repeated: u32,
     plan: Vec<String>,
     answer: String,
-    /// The summary of the compaction that runs.
+    /// The summary of the running compaction.
     summary: String,
     usage: Value,
-    /// Why it stopped, where that is to be told.
+    /// Why it stopped, if that is reported.
     stopped: Option<String>,
 }
 
-/// The part that chunks are appended to.
+/// The part to which chunks are appended.
 #[derive(Debug)]
 struct OpenPart {
     id: String,
@@ -104,21 +104,21 @@ struct ToolCall {
     step: Step,
 }
 
-/// How far the host was told a tool call is.
+/// The status of a tool call that the host knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Step {
     #[default]
     New,
     Started,
     Asked,
-    /// A user approved it, and the host moved it on.
+    /// A user approved it, and the host updated it.
     Approved,
     Running,
     Done,
 }
 
 impl Turn {
-    /// A turn that begins now.
+    /// Begins a turn.
     pub fn new(id: String, emit: Emitter) -> Self {
         Self {
             id,
@@ -136,7 +136,7 @@ impl Turn {
         }
     }
 
-    /// The text of the answer so far, as far as it is retained.
+    /// Returns the retained text of the answer so far.
     pub fn answer(&self) -> &str {
         &self.answer
     }
@@ -146,10 +146,10 @@ impl Turn {
         format!("{}-{}", self.id, self.parts)
     }
 
-    /// A piece of a message or thought.
+    /// A chunk of a message or thought.
     pub async fn chunk(&mut self, chunk: Chunk) {
         let Chunk { voice, message, content } = chunk;
-        // The user's own words are in the turn already.
+        // The user's message is already in the turn.
         if voice == Voice::User {
             return;
         }
@@ -210,13 +210,13 @@ impl Turn {
         self.emit.chat(json!({ "type": "chat/responsePart", "turnId": self.id, "part": part })).await;
     }
 
-    /// A message beside the conversation, as Markdown.
+    /// Adds a message outside the conversation, as Markdown.
     pub async fn notification(&mut self, markdown: String) {
         self.open = None;
         self.part(json!({ "kind": "systemNotification", "content": { "markdown": markdown } })).await;
     }
 
-    /// A message of the agent for the user.
+    /// Handles a message of the agent for the user.
     pub async fn notice(&mut self, notice: Notice) {
         let Notice { severity, title, description } = notice;
         let mark = match severity.as_str() {
@@ -231,7 +231,7 @@ impl Turn {
         self.notification(text).await;
     }
 
-    /// A piece of a compaction's summary, which is shown with its end, as far as it is retained.
+    /// Handles a chunk of a compaction's summary, which is shown at its end.
     pub fn compaction_summary(&mut self, text: &str) {
         let room = SUMMARY_RETAINED.saturating_sub(self.summary.len());
         self.summary.push_str(&text[..text.floor_char_boundary(room)]);
@@ -246,7 +246,7 @@ impl Turn {
         if let Some(summary) = &compaction.summary {
             self.compaction_summary(summary);
         }
-        // What one leaves that does not complete is no part of the next one's summary.
+        // The rest of an incomplete compaction is not part of the next summary.
         if matches!(status, "failed" | "cancelled") {
             self.summary.clear();
         }
@@ -264,7 +264,7 @@ impl Turn {
         self.notification(text).await;
     }
 
-    /// The whole plan. Its entries are shown when they change; which one is worked on is the chat's activity.
+    /// Handles the whole plan. Its entries are shown when they change; the current one is the chat's activity.
     pub async fn plan(&mut self, entries: Vec<PlanEntry>) {
         let contents: Vec<String> = entries.iter().map(|entry| entry.content.clone()).collect();
         let all_done = !entries.is_empty() && entries.iter().all(|entry| entry.status == "completed");
@@ -290,7 +290,7 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// A tool call, announced or changed; in either order.
+    /// Handles a tool call, announced or changed, in either order.
     pub async fn tool_call(&mut self, change: ToolCallChange, terminals: &Terminals) {
         self.open = None;
         let id = change.id.clone();
@@ -326,11 +326,11 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// The call runs: it needed no approval, or has one.
+    /// Marks a call as running: it needs no approval, or has one.
     async fn run(&mut self, id: &str, retitled: bool, filled: bool, terminals: &Terminals) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let was = std::mem::replace(&mut call.step, Step::Running);
-        // The host itself moves a call on when a user approves it.
+        // The host itself updates a call when a user approves it.
         let approved = matches!(was, Step::Asked | Step::Approved);
         if was != Step::Running && !approved || was == Step::Running && retitled {
             let mut action = self.calls[id].ready(&self.id);
@@ -361,8 +361,8 @@ impl Turn {
         }
     }
 
-    /// Takes what a request for approval says of a call. Returns what a standing answer would be about. A call that is
-    /// over, as one that was denied, is another call of the host when the agent asks again.
+    /// Applies the call of a request for approval. Returns the subject of a standing answer. An ended call, such as a
+    /// denied one, becomes another call of the host when the agent requests approval again.
     pub async fn asked_about(&mut self, change: ToolCallChange) -> String {
         self.open = None;
         let id = change.id.clone();
@@ -378,14 +378,14 @@ impl Turn {
                 ..std::mem::take(&mut call.whole)
             };
         }
-        // A request for approval names no progress: the call waits.
+        // A request for approval contains no status: the call waits.
         call.whole.merge(ToolCallChange { status: None, ..change });
         let tool = call.standing();
         self.announce(&id).await;
         tool
     }
 
-    /// A standing answer approves a call.
+    /// Approves a call with a standing answer.
     pub async fn settled(&mut self, id: &str) {
         let Some(call) = self.calls.get_mut(id).filter(|call| call.step == Step::Started) else { return };
         call.step = Step::Running;
@@ -394,7 +394,7 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// Asks for approval of a call. Returns the host's id and the call as a client is shown it.
+    /// Requests approval of a call. Returns the host's id and the call in the form for clients.
     pub async fn ask(
         &mut self,
         id: &str,
@@ -424,14 +424,14 @@ impl Turn {
         }
         let content = tool_content::content(&call.whole, terminals);
         self.emit.chat(action).await;
-        // What the call would do is shown where it is not an edit, which is shown as one.
+        // The input of the call is shown, except for edits, which are shown as such.
         if edits.is_none() && !content.is_empty() {
             state["_meta"]["ostler.content"] = content.into();
         }
         Some((shown, state))
     }
 
-    /// A call was approved: it runs, whether or not the agent reports that.
+    /// Marks an approved call as running, whether or not the agent reports it.
     pub fn approved(&mut self, shown: &str) {
         let asked = |call: &&mut ToolCall| call.shown == shown && call.step == Step::Asked;
         if let Some(call) = self.calls.values_mut().find(asked) {
@@ -439,14 +439,14 @@ impl Turn {
         }
     }
 
-    /// A call's approval was denied: nothing more is reported of it.
+    /// Records a denied call, of which nothing more is reported.
     pub fn denied(&mut self, shown: &str) {
         if let Some(call) = self.calls.values_mut().find(|call| call.shown == shown) {
             call.step = Step::Done;
         }
     }
 
-    /// The agent took its question back: the call runs, as far as is known.
+    /// Handles a withdrawn request for approval, after which the call probably runs.
     pub async fn unask(&mut self, shown: &str) {
         let asked = |call: &&mut ToolCall| call.shown == shown && call.step == Step::Asked;
         let Some(call) = self.calls.values_mut().find(asked) else { return };
@@ -456,13 +456,13 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// Reports how full the context is, the tokens and the cost, beside what was reported before.
+    /// Reports the usage of the context, the tokens and the cost, merged with earlier reports.
     pub async fn usage(&mut self, usage: Value) {
         merge(&mut self.usage, usage);
         self.emit.chat(json!({ "type": "chat/usage", "turnId": self.id, "usage": self.usage })).await;
     }
 
-    /// Ends the turn well; `stopped` is the agent's reason where it is not the usual one.
+    /// Completes the turn; `stopped` is the agent's reason if it is not the usual one.
     pub async fn complete_turn(mut self, stopped: Option<&str>) {
         self.stopped = stopped.map(str::to_owned);
         self.end("chat/turnComplete", None).await;
@@ -483,13 +483,13 @@ impl Turn {
         self.end("chat/error", Some(part)).await;
     }
 
-    /// Ends the calls that never ended, which would be shown as calls that run for good.
+    /// Ends the unfinished calls, which would otherwise be shown as running forever.
     pub async fn end_calls(&mut self, well: bool) {
         let unfinished: Vec<String> =
             self.calls.iter().filter(|(_, call)| call.step != Step::Done).map(|(id, _)| id.clone()).collect();
         for id in unfinished {
             if let Some(call) = self.calls.get_mut(&id) {
-                // Many agents leave a call's last state out when the turn goes well.
+                // Many agents omit a call's last state when the turn succeeds.
                 let well = well && matches!(call.step, Step::Approved | Step::Running);
                 call.whole.status = Some(if well { ToolStatus::Completed } else { ToolStatus::Failed });
             }
@@ -516,7 +516,7 @@ impl Turn {
     }
 }
 
-/// Puts the members of one object over those of another, at every depth.
+/// Merges one object into another, at every depth.
 fn merge(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -538,8 +538,8 @@ impl ToolCall {
         whole.name.clone().or_else(|| whole.kind.clone()).unwrap_or_else(|| "tool".to_owned())
     }
 
-    /// What a standing answer is about: the tool. A shell, and a tool whose kind does not say what it does, can do
-    /// anything, so there it is the call's title as well.
+    /// Returns the subject of a standing answer: the tool. Shells and tools of an unspecific kind can do anything, so
+    /// for them it includes the call's title.
     fn standing(&self) -> String {
         let whole = &self.whole;
         let limited = ["read", "edit", "search", "think"];
@@ -575,7 +575,7 @@ impl ToolCall {
 }
 
 impl ToolCallChange {
-    /// Takes the members another message names.
+    /// Merges the members of another message.
     fn merge(&mut self, change: Self) {
         fn take<T>(into: &mut Option<T>, from: Option<T>) {
             if from.is_some() {

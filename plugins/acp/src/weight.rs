@@ -1,19 +1,19 @@
-//! What an agent's messages weigh.
+//! The memory of an agent's messages.
 
 use ostler_contract::Value;
 use ostler_contract::budget::VALUE;
 
-/// The memory that a message takes, about.
+/// Returns the approximate memory of a message.
 pub fn weight(value: &Value) -> usize {
     measure(value, VALUE)
 }
 
-/// How much text a message has.
+/// Returns the length of a message's text.
 pub fn text_size(value: &Value) -> usize {
     measure(value, 0)
 }
 
-/// The text of a message, and so much for each of its values.
+/// Adds the text of a message, and a constant for each of its values.
 fn measure(value: &Value, each: usize) -> usize {
     let of_members = match value {
         Value::String(text) => text.len(),

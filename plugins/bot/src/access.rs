@@ -1,5 +1,5 @@
-//! Who may see a bot and who may change it. A reader that is absent is the host itself, or anybody on a host
-//! with no users directory.
+//! Authorization of reads and changes of bots. An absent reader means the host itself, or anyone on a host without a
+//! users file.
 
 use ostler_contract::points::Reader;
 use ostler_contract::{Grant, RpcError};
@@ -15,24 +15,24 @@ fn is_admin(reader: &Reader) -> bool {
     holds(reader, "*", "*")
 }
 
-/// Whether somebody may read a bot that lacks the grant to read any.
+/// Returns whether a reader without the grant can read a bot.
 pub(crate) fn may_read_own(bot: &Bot, reader: &Reader) -> bool {
     reader.belongs_to(&bot.owner) || is_admin(reader)
 }
 
-/// Whether a bot is in somebody's list.
+/// Returns whether a bot is in a reader's list.
 pub(crate) fn may_see(bot: &Bot, reader: Option<&Reader>) -> bool {
     reader.is_none_or(|reader| {
         may_read_own(bot, reader) || holds(reader, SCHEME, "get") || holds(reader, SCHEME, "list")
     })
 }
 
-/// Whether somebody is answered a chat.
+/// Returns whether a reader receives a chat.
 pub(crate) fn may_chat(reader: Option<&Reader>) -> bool {
     reader.is_none_or(|reader| holds(reader, SCHEME, "get") && holds(reader, SCHEME, "chat"))
 }
 
-/// Refuses whoever may not change a bot.
+/// Checks that a writer can change a bot.
 pub(crate) fn require_change(bot: &Bot, writer: Option<&Reader>) -> Result<(), RpcError> {
     match writer {
         Some(writer) if !writer.belongs_to(&bot.owner) && !is_admin(writer) => {
@@ -45,7 +45,7 @@ pub(crate) fn require_change(bot: &Bot, writer: Option<&Reader>) -> Result<(), R
     }
 }
 
-/// Refuses whoever may not make a bot of an owner.
+/// Checks that a writer can create a bot of an owner.
 pub(crate) fn require_make(owner: &str, writer: Option<&Reader>) -> Result<(), RpcError> {
     match writer {
         Some(writer) if !writer.belongs_to(owner) && !is_admin(writer) => {

@@ -1,27 +1,27 @@
-//! `bot://<slug>`, and the chat asked for beside it.
+//! `bot://<slug>`, with the requested chat.
 
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{RpcError, Slug};
 
-/// What a `bot:` URI names.
+/// The resource of a `bot:` URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// Every bot.
+    /// All bots.
     Root,
-    /// One of them.
+    /// One bot.
     Bot {
-        /// Which.
+        /// Its slug.
         slug: Slug,
-        /// The key of the chat asked for.
+        /// The key of the requested chat.
         chat: Option<String>,
     },
 }
 
-/// The longest key of a chat, in bytes.
+/// The maximum length of a chat's key, in bytes.
 const KEY_MAX: usize = 200;
 
 impl Address {
-    /// Reads a URI that is to be read.
+    /// Parses the URI of a read.
     pub fn read(uri: &str) -> Result<Self, RpcError> {
         let (name, query) = parts(uri);
         if name.is_empty() {
@@ -41,7 +41,7 @@ impl Address {
         Ok(Self::Bot { slug, chat })
     }
 
-    /// Reads a URI that is to be written or deleted.
+    /// Parses the URI of a write or deletion.
     pub fn written(uri: &str) -> Result<Slug, RpcError> {
         let (name, query) = parts(uri);
         if name.is_empty() || name.contains('/') || query.is_some() {
@@ -53,7 +53,7 @@ impl Address {
     }
 }
 
-/// The path without its slashes in front, and the query.
+/// Returns the path without leading slashes, and the query.
 fn parts(uri: &str) -> (&str, Option<&str>) {
     let rest = uri.split_once(':').map_or(uri, |(_, rest)| rest);
     let rest = rest.split('#').next().unwrap_or_default();
@@ -64,7 +64,7 @@ fn parts(uri: &str) -> (&str, Option<&str>) {
     (path.trim_start_matches('/'), query)
 }
 
-/// The answer where there is no such bot.
+/// Returns the error for a bot that does not exist.
 pub(crate) fn nobody(uri: &str) -> RpcError {
     RpcError::not_found(format!("No bot at {uri}"))
 }

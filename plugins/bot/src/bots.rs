@@ -1,4 +1,4 @@
-//! The bots there are: read, made, edited and deleted.
+//! Reading, creating, editing and deleting of bots.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use crate::chats::Chats;
 use crate::record::{Bot, Defaults};
 use crate::{access, folder, sessions};
 
-/// How a write says what it expects to find.
+/// The expectation of a write about the existing bot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Expect {
-    /// Refuse when something is there.
+    /// Fails if the bot exists.
     pub create_only: bool,
-    /// Refuse when what is there has another etag.
+    /// Fails if the bot has another etag.
     pub if_match: Option<String>,
 }
 
@@ -23,40 +23,40 @@ pub(crate) struct Expect {
 #[derive(Debug)]
 pub(crate) struct Bots {
     pub host: PluginHost,
-    /// The folder their folders are in.
+    /// The root of their folders.
     pub root: PathBuf,
     pub records: Collection,
     pub gone: Collection,
     pub chats: Chats,
-    /// One write at a time: what a write finds is there until it is done.
+    /// One write at a time, so that a write's checks stay valid until it ends.
     pub writing: Mutex<()>,
 }
 
 impl Bots {
-    /// A kept record as a bot.
+    /// Parses a stored record as a bot.
     pub fn read_record(&self, record: &JsonObject) -> Result<Bot, RpcError> {
         Bot::kept(record, &self.root, &self.host_owner())
     }
 
-    /// Whose work nobody started as themselves is.
+    /// The owner of work without a user.
     pub fn host_owner(&self) -> String {
         format!("root:{}", self.host.facts().host_name)
     }
 
-    /// The bot of a slug. One whose record does not read is not there.
+    /// Returns the bot of a slug. One with an invalid record counts as missing.
     pub async fn get(&self, slug: &str) -> Result<Option<Bot>, Thrown> {
         let record = self.records.get.call((slug.to_owned(),)).await?;
         Ok(record.and_then(|record| self.read_record(&record).ok()))
     }
 
-    /// Every bot somebody may see.
+    /// Returns all bots that a reader can see.
     pub async fn seen_by(&self, reader: Option<&Reader>) -> Result<Vec<Bot>, Thrown> {
         let records = self.records.list.call(()).await?;
         let bots = records.iter().filter_map(|record| self.read_record(record).ok());
         Ok(bots.filter(|bot| access::may_see(bot, reader)).collect())
     }
 
-    /// Makes a bot, or edits the one there is.
+    /// Creates a bot, or edits the existing one.
     pub async fn write(
         &self,
         slug: &Slug,
@@ -141,12 +141,12 @@ impl Bots {
         }
     }
 
-    /// Removes a bot. Its slug is never made again; its session and folder stay.
+    /// Removes a bot. Its slug is never reused; its session and folder stay.
     pub async fn delete(&self, slug: &Slug, uri: &str, writer: &ResourceWriter) -> Result<(), Thrown> {
         let _alone = self.writing.lock().await;
         let bot = self.get(slug).await?.ok_or_else(|| crate::address::nobody(uri))?;
         access::require_change(&bot, writer.reader.as_ref())?;
-        // First the tombstone: a crash between the two leaves a bot that can be deleted again.
+        // First the tombstone, so that after a crash between the two the bot can be deleted again.
         if let Value::Object(tombstone) = json!({ "id": bot.id, "at": now() }) {
             self.gone.put.call((tombstone,)).await?;
         }
@@ -155,12 +155,12 @@ impl Bots {
     }
 }
 
-/// The body of a write, not read yet: who may not write learns nothing of it.
+/// The body of a write, not parsed yet, so that an unauthorized writer learns nothing about it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Body<'a> {
-    /// Where it is written.
+    /// The target.
     pub uri: &'a str,
-    /// What.
+    /// The content.
     pub text: &'a str,
 }
 
@@ -190,7 +190,7 @@ fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
-/// Now, and never what it was: the time of an edit is the bot's etag.
+/// Returns the current time, but never the previous one, because the time of an edit is the bot's etag.
 fn later_than(before: &str) -> String {
     let now = now();
     if now.as_str() > before {

@@ -1,4 +1,4 @@
-//! The chats started for readers: one per bot, reader and key.
+//! Chats of readers: one per bot, reader and key.
 
 use ostler_contract::host::SessionRequest;
 use ostler_contract::points::Collection;
@@ -13,7 +13,7 @@ use crate::record::Bot;
 use crate::sessions;
 use crate::silent::PROVIDER;
 
-/// How many chats may be started at once; two of one key are never.
+/// The maximum number of concurrently created chats; never two of one key.
 const LANES: usize = 32;
 
 /// A chat with a bot.
@@ -21,11 +21,11 @@ const LANES: usize = 32;
 pub(crate) struct Chat {
     /// The chat's URI.
     pub uri: String,
-    /// The session it is in.
+    /// Its session.
     pub session: String,
 }
 
-/// Every chat.
+/// All chats.
 #[derive(Debug)]
 pub(crate) struct Chats {
     host: PluginHost,
@@ -38,8 +38,8 @@ impl Chats {
         Self { host, kept, starting: (0..LANES).map(|_| Mutex::default()).collect() }
     }
 
-    /// The chat a reader has with a bot under a key, started where there is none, where its session is gone or
-    /// where the bot answers otherwise now. Nothing where the reader may not start a session.
+    /// Returns the chat of a reader with a bot under a key. Creates one if there is none, its session no longer exists,
+    /// or the bot answers differently now. `None` if the reader cannot start a session.
     pub async fn chat(&self, bot: &Bot, owner: &str, key: &str) -> Result<Option<Chat>, Thrown> {
         let digest = Sha256::digest(json!([bot.id, owner, key]).to_string());
         let id: String = digest.iter().take(16).fold("c".to_owned(), |id, byte| format!("{id}{byte:02x}"));
@@ -74,7 +74,7 @@ impl Chats {
         Ok(Some(chat))
     }
 
-    /// Forgets the chats of a bot; their sessions stay.
+    /// Removes the chats of a bot; their sessions stay.
     pub async fn forget(&self, bot: &str) -> Result<(), Thrown> {
         let of_bot = JsonObject::from_iter([("bot".to_owned(), bot.into())]);
         for record in self.kept.find.call((of_bot,)).await? {
@@ -86,7 +86,7 @@ impl Chats {
     }
 
     fn request(&self, bot: &Bot, owner: &str, key: &str) -> SessionRequest {
-        // Several of one bot stand side by side in a list.
+        // Several chats of one bot are adjacent in a list.
         let title = format!("{} ({key})", bot.name);
         match bot.answers {
             true => sessions::request(bot, owner, &title),
@@ -100,7 +100,7 @@ impl Chats {
     }
 }
 
-/// What decides how a chat is answered: one that was started otherwise is not gone on with.
+/// The settings of a chat's answers; a chat with other settings is not continued.
 fn runs(bot: &Bot, request: &SessionRequest) -> Value {
     match bot.answers {
         true => json!([request.provider, request.model.as_ref().map(|model| &model.id), bot.computer]),

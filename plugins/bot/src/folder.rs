@@ -1,10 +1,10 @@
-//! The folder a bot works in.
+//! The folders of bots.
 
 use std::path::{Component, Path, PathBuf};
 
 use ostler_contract::{RpcError, Thrown};
 
-/// The folder bots' folders are in: absolute, `~` being the home folder.
+/// Returns the root of bots' folders as an absolute path; `~` is the home folder.
 pub(crate) fn root(written: &str, home: Option<&Path>) -> Result<PathBuf, Thrown> {
     let path = match (written.strip_prefix('~'), home) {
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
@@ -19,7 +19,7 @@ pub(crate) fn root(written: &str, home: Option<&Path>) -> Result<PathBuf, Thrown
     }
 }
 
-/// A folder somebody named, which has to lie under the root.
+/// Checks that a requested folder is below the root.
 pub(crate) fn named(written: &str, root: &Path) -> Result<PathBuf, RpcError> {
     plain(Path::new(written)).filter(|path| path.starts_with(root) && path != root).ok_or_else(|| {
         let root = root.display();
@@ -27,7 +27,7 @@ pub(crate) fn named(written: &str, root: &Path) -> Result<PathBuf, RpcError> {
     })
 }
 
-/// Makes a folder, and those it is in.
+/// Creates a folder and its parents.
 pub(crate) async fn make(path: &str) -> Result<(), Thrown> {
     let made = path.to_owned();
     let failed = |why: &dyn std::fmt::Display| Thrown::new(format_args!("{path} could not be made: {why}"));
@@ -37,7 +37,7 @@ pub(crate) async fn make(path: &str) -> Result<(), Thrown> {
     }
 }
 
-/// The path with no dots in it; `None` where it is not absolute or leaves the top.
+/// Normalizes a path without dots; `None` if it is not absolute or leaves the root directory.
 fn plain(path: &Path) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;

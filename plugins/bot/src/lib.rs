@@ -1,7 +1,7 @@
 //! `@ostler/bot`: bots, each a record under `bot://<slug>` with a session, a folder and an owner.
 //!
-//! A read of `bot://<slug>?chat=<key>` answers a chat of the reader's own with the bot as well. The first such
-//! read starts it. A turn in that chat runs no model, unless the bot's record says `answers: true`.
+//! A read of `bot://<slug>?chat=<key>` also returns a separate chat of the reader with the bot, which the first such
+//! read creates. A turn in that chat runs no model, unless the bot's record contains `answers: true`.
 
 mod access;
 mod address;
@@ -23,13 +23,13 @@ use ostler_contract::{Call, JsonObject, Options, Plugin, PluginHost, Thrown, Val
 use bots::Bots;
 use chats::Chats;
 
-/// The scheme bots are served under.
+/// The scheme of bots.
 const SCHEME: &str = "bot";
-/// The collection bots are kept in.
+/// The collection of bots.
 const BOTS: &str = "bots";
-/// The slugs of bots that were deleted.
+/// The collection of the slugs of deleted bots.
 const GONE: &str = "bots-gone";
-/// The chats started for readers.
+/// The collection of readers' chats.
 const CHATS: &str = "bot-chats";
 
 /// The plugin.
@@ -48,8 +48,8 @@ pub fn plugin() -> Plugin {
         }))
 }
 
-/// The slugs of the bots that are talked to in a session: each has a chat there, or the session is its own. A store that does
-/// not answer has none.
+/// Returns the slugs of the bots of a session: those with a chat in it, and the one whose session it is. Empty if the
+/// store does not answer.
 pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
     let mut bots = Vec::new();
     for (collection, options, field) in [(BOTS, bots_options(), "id"), (CHATS, Default::default(), "bot")] {
@@ -67,7 +67,7 @@ pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
     bots
 }
 
-/// What a bot is told first is its long text: a person edits it as Markdown.
+/// The instructions of a bot are its long text, which users edit as Markdown.
 fn bots_options() -> CollectionOptions {
     CollectionOptions { body: Some("instructions".to_owned()), ..CollectionOptions::default() }
 }
@@ -89,8 +89,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     host.register_resource_provider(SCHEME.into(), provider::provider(bots))
 }
 
-/// Says what is wrong with a record when it is read first and whenever it is edited. Nobody is shown such a
-/// bot.
+/// Logs the problems of a record when it is first read and after edits. Such a bot is not listed.
 fn report_edits(bots: &Arc<Bots>, records: &Collection) -> Result<(), Thrown> {
     let (changed, read) = (bots.clone(), records.get.clone());
     records.watch.call((Call::new(move |(change,): (RecordChange,)| {

@@ -1,4 +1,4 @@
-//! What a bot is drawn with.
+//! The appearance of bots.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -25,9 +25,9 @@ pub(crate) const BODIES: &[&str] = &[
 pub(crate) const COLORS: &[&str] =
     &["red", "orange", "yellow", "green", "teal", "blue", "purple", "pink", "brown", "grey", "black"];
 
-/// Any of the shapes.
+/// Returns a random shape.
 pub(crate) fn any_body() -> &'static str {
-    // The standard library seeds it at random.
+    // The standard library seeds it randomly.
     let seed = std::hash::RandomState::new().build_hasher().finish();
     BODIES[(seed % BODIES.len() as u64) as usize]
 }

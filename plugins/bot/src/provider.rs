@@ -18,7 +18,7 @@ use crate::looks::{BODIES, COLORS};
 use crate::record::Bot;
 
 pub(crate) fn provider(bots: Arc<Bots>) -> ResourceProvider {
-    /// One member, which works on the bots.
+    /// Creates a member that works on the bots.
     macro_rules! member {
         (|$bots:ident, $arguments:tt: $types:ty| $body:expr) => {{
             let bots = bots.clone();
@@ -45,7 +45,7 @@ pub(crate) fn provider(bots: Arc<Bots>) -> ResourceProvider {
         })),
         authorize: Some(member!(|bots, (uri, reader): (String, Reader)| {
             match Address::read(&uri) {
-                // The list is narrowed to what its reader may see.
+                // The list contains only what its reader can see.
                 Ok(Address::Root) => Ok(true),
                 Ok(Address::Bot { slug, .. }) => {
                     Ok(bots.get(&slug).await?.is_some_and(|bot| access::may_read_own(&bot, &reader)))

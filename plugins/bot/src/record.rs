@@ -1,4 +1,4 @@
-//! What a bot is, and how a body or a kept record becomes one.
+//! Bots, and the parsing of bodies and stored records.
 
 use std::path::Path;
 
@@ -42,34 +42,34 @@ pub(crate) struct Bot {
     pub updated_at: String,
 }
 
-/// What decides a field a body leaves out.
+/// The defaults of omitted fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults<'a> {
-    /// The folder bots' folders are in.
+    /// The root of bots' folders.
     pub root: &'a Path,
-    /// Whose the bot is.
+    /// The owner of the bot.
     pub owner: &'a str,
-    /// When it is made.
+    /// The time of its creation.
     pub now: &'a str,
 }
 
-/// Where the fields come from.
+/// The source of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// A body that makes a bot.
+    /// A body that creates a bot.
     Make,
     /// A body that edits one.
     Edit,
-    /// The store, which a person may have written to.
+    /// The store, in which users can edit records.
     Store,
 }
 
-/// When nobody wrote down when.
+/// The time of records without one.
 const LONG_AGO: &str = "1970-01-01T00:00:00.000Z";
 
 type Text = fn(&mut Bot) -> &mut Option<String>;
 
-/// The fields that are text and may be absent.
+/// The optional text fields.
 const TEXTS: &[(&str, Text)] = &[
     ("description", |bot| &mut bot.description),
     ("instructions", |bot| &mut bot.instructions),
@@ -84,7 +84,7 @@ fn wrong(message: impl Into<String>) -> RpcError {
 }
 
 impl Bot {
-    /// A new bot from a body.
+    /// Creates a bot from a body.
     pub fn make(slug: &str, body: &JsonObject, defaults: Defaults<'_>) -> Result<Self, RpcError> {
         let mut bot = Self::blank(slug, defaults);
         any_body().clone_into(&mut bot.body);
@@ -92,26 +92,26 @@ impl Bot {
         bot.named()
     }
 
-    /// This bot with what a body says in place of what it had.
+    /// Returns the bot with the fields of a body applied.
     pub fn edited(&self, body: &JsonObject, root: &Path) -> Result<Self, RpcError> {
         let mut bot = self.clone();
         bot.take(body, From::Edit, root)?;
         Ok(bot)
     }
 
-    /// A bot as the store has it.
+    /// Parses a bot from a stored record.
     pub fn kept(record: &JsonObject, root: &Path, owner: &str) -> Result<Self, RpcError> {
         let slug = record.get("id").and_then(Value::as_str).unwrap_or_default();
         let mut bot = Self::blank(slug, Defaults { root, owner, now: LONG_AGO });
         bot.take(record, From::Store, root)?;
-        // The last line of a file ends; what a bot is told need not.
+        // The last line of a file has a line break, which is not part of the instructions.
         if let Some(instructions) = &mut bot.instructions {
             instructions.truncate(instructions.trim_end().len());
         }
         bot.named()
     }
 
-    /// As it is kept and answered.
+    /// Returns it in the form for the store and for answers.
     pub fn to_json(&self) -> JsonObject {
         match serde_json::to_value(self) {
             Ok(Value::Object(fields)) => fields,
@@ -151,7 +151,7 @@ impl Bot {
 
     fn take(&mut self, body: &JsonObject, from: From, root: &Path) -> Result<(), RpcError> {
         for (key, value) in body {
-            // A person who writes a key and nothing behind it means nothing by it.
+            // A key without a value in a file counts as absent.
             if from == From::Store && value.is_null() {
                 continue;
             }
@@ -194,7 +194,7 @@ impl Bot {
                 "answers" => {
                     self.answers = value.as_bool().ok_or_else(|| wrong("answers is true or false"))?;
                 }
-                // The host's clock decides; what the store holds is what it decided.
+                // Only the host's clock sets times; the stored ones are from it.
                 "createdAt" | "updatedAt" => {
                     let at = line(key, value)?;
                     if let (From::Store, Some(at)) = (from, at) {
@@ -222,7 +222,7 @@ impl Bot {
                     return Err(wrong(format!("{written} is not where this bot works; it is {current}")));
                 }
             }
-            // The root may have been moved since.
+            // The root may have changed since.
             From::Store => self.workspace = written,
             From::Make => {
                 self.workspace = folder::named(&written, root)?.to_string_lossy().into_owned();
@@ -232,7 +232,7 @@ impl Bot {
     }
 }
 
-/// Text; nothing where it is blank.
+/// Returns a text; `None` if it is blank.
 fn line(key: &str, value: &Value) -> Result<Option<String>, RpcError> {
     let text = value.as_str().ok_or_else(|| wrong(format!("{key} is a line of text")))?;
     Ok((!text.trim().is_empty()).then(|| text.to_owned()))
@@ -268,7 +268,7 @@ fn owner(value: &Value) -> Result<String, RpcError> {
     }
 }
 
-/// A value as a sentence names it.
+/// Returns a value in the form for messages.
 fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

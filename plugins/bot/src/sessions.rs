@@ -1,11 +1,11 @@
-//! The sessions a bot is talked to in.
+//! The sessions of bots.
 
 use ostler_contract::host::{SessionModel, SessionRequest};
 use ostler_contract::{PluginHost, RpcError, Thrown, json};
 
 use crate::record::Bot;
 
-/// What a session of a bot's own harness is asked for with.
+/// The request for a session with a bot's backend.
 pub(crate) fn request(bot: &Bot, owner: &str, title: &str) -> SessionRequest {
     let config =
         bot.computer.as_ref().and_then(|computer| json!({ "computer": computer }).as_object().cloned());
@@ -23,7 +23,7 @@ pub(crate) fn request(bot: &Bot, owner: &str, title: &str) -> SessionRequest {
     }
 }
 
-/// Refuses a session that this host does not hold for a bot's owner.
+/// Checks that a session of this host belongs to a bot's owner.
 pub(crate) async fn require_link(host: &PluginHost, session: &str, owner: &str) -> Result<(), Thrown> {
     if !host.session_kept(session.to_owned()).await? {
         return Err(RpcError::invalid_params(format!("{session} is not a session this host has")).into());

@@ -5,7 +5,7 @@ use ostler_contract::points::{Agent, AgentSession, Emit, Start};
 use ostler_contract::protocol::actions;
 use ostler_contract::{Call, Frozen, JsonObject, Thrown, json};
 
-/// Its name, and so the scheme of its sessions.
+/// Its name, which is also the scheme of its sessions.
 pub(crate) const PROVIDER: &str = "bot-chat";
 
 pub(crate) fn agent() -> Agent {

@@ -1,4 +1,4 @@
-//! Files on their way into and out of machines: tar archives with bounded memory.
+//! Transfer of files into and out of machines: tar archives with bounded memory.
 
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 
 use crate::runtime::{Failure, Kind};
 
-/// The largest file that is read out of a machine, or written into one, in bytes.
+/// The maximum size of a file that is read from a machine or written into one, in bytes.
 pub const FILE_LIMIT: usize = 16 << 20;
-/// What the archive of one file may add to it.
+/// The overhead of the archive of one file.
 const ENVELOPE: usize = 64 << 10;
-/// The memory for files that are read: some at a time.
+/// The budget of files that are read concurrently.
 const MEMORY: usize = 64 << 20;
-/// How much is sent at a time, and how many of those wait.
+/// The size of a piece, and the maximum number of queued pieces.
 const PIECE: usize = 64 << 10;
 const PIECES: usize = 4;
 
@@ -100,7 +100,7 @@ fn copy_file(archive: &mut Builder<Pieces>, path: &Path, name: &Path) -> io::Res
     let file = std::fs::File::open(path)?;
     let facts = file.metadata()?;
     let mut header = header_of(&facts, EntryType::Regular, facts.len());
-    // A file that grows meanwhile would make the archive invalid.
+    // A file that grows in the meantime would make the archive invalid.
     archive.append_data(&mut header, name, file.take(facts.len()))
 }
 
@@ -123,7 +123,7 @@ fn copy_directory(archive: &mut Builder<Pieces>, path: &Path, name: &Path) -> io
     Ok(())
 }
 
-/// Gathers what is written into pieces.
+/// A writer that collects data into pieces.
 struct Pieces {
     send: mpsc::Sender<io::Result<Bytes>>,
     piece: Vec<u8>,
@@ -156,7 +156,7 @@ pub struct Read {
     _charge: Charge,
 }
 
-/// Gathers what a stream says, up to a limit; the rest is not read.
+/// Collects the data of a stream up to a limit; the rest is not read.
 pub async fn gather<E>(
     what: &str,
     limit: usize,
@@ -194,7 +194,7 @@ async fn gather_within<E>(
     Ok(Ok(Read { bytes, _charge: charge }))
 }
 
-/// Gathers an archive of one file and returns its content.
+/// Collects an archive of one file and returns its content.
 pub async fn one_file<E>(
     what: &str,
     pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,

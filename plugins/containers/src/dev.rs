@@ -1,5 +1,5 @@
-//! Dev containers: made by the official command line from a folder's `devcontainer.json`, for sessions and for clients that
-//! speak to a host inside.
+//! Dev containers: created by the official command line from a folder's `devcontainer.json`, for sessions and for
+//! clients of a host inside.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -20,31 +20,31 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::archive::{Packed, pack};
-use crate::machines::{ADDRESS, Found, Machines, label};
+use crate::machines::{ADDRESS, HostContainer, Machines, label};
 use crate::runtime::{Failure, Kind};
 
 /// The source of a machine that is the dev container of a folder.
 pub const SOURCE: &str = "devcontainer://";
-/// How long the command line may take: less than the host waits.
+/// The limit of the command line: less than the host waits.
 const UP: Duration = Duration::from_secs(840);
-/// How long it may take to say its version.
+/// The limit for reporting its version.
 const VERSION: Duration = Duration::from_secs(8);
-/// The longest line of the command line, in bytes; the rest of a longer one is dropped.
+/// The maximum length of a line of the command line, in bytes; the rest of a longer one is dropped.
 const LINE: usize = 64 << 10;
-/// How many of its last lines are kept for an error.
+/// How many of its last lines are retained for an error.
 const LINES: usize = 20;
-/// The longest frame of a host inside, in bytes.
+/// The maximum size of a frame of a host inside, in bytes.
 const FRAME: usize = 16 << 20;
-/// How many frames to a host inside wait.
+/// The maximum number of queued frames to a host inside.
 const WAITING: usize = 64;
-/// Where the variables of a session's dev container are.
+/// The file with the variables of a session's dev container.
 const VARIABLES: &str = "/var/lib/ostler/machine-env.json";
 /// The configuration of the host inside.
 const CONFIG: &str = "/var/lib/ostler/config.json";
-/// Where the daemon's program is put.
+/// The path of the daemon's program.
 const INSTALLED: &str = "/opt/ostler/ostler/bin/ostler";
 
-/// What the command line reports at its end.
+/// The result of the command line.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
@@ -55,14 +55,14 @@ struct Outcome {
     description: Option<String>,
 }
 
-/// A dev container that is up.
+/// A running dev container.
 #[derive(Debug)]
 struct Up {
     container: String,
     folder: String,
 }
 
-/// Whether the folder has a dev container.
+/// Returns whether the folder has a dev container.
 fn is_described(folder: &Path) -> bool {
     folder.join(".devcontainer/devcontainer.json").exists() || folder.join(".devcontainer.json").exists()
 }
@@ -86,7 +86,7 @@ async fn lines(from: impl AsyncRead + Unpin, mut line: impl FnMut(String)) {
 }
 
 impl Machines {
-    /// Whether the runtime and the command line answer.
+    /// Checks that the runtime and the command line answer.
     pub async fn dev_available(&self) -> bool {
         let runtime =
             self.runtime.call("ask the runtime", VERSION, |docker| async move { docker.ping().await });
@@ -122,7 +122,7 @@ impl Machines {
         }
     }
 
-    /// Makes the dev container of a folder, or uses the one with the same labels.
+    /// Creates the dev container of a folder, or uses the one with the same labels.
     async fn up(
         &self,
         folder: &str,
@@ -204,7 +204,7 @@ impl Machines {
         }
     }
 
-    /// Labels of a dev container, by which it is found again.
+    /// Returns the labels that identify a dev container.
     fn dev_labels(&self, folder: &str) -> Vec<(&'static str, String)> {
         vec![
             (label::COMPUTER, "1".to_owned()),
@@ -213,7 +213,7 @@ impl Machines {
         ]
     }
 
-    /// Makes the dev container of a session, with what its backend needs.
+    /// Creates the dev container of a session, with the needs of its backend.
     pub async fn make_session_dev_container(
         &self,
         request: MachineRequest,
@@ -246,7 +246,7 @@ impl Machines {
             }
             mounts.push(written("volume", &name, &volume.target)?);
         }
-        // The command line mounts nothing read-only, so each dev container has volumes of its own for its parts.
+        // The command line supports no read-only mounts, so each dev container has separate volumes for its parts.
         let parts = self.part_volumes(&request.plan.parts, &format!("-{id}")).await?;
         for part in &parts {
             let (source, target) = (part.source.as_deref(), part.target.as_deref());
@@ -279,22 +279,22 @@ impl Machines {
         Ok((up?.container, format!("{ADDRESS}{id}")))
     }
 
-    /// Makes a dev container under a name; returns its container.
+    /// Creates a dev container with a name; returns its container.
     pub async fn make_named_dev_container(&self, id: &str, folder: &str) -> Result<String, Failure> {
         let mut labels = self.dev_labels(folder);
         labels.push((label::ID, id.to_owned()));
         Ok(self.up(folder, &labels, &[], |_| {}).await?.container)
     }
 
-    /// Writes a file that only its owner reads, making the directory it is in.
+    /// Writes a file that only its owner can read, and creates its directory.
     async fn place(&self, container: &str, path: &str, data: &[u8]) -> Result<(), Failure> {
         let (above, _) = path.rsplit_once('/').unwrap_or(("/", path));
         self.upload(container, "/", pack(vec![Packed::Directory(above.to_owned())])).await?;
         self.write(container, path, data, 0o600).await
     }
 
-    /// The variables that backends need in a dev container.
-    pub async fn variables(&self, machine: &Found) -> Result<BTreeMap<String, String>, Failure> {
+    /// Returns the variables that backends need in a dev container.
+    pub async fn variables(&self, machine: &HostContainer) -> Result<BTreeMap<String, String>, Failure> {
         if machine.label(label::SESSION).is_none() {
             return Ok(BTreeMap::new());
         }
@@ -309,7 +309,7 @@ impl Machines {
     }
 }
 
-/// A mount as the command line takes it.
+/// Formats a mount for the command line.
 fn written(kind: &str, source: &str, target: &str) -> Result<String, Failure> {
     if source.contains(',') || target.contains(',') {
         let what =
@@ -422,7 +422,7 @@ async fn connect(
         tokio::pin!(written);
         tokio::select! {
             () = shown => {}
-            // What it still says after its end is not awaited for long.
+            // Output after its end is awaited only for a short time.
             () = &mut written => {}
         }
         relays.0.lock().remove(&connection);
@@ -437,15 +437,15 @@ async fn connect(
 }
 
 impl Machines {
-    /// Finds a container of this host by the id that clients know.
-    async fn find_container(&self, container: &str) -> Result<Found, Failure> {
+    /// Finds a container of this host by the clients' id.
+    async fn find_container(&self, container: &str) -> Result<HostContainer, Failure> {
         let found = self.list().await?.into_iter().find(|machine| machine.container.starts_with(container));
         found.ok_or_else(|| {
             Failure::new(Kind::Missing, format_args!("No container at devcontainer:{container}"))
         })
     }
 
-    /// The daemon's program in a container; put there if there is none.
+    /// Returns the daemon's program in a container, after copying it if it is missing.
     async fn install(&self, container: &str) -> Result<String, Failure> {
         let look =
             ["/bin/sh", "-c", "command -v ostler || { [ -x \"$1\" ] && echo \"$1\"; }", "look", INSTALLED];
@@ -473,7 +473,7 @@ struct Line {
 }
 
 impl Line {
-    /// Takes a piece; an error ends the connection.
+    /// Handles a piece of output; an error ends the connection.
     fn take(&mut self, piece: &[u8], is_output: bool, events: &ContainerEvents) -> Result<(), Thrown> {
         let (held, limit) = if is_output { (&mut self.output, LINE) } else { (&mut self.frame, FRAME) };
         for part in piece.split_inclusive(|byte| *byte == b'\n') {

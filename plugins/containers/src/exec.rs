@@ -19,10 +19,10 @@ const OUTPUT: usize = 1 << 20;
 pub struct Connected {
     /// The runtime's id of it.
     pub id: String,
-    /// What it writes.
+    /// Its output.
     pub output:
         std::pin::Pin<Box<dyn futures::Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>,
-    /// What it reads.
+    /// Its input.
     pub input: std::pin::Pin<Box<dyn AsyncWrite + Send>>,
 }
 
@@ -54,7 +54,7 @@ impl Machines {
             .await
     }
 
-    /// Runs a command to its end and returns what it wrote; one that fails is a failure with what it wrote.
+    /// Runs a command to its end and returns its output; a failed one is an error with its output.
     pub async fn output(&self, container: &str, command: &[&str]) -> Result<Read, Failure> {
         let what = format!("run {}", command.first().copied().unwrap_or_default());
         let connected = self.connect(container, command, false).await?;
@@ -86,7 +86,7 @@ impl Machines {
         }
     }
 
-    /// The content of a file in a container.
+    /// Returns the content of a file in a container.
     pub async fn read_file(&self, container: &str, path: &str) -> Result<Read, Failure> {
         let what = format!("read {path}");
         let options =
@@ -96,7 +96,7 @@ impl Machines {
             let pieces = docker.download_from_container(container, Some(options));
             let pieces: futures::stream::BoxStream<'_, Result<Bytes, bollard::errors::Error>> =
                 pieces.boxed();
-            // What is wrong with the content is no failure of the call.
+            // Errors of the content are not failures of the call.
             match archive::one_file(what, pieces).await {
                 Ok(Ok(file)) => Ok(Ok(file)),
                 Ok(Err(error)) => Err(error),

@@ -1,18 +1,18 @@
 //! `@ostler/containers`: machines and dev containers of Docker and Podman, through the API of the container runtime.
 //!
-//! [`runtime`] finds the runtime and limits each call. [`machines`] finds the containers of this host, which are those with
-//! its label, and says how a process runs in one, with the program in [`enter`]. [`make`] creates them, with the volumes of
-//! [`parts`]. [`dev`] makes dev containers with the official command line, and connects clients to a host inside.
-//! [`resources`] serves machines as `computer://<id>`, and [`tools`] offers some to models.
+//! [`runtime`] finds the runtime and limits each call. [`machines`] finds the containers of this host, which have its
+//! label, and describes how a process runs in one, with the program in [`container_process`]. [`create`] creates them,
+//! with the volumes of [`parts`]. [`dev`] creates dev containers with the official command line, and connects clients
+//! to a host inside. [`resources`] serves machines as `computer://<id>`, and [`tools`] offers some to models.
 
 #![forbid(unsafe_code)]
 
 mod archive;
+pub mod container_process;
+mod create;
 mod dev;
-pub mod enter;
 mod exec;
 mod machines;
-mod make;
 mod options;
 mod parts;
 mod resources;
@@ -37,15 +37,16 @@ use runtime::{Failure, Runtime};
 /// The name of the plugin in a configuration.
 pub const NAME: &str = "@ostler/containers";
 
-/// How often it is looked for what has to be removed: often as long as something is known to be left.
+/// How often remains are searched: often while known ones exist.
 const SWEEP: Duration = Duration::from_secs(20);
 
-/// Whether a container runtime is found without options.
+/// Returns whether a container runtime is found without options.
 pub fn is_runtime_found() -> bool {
     runtime::find(None).is_ok()
 }
 
-/// The plugin. `enter` is the command that runs [`enter::main`]; its program is also the daemon that is put into containers.
+/// The plugin. `enter` is the command that runs [`container_process::main`]; its program is also the daemon that is
+/// copied into containers.
 pub fn plugin(enter: Option<Vec<String>>) -> Plugin {
     Plugin::new(NAME, move |host, options| {
         let enter = enter.clone().unwrap_or_default();
@@ -157,7 +158,7 @@ fn apply(host: &PluginHost, options: &Options, enter: Vec<String>) -> Result<(),
                 if let Event::SessionEnd { session, reason } = event.0
                     && reason == "disposed"
                 {
-                    // Nobody waits until their processes have ended.
+                    // Does not wait until their processes have ended.
                     let machines = of_tools.clone();
                     tokio::spawn(async move { machines.remove_made_by_tools(&session).await });
                 }
@@ -174,7 +175,7 @@ fn apply(host: &PluginHost, options: &Options, enter: Vec<String>) -> Result<(),
     )
 }
 
-/// Removes what sessions left, until the host ends.
+/// Removes remains of sessions, until the host ends.
 async fn sweep(machines: std::sync::Weak<Machines>) {
     let mut whole = false;
     let mut reported = None;
@@ -222,11 +223,11 @@ fn computers(machines: &Arc<Machines>) -> Computers {
         list: Some(Call::new(move |()| {
             let machines = lists.clone();
             async move {
-                // A host without a runtime has no machines; that is no error until one is asked for.
+                // A host without a runtime has no machines; this is an error only when one is requested.
                 if machines.runtime.address().is_err() {
                     return Ok(Vec::new());
                 }
-                Ok(machines.list().await?.iter().map(machines::Found::computer).collect())
+                Ok(machines.list().await?.iter().map(machines::HostContainer::computer).collect())
             }
         })),
         profiles: Some(Call::now(move |()| Ok(profiles.options.shown()))),
@@ -253,7 +254,7 @@ fn computers(machines: &Arc<Machines>) -> Computers {
             let machines = lefts.clone();
             async move {
                 let id = id_of(&computer).to_owned();
-                // Nobody waits until its processes have ended.
+                // Does not wait until its processes have ended.
                 tokio::spawn(async move {
                     match machines.find(&id).await {
                         Ok(machine) if machine.label(label::SESSION) == Some(session.as_str()) => {
@@ -279,8 +280,7 @@ fn computers(machines: &Arc<Machines>) -> Computers {
 }
 
 impl Machines {
-    /// Makes something on a task of its own, and removes its container if nobody takes it: a request that is given up
-    /// leaves none behind.
+    /// Creates a container on a separate task, and removes it if the request was given up.
     async fn made<T: Send + 'static>(
         self: &Arc<Self>,
         make: impl Future<Output = Result<(String, T), impl Into<Thrown> + Send + 'static>> + Send + 'static,
@@ -302,7 +302,7 @@ impl Machines {
         made.await.map_err(|_| Thrown::new("the machine was not made"))?
     }
 
-    /// Removes what tools made for a session that has ended.
+    /// Removes the machines of tools of an ended session.
     async fn remove_made_by_tools(&self, session: &str) {
         // Without a runtime there is nothing to remove.
         if self.runtime.address().is_err() {
@@ -319,7 +319,7 @@ impl Machines {
         }
     }
 
-    /// Stops a machine and removes it, with the volumes that only it has.
+    /// Stops and removes a machine, with its exclusive volumes.
     async fn destroy(&self, id: &str) -> Result<(), Failure> {
         let machine = self.find(id).await?;
         self.remove_container(&machine.container).await?;

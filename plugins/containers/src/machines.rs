@@ -1,5 +1,5 @@
-//! Machines: containers with labels that say whose they are. Another container, of another host or of no host, is treated
-//! as if it did not exist.
+//! Machines: containers with labels that identify their host. Containers of other hosts or without these labels are
+//! ignored.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::enter::{self, Entered, Entry};
+use crate::container_process::{self, ContainerProcess, Entered};
 use crate::options::Configured;
 use crate::parts::Parts;
 use crate::runtime::{CHANGE, Failure, Kind, Runtime};
@@ -27,23 +27,23 @@ pub const ADDRESS: &str = "computer://";
 pub mod label {
     /// Marks a machine.
     pub const COMPUTER: &str = "ostler.computer";
-    /// The host that made it.
+    /// The host that created it.
     pub const HOST: &str = "ostler.host";
     /// Its id.
     pub const ID: &str = "ostler.id";
-    /// The session it was made for.
+    /// Its session.
     pub const SESSION: &str = "ostler.session";
-    /// The profile it was made from.
+    /// Its profile.
     pub const DISPOSABLE: &str = "ostler.disposable";
-    /// The backends it was prepared for, with commas between.
+    /// Its backends, comma-separated.
     pub const AGENTS: &str = "ostler.agents";
     /// Host directories and files it can access, as JSON.
     pub const MOUNTS: &str = "ostler.mounts";
     /// Its working directory.
     pub const WORKDIR: &str = "ostler.workdir";
-    /// Marks a machine that a tool made, beside the one that its session may run in.
+    /// Marks a machine that a tool created in addition to that of its session.
     pub const TOOL: &str = "ostler.tool";
-    /// The run of the daemon that made it.
+    /// The run of the daemon that created it.
     pub const RUN: &str = "ostler.run";
     /// The folder of a dev container.
     pub const FOLDER: &str = "ostler.devcontainer.folder";
@@ -52,10 +52,10 @@ pub mod label {
 /// How long a stopped container's process has to end, in seconds.
 const STOP: i32 = 10;
 
-/// In how many machines processes are ended at a time.
+/// In how many machines processes are ended concurrently.
 const ENDED_AT_ONCE: usize = 16;
 
-/// Makes machines and finds them.
+/// Creates and finds machines.
 pub struct Machines {
     /// The plugin's host.
     pub host: PluginHost,
@@ -65,7 +65,7 @@ pub struct Machines {
     pub options: Configured,
     /// The value of the label of this host.
     pub own: String,
-    /// Short text in names, the same for each start of this host.
+    /// A short text in names, which is the same for each start of this host.
     pub prefix: String,
     /// This run of the daemon.
     pub run: String,
@@ -83,7 +83,7 @@ pub struct Machines {
 
 /// A container of this host.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct HostContainer {
     /// The runtime's id.
     pub container: String,
     /// The last segment of its address.
@@ -95,11 +95,11 @@ pub struct Found {
     /// Image.
     pub image: String,
     mounted: Vec<MachineMount>,
-    /// Its environment, as `<name>=<value>`, where it was asked for.
+    /// Its environment, as `<name>=<value>`, if requested.
     env: Vec<String>,
 }
 
-impl Found {
+impl HostContainer {
     /// The value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -111,7 +111,7 @@ impl Found {
         labelled.unwrap_or_else(|| self.mounted.clone())
     }
 
-    /// The machine as the host sees it.
+    /// Returns the machine in the form for the host.
     pub fn computer(&self) -> Computer {
         let (title, description) = match (self.label(label::FOLDER), self.label(label::DISPOSABLE)) {
             (Some(folder), _) => {
@@ -141,13 +141,13 @@ pub fn id_of(computer: &str) -> &str {
     computer.strip_prefix(ADDRESS).unwrap_or(computer)
 }
 
-/// Whether a text can be the id of a machine.
+/// Returns whether a text is a valid id of a machine.
 pub fn is_id(id: &str) -> bool {
     let sound = id.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
     sound && id.len() <= 80 && id.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
-/// The failure for what does not exist, or is of somebody else.
+/// The error for a machine that does not exist or belongs to another host.
 pub fn no_machine(id: &str) -> Failure {
     Failure::new(Kind::Missing, format_args!("No machine at {ADDRESS}{id}"))
 }
@@ -166,7 +166,7 @@ impl Machines {
     }
 
     /// The machines of this host.
-    pub async fn list(&self) -> Result<Vec<Found>, Failure> {
+    pub async fn list(&self) -> Result<Vec<HostContainer>, Failure> {
         let wanted = vec![format!("{}=1", label::COMPUTER), format!("{}={}", label::HOST, self.own)];
         let filters = json!({ "label": wanted }).to_string();
         let filters = utf8_percent_encode(&filters, NON_ALPHANUMERIC);
@@ -175,7 +175,7 @@ impl Machines {
         let mut found = Vec::new();
         for row in rows {
             let labels = row.labels.unwrap_or_default();
-            // The runtime filters; what it lets through is checked all the same.
+            // The runtime filters; its result is checked again.
             if !self.is_own(&labels) {
                 continue;
             }
@@ -184,7 +184,7 @@ impl Machines {
             let running = row.state.as_deref() == Some("running");
             let image = row.image.unwrap_or_default();
             let mut machine =
-                Found { container, id, running, labels, image, mounted: Vec::new(), env: Vec::new() };
+                HostContainer { container, id, running, labels, image, mounted: Vec::new(), env: Vec::new() };
             if machine.label(label::MOUNTS).is_none()
                 && let Ok(whole) = self.inspect(&machine.container).await
             {
@@ -201,19 +201,19 @@ impl Machines {
             && labels.get(label::HOST).is_some_and(|host| *host == self.own)
     }
 
-    /// What the runtime says of a container, whosever it is.
+    /// Returns the runtime's description of any container.
     pub async fn inspect(&self, container: &str) -> Result<Inspected, Failure> {
         let path = format!("/containers/{container}/json");
         self.runtime.get(&format!("inspect {container}"), &path).await
     }
 
     /// Finds a machine by its id.
-    pub async fn find(&self, id: &str) -> Result<Found, Failure> {
+    pub async fn find(&self, id: &str) -> Result<HostContainer, Failure> {
         if !is_id(id) {
             return Err(no_machine(id));
         }
         let whole = match self.inspect(&self.name(id)).await {
-            // The container of a folder has a name that another program chose.
+            // Another program chose the name of a folder's container.
             Err(why) if why.is_missing() && id.len() >= 12 => self.inspect(id).await,
             other => other,
         };
@@ -227,11 +227,11 @@ impl Machines {
         }
         let running = whole.state.running;
         let (id, image) = (id.to_owned(), image.unwrap_or_default());
-        Ok(Found { container, id, running, labels, image, mounted, env })
+        Ok(HostContainer { container, id, running, labels, image, mounted, env })
     }
 
-    /// Starts a machine that is stopped.
-    pub async fn start(&self, machine: &Found) -> Result<(), Failure> {
+    /// Starts a stopped machine.
+    pub async fn start(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("start {ADDRESS}{}", machine.id);
         self.runtime
             .call(
@@ -243,7 +243,7 @@ impl Machines {
     }
 
     /// Stops a machine.
-    pub async fn stop(&self, machine: &Found) -> Result<(), Failure> {
+    pub async fn stop(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("stop {ADDRESS}{}", machine.id);
         let options = StopContainerOptionsBuilder::new().t(STOP).build();
         self.runtime
@@ -253,8 +253,8 @@ impl Machines {
             .await
     }
 
-    /// Stops a machine and starts it.
-    pub async fn restart(&self, machine: &Found) -> Result<(), Failure> {
+    /// Restarts a machine.
+    pub async fn restart(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("restart {ADDRESS}{}", machine.id);
         let options = RestartContainerOptionsBuilder::new().t(STOP).build();
         self.runtime
@@ -264,7 +264,7 @@ impl Machines {
             .await
     }
 
-    /// Removes a container with its anonymous volumes; one that is not there is removed.
+    /// Removes a container with its anonymous volumes; a missing one counts as removed.
     pub async fn remove_container(&self, container: &str) -> Result<(), Failure> {
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
         let what = format!("remove {container}");
@@ -276,7 +276,7 @@ impl Machines {
                 .await;
         match removed {
             Err(why) if !why.is_missing() => {
-                // Tried again later: a container is never left behind because the runtime was busy.
+                // Tried again later, so that no container remains because the runtime was busy.
                 self.leftover.lock().insert(container.to_owned());
                 Err(why)
             }
@@ -287,7 +287,7 @@ impl Machines {
         }
     }
 
-    /// The process on this host that runs a process in a machine; a stopped machine is started.
+    /// Returns the process on this host that runs a process in a machine; starts a stopped machine.
     pub async fn how(&self, computer: &str, process: MachineProcess) -> Result<MachineProcess, Failure> {
         let machine = self.find(id_of(computer)).await?;
         if !machine.running {
@@ -302,7 +302,7 @@ impl Machines {
         let all = own.chain(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let secrets = all.filter(|(name, value)| is_secret_name(name) && !value.is_empty());
         let secrets = secrets.map(|(_, value)| value.to_owned()).collect();
-        let entry = Entry {
+        let entry = ContainerProcess {
             address: self.runtime.address()?,
             container: machine.container.clone(),
             run: self.run.clone(),
@@ -321,13 +321,13 @@ impl Machines {
             program,
             args,
             cwd: Some("/".into()),
-            env: [(enter::VARIABLE.into(), entry)].into(),
+            env: [(container_process::VARIABLE.into(), entry)].into(),
             secrets,
         })
     }
 
-    /// Removes what is left of sessions that no longer exist, from earlier runs of this host, and what could not be
-    /// removed before. Returns whether all of it is gone.
+    /// Removes remains of ended sessions, of earlier runs of this host, and of failed removals. Returns whether all
+    /// were removed.
     pub async fn sweep(&self) -> Result<bool, Failure> {
         let mut whole = true;
         let leftover: Vec<String> = self.leftover.lock().iter().cloned().collect();
@@ -360,8 +360,8 @@ impl Machines {
         Ok(whole)
     }
 
-    /// Ends processes in machines. Processes of a host that was killed would work on, unseen.
-    async fn end_processes(&self, machines: &[Found], entered: Entered<'_>) {
+    /// Ends processes in machines, because those of a killed host would continue unnoticed.
+    async fn end_processes(&self, machines: &[HostContainer], entered: Entered<'_>) {
         let command = entered.end();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let ends = machines.iter().filter(|machine| machine.running).map(|machine| {
@@ -386,13 +386,13 @@ impl Machines {
         Ok(())
     }
 
-    /// Writes why something failed that nobody waits for.
+    /// Logs a failure of work in the background.
     pub fn log(&self, what: &str, why: impl Into<Thrown>) {
         let _ = self.host.log(format!("{what}: {}", why.into().message));
     }
 }
 
-/// The id of a machine: the one it was given, or the beginning of the runtime's.
+/// Returns the id of a machine: from its label, or the beginning of the runtime's.
 fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
     match labels.get(label::ID) {
         Some(id) => Some(id.clone()),
@@ -402,7 +402,7 @@ fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
 
 fn mounted(whole: &Inspected) -> Vec<MachineMount> {
     let binds = whole.mounts.iter().flatten().filter(|mount| mount.r#type == "bind");
-    let mount = |mount: &Bound| MachineMount {
+    let mount = |mount: &InspectedMount| MachineMount {
         source: mount.source.clone(),
         target: mount.destination.clone(),
         read_only: !mount.rw,
@@ -427,7 +427,7 @@ pub struct Inspected {
     id: String,
     state: State,
     config: Config,
-    mounts: Option<Vec<Bound>>,
+    mounts: Option<Vec<InspectedMount>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -446,7 +446,7 @@ struct Config {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Bound {
+struct InspectedMount {
     r#type: String,
     source: String,
     destination: String,

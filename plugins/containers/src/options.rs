@@ -6,7 +6,7 @@ use ostler_contract::points::{MachineMount, MachineProfile};
 use ostler_contract::{Thrown, Value};
 use serde::{Deserialize, Serialize};
 
-/// The image where nothing names another.
+/// The default image.
 const IMAGE: &str = "docker.io/library/debian:bookworm-slim";
 
 /// The options.
@@ -17,15 +17,15 @@ pub struct Configured {
     pub socket: Option<String>,
     /// The default image.
     pub image: String,
-    /// Patterns of images that a manifest may name, beside the default and those of profiles.
+    /// Patterns of images that a manifest can name, in addition to the default and those of profiles.
     pub images: Vec<String>,
     /// Mounts of every machine.
     pub mounts: Vec<Mounted>,
-    /// Whether a manifest may name mounts.
+    /// Whether a manifest can contain mounts.
     pub body_mounts: bool,
-    /// What machines are made from.
+    /// The profiles of machines.
     pub profiles: BTreeMap<String, Profile>,
-    /// Where the parts of machines come from, beside the known ones.
+    /// The sources of parts, in addition to the known ones.
     pub parts: BTreeMap<String, PartSource>,
     /// Whether models are offered the tools for containers.
     pub tools: bool,
@@ -80,12 +80,12 @@ pub struct Profile {
     pub agents: Vec<String>,
     /// Values of needs.
     pub needs: BTreeMap<String, String>,
-    /// What its machines are made of.
+    /// The description of its machines.
     #[serde(flatten)]
     pub machine: Machine,
 }
 
-/// What a machine is made of, as far as a profile or a manifest says.
+/// The description of a machine, from a profile or a manifest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Machine {
@@ -147,11 +147,11 @@ impl Memory {
     }
 }
 
-/// Where a part comes from: a directory of an image.
+/// The source of a part: a directory of an image.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartSource {
-    /// The image; `{version}` stands for the pinned version.
+    /// The image; `{version}` is replaced by the pinned version.
     pub image: String,
     /// The directory of the image.
     pub path: String,
@@ -167,7 +167,7 @@ pub struct DevContainers {
     pub docker: Option<String>,
     /// Whether the daemon's program is copied into a container that has none.
     pub install: bool,
-    /// The plugins of the host inside, as in a configuration. Without any, clients are offered no dev containers.
+    /// The plugins of the host inside, as in a configuration. Without any, dev containers are not offered to clients.
     pub plugins: Vec<Value>,
 }
 
@@ -213,7 +213,7 @@ impl Configured {
         Ok(())
     }
 
-    /// The profiles as the host sees them.
+    /// Returns the profiles in the form for the host.
     pub fn shown(&self) -> BTreeMap<String, MachineProfile> {
         let shown = |profile: &Profile| MachineProfile {
             title: profile.title.clone(),
@@ -224,7 +224,7 @@ impl Configured {
         self.profiles.iter().map(|(name, profile)| (name.clone(), shown(profile))).collect()
     }
 
-    /// Whether a manifest may name the image.
+    /// Returns whether a manifest can name an image.
     pub fn allows(&self, image: &str) -> bool {
         let own = self.profiles.values().filter_map(|profile| profile.machine.image.as_deref());
         own.chain([self.image.as_str()]).any(|own| own == image)
@@ -233,7 +233,7 @@ impl Configured {
 }
 
 impl Machine {
-    /// Checks the fields; the sentence begins with the name of one.
+    /// Checks the fields; the error begins with the name of one.
     pub fn check(&self) -> Result<(), String> {
         if let Some(image) = &self.image {
             check_image("image", image)?;
@@ -280,7 +280,7 @@ fn check_image(name: &str, image: &str) -> Result<(), String> {
     sound.then_some(()).ok_or_else(|| format!("{name}: {image} is no name of an image"))
 }
 
-/// Whether an image matches a pattern, component by component.
+/// Returns whether an image matches a pattern, component by component.
 fn matches(pattern: &str, image: &str) -> bool {
     fn from(pattern: &[&str], image: &[&str]) -> bool {
         match pattern.split_first() {

@@ -1,8 +1,8 @@
 //! Parts of machines: the pinned version of a program in a volume, which machines mount read-only. A volume is filled once
 //! and used by all machines of the host.
 //!
-//! A container named after the volume exists as long as it is filled. If one is there at the start of the next fill, the
-//! daemon ended meanwhile, and both are made again.
+//! A container named after the volume exists while it is filled. If one exists at the start of the next fill, the
+//! daemon ended during the fill, and both are created again.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use bollard::query_parameters::{ListVolumesOptionsBuilder, WaitContainerOptionsB
 use futures::TryStreamExt as _;
 use ostler_contract::points::{MachineCopy, MachinePart};
 
+use crate::create::mount;
 use crate::machines::{Machines, label};
-use crate::make::mount;
 use crate::options::PartSource;
 use crate::runtime::{CHANGE, Failure, Kind, LONG, QUICK};
 
 /// The part that is the daemon itself.
 const OWN: &str = "ostler";
-/// Where Node comes from.
+/// The image of Node.
 const NODE: &str = "docker.io/library/node:{version}-bookworm-slim";
-/// What installs npm packages.
+/// The image that installs npm packages.
 const NPM: &str = "docker.io/library/node:lts-bookworm-slim";
 
 /// One part is filled at a time.
@@ -40,7 +40,7 @@ enum Fill {
 }
 
 impl Machines {
-    /// The mounts of parts, filled where they are not yet. A suffix names volumes that are not shared.
+    /// Returns the mounts of parts, after filling missing ones. A suffix is used for volumes that are not shared.
     pub async fn part_volumes(&self, parts: &[MachinePart], suffix: &str) -> Result<Vec<Mount>, Failure> {
         let mut mounts = Vec::new();
         for part in parts {
@@ -175,11 +175,11 @@ impl Machines {
                 docker.wait_container(filler, Some(options)).try_for_each(|_| async { Ok(()) }).await
             })
             .await?;
-        // Last: as long as it is there, the volume is not complete.
+        // Last, because its existence means that the volume is incomplete.
         self.remove_container(filler).await
     }
 
-    /// Removes the parts that only one machine has.
+    /// Removes the parts of only one machine.
     pub async fn remove_own_volumes(&self, id: &str) -> Result<(), Failure> {
         if !id.starts_with("dev-") {
             return Ok(());

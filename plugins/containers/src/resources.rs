@@ -1,4 +1,4 @@
-//! Machines as resources: `computer://<id>` with its state, facts, numbers and files.
+//! Machines as resources: `computer://<id>` with their state, facts, statistics and files.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::archive::FILE_LIMIT;
-use crate::machines::{ADDRESS, Found, Machines, is_id, label};
-use crate::make::{Wanted, over};
+use crate::create::{NewMachine, over};
+use crate::machines::{ADDRESS, HostContainer, Machines, is_id, label};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{Failure, Kind, QUICK};
 
 /// The scheme.
 pub const SCHEME: &str = "computer";
-/// What a machine has beside its files.
+/// The resources of a machine in addition to its files.
 const LEAVES: [&str; 4] = ["capabilities", "state", "stats", "status"];
 /// Lists a directory: a letter for the kind and the name of each entry, ended by NUL.
 const LIST: &str = r#"cd -- "$1" || exit 1; for f in * .*; do case "$f" in .|..) continue;; esac; if [ -d "$f" ]; then printf 'd%s\0' "$f"; elif [ -e "$f" ] || [ -h "$f" ]; then printf 'f%s\0' "$f"; fi; done"#;
 
-/// A place of the scheme.
+/// A URI of the scheme.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum MachineResource {
     /// All machines.
     Root,
     /// One machine.
@@ -42,29 +42,29 @@ enum Place {
     File(String, String),
 }
 
-fn place(uri: &str) -> Result<Place, Failure> {
+fn resource_of(uri: &str) -> Result<MachineResource, Failure> {
     let missing = || Failure::new(Kind::Missing, format_args!("nothing at {uri}"));
     let rest = uri.strip_prefix(ADDRESS).ok_or_else(missing)?;
     let decoded = percent_decode_str(rest).decode_utf8().map_err(|_| missing())?;
     let (id, path) = decoded.split_once('/').unwrap_or((&decoded, ""));
     if id.is_empty() {
-        return if path.is_empty() { Ok(Place::Root) } else { Err(missing()) };
+        return if path.is_empty() { Ok(MachineResource::Root) } else { Err(missing()) };
     }
     if path.is_empty() {
-        return Ok(Place::Machine(id.to_owned()));
+        return Ok(MachineResource::Machine(id.to_owned()));
     }
     if let Some(leaf) = LEAVES.iter().find(|leaf| **leaf == path) {
-        return Ok(Place::Leaf(id.to_owned(), leaf));
+        return Ok(MachineResource::Leaf(id.to_owned(), leaf));
     }
     let file = path.strip_prefix("files").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let file = file.ok_or_else(missing)?;
     if file.split('/').any(|part| part == "..") || file.contains('\0') {
         return Err(missing());
     }
-    Ok(Place::File(id.to_owned(), if file.is_empty() { "/".to_owned() } else { file.to_owned() }))
+    Ok(MachineResource::File(id.to_owned(), if file.is_empty() { "/".to_owned() } else { file.to_owned() }))
 }
 
-/// What a client writes to make a machine.
+/// The content of a write that creates a machine.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Manifest {
@@ -111,8 +111,8 @@ pub fn provider(machines: &Arc<Machines>) -> ResourceProvider {
         delete: Some(Call::new(move |(uri, _, _): (String, bool, ResourceWriter)| {
             let machines = deletes.clone();
             async move {
-                match place(&uri)? {
-                    Place::Machine(id) => Ok(machines.destroy(&id).await?),
+                match resource_of(&uri)? {
+                    MachineResource::Machine(id) => Ok(machines.destroy(&id).await?),
                     _ => {
                         Err(RpcError::invalid_params(format!("{uri} cannot be deleted; delete the machine"))
                             .into())
@@ -161,11 +161,11 @@ fn schema(mounts: bool) -> Value {
 }
 
 async fn read(machines: &Machines, uri: &str) -> Result<ResourceContent, Failure> {
-    match place(uri)? {
-        Place::Root | Place::Machine(_) => {
+    match resource_of(uri)? {
+        MachineResource::Root | MachineResource::Machine(_) => {
             Err(Failure::new(Kind::Invalid, format_args!("{uri} is a directory; list it")))
         }
-        Place::Leaf(id, leaf) => {
+        MachineResource::Leaf(id, leaf) => {
             let machine = machines.find(&id).await?;
             Ok(match leaf {
                 "state" => ResourceContent::text(if machine.running { "running" } else { "stopped" }),
@@ -177,7 +177,7 @@ async fn read(machines: &Machines, uri: &str) -> Result<ResourceContent, Failure
                 _ => ResourceContent::json(&status(&machine)),
             })
         }
-        Place::File(id, path) => {
+        MachineResource::File(id, path) => {
             let machine = machines.find(&id).await?;
             let file = machines.read_file(&machine.container, &path).await?;
             Ok(match std::str::from_utf8(&file.bytes) {
@@ -188,7 +188,7 @@ async fn read(machines: &Machines, uri: &str) -> Result<ResourceContent, Failure
     }
 }
 
-fn status(machine: &Found) -> Value {
+fn status(machine: &HostContainer) -> Value {
     let mut status = json!({
         "id": machine.id, "container": machine.container, "running": machine.running, "image": machine.image,
         "mounts": machine.mounts(),
@@ -209,7 +209,7 @@ fn status(machine: &Found) -> Value {
     status
 }
 
-async fn stats(machines: &Machines, machine: &Found) -> Result<Value, Failure> {
+async fn stats(machines: &Machines, machine: &HostContainer) -> Result<Value, Failure> {
     if !machine.running {
         return Ok(json!({ "running": false }));
     }
@@ -225,7 +225,7 @@ async fn stats(machines: &Machines, machine: &Found) -> Result<Value, Failure> {
         .ok_or_else(|| Failure::new(Kind::Failed, format_args!("{what}: there are none")))
 }
 
-/// The numbers of a machine, from those of the runtime.
+/// Returns the statistics of a machine, from those of the runtime.
 fn numbers(read: &ContainerStatsResponse) -> Value {
     let total = |cpu: Option<&ContainerCpuStats>| cpu?.cpu_usage.as_ref()?.total_usage;
     let system = |cpu: Option<&ContainerCpuStats>| cpu?.system_cpu_usage;
@@ -243,7 +243,7 @@ fn numbers(read: &ContainerStatsResponse) -> Value {
         let stats = memory.stats.as_ref()?;
         stats.get("inactive_file").or_else(|| stats.get("total_inactive_file")).copied()
     });
-    // What the kernel takes back when it needs it is not used.
+    // Memory that the kernel can reclaim does not count as used.
     let usage = usage.saturating_sub(cache.unwrap_or_default());
     let limit = memory.and_then(|memory| memory.limit).unwrap_or_default();
     let networks = read.networks.iter().flat_map(|networks| networks.values());
@@ -282,14 +282,18 @@ async fn list(machines: &Machines, uri: &str) -> Result<Vec<DirectoryEntry>, Fai
         name: name.to_owned(),
         r#type: if directory { "directory" } else { "file" }.to_owned(),
     };
-    match place(uri)? {
-        Place::Root => Ok(machines.list().await?.iter().map(|machine| entry(&machine.id, true)).collect()),
-        Place::Machine(id) => {
+    match resource_of(uri)? {
+        MachineResource::Root => {
+            Ok(machines.list().await?.iter().map(|machine| entry(&machine.id, true)).collect())
+        }
+        MachineResource::Machine(id) => {
             machines.find(&id).await?;
             Ok(LEAVES.iter().map(|leaf| entry(leaf, false)).chain([entry("files", true)]).collect())
         }
-        Place::Leaf(..) => Err(Failure::new(Kind::Invalid, format_args!("{uri} is not a directory"))),
-        Place::File(id, path) => {
+        MachineResource::Leaf(..) => {
+            Err(Failure::new(Kind::Invalid, format_args!("{uri} is not a directory")))
+        }
+        MachineResource::File(id, path) => {
             let machine = machines.find(&id).await?;
             if !machine.running {
                 let what = format_args!("{ADDRESS}{id} is stopped; write running to {ADDRESS}{id}/state");
@@ -311,11 +315,11 @@ async fn list(machines: &Machines, uri: &str) -> Result<Vec<DirectoryEntry>, Fai
 
 async fn resolve(machines: &Machines, uri: &str) -> Result<ResourceFacts, Failure> {
     let kind = |kind: &str| ResourceFacts { r#type: kind.to_owned(), ..ResourceFacts::default() };
-    match place(uri)? {
-        Place::Root => Ok(kind("directory")),
-        Place::Machine(id) => machines.find(&id).await.map(|_| kind("directory")),
-        Place::Leaf(id, _) => machines.find(&id).await.map(|_| kind("file")),
-        Place::File(id, path) => {
+    match resource_of(uri)? {
+        MachineResource::Root => Ok(kind("directory")),
+        MachineResource::Machine(id) => machines.find(&id).await.map(|_| kind("directory")),
+        MachineResource::Leaf(id, _) => machines.find(&id).await.map(|_| kind("file")),
+        MachineResource::File(id, path) => {
             let machine = machines.find(&id).await?;
             let options = ContainerArchiveInfoOptionsBuilder::new().path(&path).build();
             let what = format!("look at {path}");
@@ -345,9 +349,9 @@ async fn resolve(machines: &Machines, uri: &str) -> Result<ResourceFacts, Failur
 }
 
 async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> Result<(), Thrown> {
-    match place(uri)? {
-        Place::Machine(id) => make(machines, id, &content).await,
-        Place::Leaf(id, "state") => {
+    match resource_of(uri)? {
+        MachineResource::Machine(id) => make(machines, id, &content).await,
+        MachineResource::Leaf(id, "state") => {
             let machine = machines.find(&id).await?;
             match content.data.trim() {
                 "running" if !machine.running => machines.start(&machine).await?,
@@ -361,7 +365,7 @@ async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> R
             }
             Ok(())
         }
-        Place::File(id, path) if path != "/" => {
+        MachineResource::File(id, path) if path != "/" => {
             if content.mode.is_some()
                 || content.position > 0
                 || content.create_only
@@ -403,7 +407,7 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
     }
     let making = machines.clone();
     match manifest {
-        Made::DevContainer(folder) => {
+        ManifestTarget::DevContainer(folder) => {
             let name = id.clone();
             machines
                 .made(async move {
@@ -411,12 +415,17 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
                 })
                 .await
         }
-        Made::Machine(machine, mounts) => {
+        ManifestTarget::Machine(machine, mounts) => {
             machines
                 .made(async move {
                     let mounts = mounts.iter().map(Into::into).collect();
-                    let wanted =
-                        Wanted { id: &id, machine, mounts, plan: MachinePlan::default(), labels: Vec::new() };
+                    let wanted = NewMachine {
+                        id: &id,
+                        machine,
+                        mounts,
+                        plan: MachinePlan::default(),
+                        labels: Vec::new(),
+                    };
                     making.make(wanted).await?;
                     Ok::<_, Failure>((making.name(&id), ()))
                 })
@@ -425,13 +434,13 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
     }
 }
 
-/// What a manifest makes.
-enum Made {
+/// The target of a manifest.
+enum ManifestTarget {
     Machine(Machine, Vec<Mounted>),
     DevContainer(String),
 }
 
-fn wanted(machines: &Machines, manifest: Manifest) -> Result<Made, String> {
+fn wanted(machines: &Machines, manifest: Manifest) -> Result<ManifestTarget, String> {
     if let Some(runtime) = manifest.runtime.filter(|runtime| runtime != "docker" && runtime != "podman") {
         return Err(format!("runtime: {runtime} is not served; leave it out"));
     }
@@ -440,7 +449,7 @@ fn wanted(machines: &Machines, manifest: Manifest) -> Result<Made, String> {
             return Err("devcontainer: not together with image".to_owned());
         }
         return match folder.starts_with('/') {
-            true => Ok(Made::DevContainer(folder)),
+            true => Ok(ManifestTarget::DevContainer(folder)),
             false => Err(format!("devcontainer.folder: {folder} is not an absolute path")),
         };
     }
@@ -485,7 +494,7 @@ fn wanted(machines: &Machines, manifest: Manifest) -> Result<Made, String> {
         machine.workdir.get_or_insert_with(|| folder.clone());
         mounts.push(Mounted { source: folder.clone(), target: folder, read_only: false });
     }
-    Ok(Made::Machine(machine, mounts))
+    Ok(ManifestTarget::Machine(machine, mounts))
 }
 
 #[cfg(test)]
@@ -494,20 +503,23 @@ mod tests {
 
     #[test]
     fn a_uri_is_a_place() {
-        let machine = |id: &str| Place::Machine(id.to_owned());
+        let machine = |id: &str| MachineResource::Machine(id.to_owned());
         for (uri, found) in [
-            ("computer://", Some(Place::Root)),
+            ("computer://", Some(MachineResource::Root)),
             ("computer://barn", Some(machine("barn"))),
             ("computer://barn/", Some(machine("barn"))),
-            ("computer://barn/stats", Some(Place::Leaf("barn".to_owned(), "stats"))),
-            ("computer://barn/files", Some(Place::File("barn".to_owned(), "/".to_owned()))),
-            ("computer://barn/files/a%20b", Some(Place::File("barn".to_owned(), "/a b".to_owned()))),
+            ("computer://barn/stats", Some(MachineResource::Leaf("barn".to_owned(), "stats"))),
+            ("computer://barn/files", Some(MachineResource::File("barn".to_owned(), "/".to_owned()))),
+            (
+                "computer://barn/files/a%20b",
+                Some(MachineResource::File("barn".to_owned(), "/a b".to_owned())),
+            ),
             ("computer://barn/files/a/../b", None),
             ("computer://barn/files%2f..%2fb", None),
             ("computer://barn/filesystem", None),
             ("computer:///stats", None),
         ] {
-            assert_eq!(place(uri).ok(), found, "{uri}");
+            assert_eq!(resource_of(uri).ok(), found, "{uri}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The container runtime: which socket it is reached at, and its API with a limit for each call.
+//! The container runtime: its socket, and its API with a limit for each call.
 
 use std::fmt;
 use std::path::Path;
@@ -20,41 +20,41 @@ use tokio::time::timeout;
 
 use crate::archive::{Read, gather};
 
-/// How long a question to the runtime may take: less than the host waits for the plugin.
+/// The limit of a query of the runtime: less than the host waits for the plugin.
 pub const QUICK: Duration = Duration::from_secs(8);
-/// How long a change of a container may take: its process has 10 seconds to end.
+/// The limit of a change of a container, whose process has 10 seconds to end.
 pub const CHANGE: Duration = Duration::from_secs(45);
-/// How long the pull of an image, or a copy into a container, may take.
+/// The limit of pulling an image, or of a copy into a container.
 pub const LONG: Duration = Duration::from_secs(600);
-/// The limit of the client itself, in seconds: calls have their own.
+/// The limit of the client itself, in seconds; calls have separate limits.
 const CLIENT_LIMIT: u64 = 900;
 /// The largest JSON answer, in bytes.
 const ANSWER: usize = 16 << 20;
-/// How much of a message of the runtime is kept, in characters.
+/// The retained length of a message of the runtime, in characters.
 const MESSAGE: usize = 600;
 
-/// Where Docker listens by default.
+/// The default socket of Docker.
 const DOCKER: &str = "/var/run/docker.sock";
-/// Where Podman of the system listens by default.
+/// The default socket of the system's Podman.
 const PODMAN: &str = "/run/podman/podman.sock";
 
 /// Why a call of the runtime failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong.
+    /// The kind of the failure.
     pub kind: Kind,
-    /// The sentence.
+    /// The message.
     pub message: String,
 }
 
-/// What is wrong.
+/// The kind of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// No runtime, or none that answers.
+    /// The runtime is missing or does not answer.
     Unreachable,
     /// The runtime has no such container, image, file or volume.
     Missing,
-    /// There is one already, or it is in another state.
+    /// It already exists, or is in another state.
     Conflict,
     /// The request is invalid.
     Invalid,
@@ -63,12 +63,12 @@ pub enum Kind {
 }
 
 impl Failure {
-    /// A failure with a sentence.
+    /// Creates a failure with a message.
     pub fn new(kind: Kind, message: impl fmt::Display) -> Self {
         Self { kind, message: message.to_string() }
     }
 
-    /// Whether the runtime lacks what was named.
+    /// Returns whether the named object does not exist.
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
     }
@@ -121,7 +121,7 @@ impl From<Failure> for Thrown {
 /// Finds the address of the runtime: the option, `DOCKER_HOST`, or the first default socket that exists.
 ///
 /// # Errors
-/// There is none; the sentence names the places.
+/// There is none; the message names the searched places.
 pub fn find(option: Option<&str>) -> Result<String, String> {
     let said = option.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
     if let Some(address) = said {
@@ -178,7 +178,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// With the option `socket`.
+    /// Creates it with the option `socket`.
     pub fn new(option: Option<String>) -> Self {
         Self { option, client: Mutex::default() }
     }
@@ -198,17 +198,17 @@ impl Runtime {
         {
             return Ok(client.clone());
         }
-        // An older runtime refuses the version of a newer client.
+        // An older runtime rejects the version of a newer client.
         let client =
             within(&format!("connect to {address}"), QUICK, connect(&address)?.negotiate_version()).await?;
         *self.client.lock() = Some((address, client.clone()));
         Ok(client)
     }
 
-    /// Calls the runtime; `what` begins the sentence of a failure.
+    /// Calls the runtime; `what` begins the message of a failure.
     ///
     /// # Errors
-    /// The runtime refused, or did not answer within the limit.
+    /// The runtime reported an error, or did not answer within the limit.
     pub async fn call<T, F>(
         &self,
         what: &str,
@@ -221,7 +221,7 @@ impl Runtime {
         let client = self.client().await?;
         let called = within(what, limit, call(client)).await;
         if called.as_ref().is_err_and(|failure| failure.kind == Kind::Unreachable) {
-            // What comes back may be of another version.
+            // The answer can be of another version.
             *self.client.lock() = None;
         }
         called
@@ -229,8 +229,8 @@ impl Runtime {
 }
 
 impl Runtime {
-    /// Sends a GET request and reads its JSON answer. The types of the client reject a whole answer for one state that they
-    /// do not know, of which Podman has some, and have no limit.
+    /// Sends a GET request and reads its JSON answer. The client's types have no limit and reject a whole answer
+    /// because of one unknown state, of which Podman has some.
     ///
     /// # Errors
     /// As [`Runtime::call`].
@@ -245,7 +245,7 @@ impl Runtime {
             200..=299 => serde_json::from_slice(&body.bytes)
                 .map_err(|error| Failure::new(Kind::Failed, format_args!("{what}: {error}"))),
             status_code => {
-                let said: Option<Said> = serde_json::from_slice(&body.bytes).ok();
+                let said: Option<RuntimeError> = serde_json::from_slice(&body.bytes).ok();
                 let message = said.map(|said| said.message).unwrap_or_default();
                 Err(Failure::of(what, &Error::DockerResponseServerError { status_code, message }))
             }
@@ -255,7 +255,7 @@ impl Runtime {
 
 /// An error of the runtime.
 #[derive(Deserialize)]
-struct Said {
+struct RuntimeError {
     message: String,
 }
 

@@ -13,17 +13,17 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-use crate::machines::{ADDRESS, Found, Machines, id_of, label, no_machine};
+use crate::machines::{ADDRESS, HostContainer, Machines, id_of, label, no_machine};
 
-/// The most machines that tools make for a session.
+/// The maximum number of machines that tools create for a session.
 const MACHINES: usize = 4;
-/// How much of a command's output is returned, in bytes: its end.
+/// The size of the returned end of a command's output, in bytes.
 const OUTPUT: usize = 64 << 10;
-/// How long a command may take, in seconds, if the call does not say.
+/// The default limit of a command, in seconds.
 const USUAL: u64 = 120;
-/// The longest that a call may ask for, in seconds.
+/// The maximum limit of a command, in seconds.
 const LONGEST: u64 = 600;
-/// How long the processes of a command may take to end when they are told to.
+/// How long the processes of a command can take to end after a signal.
 const END: Duration = Duration::from_secs(10);
 
 /// Registers the tools.
@@ -117,8 +117,8 @@ struct Released {
     computer: String,
 }
 
-/// The machines that tools made for a session.
-pub async fn made_for(machines: &Machines, session: &str) -> Result<Vec<Found>, Thrown> {
+/// Returns the machines that tools created for a session.
+pub async fn made_for(machines: &Machines, session: &str) -> Result<Vec<HostContainer>, Thrown> {
     let mut found = machines.list().await?;
     found.retain(|machine| {
         machine.label(label::TOOL).is_some() && machine.label(label::SESSION) == Some(session)
@@ -126,19 +126,19 @@ pub async fn made_for(machines: &Machines, session: &str) -> Result<Vec<Found>, 
     Ok(found)
 }
 
-/// A machine of a session, made for it or by its tools.
-async fn own(machines: &Machines, session: &str, computer: &str) -> Result<Found, Thrown> {
+/// Returns a machine of a session, created for it or by its tools.
+async fn own(machines: &Machines, session: &str, computer: &str) -> Result<HostContainer, Thrown> {
     let id = id_of(computer);
     let machine = machines.find(id).await?;
     match machine.label(label::SESSION) == Some(session) {
         true => Ok(machine),
-        // Of others, not even that they exist is told.
+        // The existence of others is not revealed.
         false => Err(no_machine(id).into()),
     }
 }
 
 async fn request(machines: &Arc<Machines>, input: Requested, at: &ToolContext) -> Result<Value, Thrown> {
-    // One after the other, so that they are counted.
+    // One after the other, so that the limit applies.
     let _one = machines.tool_requests.lock().await;
     if made_for(machines, &at.session).await?.len() >= MACHINES {
         let why =
@@ -181,7 +181,7 @@ async fn release(machines: &Machines, input: Released, session: &str) -> Result<
     Ok(json!(format!("{ADDRESS}{} is removed", machine.id)))
 }
 
-/// Runs a command to its end, or ends it when its time is over.
+/// Runs a command to its end, or ends it at its limit.
 async fn run(machines: &Machines, input: Exec, session: &str) -> Result<Value, Thrown> {
     let machine = own(machines, session, &input.computer).await?;
     let process = MachineProcess {
@@ -260,7 +260,7 @@ impl End {
     }
 }
 
-/// Reads both outputs to their ends, as they come.
+/// Reads both outputs to their ends, as they arrive.
 async fn gather(end: &mut End, out: Option<impl AsyncRead + Unpin>, err: Option<impl AsyncRead + Unpin>) {
     let (mut out, mut err) = (out, err);
     let (mut one, mut other) = (vec![0; 16 << 10], vec![0; 16 << 10]);
@@ -278,7 +278,7 @@ async fn gather(end: &mut End, out: Option<impl AsyncRead + Unpin>, err: Option<
     }
 }
 
-/// How many bytes were read; none at the end.
+/// Returns how many bytes were read; 0 at the end.
 async fn piece(from: &mut Option<impl AsyncRead + Unpin>, into: &mut [u8]) -> usize {
     match from {
         Some(from) => from.read(into).await.unwrap_or(0),

@@ -1,5 +1,5 @@
-//! `@ostler/echo`: a backend that needs no model. It streams the prompt back word by word, and a prompt that
-//! begins with `/` scripts it, so that tests, benchmarks and a first try have something to talk to.
+//! `@ostler/echo`: a backend that needs no model. It streams the prompt back word by word; a prompt that begins with
+//! `/` is a script. For tests, benchmarks and a first try.
 
 mod script;
 mod session;

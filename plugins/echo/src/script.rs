@@ -1,11 +1,11 @@
-//! What a prompt that begins with `/` asks for.
+//! Scripts in prompts that begin with `/`.
 
 use std::time::Duration;
 
 use ostler_contract::Value;
 use ostler_contract::duration::read_duration;
 
-/// The commands and what they do, in the order they are listed.
+/// The commands with their descriptions, in the order of the listing.
 pub const COMMANDS: &[(&str, &str)] = &[
     ("fail", "/fail [sentence]: the turn fails with the sentence"),
     ("slow", "/slow 5s [text]: waits, then says the text"),
@@ -25,46 +25,46 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("hang", "/hang: says nothing until it is stopped"),
 ];
 
-/// A prompt, read.
+/// A parsed prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Script {
-    /// Says the words.
+    /// Streams the text.
     Say(String),
     /// Fails.
     Fail(String),
-    /// Throws when it is told to begin.
+    /// Throws at the start of the turn.
     Throw(String),
-    /// Waits, then says.
+    /// Waits, then streams the text.
     Slow(Duration, String),
     /// Calls a tool.
     Tool {
         /// Its name.
         name: String,
-        /// What it is called with.
+        /// Its input.
         input: Value,
-        /// Whether somebody has to approve first.
+        /// Whether it requires approval.
         confirm: bool,
     },
-    /// Asks a person.
+    /// Asks the user.
     Ask(String),
-    /// Has a worker say something.
+    /// Makes a worker stream text.
     Worker(String),
-    /// Thinks, then says.
+    /// Streams reasoning, then the text.
     Think(String),
-    /// Says what it was handed beside the text, then the text.
+    /// Streams the additional context, then the text.
     Heard(String),
-    /// Reads a resource and says what it holds.
+    /// Reads a resource and streams its content.
     Read(String),
-    /// Says the settings of the session's editors.
+    /// Streams the settings of the session's editors.
     Settings,
-    /// Says so many words.
+    /// Streams a number of words.
     Words(usize),
     /// Waits to be stopped.
     Hang,
 }
 
 impl Script {
-    /// Reads a prompt. What is no command is said back as it is.
+    /// Parses a prompt. Text that is not a command is streamed back unchanged.
     pub fn read(prompt: &str) -> Self {
         let said = || Self::Say(prompt.to_owned());
         let Some(line) = prompt.trim().strip_prefix('/') else { return said() };
@@ -85,7 +85,7 @@ impl Script {
                 let (name, input) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
                 let input = match input.trim() {
                     "" => Value::Object(Default::default()),
-                    // What follows the input is for a reader, as the lines an automation adds are.
+                    // Text after the input, such as lines from an automation, is ignored.
                     text => match serde_json::Deserializer::from_str(text).into_iter().next() {
                         Some(Ok(input)) => input,
                         _ => return said(),

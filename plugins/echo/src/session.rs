@@ -1,4 +1,4 @@
-//! One conversation: each turn runs on a task of its own and ends exactly once.
+//! One conversation: each turn runs on a separate task and ends exactly once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::script::Script;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 
-/// What all conversations share.
+/// Shared state of all conversations.
 #[derive(Clone)]
 pub(crate) struct Ways {
-    /// The tools somebody approved for good, by session.
+    /// The permanently approved tools, by session.
     pub approved: Arc<Mutex<HashMap<String, HashSet<String>>>>,
-    /// Whether stopping a worker stops the turn it works for.
+    /// Whether stopping a worker stops its turn.
     pub stops_lead: bool,
 }
 
-/// What a conversation waits for.
+/// The answers for which a conversation waits.
 #[derive(Default)]
 pub(crate) struct Waiting {
     /// Approvals, by tool call.
     pub approvals: HashMap<String, oneshot::Sender<(bool, Option<String>)>>,
     /// Results of tools that clients run, by tool call.
     pub results: HashMap<String, oneshot::Sender<Value>>,
-    /// Workers, by the call that has them work.
+    /// Workers, by their calls.
     pub workers: HashMap<String, oneshot::Sender<()>>,
     /// Answers, by request.
     answers: HashMap<String, oneshot::Sender<Option<String>>>,
@@ -55,15 +55,15 @@ pub(crate) struct Conversation {
     pub ways: Ways,
     pub tools: Mutex<Vec<BoundTool>>,
     delay: AtomicU64,
-    /// What the first turn is handed beside its text.
+    /// The additional context of the first turn.
     context: Mutex<Option<String>>,
     pub waiting: Mutex<Waiting>,
-    /// Told the id of a turn that is to stop; an empty one stops all.
+    /// Receives the id of a turn to stop; an empty one stops all.
     stop: watch::Sender<Option<String>>,
 }
 
 impl Conversation {
-    /// Whether somebody approved a tool for the rest of the session.
+    /// Returns whether a tool is approved for the rest of the session.
     pub(crate) fn always_approves(&self, tool: &str) -> bool {
         self.ways.approved.lock().get(&self.uri).is_some_and(|tools| tools.contains(tool))
     }
@@ -73,13 +73,13 @@ impl Conversation {
 pub(crate) struct Turn {
     pub conversation: Arc<Conversation>,
     pub id: String,
-    /// What it was handed beside its text.
+    /// Its additional context.
     context: Option<String>,
     begun: Instant,
     stop: watch::Receiver<Option<String>>,
 }
 
-/// Why a turn goes no further.
+/// Why a turn ends early.
 pub(crate) enum Stopped {
     Cancelled,
     Failed(String),
@@ -180,7 +180,7 @@ pub(crate) fn session(start: Start, ways: Ways) -> AgentSession {
     }
 }
 
-/// The words somebody answered, whatever the question was.
+/// Returns the text of an answer to any question.
 fn text_of(answers: &BTreeMap<String, ChatInputAnswer>) -> String {
     let answer = answers.values().next().and_then(|answer| serde_json::to_value(answer).ok());
     let value = answer.as_ref().and_then(|answer| answer.pointer("/value/value"));
@@ -194,7 +194,7 @@ fn text_of(answers: &BTreeMap<String, ChatInputAnswer>) -> String {
 impl Turn {
     fn new(conversation: &Arc<Conversation>, id: String) -> Self {
         let mut stop = conversation.stop.subscribe();
-        // What stopped an earlier turn is not for this one.
+        // A stop of an earlier turn does not apply to this one.
         stop.mark_unchanged();
         let context = conversation.context.lock().take();
         Self { conversation: conversation.clone(), id, context, begun: Instant::now(), stop }
@@ -288,7 +288,7 @@ impl Turn {
         self.conversation.emit.call((Emit::Chat, StateAction::ChatDelta(delta)))
     }
 
-    /// Adds to a part, as soon as the host has taken enough of what was added before.
+    /// Appends to a part, as soon as the host has handled enough of the earlier text.
     async fn add_in_time(&mut self, part: &str, content: &str) -> Result<(), Stopped> {
         loop {
             match self.add(part, content) {
@@ -309,7 +309,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Lets others run, and stops where the turn was stopped.
+    /// Yields to other tasks, and ends if the turn was stopped.
     async fn pause(&mut self) -> Result<(), Stopped> {
         match self.conversation.delay.load(Ordering::Relaxed) {
             0 => self.wait(tokio::task::yield_now()).await,
@@ -354,10 +354,10 @@ impl Turn {
     }
 }
 
-/// In at most so many pieces a text is said.
+/// The maximum number of pieces of a text.
 const MOST_PIECES: usize = 4096;
 
-/// Words, each with the space behind it, so that together they are the text. Of a long text several at once.
+/// Splits a text into words with their trailing spaces; a long text into groups of words.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let least = text.len() / MOST_PIECES;
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Tool calls: the host's tools run here, those of a client run there, both after approval where that is asked for.
+//! Tool calls: host tools run here, client tools on the client, both after approval if required.
 
 use ostler_contract::points::{BoundTool, Emit, ToolCallPlace, tool_text};
 use ostler_contract::wire::commands::ContentEncoding;
@@ -12,12 +12,12 @@ const ALWAYS: &str = "alwaysApprove";
 /// How much of a call's input its message shows, in characters. All of it is in `toolInput`.
 const INPUT_SHOWN: usize = 500;
 
-/// A call under way.
+/// A running call.
 struct ToolCall {
     id: String,
-    /// The tool's name, as whoever runs it knows it.
+    /// The name of the tool for its runner.
     name: String,
-    /// The client that runs it, where one does.
+    /// The client that runs it, if any.
     client: Option<String>,
     message: String,
     /// The input as JSON text.
@@ -25,7 +25,7 @@ struct ToolCall {
 }
 
 impl ToolCall {
-    /// The call's fields as a state of the call has them.
+    /// Returns the call's fields in the form of its state.
     fn state(&self, status: &str) -> Value {
         let mut state = json!({ "status": status, "toolCallId": self.id, "toolName": self.name,
             "displayName": self.name, "invocationMessage": self.message, "toolInput": self.input });
@@ -41,7 +41,7 @@ impl ToolCall {
 }
 
 impl Turn {
-    /// Calls a tool and says what it answered.
+    /// Calls a tool and streams its result.
     pub(crate) async fn tool(&mut self, name: &str, input: Value, confirm: bool) -> Result<(), Stopped> {
         let tool = find(&self.conversation.tools.lock(), name);
         let shown = input.to_string();
@@ -87,7 +87,7 @@ impl Turn {
         self.say("answer", &said).await
     }
 
-    /// Reads a resource and says what it holds.
+    /// Reads a resource and streams its content.
     pub(crate) async fn read(&mut self, uri: &str) -> Result<(), Stopped> {
         let Some(read) = self.conversation.read.clone() else {
             return self.say("answer", "Nothing can be read here.").await;
@@ -102,7 +102,7 @@ impl Turn {
         self.say("answer", &said).await
     }
 
-    /// Says the settings of the session's editors.
+    /// Streams the settings of the session's editors.
     pub(crate) async fn say_settings(&mut self) -> Result<(), Stopped> {
         let settings = match self.conversation.client_settings.clone() {
             Some(settings) => self.wait(settings.call(())).await??,
@@ -111,7 +111,7 @@ impl Turn {
         self.say("answer", &Value::Object(settings).to_string()).await
     }
 
-    /// An action about a call.
+    /// Returns an action about a call.
     fn about(&self, call: &ToolCall, kind: &str, more: Value) -> Value {
         let mut action = json!({ "type": kind, "turnId": self.id, "toolCallId": call.id });
         if let (Some(action), Value::Object(more)) = (action.as_object_mut(), more) {
@@ -140,7 +140,7 @@ impl Turn {
         Ok(approved)
     }
 
-    /// Has the client that brought a tool run it; the host answers for a client that leaves or takes too long.
+    /// Makes the client that contributed a tool run it; the host answers for a client that leaves or takes too long.
     async fn run_by_client(&mut self, call: &ToolCall, client: &str) -> Result<Value, Stopped> {
         let (complete, completed) = oneshot::channel();
         self.conversation.waiting.lock().results.insert(call.id.clone(), complete);
@@ -158,20 +158,20 @@ impl Turn {
     }
 }
 
-/// The tool of a name. A client's is found by the name it has there as well.
+/// Finds a tool by name. A client tool is also found by the client's name of it.
 fn find(tools: &[BoundTool], name: &str) -> Option<BoundTool> {
     let exact = tools.iter().find(|tool| tool.definition.name == name);
     exact.or_else(|| tools.iter().find(|tool| tool.owner.is_some() && own_name(tool) == name)).cloned()
 }
 
-/// A tool's name without the client that brought it, as that client knows it.
+/// Returns the client's name of a tool.
 fn own_name(tool: &BoundTool) -> &str {
     let name = tool.definition.name.as_str();
     let own = tool.owner.as_ref().and_then(|client| name.strip_prefix(client.as_str())?.strip_prefix("__"));
     own.unwrap_or(name)
 }
 
-/// What a tool of the host answered, as the result of a call.
+/// Converts the answer of a host tool to the result of a call.
 fn result_of(name: &str, outcome: Result<Value, Thrown>) -> Value {
     let text = match outcome {
         Ok(value) => tool_text(&value),
@@ -190,7 +190,7 @@ fn failed(why: &str) -> Value {
         "error": { "message": why } })
 }
 
-/// The words of a result.
+/// Returns the text of a result.
 fn text_of(result: &Value) -> String {
     let content = result["content"].as_array().into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|part| part["text"].as_str()).collect();
@@ -208,7 +208,7 @@ fn shortened(input: &str) -> String {
     }
 }
 
-/// What somebody asked to approve a tool may choose.
+/// The options of an approval.
 fn options() -> Value {
     json!([
         { "id": "approve", "label": "Allow once", "kind": "approve", "group": 0 },

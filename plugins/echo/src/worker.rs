@@ -1,4 +1,4 @@
-//! A worker: it says its prompt in a chat of its own, and can be stopped.
+//! A worker, which streams its prompt in a separate chat and can be stopped.
 
 use ostler_contract::events::TurnStatus;
 use ostler_contract::points::{Emit, Worker, WorkerRequest};
@@ -10,7 +10,7 @@ use crate::script::Script;
 use crate::session::{Stopped, Turn, words};
 
 impl Turn {
-    /// Calls a worker and says what became of it.
+    /// Runs a worker and streams its outcome.
     pub(crate) async fn have_worked(&mut self, prompt: &str) -> Result<(), Stopped> {
         let Some(subagent) = self.conversation.subagent.clone() else {
             return self.say("answer", "There are no workers here.").await;
@@ -58,14 +58,14 @@ impl Turn {
     }
 }
 
-/// Works until it is done or stopped; answers whether it was done.
+/// Works until it is done or stopped; returns whether it completed.
 async fn work(worker: &Worker, prompt: &str, stopped: oneshot::Receiver<()>) -> Result<bool, Thrown> {
     let emit = |action: Value| {
         let action = actions::read(action).map_err(Thrown::new)?;
         worker.emit.call((action,))
     };
     if Script::read(prompt) == Script::Hang {
-        // Dropped with the conversation, it was stopped as well.
+        // If it is dropped with the conversation, it is also stopped.
         let _ = stopped.await;
         return Ok(false);
     }

@@ -19,8 +19,8 @@ use percent_encoding::percent_decode_str;
 use crate::content::{Contents, LFS, objects};
 use crate::lines;
 use crate::operations;
-use crate::places::Place;
 use crate::program::Failure;
+use crate::session_trees::SessionTree;
 use crate::snapshots::{Snapshots, between};
 use crate::status::{LINK, Object, Row};
 use crate::tree::{Tree, Trees};
@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// Reports changes of a directory's tree until the answer is called.
+    /// Reports changes of a directory's tree until the returned function is called.
     async fn watch(
         &self,
         directory: &Path,
@@ -120,7 +120,7 @@ impl Source {
         let Some(tree) = self.trees.of(directory).await? else { return Ok(None) };
         let Some(mut changes) = tree.follow().await else { return Ok(None) };
         let reports = tokio::spawn(async move {
-            // The host that was told is gone otherwise.
+            // Otherwise the host no longer exists.
             while changes.changed().await.is_ok() && changed.call(()).await.is_ok() {
                 tokio::time::sleep(REPORTED).await;
             }
@@ -215,16 +215,20 @@ impl Source {
         Ok(ChangesState { files, operations })
     }
 
-    /// What changed in a tree since the session's first turn there; `None` before it.
-    async fn since_base(&self, of: &ChangesOf, place: &Place) -> Result<Option<Vec<ChangesetFile>>, Thrown> {
+    /// Returns what changed in a tree since the session's first turn there; `None` before it.
+    async fn since_base(
+        &self,
+        of: &ChangesOf,
+        place: &SessionTree,
+    ) -> Result<Option<Vec<ChangesetFile>>, Thrown> {
         let Some(base) = self.snapshots.base(&place.tree, &of.session).await? else { return Ok(None) };
         let now = self.snapshots.now(&place.tree).await?;
         let changes = between(place, &base, &now, true).await?;
         Ok(Some(self.files(&place.tree, changes).await?))
     }
 
-    /// The states of a tree that a changeset of turns compares; a turn that runs has no later one. `None` where the turn
-    /// did not work in the tree.
+    /// The states of a tree that a changeset of turns compares; a running turn has no later one. `None` if the turn did
+    /// not work in the tree.
     async fn turns(
         &self,
         of: &ChangesOf,
@@ -406,7 +410,7 @@ impl Source {
                     Some(Err(id)) => content(&id)?,
                     None => Vec::new(),
                 };
-                // What stands for a file of Git LFS is not compared with the file.
+                // A pointer of Git LFS is not compared with the file.
                 if before.starts_with(LFS) != after.starts_with(LFS)
                     && !before.is_empty()
                     && !after.is_empty()

@@ -22,11 +22,11 @@ use crate::tree::{Tree, Trees};
 
 /// The scheme.
 pub(crate) const SCHEME: &str = "git-blob";
-/// The largest content that is read, in bytes.
+/// The maximum size of content that is read, in bytes.
 const LARGEST: u64 = 32 << 20;
-/// What stands for the working tree in place of an object.
+/// The name of the working tree in place of an object.
 const TREE: &str = "tree";
-/// How the pointer begins that Git LFS stores in place of a file.
+/// The beginning of the pointer that Git LFS stores in place of a file.
 pub(crate) const LFS: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
 
 const ESCAPED: &AsciiSet = &CONTROLS
@@ -61,7 +61,7 @@ impl Contents {
         Self { trees, named: Mutex::default(), served: served.iter().map(real).collect() }
     }
 
-    /// Whether the host serves the files of a tree below a folder.
+    /// Returns whether the host serves the files of a tree below a folder.
     fn serves(&self, tree: &Tree, folder: &Path) -> bool {
         let beside = |root: &PathBuf| {
             tree.repository.common_dir == root.join(".git")
@@ -93,7 +93,7 @@ impl Contents {
                 let contents = self.clone();
                 async move { contents.read(&uri).await }
             }),
-            // What is changed in a directory is open to who may read its files.
+            // Changes in a directory are available to callers that can read its files.
             authorize: Some(Call::now(|(_, reader): (String, Reader)| {
                 Ok(reader.holds(&Grant::of("file", "get")))
             })),
@@ -130,7 +130,7 @@ impl Contents {
         }
     }
 
-    /// A file as it is now: one that is changed, or that the host serves. Links are not followed.
+    /// Returns the current content of a changed or served file. Links are not followed.
     async fn read_file(&self, tree: &Arc<Tree>, path: &Path, uri: &str) -> Result<ResourceContent, Thrown> {
         let none = || Thrown::from(RpcError::not_found(format!("no changed file at {uri}")));
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -139,7 +139,7 @@ impl Contents {
         }
         let full = tree.root.join(path);
         let folder = full.parent().map(Path::to_owned).unwrap_or_default();
-        // A folder on the way may have become a link.
+        // A parent folder may have become a link.
         let real = tokio::fs::canonicalize(&folder).await.map_err(|_| none())?;
         let root = tokio::fs::canonicalize(&tree.root).await.map_err(|_| none())?;
         if !real.starts_with(root) || !(self.serves(tree, &real) || tree.lists(path).await?) {

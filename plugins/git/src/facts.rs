@@ -1,4 +1,4 @@
-//! Facts of directories: the branch and what is not committed, in the `_meta.git` of sessions.
+//! Facts of directories: the branch and the uncommitted changes, in the `_meta.git` of sessions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
     Ok(facts)
 }
 
-/// The repository as what its directories belong to: its main working tree, also for those of other working trees.
+/// Returns the repository as the project of its directories: its main working tree, also for directories in other
+/// working trees.
 async fn project(repository: &Repository) -> Result<Value, Failure> {
     let of_all = repository.common_dir.file_name().is_some_and(|name| name == ".git");
     let main = match (&repository.tree, repository.common_dir.parent()) {
@@ -79,7 +80,7 @@ fn facts(branch: &Branch, changes: Option<usize>) -> JsonObject {
     JsonObject::from_iter([("git".to_owned(), Value::Object(git))])
 }
 
-/// Whether a remote of the repository is on github.com, where VS Code offers pull requests.
+/// Returns whether a remote of the repository is on github.com, for which VS Code offers pull requests.
 async fn on_github(root: &Path) -> Result<bool, Failure> {
     let remotes = Git::read(root).args(["remote", "--verbose"]).text().await?;
     Ok(remotes.lines().filter_map(|line| line.split_whitespace().nth(1)).any(is_on_github))
@@ -87,14 +88,14 @@ async fn on_github(root: &Path) -> Result<bool, Failure> {
 
 fn is_on_github(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    // A user and a password may come first.
+    // A user and a password can precede it.
     let place = rest.split('/').next().unwrap_or_default();
     let place = place.rsplit('@').next().unwrap_or_default();
     let host = place.split(':').next().unwrap_or_default();
     ["github.com", "www.github.com", "ssh.github.com"].iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
-/// The branch that this one is to be merged into: the one it was created from, or the default one of its remote.
+/// Returns the target branch: the one from which the branch was created, or the default one of its remote.
 pub(crate) async fn base_branch(root: &Path, branch: &Branch) -> Result<Option<String>, Failure> {
     let Some(name) = &branch.name else { return Ok(None) };
     let recorded =

@@ -10,13 +10,13 @@ mod content;
 mod facts;
 mod lines;
 mod operations;
-mod places;
 mod program;
 mod repository;
+mod session_trees;
 mod snapshots;
 mod status;
 mod tree;
-mod watch;
+mod tree_watch;
 mod worktrees;
 
 use std::path::PathBuf;

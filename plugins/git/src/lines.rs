@@ -1,16 +1,16 @@
-//! How many lines of a file were added and removed.
+//! The numbers of added and removed lines of a file.
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 
-/// The largest content whose lines are compared, in bytes.
+/// The maximum size of content whose lines are compared, in bytes.
 pub(crate) const LARGEST: u64 = 1 << 20;
 
-/// The lines that were added and removed; `None` for content that is not text.
+/// Returns the numbers of added and removed lines; `None` for content that is not text.
 pub(crate) fn count(before: &[u8], after: &[u8]) -> Option<(i64, i64)> {
     if is_binary(before) || is_binary(after) {
         return None;
     }
-    // Git converts line endings between the commit and the tree where it is configured to.
+    // Git converts line endings between the commit and the tree if configured.
     let counted = match before.contains(&b'\r') == after.contains(&b'\r') {
         true => (0, 0),
         false => compare(&unix(before), &unix(after)),

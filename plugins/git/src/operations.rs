@@ -1,4 +1,4 @@
-//! What a client can do with a changeset.
+//! The operations of changesets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::changes::{Source, file_uri};
 use crate::facts::{BASE, base_branch};
-use crate::places::Place;
 use crate::program::Git;
+use crate::session_trees::SessionTree;
 use crate::status::Row;
 use crate::tree::Tree;
 
@@ -27,9 +27,9 @@ const COMMIT: &str = "ostler.commit";
 const CREATE: &str = "create-pr";
 /// The key of an operation's `_meta` with the form of a pull request.
 const PULL_REQUEST: &str = "vscode.pullRequest";
-/// The title of a commit where nothing names one.
+/// The default title of a commit.
 const TITLE: &str = "Changes of an agent session";
-/// The most commits that the text of a pull request lists.
+/// The maximum number of commits in the text of a pull request.
 const COMMITS: usize = 50;
 
 fn operation(id: &str, label: &str, icon: &str, scopes: Vec<ChangesetOperationScope>) -> ChangesetOperation {
@@ -96,7 +96,7 @@ pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[Row], fresh: bool) -> Vec<C
     operations
 }
 
-/// The operations of what a session changed.
+/// The operations of a session's changes.
 pub(crate) fn of_session() -> Vec<ChangesetOperation> {
     use ChangesetOperationScope::{Changeset, Resource};
     vec![
@@ -120,7 +120,7 @@ fn create_operation(disabled: bool) -> ChangesetOperation {
     unless(confirmed(create, question), disabled)
 }
 
-/// Whether a row is of a file, or of one below a folder.
+/// Returns whether a row is a file, or below a folder.
 fn concerns(row: &Row, path: &Path) -> bool {
     row.path.starts_with(path) || row.origin.as_ref().is_some_and(|origin| origin.starts_with(path))
 }
@@ -180,7 +180,7 @@ async fn everywhere(on: Vec<Operation<'_>>, operation: &str, meta: &JsonObject) 
             changed.push(on);
         }
     }
-    // The first one says that nothing is changed.
+    // The first one reports that nothing has changed.
     if changed.is_empty() {
         changed.extend(on.first());
     }
@@ -210,9 +210,9 @@ async fn everywhere(on: Vec<Operation<'_>>, operation: &str, meta: &JsonObject) 
 
 /// The tree and the path, from its top, of a target. It has to be in a directory of the session.
 fn placed<'a>(
-    places: &'a [Place],
+    places: &'a [SessionTree],
     target: &ChangesetOperationTarget,
-) -> Result<(&'a Place, PathBuf), Thrown> {
+) -> Result<(&'a SessionTree, PathBuf), Thrown> {
     let ChangesetOperationTarget::Resource { resource, .. } = target else {
         return Err(refused("the operation needs a file as its target"));
     };
@@ -220,7 +220,7 @@ fn placed<'a>(
     let path = path.and_then(|url| url.to_file_path().ok());
     let found = path.and_then(|path| {
         let inside = places.iter().filter_map(|place| Some((place, below(place, &path)?)));
-        // A repository may be in a folder of another one.
+        // A repository can be in a folder of another one.
         inside.max_by_key(|(place, _)| place.tree.root.as_os_str().len())
     });
     found.ok_or_else(|| {
@@ -230,11 +230,11 @@ fn placed<'a>(
     })
 }
 
-/// Where a file is in a tree; nothing outside of the session's directories there.
-fn below(place: &Place, path: &Path) -> Option<PathBuf> {
+/// Returns the path of a file in a tree; `None` outside the session's directories.
+fn below(place: &SessionTree, path: &Path) -> Option<PathBuf> {
     let from_top = path.strip_prefix(&place.tree.root).map(Path::to_owned).ok();
     let below = from_top.or_else(|| {
-        // The session may know the tree by another path.
+        // The session can know the tree by another path.
         let mut known = place.directories.iter().zip(&place.prefixes);
         known.find_map(|(directory, prefix)| Some(prefix.join(path.strip_prefix(directory).ok()?)))
     })?;
@@ -245,7 +245,7 @@ fn below(place: &Place, path: &Path) -> Option<PathBuf> {
 
 struct Operation<'a> {
     source: &'a Source,
-    place: &'a Place,
+    place: &'a SessionTree,
     tree: &'a Arc<Tree>,
     of: &'a ChangesOf,
 }
@@ -318,7 +318,7 @@ impl Operation<'_> {
             }
         }
         if !new.is_empty() {
-            // Out of the index first; then it is a file that git does not track.
+            // First removed from the index, after which git does not track it.
             let gone = self.write().args(["rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--"]);
             gone.args(&new).run().await?;
             self.write().args(["clean", "--quiet", "--force", "-d", "--"]).args(&new).run().await?;
@@ -330,7 +330,7 @@ impl Operation<'_> {
         Ok(format!("Discarded the changes of {}", path.display()))
     }
 
-    /// Stages the paths that some rows are in: git refuses one in which it knows no file.
+    /// Stages the paths that contain rows, because git rejects a path without known files.
     async fn add(&self, rows: &[Row], paths: &[PathBuf]) -> Result<(), Thrown> {
         let changed = paths.iter().filter(|path| rows.iter().any(|row| concerns(row, path)));
         let changed = Self::spelled(&changed.cloned().collect::<Vec<_>>());
@@ -432,7 +432,7 @@ impl Operation<'_> {
         Ok(format!("Checked out {named}"))
     }
 
-    /// Commits what is left and pushes the branch, a new one where the work is on the base. Answers the form of the pull
+    /// Commits the rest and pushes the branch, a new one if the work is on the base. Returns the form of the pull
     /// request, with which the host creates it.
     async fn publish(&self, meta: &JsonObject) -> Result<InvokeChangesetOperationResult, Thrown> {
         let status = self.tree.status().await?;
@@ -460,7 +460,7 @@ impl Operation<'_> {
         let named = asked.filter(|title| !title.is_empty()).unwrap_or_else(|| title(self.of));
         let base = match (&branch.name, base_branch(&self.tree.root, branch).await?) {
             (Some(_), Some(base)) => base,
-            // The base itself, or no branch: the work gets a branch of its own.
+            // On the base itself or without a branch, the work gets a separate branch.
             (name, base) => {
                 let own = self.branch_for(named).await?;
                 self.write().args(["switch", "--quiet", "--create", &own]).run().await?;
@@ -496,7 +496,7 @@ impl Operation<'_> {
         self.prepare().await
     }
 
-    /// The name of a branch that there is none of yet.
+    /// Returns an unused name of a branch.
     async fn branch_for(&self, title: &str) -> Result<String, Thrown> {
         let words: String = title
             .chars()

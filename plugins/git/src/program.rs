@@ -13,19 +13,19 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-/// How many git processes run at a time.
+/// The maximum number of concurrent git processes.
 const AT_A_TIME: usize = 8;
-/// How long a read may take.
+/// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(25);
-/// How long a write may take. Hooks, signing and a push are part of it.
+/// The limit of a write, including hooks, signing and a push.
 const WRITE_LIMIT: Duration = Duration::from_secs(290);
-/// The largest output of a read, in bytes.
+/// The maximum output of a read, in bytes.
 const OUTPUT_LIMIT: u64 = 128 << 20;
 /// How much of the output of a read is read before the rest is charged.
 const SMALL_OUTPUT: usize = 1 << 20;
-/// The memory for outputs: of two large ones at a time, and of small ones beside them.
+/// The budget of outputs: two large ones and small ones in addition.
 const MEMORY: usize = 384 << 20;
-/// How much of an error message is kept, in bytes.
+/// The retained size of an error message, in bytes.
 const MESSAGE_LIMIT: u64 = 16 << 10;
 
 static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
@@ -63,7 +63,7 @@ pub(crate) struct Git {
     writes: bool,
 }
 
-/// What a call wrote to its standard output, charged to a budget until it is dropped.
+/// The standard output of a call, charged to a budget until it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
@@ -85,8 +85,8 @@ impl std::ops::Deref for Output {
     }
 }
 
-/// Reads an output. Who comes to a small one charges the most that it may come to, so that nobody waits for
-/// more while others wait for what they hold.
+/// Reads an output. A larger one charges its maximum at once, so that calls that hold charges do not wait for each
+/// other.
 async fn read_output(mut from: impl AsyncRead + Unpin, budget: &Budget) -> std::io::Result<Output> {
     let mut charge = budget.take(SMALL_OUTPUT).await;
     let mut bytes = Vec::new();
@@ -110,7 +110,7 @@ pub(crate) enum Failure {
     NoRepository,
     /// Another process holds a lock of the repository.
     Locked(String),
-    /// Anything else, in git's words.
+    /// Another error, with git's message.
     Other(String),
 }
 
@@ -266,12 +266,12 @@ impl Git {
             .process_group(0)
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
-        // Hooks and helpers end with it where nobody waits any more.
+        // Hooks and helpers end with it if the caller no longer waits.
         let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
         let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let Some(mut stdin) = stdin.take() {
-                // What does not read its input says why on its own.
+                // A program that does not read its input reports the reason itself.
                 let _ = stdin.write_all(&self.input).await;
             }
         };

@@ -13,8 +13,8 @@ use ostler_contract::Thrown;
 use parking_lot::Mutex;
 
 use crate::changes::{After, Change};
-use crate::places::Place;
 use crate::program::{Failure, Git};
+use crate::session_trees::SessionTree;
 use crate::status::{Object, Row, SUBMODULE};
 use crate::tree::Tree;
 
@@ -22,7 +22,7 @@ use crate::tree::Tree;
 const REFS: &str = "refs/ostler";
 /// The largest file whose content is retained, in bytes. Of a larger one, only whether it changed is known.
 const LARGEST: u64 = 16 << 20;
-/// How many trees have their last state remembered.
+/// How many trees have their last state stored.
 const REMEMBERED: usize = 256;
 
 /// The snapshots.
@@ -32,7 +32,7 @@ pub(crate) struct Snapshots {
     last: Mutex<HashMap<PathBuf, (u64, String)>>,
     /// The trees of sessions that had a turn.
     sessions: Mutex<HashMap<String, Vec<Arc<Tree>>>>,
-    /// Held while the snapshots of a turn are made: the end of one comes before the start of the next.
+    /// Locked while the snapshots of a turn are created, so that the end of one precedes the start of the next.
     turns: tokio::sync::Mutex<()>,
 }
 
@@ -96,7 +96,7 @@ impl Snapshots {
     }
 
     async fn end_in(&self, tree: &Arc<Tree>, session: &str, turn: &str) -> Result<(), Failure> {
-        // The turn may have worked in other directories than those before it.
+        // The directories of the turn can differ from earlier ones.
         if get(tree, &of_turn(session, turn, "before")).await?.is_none() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Snapshots {
         update(&tree.root, format!("update {} {now}\n", of_turn(session, turn, "after"))).await
     }
 
-    /// Notes that a session has snapshots in a tree, so that they are removed with it.
+    /// Records that a session has snapshots in a tree, so that they are removed with it.
     pub(crate) fn remember(&self, tree: &Arc<Tree>, session: &str) {
         let mut sessions = self.sessions.lock();
         let trees = sessions.entry(session.to_owned()).or_default();
@@ -240,7 +240,7 @@ fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// The changes between two states in the directories of a session. With `live`, the later one is the tree as it is now.
 pub(crate) async fn between(
-    place: &Place,
+    place: &SessionTree,
     before: &str,
     after: &str,
     live: bool,

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
 use crate::status::{Branch, Row, Status};
-use crate::watch::{Moved, Watch};
+use crate::tree_watch::{ChangedPaths, Watch};
 
 /// A tree whose status takes longer than this is watched.
 const SLOW: Duration = Duration::from_millis(120);
@@ -131,13 +131,13 @@ impl Tree {
         let stamps = self.stamps();
         let moved = match scan.watch.clone() {
             Some(watch) => match watch.moved().await {
-                Moved::Paths(paths) if scan.slow => Moved::Paths(paths),
-                _ => Moved::All,
+                ChangedPaths::Paths(paths) if scan.slow => ChangedPaths::Paths(paths),
+                _ => ChangedPaths::All,
             },
-            None => Moved::All,
+            None => ChangedPaths::All,
         };
         let some = match (&scan.read, moved) {
-            (Some(read), Moved::Paths(paths)) if read.stamps.rules == stamps.rules => {
+            (Some(read), ChangedPaths::Paths(paths)) if read.stamps.rules == stamps.rules => {
                 match read.at.elapsed() < TRUSTED && !paths.iter().any(|path| is_rule(path)) {
                     true => self.moved_since(read, paths, &stamps).await?,
                     false => None,

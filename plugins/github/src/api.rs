@@ -19,22 +19,22 @@ use crate::credential::Credential;
 use crate::failure::{Failure, FailureKind};
 use crate::site::{Kind, Site};
 
-/// How long a response to a read may take.
+/// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(10);
-/// How long a response to a write may take.
+/// The limit of a write.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// The longest response, in bytes.
+/// The maximum size of a response, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
-/// How long a host is not asked that allows no more requests and does not say for how long.
+/// The default pause after a host's rate limit.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The longest time that a host is not asked, whatever it says.
+/// The maximum pause after a host's rate limit.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// How many pauses are remembered.
+/// The maximum number of stored pauses.
 const PAUSES: usize = 1024;
 
-/// What is left as it is in a part of a path or a query.
+/// The characters that are not escaped in a segment of a path or a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A value as a part of a path, or in a query.
@@ -42,20 +42,20 @@ pub(crate) fn encoded(part: &str) -> String {
     utf8_percent_encode(part, PLAIN).to_string()
 }
 
-/// Whom a request is of: a host, and a token of it.
-type Whom = (String, u64);
+/// The identity of a request: a host and a token.
+type RequestIdentity = (String, u64);
 
 /// The client of all code hosts.
 #[derive(Debug)]
 pub(crate) struct Api {
     host: PluginHost,
-    /// Makes tokens comparable without having them.
+    /// The key with which tokens are compared without storing them.
     hasher: RandomState,
     cache: Mutex<Cache<(String, u64)>>,
-    pauses: Mutex<HashMap<Whom, Pause>>,
+    pauses: Mutex<HashMap<RequestIdentity, Pause>>,
 }
 
-/// A time in which a host is not asked.
+/// A pause of requests to a host.
 #[derive(Debug, Clone, Copy)]
 struct Pause {
     end: Instant,
@@ -97,7 +97,7 @@ impl Asking<'_> {
         self.parsed(&body)
     }
 
-    /// Reads a list, at most so many pages of it.
+    /// Reads a list, up to a number of pages.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -111,7 +111,7 @@ impl Asking<'_> {
         Ok(rows)
     }
 
-    /// Reads what has several pages, at most so many of them.
+    /// Reads several pages, up to a number.
     pub(crate) async fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -143,7 +143,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Reads a URL, from memory if the host says that it is still the same; returns the URL of the next page too.
+    /// Reads a URL, from the cache if the host reports that it is unchanged; returns also the URL of the next page.
     async fn read(&self, url: &str, about: &str) -> Result<(Bytes, Option<String>), Failure> {
         let key = (url.to_owned(), self.token);
         let known = self.api.cache.lock().get(&key);
@@ -164,7 +164,7 @@ impl Asking<'_> {
 
     fn parsed<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
         serde_json::from_slice(body).map_err(|why| {
-            // Where it breaks, and not what stands there.
+            // The position of the error, without the text there.
             Failure::other(format_args!(
                 "{}: the response of {} is not that of a {} API (line {}, column {}); check hosts.\"{0}\".api and kind",
                 self.site.name,
@@ -195,7 +195,7 @@ impl Asking<'_> {
         Failure::of(self.site, &self.credential, about, answer.status.as_u16(), &answer.body)
     }
 
-    fn whom(&self) -> Whom {
+    fn whom(&self) -> RequestIdentity {
         (self.site.name.clone(), self.token)
     }
 
@@ -297,14 +297,14 @@ impl Asking<'_> {
     }
 }
 
-/// How long a host wants no more requests, where it says that there were too many.
+/// Returns the pause that a host requests after too many requests.
 fn limit_of(answer: &Answer) -> Option<Duration> {
     let number = |name: &str| answer.headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     let after = number("retry-after");
     let exhausted = number("x-ratelimit-remaining").or_else(|| number("ratelimit-remaining")) == Some(0);
     let is_limit = match answer.status {
         StatusCode::TOO_MANY_REQUESTS => true,
-        // GitHub's limits are also told as a right that is missing.
+        // GitHub also reports limits as a missing permission.
         StatusCode::FORBIDDEN => after.is_some() || exhausted || told_as_limit(&answer.body),
         StatusCode::SERVICE_UNAVAILABLE => after.is_some(),
         _ => false,

@@ -1,4 +1,4 @@
-//! Responses that a host need not send again while they are the same.
+//! A cache of responses for conditional requests.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,10 +9,10 @@ use ostler_contract::http::HeaderValue;
 /// The most responses, and their size in bytes.
 const ENTRIES: usize = 512;
 const BYTES: usize = 8 << 20;
-/// The largest response that is kept.
+/// The maximum size of a cached response.
 const ENTRY_BYTES: usize = 512 << 10;
 
-/// A response, and how to ask whether it is still the same.
+/// A response with its validators.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
     pub etag: HeaderValue,
@@ -21,7 +21,7 @@ pub(crate) struct Cached {
     pub next: Option<String>,
 }
 
-/// Responses by what they answer; the one that was not asked for the longest goes first.
+/// Responses by request; the least recently used is removed first.
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     entries: HashMap<K, (u64, Cached)>,

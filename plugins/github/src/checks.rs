@@ -10,7 +10,7 @@ pub(crate) enum Verdict {
     Pending,
 }
 
-/// How many checks have which result.
+/// The numbers of checks by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     passed: u32,
@@ -33,7 +33,7 @@ impl FromIterator<Verdict> for Count {
 }
 
 impl Count {
-    /// The checks of a pull request; nothing where it has none.
+    /// Returns the checks of a pull request; `None` if it has none.
     pub(crate) fn of_request(self) -> Option<PullRequestChecks> {
         let Self { passed, failed, pending } = self;
         let state = match (passed, failed, pending) {

@@ -14,14 +14,14 @@ use crate::site::{Kind, Site, TokenOption};
 /// How long the answer of `gh` is used.
 const GH_FRESH: Duration = Duration::from_secs(60);
 
-/// A token, and where it is from.
+/// A token and its source.
 #[derive(Debug, Clone)]
 pub(crate) struct Credential {
     pub token: Option<Secret<String>>,
     pub source: Source,
 }
 
-/// Where a token is from.
+/// The source of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Lent by a client.
@@ -30,7 +30,7 @@ pub(crate) enum Source {
     Configured(Option<String>),
     /// The program `gh`.
     Gh,
-    /// There is none; what to do so that `gh` has one.
+    /// None; contains how to make `gh` have one.
     None(Option<String>),
 }
 
@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// What to do about a token that is not accepted.
+    /// Returns what to do about a rejected token.
     pub(crate) fn renewal(&self, site: &Site) -> String {
         match self {
             Self::Client => "sign in again".to_owned(),
@@ -60,24 +60,24 @@ fn sign_in_to_gh(site: &Site) -> String {
     format!("run gh auth login --hostname {}", site.name)
 }
 
-/// What `gh` said of a host.
+/// The answer of `gh` for a host: a token, or why there is none.
 #[derive(Debug, Clone)]
-struct Told {
+struct CachedToken {
     at: Instant,
     token: Result<Secret<String>, String>,
 }
 
-/// Where tokens come from.
+/// The sources of tokens.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     host: PluginHost,
     gh: bool,
-    told: Mutex<HashMap<String, Told>>,
+    cached: Mutex<HashMap<String, CachedToken>>,
 }
 
 impl Credentials {
     pub(crate) fn new(host: PluginHost, gh: bool) -> Self {
-        Self { host, gh, told: Mutex::default() }
+        Self { host, gh, cached: Mutex::default() }
     }
 
     /// Returns the credential for a site. `lent` is the client's token, which is for one site only.
@@ -113,15 +113,16 @@ impl Credentials {
         })
     }
 
-    /// Forgets a token of `gh` that is not accepted: it may have a newer one.
+    /// Drops a rejected token of `gh`, which may have a newer one.
     pub(crate) fn refused(&self, site: &Site, credential: &Credential) {
         if credential.source == Source::Gh {
-            self.told.lock().remove(&site.name);
+            self.cached.lock().remove(&site.name);
         }
     }
 
     async fn gh_token(&self, site: &Site) -> Result<Secret<String>, String> {
-        let known = self.told.lock().get(&site.name).filter(|told| told.at.elapsed() < GH_FRESH).cloned();
+        let known =
+            self.cached.lock().get(&site.name).filter(|cached| cached.at.elapsed() < GH_FRESH).cloned();
         if let Some(known) = known {
             return known.token;
         }
@@ -133,8 +134,8 @@ impl Credentials {
             Err(NotRun::Missing) => Err(format!("install gh and {}", sign_in_to_gh(site))),
             Err(NotRun::Other(why)) => Err(format!("{} ({why})", sign_in_to_gh(site))),
         };
-        let told = Told { at: Instant::now(), token: token.clone() };
-        self.told.lock().insert(site.name.clone(), told);
+        let cached = CachedToken { at: Instant::now(), token: token.clone() };
+        self.cached.lock().insert(site.name.clone(), cached);
         token
     }
 }

@@ -1,4 +1,4 @@
-//! Why a code host did not do what it was asked for, with what to do about it.
+//! Failures of requests to code hosts, with what to do.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use ostler_contract::{RpcError, Thrown, Value, json};
 use crate::credential::{Credential, Source};
 use crate::site::Site;
 
-/// The longest text of a code host in an error, in characters.
+/// The maximum text of a code host in an error, in characters.
 const MOST_SAID: usize = 300;
 
 /// Why a request failed.
@@ -20,16 +20,16 @@ pub(crate) struct Failure {
     resource: Option<Box<Value>>,
 }
 
-/// What a caller of the API does about a failure.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// A token is missing, or is not accepted.
+    /// The token is missing or rejected.
     SignIn,
-    /// The token may not do this.
+    /// The token has no permission for this.
     Forbidden,
-    /// There is nothing, as far as the token may know.
+    /// The object does not exist or is not visible to the token.
     Missing,
-    /// The request is understood, and refused: it conflicts, or is not valid.
+    /// The request conflicts or is invalid.
     Refused,
     /// Anything else.
     Other,
@@ -162,7 +162,7 @@ fn ways(site: &Site, credential: &Credential) -> String {
     if ways.is_empty() { last } else { format!("{}, or {last}", ways.join(", ")) }
 }
 
-/// What a code host says of a failure: one line, without the token.
+/// Returns a code host's message about a failure: one line, without the token.
 fn said(body: &[u8], credential: &Credential) -> String {
     let Ok(body) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let mut parts = Vec::new();

@@ -1,26 +1,26 @@
-//! The pull request of a branch, and a new one, whatever the code host is.
+//! Pull requests of branches, for all code hosts.
 
 use ostler_contract::points::{PullRequest, PullRequestRequest, PullRequestState};
 
 use crate::api::Asking;
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::{Failure, FailureKind};
-use crate::place::Place;
 use crate::site::{Kind, Repo};
 use crate::{forgejo, github, gitlab};
 
-/// A pull request that was found.
+/// A found pull request.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundPullRequest {
     pub request: PullRequest,
-    /// The repository it is in.
+    /// Its repository.
     pub base: Repo,
     /// Its last commit.
     pub commit: Option<String>,
-    /// Its number there, where checks are asked by it.
+    /// Its number, if checks are requested by it.
     pub number: Option<u64>,
 }
 
-/// Where a pull request goes.
+/// The target of a pull request.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub repo: Repo,
@@ -28,12 +28,15 @@ pub(crate) struct Target {
 }
 
 /// Finds the pull request of a branch: an open one, else the newest, in the repositories that it may be in.
-pub(crate) async fn find(asking: &Asking<'_>, place: &Place) -> Result<Option<PullRequest>, Failure> {
+pub(crate) async fn find(
+    asking: &Asking<'_>,
+    place: &CodeHostBranch,
+) -> Result<Option<PullRequest>, Failure> {
     let Some(found) = search(asking, place).await? else { return Ok(None) };
     Ok(Some(with_checks(asking, found).await))
 }
 
-async fn search(asking: &Asking<'_>, place: &Place) -> Result<Option<Found>, Failure> {
+async fn search(asking: &Asking<'_>, place: &CodeHostBranch) -> Result<Option<FoundPullRequest>, Failure> {
     let mut bases: Vec<Repo> = place.chosen.iter().chain(&place.others).cloned().collect();
     bases.push(place.head.clone());
     let mut failure = None;
@@ -48,7 +51,7 @@ async fn search(asking: &Asking<'_>, place: &Place) -> Result<Option<Found>, Fai
             Ok(Some(found)) if found.request.state == PullRequestState::Open => return Ok(Some(found)),
             Ok(Some(found)) => drop(former.get_or_insert(found)),
             Ok(None) => {}
-            // One that cannot be read does not hide the others.
+            // An unreadable repository does not hide the others.
             Err(why) if matches!(why.kind, FailureKind::Missing | FailureKind::Forbidden) => {
                 failure.get_or_insert(why);
             }
@@ -66,7 +69,7 @@ async fn search(asking: &Asking<'_>, place: &Place) -> Result<Option<Found>, Fai
 /// The next repository to look in; after those of the remotes, the one that the branch's repository is a fork of.
 async fn next(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     bases: &mut Vec<Repo>,
     parent_is_known: &mut bool,
 ) -> Option<Repo> {
@@ -84,7 +87,11 @@ async fn next(
     .flatten()
 }
 
-async fn within(asking: &Asking<'_>, place: &Place, base: &Repo) -> Result<Option<Found>, Failure> {
+async fn within(
+    asking: &Asking<'_>,
+    place: &CodeHostBranch,
+    base: &Repo,
+) -> Result<Option<FoundPullRequest>, Failure> {
     match asking.site.kind {
         Kind::Github => github::within(asking, place, base).await,
         Kind::Gitlab => gitlab::within(asking, place, base).await,
@@ -93,8 +100,8 @@ async fn within(asking: &Asking<'_>, place: &Place, base: &Repo) -> Result<Optio
 }
 
 /// Adds the checks of an open one; a token that may not read them shows none.
-async fn with_checks(asking: &Asking<'_>, found: Found) -> PullRequest {
-    let Found { mut request, base, commit, number } = found;
+async fn with_checks(asking: &Asking<'_>, found: FoundPullRequest) -> PullRequest {
+    let FoundPullRequest { mut request, base, commit, number } = found;
     if request.state != PullRequestState::Open {
         return request;
     }
@@ -111,7 +118,7 @@ async fn with_checks(asking: &Asking<'_>, found: Found) -> PullRequest {
 /// Creates a pull request, or returns the open one of the branch.
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     request: &PullRequestRequest,
 ) -> Result<PullRequest, Failure> {
     if asking.credential.token.is_none() {
@@ -143,10 +150,10 @@ pub(crate) async fn create(
     }
 }
 
-/// Why a pull request was refused: there is one, which is returned, or its branch is not there.
+/// Handles a rejected pull request: returns the existing one, or an error that its branch does not exist.
 async fn explained(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     why: Failure,
 ) -> Result<PullRequest, Failure> {
@@ -187,7 +194,11 @@ async fn explained(
 }
 
 /// The repository and branch that a new pull request goes to.
-async fn target(asking: &Asking<'_>, place: &Place, branch: Option<&str>) -> Result<Target, Failure> {
+async fn target(
+    asking: &Asking<'_>,
+    place: &CodeHostBranch,
+    branch: Option<&str>,
+) -> Result<Target, Failure> {
     let kind = asking.site.kind;
     let mut target = match place.chosen.as_ref().or(place.others.first()) {
         Some(repo) => Target { repo: repo.clone(), branch: None },

@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
-use crate::forge::{Found, Target};
+use crate::forge::{FoundPullRequest, Target};
 use crate::github::{Row, first, path};
-use crate::place::Place;
 use crate::site::Repo;
 
-/// How many pages of open pull requests are read; of the others, the first one.
+/// How many pages of open pull requests are read; only the first of the others.
 const OPEN_PAGES: usize = 6;
 const CHECK_PAGES: usize = 3;
 
@@ -20,9 +20,9 @@ const CHECK_PAGES: usize = 3;
 /// ones that changed last first.
 pub(crate) async fn within(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     base: &Repo,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<FoundPullRequest>, Failure> {
     for (state, pages) in [("open", OPEN_PAGES), ("closed", 1)] {
         let path = format!("{}/pulls?state={state}&sort=recentupdate&limit=50", path(base));
         let rows: Vec<Row> = asking.list(&path, pages, &base.full()).await?;
@@ -39,10 +39,10 @@ pub(crate) async fn within(
 
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
-) -> Result<Found, Failure> {
+) -> Result<FoundPullRequest, Failure> {
     let base = &target.repo;
     let head = place.head_for(base);
     // A draft is one by its title.

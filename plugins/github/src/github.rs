@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
-use crate::forge::{Found, Target};
-use crate::place::Place;
+use crate::forge::{FoundPullRequest, Target};
 use crate::site::Repo;
 
 /// How many pages of pull requests, and of checks, are read.
@@ -24,7 +24,7 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Where pull requests of a repository go: to what it is a fork of, else to itself.
+    /// Returns the target of a repository's pull requests: its parent if it is a fork, otherwise itself.
     pub(crate) fn target(self, own: &Repo) -> Target {
         let of = |repository: Self| Target {
             repo: Repo::of(&repository.full_name).unwrap_or_else(|| own.clone()),
@@ -62,13 +62,13 @@ pub(crate) struct End {
     pub branch: String,
     pub label: Option<String>,
     pub sha: String,
-    /// Nothing where it was deleted.
+    /// `None` if it was deleted.
     pub repo: Option<Repository>,
 }
 
 impl Row {
-    /// Whether it proposes the branch of a place, as far as it says.
-    pub(crate) fn is_of(&self, place: &Place, base: &Repo) -> bool {
+    /// Returns whether it proposes a branch, as far as it is known.
+    pub(crate) fn is_of(&self, place: &CodeHostBranch, base: &Repo) -> bool {
         let repo = |end: &End| end.repo.as_ref().and_then(|repo| Repo::of(&repo.full_name));
         let (head, target) = (repo(&self.head), repo(&self.base));
         let within = match (&head, &target) {
@@ -83,20 +83,20 @@ impl Row {
         }
     }
 
-    /// Whether it is an old one of a branch that is used for other things too.
+    /// Returns whether it is an old one of a reused branch.
     fn is_past(&self) -> bool {
         let default = |end: &End| end.repo.as_ref().and_then(|repo| repo.default_branch.clone());
         self.state != "open" && default(&self.head).is_some_and(|default| default == self.head.branch)
     }
 
-    pub(crate) fn found(self, base: &Repo, branch: &str) -> Found {
+    pub(crate) fn found(self, base: &Repo, branch: &str) -> FoundPullRequest {
         let repo = self.base.repo.and_then(|repo| Repo::of(&repo.full_name)).unwrap_or_else(|| base.clone());
         let state = match (self.state.as_str(), self.merged_at) {
             ("open", _) => PullRequestState::Open,
             (_, Some(_)) => PullRequestState::Merged,
             (_, None) => PullRequestState::Closed,
         };
-        Found {
+        FoundPullRequest {
             request: PullRequest {
                 owner: repo.owner.clone(),
                 repo: repo.name.clone(),
@@ -115,9 +115,9 @@ impl Row {
 /// The pull request of the branch in one repository: an open one, else the newest.
 pub(crate) async fn within(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     base: &Repo,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<FoundPullRequest>, Failure> {
     let head = encoded(&format!("{}:{}", place.head.owner, place.branch));
     let path = format!("{}/pulls?head={head}&state=all&sort=created&direction=desc&per_page=30", path(base));
     let rows: Vec<Row> = asking.list(&path, PAGES, &base.full()).await?;
@@ -125,7 +125,7 @@ pub(crate) async fn within(
     Ok(first(rows.filter(|row| !row.is_past())).map(|row| row.found(base, &place.branch)))
 }
 
-/// The open one of several, else the first.
+/// Returns the open one of several, otherwise the first.
 pub(crate) fn first(rows: impl Iterator<Item = Row>) -> Option<Row> {
     let mut first = None;
     for row in rows {
@@ -137,12 +137,12 @@ pub(crate) fn first(rows: impl Iterator<Item = Row>) -> Option<Row> {
     first
 }
 
-/// What a repository is a fork of.
+/// Returns the parent of a fork.
 pub(crate) async fn parent(asking: &Asking<'_>, repo: &Repo) -> Result<Option<Repo>, Failure> {
     Ok(asking.get::<Repository>(&path(repo), &repo.full()).await?.parent())
 }
 
-/// Where a pull request of a repository goes.
+/// Returns the target of a repository's pull request.
 pub(crate) async fn target(asking: &Asking<'_>, repo: &Repo) -> Result<Target, Failure> {
     Ok(asking.get::<Repository>(&path(repo), &repo.full()).await?.target(repo))
 }
@@ -159,10 +159,10 @@ pub(crate) async fn has_branch(asking: &Asking<'_>, repo: &Repo, branch: &str) -
 
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
-) -> Result<Found, Failure> {
+) -> Result<FoundPullRequest, Failure> {
     let (base, own) = (&target.repo, place.head.is(&target.repo));
     let head = place.head_for(base);
     let mut body = json!({ "title": request.title, "body": request.body, "head": head, "base": target.branch,

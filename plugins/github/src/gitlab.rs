@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::api::{Asking, encoded};
 use crate::checks::{Count, Verdict};
+use crate::code_host_branch::CodeHostBranch;
 use crate::failure::Failure;
-use crate::forge::{Found, Target};
-use crate::place::Place;
+use crate::forge::{FoundPullRequest, Target};
 use crate::site::Repo;
 
 const PAGES: usize = 3;
@@ -30,13 +30,13 @@ struct Row {
 }
 
 impl Row {
-    fn found(self, base: &Repo, branch: &str) -> Found {
+    fn found(self, base: &Repo, branch: &str) -> FoundPullRequest {
         let state = match self.state.as_str() {
             "merged" => PullRequestState::Merged,
             "closed" => PullRequestState::Closed,
             _ => PullRequestState::Open,
         };
-        Found {
+        FoundPullRequest {
             request: PullRequest {
                 owner: base.owner.clone(),
                 repo: base.name.clone(),
@@ -55,9 +55,9 @@ impl Row {
 /// The merge request of the branch in one project: an open one, else the newest.
 pub(crate) async fn within(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     base: &Repo,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<FoundPullRequest>, Failure> {
     let head: Project = asking.get(&path(&place.head), &place.head.full()).await?;
     let path = format!(
         "{}/merge_requests?source_branch={}&state=all&order_by=created_at&sort=desc&per_page=30",
@@ -76,13 +76,13 @@ pub(crate) async fn within(
     Ok(first.map(|row| row.found(base, &place.branch)))
 }
 
-/// What a project is a fork of.
+/// Returns the parent of a forked project.
 pub(crate) async fn parent(asking: &Asking<'_>, repo: &Repo) -> Result<Option<Repo>, Failure> {
     let project: Project = asking.get(&path(repo), &repo.full()).await?;
     Ok(project.forked_from_project.and_then(|parent| Repo::of(&parent.path_with_namespace)))
 }
 
-/// Where a merge request of a project goes.
+/// Returns the target of a project's merge request.
 pub(crate) async fn target(asking: &Asking<'_>, repo: &Repo) -> Result<Target, Failure> {
     let project: Project = asking.get(&path(repo), &repo.full()).await?;
     let target = project.forked_from_project.map_or(
@@ -107,10 +107,10 @@ pub(crate) async fn has_branch(asking: &Asking<'_>, repo: &Repo, branch: &str) -
 
 pub(crate) async fn create(
     asking: &Asking<'_>,
-    place: &Place,
+    place: &CodeHostBranch,
     target: &Target,
     request: &PullRequestRequest,
-) -> Result<Found, Failure> {
+) -> Result<FoundPullRequest, Failure> {
     // A draft is one by its title.
     let title = if request.draft { format!("Draft: {}", request.title) } else { request.title.clone() };
     let mut body = json!({ "title": title, "description": request.body, "source_branch": place.branch,

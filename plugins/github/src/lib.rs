@@ -1,21 +1,21 @@
 //! `@ostler/github`: the pull request of a session's branch on GitHub, GitLab or Forgejo, its checks, and new ones.
 //!
-//! [`place`] finds what a directory's branch is on its code host, from the repository's remotes; [`site`] is the
-//! configuration of code hosts. [`forge`] looks for pull requests and creates them, with the APIs in [`github`], [`gitlab`]
-//! and [`forgejo`]; [`api`] sends their requests through the host's client, with a token of [`credential`].
+//! [`code_host_branch`] finds a directory's branch on its code host, from the repository's remotes; [`site`] is the
+//! configuration of code hosts. [`forge`] finds and creates pull requests, with the APIs in [`github`], [`gitlab`] and
+//! [`forgejo`]; [`api`] sends their requests through the host's client, with a token of [`credential`].
 
 #![forbid(unsafe_code)]
 
 mod api;
 mod cache;
 mod checks;
+mod code_host_branch;
 mod credential;
 mod failure;
 mod forge;
 mod forgejo;
 mod github;
 mod gitlab;
-mod place;
 mod program;
 mod remote;
 mod site;
@@ -31,19 +31,19 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use api::Api;
+use code_host_branch::{CodeHostBranch, NoCodeHost};
 use credential::{Credential, Credentials};
 use failure::{Failure, FailureKind};
-use place::{Nowhere, Place};
 use site::Sites;
 
 /// The name of the plugin in a configuration.
 pub const NAME: &str = "@ostler/github";
 
-/// How many branches are looked for at a time.
+/// The maximum number of concurrent searches.
 const AT_A_TIME: usize = 8;
-/// How long a look may take, with the wait for its turn: less than the host waits, so that it says why.
+/// The limit of a search, including its wait: less than the host waits, so that it can report the reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(28);
-/// How many directories are remembered of which a problem was reported.
+/// The maximum number of directories whose reported problems are stored.
 const REPORTED: usize = 1024;
 
 /// The plugin.
@@ -115,13 +115,13 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     )
 }
 
-/// What the plugin has.
+/// The state of the plugin.
 struct Pulls {
     sites: Sites,
     credentials: Credentials,
     api: Api,
     looks: Semaphore,
-    /// The problem that was reported last, by directory.
+    /// The last reported problem, by directory.
     reported: Mutex<HashMap<String, String>>,
 }
 
@@ -156,7 +156,7 @@ impl Pulls {
     async fn look(&self, asked: &BranchAsked) -> Result<Option<PullRequest>, Thrown> {
         let _turn = self.looks.acquire().await;
         let directory = Path::new(&asked.directory);
-        let place = match Place::of(&self.sites, directory, asked.branch.as_deref()).await? {
+        let place = match CodeHostBranch::of(&self.sites, directory, asked.branch.as_deref()).await? {
             Ok(place) => place,
             Err(_) => return Ok(None),
         };
@@ -168,8 +168,8 @@ impl Pulls {
 
     async fn create(&self, request: PullRequestRequest) -> Result<PullRequest, Thrown> {
         let directory = Path::new(&request.directory);
-        let place = Place::of(&self.sites, directory, request.branch.as_deref()).await?;
-        let place = place.map_err(|nowhere: Nowhere| nowhere.refusal(directory))?;
+        let place = CodeHostBranch::of(&self.sites, directory, request.branch.as_deref()).await?;
+        let place = place.map_err(|no_code_host: NoCodeHost| no_code_host.refusal(directory))?;
         let credential = self.credentials.of(&place.site, request.token.as_deref()).await?;
         let asking = self.api.asking(&place.site, credential);
         let created = forge::create(&asking, &place, &request).await;
@@ -178,7 +178,7 @@ impl Pulls {
 
     fn noticed<T>(
         &self,
-        place: &Place,
+        place: &CodeHostBranch,
         credential: &Credential,
         outcome: Result<T, Failure>,
     ) -> Result<T, Failure> {

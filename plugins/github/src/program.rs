@@ -60,7 +60,7 @@ pub(crate) async fn git(directory: &Path, arguments: &[&str]) -> Result<Option<S
     match ended.code {
         Some(0) => Ok(Some(ended.out)),
         Some(1) => Ok(None),
-        // Outside of a repository there is nothing to answer.
+        // Outside a repository there is no answer.
         _ if ended.said.contains("not a git repository") || ended.said.contains("cannot change to") => {
             Ok(None)
         }
@@ -101,7 +101,7 @@ async fn run(mut command: Command, name: &str) -> Result<Ended, NotRun> {
     }
 }
 
-/// What a pipe has, up to the limit; a program that writes more is ended when the pipe closes.
+/// Reads a pipe up to the limit; a program that writes more ends when the pipe closes.
 async fn text(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<String> {
     let mut all = Vec::new();
     if let Some(pipe) = pipe {

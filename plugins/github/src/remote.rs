@@ -1,9 +1,9 @@
-//! Which repository of which host the URL of a git remote names.
+//! Parsing of URLs of git remotes.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// Where a remote's repository is.
+/// The repository of a remote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The host in lowercase, as web pages of the repository have it.

@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use crate::remote::Address;
 
-/// What serves a code host.
+/// The software of a code host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What a pull request is called there.
+    /// Returns its name for a pull request.
     pub(crate) fn pull_request(self) -> &'static str {
         match self {
             Self::Gitlab => "merge request",
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// The hosts that are known without a configuration.
+/// The built-in hosts.
 const KNOWN: &[(&str, Kind)] =
     &[("codeberg.org", Kind::Forgejo), ("github.com", Kind::Github), ("gitlab.com", Kind::Gitlab)];
 
@@ -48,13 +48,13 @@ pub(crate) enum TokenOption {
 /// One code host.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// As remotes and the configuration name it.
+    /// Its name in remotes and the configuration.
     pub name: String,
     pub kind: Kind,
     /// The address of its API, without a slash at its end.
     pub api: String,
     pub token: Option<TokenOption>,
-    /// Whether clients lend their token for it.
+    /// Whether clients provide tokens for it.
     pub lent: bool,
 }
 
@@ -78,7 +78,7 @@ impl Repo {
         format!("{}/{}", self.owner, self.name)
     }
 
-    /// Code hosts do not tell upper case from lower case.
+    /// Code hosts ignore case.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.owner.eq_ignore_ascii_case(&other.owner) && self.name.eq_ignore_ascii_case(&other.name)
     }
@@ -166,13 +166,13 @@ impl Sites {
         let owner = match site.kind {
             Kind::Github if path.len() != 2 => return None,
             Kind::Gitlab => owner.join("/"),
-            // It may be served below a path of its host.
+            // It can be served below a path of its host.
             Kind::Github | Kind::Forgejo => owner.last()?.clone(),
         };
         Some((site, Repo { owner, name: name.clone() }))
     }
 
-    /// The protected resource whose tokens clients lend.
+    /// Returns the protected resource whose tokens clients provide.
     pub(crate) fn resource(&self) -> Resource {
         match self.all.get(&self.sign_in) {
             Some(site) => site.resource(),

@@ -14,8 +14,8 @@ use ostler_contract::{Call, Thrown};
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
-use crate::changes::Listeners;
 use crate::database::{Database, Param, Write, decode, encode};
+use crate::external_changes::Listeners;
 use crate::runs::Runs;
 
 const CREATE: &str = "WITH made AS (
@@ -38,13 +38,13 @@ pub struct Automations {
     runs: Arc<Runs>,
     report: Report,
     watchers: Watchers<AutomationChange>,
-    /// Updates read before they write: one after the other.
+    /// Updates read before they write, so they run one after the other.
     updating: Mutex<()>,
     place: String,
 }
 
 impl Automations {
-    /// Creates the store. `place` says where automations are.
+    /// Creates the store. `place` describes where automations are stored.
     ///
     /// # Errors
     /// There is no tokio runtime.
@@ -60,7 +60,7 @@ impl Automations {
         Ok(Self { database, runs, report, watchers, updating: Mutex::default(), place })
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let watch = self.clone();
         AutomationStore {
@@ -164,7 +164,7 @@ impl Automations {
                 Box::new(kept.modified_at.clone()),
                 Box::new(before),
             ];
-            // Somebody else may have changed it in between.
+            // Another writer may have changed it in between.
             if self.database.write(Write::new(UPDATE, params, size), |rows| Ok(!rows.is_empty())).await? {
                 return Ok(kept);
             }

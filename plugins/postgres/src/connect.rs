@@ -11,7 +11,7 @@ use crate::tls::{Stream, Tls};
 
 /// How long a client may wait in a transaction before the server ends it: a host that was stopped must not hold locks.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
-/// How long reading everything may take; the host waits 120 seconds for it.
+/// The limit for reading everything; the host waits 120 seconds for it.
 pub const SCAN: Duration = Duration::from_secs(110);
 
 /// Opens connections.
@@ -83,6 +83,6 @@ impl Connector {
 
 /// Polls a connection until it ends.
 pub fn drive(connection: Connection<Socket, Stream<Socket>>) {
-    // Its error reaches each statement that waits.
+    // Each waiting statement receives its error.
     tokio::spawn(async move { drop(connection.await) });
 }

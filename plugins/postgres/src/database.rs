@@ -17,7 +17,7 @@ use tokio_postgres::types::ToSql;
 use crate::connect::{Connector, SCAN};
 use crate::failure::{self, Kind};
 use crate::lease::Lease;
-use crate::writer::{Asked, Queued, Writer};
+use crate::writer::{Queued, Writer, WriterRequest};
 
 /// How long a read is tried; the host waits 10 seconds for a store.
 const READ: Duration = Duration::from_secs(9);
@@ -25,9 +25,9 @@ const READ: Duration = Duration::from_secs(9);
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How many bytes of writes may wait.
+/// The maximum size of queued writes, in bytes.
 const WAITING: usize = 64 << 20;
-/// What a statement takes beside its values.
+/// The memory of a statement in addition to its values.
 const STATEMENT: usize = 256;
 
 /// A value of a statement.
@@ -79,7 +79,7 @@ pub struct Database {
     /// The lease of the host.
     pub lease: Arc<Lease>,
     pool: Pool,
-    writes: mpsc::UnboundedSender<Asked>,
+    writes: mpsc::UnboundedSender<WriterRequest>,
     waiting: Arc<AtomicUsize>,
     /// How many stores are open.
     open: AtomicUsize,
@@ -113,8 +113,8 @@ impl Database {
         Ok(Arc::new(database))
     }
 
-    /// Writes. The write takes its place among others now; it is answered once it is durable. A write that fails changes
-    /// nothing. `read` runs in the order of the writes.
+    /// Writes. The write is queued now and acknowledged once it is durable. A failed write changes nothing. `read` runs
+    /// in the order of the writes.
     pub fn write<T: Send + 'static>(
         &self,
         write: Write,
@@ -134,11 +134,11 @@ impl Database {
         let queued = Queued {
             write,
             answer: Box::new(move |rows| {
-                // Nobody waits any more: it is written all the same.
+                // The caller may no longer wait; it is written anyway.
                 drop(answer.send(rows.and_then(read)));
             }),
         };
-        if self.writes.send(Asked::Write(queued)).is_err() {
+        if self.writes.send(WriterRequest::Write(queued)).is_err() {
             return ready(Err(stopped()));
         }
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
@@ -152,7 +152,7 @@ impl Database {
     /// Reads rows. Tries again while the database is unavailable.
     ///
     /// # Errors
-    /// The host has no lease, the statement is refused, or the database is unavailable for too long.
+    /// The host has no lease, the database rejects the statement, or is unavailable for too long.
     pub async fn rows(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
         self.retried(READ, sql, &params, None).await
     }
@@ -240,7 +240,7 @@ impl Database {
         let database = self.clone();
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            if database.writes.send(Asked::Flush(answer)).is_ok() {
+            if database.writes.send(WriterRequest::Flush(answer)).is_ok() {
                 drop(answered.await);
             }
             if database.open.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -277,7 +277,7 @@ pub fn borrowed(params: &[Param]) -> Vec<&(dyn ToSql + Sync)> {
     params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
 }
 
-/// Polls all futures once, in order, so that what they send is sent in order; then waits for each.
+/// Polls all futures once, in order, so that they send in order; then waits for each.
 pub async fn pipelined<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<_> = futures.into_iter().map(|one| Box::pin(futures::future::maybe_done(one))).collect();
     std::future::poll_fn(|context| {
@@ -317,7 +317,7 @@ pub fn decode<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T
         .map_err(|error| Thrown::new(format_args!("cannot read the stored {what} {of}: {error}")))
 }
 
-/// A number as the database has it.
+/// Converts a number to the database's integer.
 pub fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Why a statement failed, as a sentence, and what follows from it.
+//! Failures of statements: their messages and their meaning.
 
 use std::error::Error as _;
 
@@ -14,7 +14,7 @@ const COMMITTED: &str = "OS002";
 /// What a failed statement means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The connection is gone, or the server is starting, stopping or overloaded: the same can succeed later.
+    /// The connection is closed, or the server is starting, stopping or overloaded, so a retry can succeed.
     Unavailable,
     /// The host has no lease.
     NoLease,
@@ -22,11 +22,11 @@ pub enum Kind {
     Committed,
     /// The transaction failed before this statement.
     Aborted,
-    /// The statement is refused.
+    /// The database rejected the statement.
     Refused,
 }
 
-/// Returns what a failure means.
+/// Returns the meaning of a failure.
 pub fn kind(error: &Error) -> Kind {
     let Some(code) = error.code() else { return Kind::Unavailable };
     match code.code() {
@@ -44,7 +44,7 @@ pub fn kind(error: &Error) -> Kind {
     }
 }
 
-/// Returns a failure as a sentence. The details of the server, which repeat values, are left out.
+/// Returns the message of a failure without the server's details, which repeat values.
 pub fn sentence(error: &Error) -> String {
     if let Some(db) = error.as_db_error() {
         let hint = match *db.code() {

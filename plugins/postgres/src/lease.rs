@@ -1,4 +1,4 @@
-//! The lease of the host: who may write.
+//! The lease of the host, which allows it to write.
 //!
 //! A row of `host` is the lease, by the clock of the database. It is renewed every 2 seconds and expires after 8. A host that
 //! could not renew it for 6 seconds by its own clock stops writing before another one can take over.
@@ -23,11 +23,11 @@ const RENEW: Duration = Duration::from_secs(2);
 const LENGTH: &str = "8 seconds";
 /// How long it is valid for the host itself, from the moment a renewal was sent.
 const VALID: Duration = Duration::from_secs(6);
-/// How long a start waits for the lease of a host that ended without giving it up.
+/// How long a start waits for the lease of a host that ended without releasing it.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// How long a renewal may take.
+/// The limit of a renewal.
 const RENEWAL: Duration = Duration::from_secs(2);
-/// How long connecting for it may take.
+/// The limit for connecting.
 const CONNECT: Duration = Duration::from_secs(4);
 /// How often entries of `changes` are removed, in renewals.
 const PRUNE_EVERY: u64 = 30;
@@ -37,7 +37,7 @@ enum State {
     Until(Instant),
     /// Another host took over.
     Lost,
-    /// Given up.
+    /// Released.
     Closed,
 }
 
@@ -52,7 +52,7 @@ impl Lease {
     /// Returns an error unless the host may use the database.
     ///
     /// # Errors
-    /// The lease could not be renewed in time, was taken over, or was given up.
+    /// The lease could not be renewed in time, was taken over, or was released.
     pub fn check(&self) -> Result<(), Thrown> {
         match *self.state.lock() {
             State::Until(until) if Instant::now() < until => Ok(()),
@@ -68,12 +68,12 @@ impl Lease {
         }
     }
 
-    /// Whether the lease was taken over or given up, and will not come back.
+    /// Returns whether the lease was taken over or released permanently.
     pub fn is_over(&self) -> bool {
         !matches!(*self.state.lock(), State::Until(_))
     }
 
-    /// Notes that another host has taken over.
+    /// Records that another host has taken over.
     pub fn lose(&self) {
         let mut state = self.state.lock();
         if matches!(*state, State::Until(_)) {
@@ -88,7 +88,7 @@ impl Lease {
     }
 }
 
-/// Brings the schema up to date and takes the lease. Waits for the lease of a host that ended without giving it up.
+/// Migrates the schema and acquires the lease. Waits for the lease of a host that ended without releasing it.
 ///
 /// # Errors
 /// The database cannot be used, or another host is running on it.
@@ -134,7 +134,7 @@ pub async fn acquire(
     }
 }
 
-/// Who has the lease.
+/// The host that has the lease.
 struct Holder {
     id: String,
     url: Option<String>,
@@ -170,7 +170,7 @@ async fn check_server(client: &Client) -> Result<(), Thrown> {
     Ok(())
 }
 
-/// Takes the lease in one transaction with the migrations, or returns who has it.
+/// Acquires the lease in one transaction with the migrations, or returns the host that has it.
 async fn take(client: &Client, schema: &str, id: &str, incarnation: &str) -> Result<Option<Holder>, Thrown> {
     client.batch_execute("BEGIN").await.map_err(|why| thrown(&why))?;
     let taken = take_within(client, schema, id, incarnation).await;
@@ -204,7 +204,8 @@ async fn take_within(
         }
     }
     migrations::apply(client, &found).await?;
-    // Waits for transactions of hosts whose leases have expired. Nobody watches, so earlier changes are nobody's news.
+    // Waits for transactions of hosts whose leases have expired. There are no watchers yet, so earlier changes need not
+    // be reported.
     client
         .batch_execute("DELETE FROM host; DELETE FROM writer; DELETE FROM changes")
         .await
@@ -225,7 +226,7 @@ async fn take_within(
     Ok(None)
 }
 
-/// Renews the lease until it is given up, and wakes whoever waits for changes.
+/// Renews the lease until it is released, and wakes readers of changes.
 pub struct Renewal {
     /// Opens the connection.
     pub connector: Connector,
@@ -233,7 +234,7 @@ pub struct Renewal {
     pub lease: Arc<Lease>,
     /// Woken by notifications of the database.
     pub wake: Arc<Notify>,
-    /// Asks to give the lease up.
+    /// Receives the request to release the lease.
     pub stop: Arc<Notify>,
     /// The address of the host, once it listens.
     pub url: Arc<Mutex<Option<String>>>,
@@ -242,7 +243,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Runs until the lease is given up or lost.
+    /// Runs until the lease is released or lost.
     pub async fn run(self) {
         let mut client: Option<Client> = None;
         let (mut is_late, mut renewals) = (false, 0_u64);
@@ -284,7 +285,7 @@ impl Renewal {
         self.give_up(client).await;
     }
 
-    /// Renews once: when that was sent, and whether the lease is still this host's.
+    /// Renews once; returns when the renewal was sent, and whether this host still has the lease.
     async fn renew(&self, client: &mut Option<Client>, renewals: u64) -> (Instant, Result<bool, String>) {
         if client.as_ref().is_none_or(Client::is_closed) {
             *client = match tokio::time::timeout(CONNECT, self.listen()).await {
@@ -307,7 +308,7 @@ impl Renewal {
         let renewed = open.execute(&sql, &[&self.lease.incarnation, &url]).await;
         let renewed = renewed.map_err(|why| failure::sentence(&why))?;
         if renewals % PRUNE_EVERY == PRUNE_EVERY - 1 {
-            // What stays is removed the next time.
+            // The rest is removed the next time.
             let pruned = "DELETE FROM changes WHERE at < now() - interval '10 minutes'";
             drop(open.execute(pruned, &[]).await);
         }
@@ -339,7 +340,7 @@ impl Renewal {
         let given_up = async {
             client.execute("DELETE FROM host WHERE incarnation = $1", &[&self.lease.incarnation]).await
         };
-        // Where this fails, the lease expires.
+        // If this fails, the lease expires.
         drop(tokio::time::timeout(RENEWAL, given_up).await);
     }
 }

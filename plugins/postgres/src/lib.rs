@@ -14,9 +14,9 @@ macro_rules! member {
 }
 
 mod automations;
-mod changes;
 mod connect;
 mod database;
+mod external_changes;
 mod failure;
 mod lease;
 mod migrations;
@@ -44,9 +44,9 @@ use uuid::Uuid;
 pub use runs::Retention;
 
 use automations::Automations;
-use changes::Listeners;
 use connect::Connector;
 use database::Database;
+use external_changes::Listeners;
 use lease::Renewal;
 use policies::Policies;
 use records::Records;
@@ -84,7 +84,7 @@ async fn apply(
     let connector = Connector::new(&settings);
     let logs = host.clone();
     let say: Report = Arc::new(move |line: String| {
-        // A host that is closing takes no lines.
+        // A closing host accepts no lines.
         drop(logs.log(format!("postgres: {line}")));
     });
     let id = format!("{}:{}", host.facts().host_name, host.facts().config_dir);
@@ -95,7 +95,7 @@ async fn apply(
     let renewal = Renewal { connector, lease, wake: wake.clone(), stop, url: url.clone(), say: say.clone() };
     tokio::spawn(renewal.run());
     let listeners = Arc::new(Listeners::default());
-    tokio::spawn(changes::follow(database.clone(), listeners.clone(), wake));
+    tokio::spawn(external_changes::follow(database.clone(), listeners.clone(), wake));
 
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);

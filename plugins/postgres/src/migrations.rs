@@ -1,4 +1,4 @@
-//! The tables, and how an older schema is brought up to date.
+//! The tables, and the migrations of older schemas.
 
 use ostler_contract::Thrown;
 use ring::digest;
@@ -6,20 +6,20 @@ use tokio_postgres::{Client, Error};
 
 use crate::failure;
 
-/// What each version added. One that was released never changes: its checksum is stored with it.
+/// The migrations. A released one never changes; its checksum is stored with it.
 const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_stores.sql"))];
 
 /// Serializes hosts that start: held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";
 
-/// What a schema is like.
-pub struct Found {
-    /// How many migrations it has been through.
+/// The state of a schema.
+pub struct SchemaState {
+    /// The number of its applied migrations.
     version: usize,
 }
 
-impl Found {
-    /// Whether the schema has tables.
+impl SchemaState {
+    /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
     }
@@ -37,8 +37,8 @@ fn failed(error: Error) -> Thrown {
 /// Locks the schema for the current transaction, creates it if it is missing, and checks its version.
 ///
 /// # Errors
-/// It was written by a newer host, or one of its migrations is not the one that this program has.
-pub async fn lock(client: &Client, schema: &str) -> Result<Found, Thrown> {
+/// A newer host wrote it, or one of its migrations differs from that of this program.
+pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
     client.execute(LOCK, &[&schema]).await.map_err(failed)?;
     let exists = client.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await;
     if exists.map_err(failed)?.is_none() {
@@ -73,14 +73,14 @@ pub async fn lock(client: &Client, schema: &str) -> Result<Found, Thrown> {
             )));
         }
     }
-    Ok(Found { version: applied.len() })
+    Ok(SchemaState { version: applied.len() })
 }
 
-/// Applies the migrations that a locked schema lacks.
+/// Applies the missing migrations of a locked schema.
 ///
 /// # Errors
 /// A statement failed; the transaction has to be rolled back.
-pub async fn apply(client: &Client, found: &Found) -> Result<(), Thrown> {
+pub async fn apply(client: &Client, found: &SchemaState) -> Result<(), Thrown> {
     for (at, (name, sql)) in MIGRATIONS.iter().enumerate().skip(found.version) {
         client.batch_execute(sql).await.map_err(failed)?;
         let version = i32::try_from(at + 1).unwrap_or(i32::MAX);

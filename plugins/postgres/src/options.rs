@@ -1,4 +1,4 @@
-//! The plugin's options: where the database is, and with which secrets.
+//! The plugin's options: the database and its secrets.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::tls::Tls;
 
 /// Environment variable with the password of the database user.
 const PASSWORD: &str = "OSTLER_DATABASE_PASSWORD";
-/// The same, as the programs of PostgreSQL read it.
+/// The same variable of PostgreSQL's programs.
 const PGPASSWORD: &str = "PGPASSWORD";
 /// Environment variable with the key of the vault.
 const VAULT_KEY: &str = "OSTLER_VAULT_KEY";
-/// The longest name of a schema: its notification channel has to fit into a name of PostgreSQL.
+/// The maximum length of a schema's name, because its notification channel has to fit into a name of PostgreSQL.
 const SCHEMA_MAX: usize = 50;
-/// The most time a statement may take; the host waits 10 seconds for a store.
+/// The maximum limit of a statement; the host waits 10 seconds for a store.
 const STATEMENT_SECONDS: u64 = 8;
 
-/// The options as they are written.
+/// The options as configured.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
@@ -104,7 +104,7 @@ pub fn schema() -> Value {
 /// Reads the options, and the secrets that they name. Relative files are in the configuration folder.
 ///
 /// # Errors
-/// What is wrong and what to do; never a secret.
+/// What is wrong and what to do, without secrets.
 pub fn read(
     options: &Options,
     config_dir: &Path,
@@ -113,7 +113,7 @@ pub fn read(
     let written: Written = serde_json::from_value(Value::Object((**options).clone()))
         .map_err(|why| Thrown::new(format_args!("options: {why}")))?;
     let mut config: Config = written.url.parse().map_err(|_| {
-        // The text is not repeated: it may contain a password.
+        // The text is not repeated, because it can contain a password.
         Thrown::new("url: not a database URL; write postgresql://user@host:5432/database")
     })?;
     if config.get_password().is_some() {

@@ -21,7 +21,7 @@ impl Policies {
         Self { database }
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> Point {
         Point {
             list: member!(self, |store: &Arc<Self>, ()| store.list()),
@@ -41,7 +41,7 @@ impl Policies {
         let store = self.clone();
         Box::pin(async move {
             let rows = store.database.rows("SELECT id, policy FROM policies ORDER BY number", vec![]).await?;
-            // A row that is invalid restricts somebody, in a way nobody knows.
+            // An invalid row is an error, because what it restricts is unknown.
             rows.iter().map(policy).collect()
         })
     }

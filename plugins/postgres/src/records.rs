@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
+use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::records::{check_options, check_record};
-use ostler_contract::stores::same::holds;
 use ostler_contract::stores::{Report, Watchers};
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use tokio_postgres::Row;
 
-use crate::changes::Listeners;
 use crate::database::{Database, Param, Write, decode, encode};
+use crate::external_changes::Listeners;
 
 const PUT: &str = "INSERT INTO records (collection, id, record, digest, fields) VALUES ($1, $2, $3, $4, $5)
      ON CONFLICT (collection, id) DO UPDATE
@@ -48,7 +48,7 @@ impl Records {
         Self { database, report, listeners, open: Mutex::default() }
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> RecordStore {
         RecordStore {
             collection: member!(self, |store: &Arc<Self>, (name, options)| ready(
@@ -133,7 +133,7 @@ impl Collection {
                     .map_err(|why| (store.report)(format!("{why}; skipped until it is fixed")))
                     .ok()
             };
-            Ok(rows.iter().filter_map(read).filter(|record| holds(record, &wanted)).collect())
+            Ok(rows.iter().filter_map(read).filter(|record| contains_fields(record, &wanted)).collect())
         })
     }
 
@@ -165,7 +165,7 @@ impl Collection {
             // The same again is no change.
             if let Some(row) = rows.first() {
                 let how = if row.get(0) { ChangeType::Added } else { ChangeType::Updated };
-                store.watchers.tell(&RecordChange { id, r#type: how });
+                store.watchers.notify(&RecordChange { id, r#type: how });
             }
             Ok(())
         })
@@ -181,7 +181,7 @@ impl Collection {
         let store = self.clone();
         self.database.write(Write::new(sql, params, size), move |rows| {
             if !rows.is_empty() {
-                store.watchers.tell(&RecordChange { id, r#type: ChangeType::Deleted });
+                store.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
             }
             Ok(!rows.is_empty())
         })
@@ -190,7 +190,7 @@ impl Collection {
     fn record(&self, row: &Row) -> Result<JsonObject, Thrown> {
         let id: String = row.get(0);
         let mut record: JsonObject = decode(row.get(1), &format!("record {}", self.name), &id)?;
-        // The key is what it is found by, whatever an edit by hand made of the text.
+        // The key column identifies it, whatever a manual edit made of the text.
         if record.get("id").and_then(Value::as_str) != Some(&id) {
             record.insert("id".to_owned(), id.into());
         }
@@ -218,7 +218,7 @@ fn fields(record: &JsonObject) -> Vec<i64> {
     hashes.collect()
 }
 
-/// Writes a value so that equal ones are written alike: `1` is `1.0`, and the order of fields is irrelevant.
+/// Formats a value so that equal ones have the same text: `1` is `1.0`, and the order of fields is irrelevant.
 fn value(hash: &mut Context, held: &Value) {
     match held {
         Value::Null => hash.update(b"n"),

@@ -1,4 +1,4 @@
-//! Automation runs, and which of them stay.
+//! Automation runs, and their retention.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,11 +19,11 @@ use tokio_postgres::Row;
 
 use crate::database::{Database, Param, Write, decode, encode, number};
 
-/// How many runs are answered at once.
+/// The maximum number of runs in a page.
 const PAGE: i64 = 20;
-/// How often ended runs that are too many are removed.
+/// How often excess ended runs are removed.
 const LOOK: Duration = Duration::from_secs(30);
-/// How many runs one statement removes at most: others wait for it.
+/// The maximum number of runs that one statement removes, because others wait for it.
 const STEP: i64 = 1000;
 
 const KEEP: &str = "INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run)
@@ -204,7 +204,7 @@ impl Runs {
         decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
     }
 
-    /// Removes some of what is too much; how many.
+    /// Removes some of the excess runs; returns how many.
     async fn step(&self) -> Result<usize, Thrown> {
         let count =
             |sql, params: Vec<Param>| self.database.write(Write::new(sql, params, 0), |rows| Ok(rows.len()));
@@ -215,7 +215,7 @@ impl Runs {
             Timestamp::now().checked_sub(age).ok()
         });
         if let Some(oldest) = oldest {
-            // As the host writes times, so that texts compare as times do.
+            // In the host's format, so that texts compare like times.
             let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
             removed += count(BY_AGE, vec![Box::new(oldest), Box::new(STEP)]).await?;
         }
@@ -226,7 +226,7 @@ impl Runs {
     }
 }
 
-/// What must start only one run: the instant of a schedule.
+/// The cause that must start only one run: the instant of a schedule.
 fn cause(run: &AutomationRunState) -> Option<String> {
     match &run.origin {
         AutomationRunOrigin::Trigger(origin) => {

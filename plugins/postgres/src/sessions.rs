@@ -1,5 +1,5 @@
-//! The session store. Each write of a session is one statement that checks who owns the session, since when, and how many
-//! writes came before.
+//! The session store. Each write of a session is one statement that checks the owner of the session, its epoch, and the
+//! number of earlier writes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Sessions {
         Self { database, report, unreadable: Mutex::default() }
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> SessionStore {
         SessionStore {
             flags: member!(self, |store: &Arc<Self>, (id,)| store.part(id, "flags".to_owned(), "marks of")),
@@ -352,7 +352,7 @@ impl Sessions {
                 .database
                 .rows("SELECT kept FROM turns WHERE session = $1 AND chat = $2 ORDER BY place", params)
                 .await?;
-            // Leaving one out would move those after it to other places.
+            // Omitting one would change the positions of those after it.
             rows.iter().map(|row| Ok(decode::<KeptTurn>(row.get(0), "turn of", &chat)?.turn)).collect()
         })
     }
@@ -399,7 +399,7 @@ impl Sessions {
         })
     }
 
-    /// The session of a row, or nothing where it is damaged, so that the others can be listed.
+    /// Returns the session of a row, or `None` if it is damaged, so that the others can be listed.
     fn listed(&self, row: &Row) -> Option<StoredSession> {
         stored(row)
             .map_err(|why| {
@@ -416,7 +416,7 @@ fn stored(row: &Row) -> Result<StoredSession, Thrown> {
     let session = decode(row.get(1), "session", &id)?;
     let flags: Option<&str> = row.get(2);
     let flags = flags.map(|flags| decode(flags, "marks of", &id)).transpose()?.unwrap_or_default();
-    // What cannot be read here is asked for, and reported, when somebody needs it.
+    // What cannot be read here is read, and reported, when it is needed.
     let chats: Option<&str> = row.get(3);
     let chats = chats.map_or(Some(Vec::new()), |chats| serde_json::from_str(chats).ok());
     Ok(StoredSession { id, session, flags, chats })

@@ -16,7 +16,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Encrypted;
 
-/// Makes encrypted streams, or none where the configuration has no TLS.
+/// Creates encrypted streams, or unencrypted ones without TLS in the configuration.
 #[derive(Clone)]
 pub struct Tls(Option<Arc<ClientConfig>>);
 

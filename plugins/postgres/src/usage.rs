@@ -10,7 +10,7 @@ use ostler_contract::stores::Report;
 
 use crate::database::{Database, Param, Write, decode, encode};
 
-/// Every instant is written so that it sorts by time; these sort before and after all of them.
+/// Instants are stored as text that sorts by time; these sort before and after all of them.
 const FIRST: &str = "";
 const LAST: &str = "~";
 
@@ -22,7 +22,7 @@ const RECORD: &str = "WITH entry AS (
          INSERT INTO usage_charges (pool, at, number) SELECT pool, at, number FROM entry, unnest($3::text[]) AS pool
      )
      INSERT INTO usage_pools (pool) SELECT unnest($3::text[]) ON CONFLICT DO NOTHING";
-/// What every query asks of the entries it means.
+/// The filter of every query.
 macro_rules! asked {
     ($select:literal, $rest:literal) => {
         concat!(
@@ -53,7 +53,7 @@ impl Usage {
         Self { database, report }
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> Point {
         Point {
             record: member!(self, |store: &Arc<Self>, (entry,)| match record(entry) {
@@ -150,7 +150,7 @@ fn instant(text: &str) -> Result<String, Thrown> {
     Ok(format!("{at:.3}"))
 }
 
-/// A count as the database counts. Many of the largest still add up.
+/// Converts a count to the database's integer, limited so that sums do not overflow.
 fn counted(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).min(1 << 53)
 }

@@ -76,7 +76,7 @@ impl Vault {
         Self { database, cipher }
     }
 
-    /// Returns the store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> Point {
         Point {
             get: member!(self, |store: &Arc<Self>, (name,): (String,)| store.get(name)),

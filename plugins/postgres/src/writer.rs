@@ -1,4 +1,4 @@
-//! The one task that writes: a batch at a time, each one transaction.
+//! The writing task: one batch at a time, each in one transaction.
 //!
 //! A transaction begins with `write_batch`, which fails unless the host has its lease and the transaction is its next one. So a
 //! transaction that may or may not have been committed, because the connection broke, can be sent again: the database
@@ -19,11 +19,11 @@ use crate::database::{Target, Write, borrowed, pipelined};
 use crate::failure::{self, Kind};
 use crate::lease::Lease;
 
-/// How many writes one transaction has at most.
+/// The maximum number of writes in a transaction.
 const BATCH: usize = 256;
-/// How many bytes one transaction has at most, unless a single write is larger.
+/// The maximum size of a transaction in bytes, unless a single write is larger.
 const BATCH_BYTES: usize = 8 << 20;
-/// How many sessions the writer remembers positions of.
+/// The maximum number of sessions whose positions the writer stores.
 const HEADS: usize = 65_536;
 /// The first pause before another try.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 const WRITE_BATCH: &str = "SELECT write_batch($1, $2)";
-/// Takes sessions that nobody owns, or whose owner has no lease any more.
+/// Acquires sessions without an owner, or whose owner no longer has a lease.
 const CLAIM: &str = "INSERT INTO session_heads (session, owner, epoch, head)
      SELECT session, $2, 1, 0 FROM unnest($1::text[]) AS session
      ON CONFLICT (session) DO UPDATE SET owner = excluded.owner,
@@ -46,23 +46,23 @@ const COMMITTED: &str = "SELECT batch FROM writer WHERE incarnation = $1 FOR UPD
 /// Receives the rows of a write once they are durable, or why it failed.
 pub type Answer = Box<dyn FnOnce(Result<Vec<Row>, Thrown>) + Send>;
 
-/// A write that waits.
+/// A queued write.
 pub struct Queued {
     /// The write.
     pub write: Write,
-    /// Who waits for it.
+    /// The waiting caller.
     pub answer: Answer,
 }
 
-/// What the writer is asked for.
-pub enum Asked {
-    /// To write.
+/// A request to the writer.
+pub enum WriterRequest {
+    /// Write.
     Write(Queued),
-    /// To answer once everything before was written.
+    /// Answer once all earlier writes are done.
     Flush(oneshot::Sender<()>),
 }
 
-/// Who may append to a session, and where.
+/// The owner of a session, and its position.
 #[derive(Clone, Copy)]
 struct Head {
     epoch: i64,
@@ -75,11 +75,11 @@ struct Open {
     statements: HashMap<&'static str, Statement>,
 }
 
-/// How far a transaction came.
+/// The outcome of a transaction.
 enum Failed {
-    /// It was not committed, or nobody knows; the rows if it got as far as the commit.
+    /// It was not committed, or that is unknown; contains the rows if the commit was sent.
     Unavailable(String, Option<Vec<Result<Vec<Row>, Thrown>>>),
-    /// A statement is refused.
+    /// The database rejected a statement.
     Refused(Thrown),
     /// The host has no lease.
     NoLease,
@@ -104,21 +104,21 @@ impl Writer {
         Self { connector, lease, waiting, open: None, number: 0, heads: HashMap::new() }
     }
 
-    /// Serves writes until nobody can ask for any.
-    pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Asked>) {
+    /// Serves requests until all senders are dropped.
+    pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WriterRequest>) {
         let mut flushes = Vec::new();
         while let Some(first) = asked.recv().await {
             let (mut batch, mut bytes) = (Vec::new(), 0);
             let mut next = Some(first);
             while let Some(one) = next {
                 match one {
-                    Asked::Write(queued) => {
+                    WriterRequest::Write(queued) => {
                         bytes += queued.write.bytes;
                         batch.push(queued);
                     }
-                    Asked::Flush(answer) => flushes.push(answer),
+                    WriterRequest::Flush(answer) => flushes.push(answer),
                 }
-                // What comes after the removal of a session begins it anew, in another transaction.
+                // Writes after the removal of a session create it again, in another transaction.
                 let ends = batch
                     .last()
                     .and_then(|last: &Queued| last.write.target.as_ref())
@@ -127,14 +127,14 @@ impl Writer {
                 next = if is_full { None } else { asked.try_recv().ok() };
             }
             self.store(batch).await;
-            // What was asked for later was not begun.
+            // Later requests were not begun.
             for answer in flushes.drain(..) {
                 let _ = answer.send(());
             }
         }
     }
 
-    /// Writes a batch, and answers each write of it. Where one is refused, each gets a transaction of its own.
+    /// Writes a batch, and answers each of its writes. If one is rejected, each gets a separate transaction.
     async fn store(&mut self, queued: Vec<Queued>) {
         let (writes, answers): (Vec<Write>, Vec<Answer>) =
             queued.into_iter().map(|one| (one.write, one.answer)).unzip();
@@ -160,7 +160,7 @@ impl Writer {
         answer(rows);
     }
 
-    /// Writes a batch in one transaction, as often as it takes.
+    /// Writes a batch in one transaction, and retries as often as necessary.
     async fn store_together(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Thrown> {
         // The answer of a transaction whose commit was sent.
         let mut unsure: Option<Vec<Result<Vec<Row>, Thrown>>> = None;
@@ -226,7 +226,7 @@ impl Writer {
         }
     }
 
-    /// Remembers the positions after a transaction.
+    /// Stores the positions after a transaction.
     fn settle(&mut self, batch: &[Write], rows: &[Result<Vec<Row>, Thrown>]) {
         for (one, rows) in batch.iter().zip(rows) {
             let Some(Target { session, ends }) = &one.target else { continue };
@@ -355,7 +355,7 @@ impl Writer {
             places.push(match &one.target {
                 None => None,
                 Some(Target { session, .. }) => match self.heads.get_mut(session) {
-                    // Another host has it: no row has this epoch.
+                    // Another host owns it, so no row has this epoch.
                     None => Some((-1, -1)),
                     Some(head) => {
                         let place = (head.epoch, head.position);

@@ -1,8 +1,8 @@
 //! `@ostler/terminal`: shells and commands on pseudoterminals.
 //!
-//! The host keeps what a terminal shows, who holds it and its last output; this plugin runs the processes. [`program`]
-//! decides what a request runs, [`integration`] has shells report their commands, [`running`] is a terminal that runs, and
-//! [`text`] makes text of its output.
+//! The host stores the state, the claim and the last output of a terminal; this plugin runs the processes. [`program`]
+//! determines what a request runs, [`integration`] makes shells report their commands, [`running`] is a running
+//! terminal, and [`text`] decodes its output.
 
 #![forbid(unsafe_code)]
 
@@ -35,10 +35,10 @@ struct Configured {
     scope: ScopeChoice,
 }
 
-/// What all terminals share.
+/// Shared state of all terminals.
 #[derive(Debug)]
 struct Runtime {
-    /// The shell of terminals whose client prefers none.
+    /// The default shell.
     shell: String,
     integration: Option<Integration>,
     scope: ScopeChoice,
@@ -46,7 +46,8 @@ struct Runtime {
     marking: Option<Vec<String>>,
 }
 
-/// The plugin. `marking` is the command that runs `ostler_processes::supervisor::main`, which marks what runs in terminals.
+/// The plugin. `marking` is the command that runs `ostler_processes::supervisor::main`, which marks processes in
+/// terminals.
 pub fn plugin(marking: Option<Vec<String>>) -> Plugin {
     Plugin::new(NAME, move |host, options| {
         let marking = marking.clone();

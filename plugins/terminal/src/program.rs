@@ -1,4 +1,4 @@
-//! What a request runs: a shell, a line in a shell, or a program, and with which environment.
+//! The program of a request: a shell, a line in a shell, or a program, and its environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use ostler_processes::{Owner, Program};
 
 use crate::Runtime;
 
-/// The shell where nobody prefers another.
+/// The fallback shell.
 pub fn system_shell() -> String {
     std::env::var("SHELL").ok().filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".to_owned())
 }
 
-/// The program of a request, and what it is called.
+/// Returns the program of a request, and its name.
 pub fn program(runtime: &Runtime, request: &TerminalRequest) -> (Program, String) {
     let shell = request.shell.clone().unwrap_or_else(|| runtime.shell.clone());
     let mut env = environment(request);
@@ -41,15 +41,15 @@ fn own_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
 }
 
-/// The variables beside the daemon's. The size is no variable: programs prefer one to the size the terminal has after it
-/// was changed.
+/// Returns the variables in addition to the daemon's. The size is not among them, because programs would prefer it to
+/// the current size of the terminal.
 fn environment(request: &TerminalRequest) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([
         ("TERM".to_owned(), "xterm-256color".to_owned()),
         ("COLORTERM".to_owned(), "truecolor".to_owned()),
         ("TERM_PROGRAM".to_owned(), "ostler".to_owned()),
     ]);
-    // Nobody may be there to leave a pager.
+    // No user may be present to close a pager.
     if request.command.is_some() {
         env.insert("PAGER".to_owned(), "cat".to_owned());
         env.insert("GIT_PAGER".to_owned(), "cat".to_owned());

@@ -1,4 +1,4 @@
-//! One terminal that runs.
+//! A running terminal.
 
 use std::future::poll_fn;
 use std::os::unix::process::ExitStatusExt;
@@ -18,20 +18,20 @@ use tokio::time::Instant;
 use crate::text::Decoder;
 use crate::{Runtime, SCOPES, program};
 
-/// How much output is reported at once, in bytes.
+/// The maximum size of reported output, in bytes.
 const BATCH: usize = 64 << 10;
-/// Less than this is reported as it is read, if nothing was just before, in bytes.
+/// The size below which output is reported immediately, if none was just before, in bytes.
 const SMALL: usize = 1 << 10;
-/// How long more output is gathered.
+/// How long output is collected.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long the terminal may stay silent after its process has ended before its output counts as read.
+/// How long the terminal must be silent after the end of its process before its output counts as complete.
 const DRAINED: Duration = Duration::from_millis(200);
-/// How long processes may take to end before they are killed.
+/// How long processes can take to end before they are killed.
 const GRACE: Duration = Duration::from_millis(500);
 /// The exit code of a shell that cannot start.
 const NOT_STARTED: i64 = 127;
 
-/// Opens a terminal. One that cannot start says why in its output and has ended.
+/// Opens a terminal. If it cannot start, its output contains the reason and it has ended.
 pub fn open(runtime: &Runtime, request: &TerminalRequest, events: TerminalEvents) -> Terminal {
     let (program, title) = program::program(runtime, request);
     let size = Size::new(request.rows, request.cols);
@@ -42,7 +42,7 @@ pub fn open(runtime: &Runtime, request: &TerminalRequest, events: TerminalEvents
             let ending = process.clone();
             tokio::spawn(async move {
                 let status = pump(read, &ending, &events).await;
-                // What it left behind has no terminal any more.
+                // Its remaining processes no longer have a terminal.
                 ending.kill().await;
                 if let Some(signal) = status.signal() {
                     let _ = data.call((format!("{}\r\n", name_of(signal)),));
@@ -84,7 +84,7 @@ fn start(
     Ok((process, read, write))
 }
 
-/// What is typed into a terminal: one after the other, without a lock while nobody reads it.
+/// The input of a terminal, in order, without a lock while the program does not read.
 struct Typed {
     turn: Mutex<()>,
     write: parking_lot::Mutex<OwnedWritePty>,
@@ -140,14 +140,14 @@ fn terminal(title: String, process: Arc<Process>, write: OwnedWritePty) -> Termi
     }
 }
 
-/// Ends its processes: a signal asks them to, and what remains is killed.
+/// Ends its processes with a signal, then kills the remaining ones.
 async fn end(process: &Process, signal: Signal) {
     process.signal(signal);
-    // What is stopped takes the signal when it continues.
+    // A stopped process receives the signal when it continues.
     process.end(Signal::CONT, GRACE).await;
 }
 
-/// Reports output until its process has ended and everything it wrote was read; answers how it ended.
+/// Reports output until its process has ended and all output was read; returns how it ended.
 async fn pump(mut read: OwnedReadPty, process: &Process, events: &TerminalEvents) -> ExitStatus {
     let report = |text: String| drop(events.data.call((text,)));
     let mut decoder = Decoder::default();
@@ -166,7 +166,7 @@ async fn pump(mut read: OwnedReadPty, process: &Process, events: &TerminalEvents
                     continue;
                 }
             },
-            // The last output of a process is there when it has ended; what keeps the terminal open is another one.
+            // The last output of a process is available when it has ended; another process keeps the terminal open.
             Some(_) => tokio::time::timeout(DRAINED, gather(&mut read, &mut batch, quiet_since))
                 .await
                 .unwrap_or(false),
@@ -179,7 +179,7 @@ async fn pump(mut read: OwnedReadPty, process: &Process, events: &TerminalEvents
             quiet_since = Some(Instant::now());
         }
         if much {
-            // Those who watch may need a moment.
+            // Subscribers may need a moment.
             let _ = events.ready.call(()).await;
         }
         if !open {
@@ -196,8 +196,8 @@ async fn pump(mut read: OwnedReadPty, process: &Process, events: &TerminalEvents
     }
 }
 
-/// Reads some output: as much as there is, and more for a moment where much arrives or some was reported just before.
-/// Answers whether there may be more. Output that was read is in `batch` when this is dropped, too.
+/// Reads the available output, and more for a moment if much arrives or some was just reported. Returns whether there
+/// may be more. Output is also in `batch` if this is dropped.
 async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>, quiet_since: Option<Instant>) -> bool {
     let mut until: Option<Instant> = None;
     let quiet = || quiet_since.is_none_or(|since| since.elapsed() >= GATHER);
@@ -211,7 +211,7 @@ async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>, quiet_since: Optio
             },
         };
         match count {
-            // A terminal that nobody holds open any more fails instead of ending.
+            // Reading a terminal that no process has open fails instead of returning the end.
             Ok(0) | Err(_) => return false,
             Ok(count) if until.is_none() && count < SMALL && quiet() => return true,
             Ok(_) if batch.len() >= BATCH => return true,
@@ -220,7 +220,7 @@ async fn gather(read: &mut OwnedReadPty, batch: &mut Vec<u8>, quiet_since: Optio
     }
 }
 
-/// The signals a client may name, and how a process that ended by one is reported.
+/// The signals that a client can name, which are also reported for processes that they ended.
 const SIGNALS: &[(&str, Signal)] = &[
     ("SIGHUP", Signal::HUP),
     ("SIGINT", Signal::INT),

@@ -1,14 +1,14 @@
-//! Text of bytes that arrive in pieces.
+//! Decoding of text that arrives in pieces.
 
-/// Decodes UTF-8 piece by piece. A character that one piece begins is completed by the next; what is none becomes `U+FFFD`.
+/// Decodes UTF-8 in pieces. A character can continue in the next piece; invalid bytes become `U+FFFD`.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The beginning of a character, at most three bytes.
+    /// The bytes of an incomplete character, at most three.
     begun: Vec<u8>,
 }
 
 impl Decoder {
-    /// The text of some more bytes.
+    /// Decodes more bytes.
     pub fn read(&mut self, bytes: &[u8]) -> String {
         if self.begun.is_empty() {
             return self.whole(bytes);
@@ -17,7 +17,7 @@ impl Decoder {
         self.whole(&joined)
     }
 
-    /// What was begun and not completed.
+    /// Returns the incomplete rest.
     pub fn rest(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned()
     }
@@ -29,11 +29,11 @@ impl Decoder {
     }
 }
 
-/// How many bytes at the end begin a character that is not complete.
+/// Returns how many bytes at the end belong to an incomplete character.
 fn begun_length(bytes: &[u8]) -> usize {
     let Some(last) = bytes.utf8_chunks().last() else { return 0 };
     let invalid = last.invalid();
-    // An invalid sequence at the very end that more bytes could complete.
+    // A sequence at the end that more bytes can complete.
     let open = match std::str::from_utf8(invalid) {
         Err(why) => why.error_len().is_none(),
         Ok(_) => false,

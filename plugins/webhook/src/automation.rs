@@ -11,20 +11,20 @@ use ostler_contract::protocol::message::count_values;
 use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
+use crate::condition::{self, ConditionError};
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
-use crate::when::{self, Unanswered};
 use crate::{CALL, TRIGGER};
 
 /// A body up to this size is not charged.
 const SMALL: usize = 16 * 1024;
-/// The most fields of a form.
+/// The maximum number of fields of a form.
 const MOST_FIELDS: usize = 10_000;
 
-/// Fires the `webhook` trigger with the body's fields, unless the endpoint's `when` leaves the call out. Answered once
-/// every run it starts is kept.
+/// Fires the `webhook` trigger with the body's fields, unless the endpoint's `when` excludes the call. Answers once all
+/// started runs are stored.
 pub(crate) async fn call(
     webhook: &Webhook,
     endpoint: &Endpoint,
@@ -47,21 +47,21 @@ pub(crate) async fn call(
     };
     let data = fields(endpoint, admitted);
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
-        match when.holds(when::Call { event: data.clone(), head: admitted.head.clone() }).await {
+        match when.holds(condition::Call { event: data.clone(), head: admitted.head.clone() }).await {
             Ok(true) => {}
             Ok(false) => {
                 seen.left_out = true;
                 return Ok(accepted(endpoint));
             }
-            Err(Unanswered::Call(what)) => return bad(&what),
-            Err(Unanswered::Expression(why)) => {
+            Err(ConditionError::Call(what)) => return bad(&what),
+            Err(ConditionError::Expression(why)) => {
                 webhook.say_once_a_minute(&endpoint.id, "when", &format!("cannot evaluate when: {why}"));
                 return Ok(Refusal::NoFilter.into());
             }
         }
     }
     drop(turn);
-    // Held until the runs are stored, as the fields are.
+    // Retained until the runs are stored, like the fields.
     charge.set(size.fields);
     let data = match data {
         Ok(Data::Fields(data)) => {
@@ -87,19 +87,19 @@ fn accepted(endpoint: &Endpoint) -> Answer {
     Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id }))
 }
 
-/// What a body says.
+/// The content of a body.
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
     Fields(Arc<JsonObject>),
-    /// Long JSON text, not read yet.
+    /// Long JSON text that is not parsed yet.
     Text(Bytes),
 }
 
-/// What a call takes in memory beside its body, in bytes.
+/// The memory of a call in addition to its body, in bytes.
 struct Size {
-    /// Its fields, where they are read here.
+    /// Its fields, if they are parsed here.
     fields: usize,
-    /// What an expression is asked with.
+    /// The input of an expression.
     evaluation: usize,
 }
 
@@ -110,22 +110,22 @@ impl Size {
             return Self { fields: 0, evaluation: 0 };
         }
         let form = endpoint.extras.verify.is_some() && is_form(admitted);
-        // What separates values may be encoded in a form.
+        // Separators can be encoded in a form.
         let encoded = if form { body.iter().filter(|byte| **byte == b'%').count() } else { 0 };
         let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
-        // A list has room for several values, however few it has.
+        // A list allocates several values, even if it has fewer.
         let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
         let fields = evaluation + 2 * opened * VALUE;
         match form || body.len() <= LONG {
             true => Self { fields, evaluation },
-            // Its fields are read for the expression alone.
+            // Its fields are parsed only for the expression.
             false => Self { fields: 0, evaluation: fields + evaluation },
         }
     }
 }
 
 fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<Data, String> {
-    // Senders that sign may send forms: a command of Slack's, a hook of GitHub's set up so.
+    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting.
     if endpoint.extras.verify.is_some() && is_form(admitted) {
         return form(&admitted.body);
     }
@@ -145,7 +145,7 @@ fn is_form(admitted: &Admitted) -> bool {
         .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))
 }
 
-/// A form's fields as text. One that holds a JSON object under `payload` and nothing else is that object.
+/// Parses a form's fields as text. A form with only a JSON object in `payload` is that object.
 fn form(body: &[u8]) -> Result<Data, String> {
     if body.iter().filter(|byte| **byte == b'&').count() >= MOST_FIELDS {
         return Err(format!("a form with more than {MOST_FIELDS} fields"));

@@ -10,29 +10,29 @@ use crate::callback;
 use crate::callbacks::Callback;
 use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
+use crate::host_connection::{Chat, TurnAcceptance, TurnRejection, Waiting};
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
-use crate::talk::{Chat, NotTaken, Taken, Waiting};
 use crate::turn;
 
-/// A call on its way.
+/// A call that is being handled.
 struct Call<'a> {
     webhook: &'a Arc<Webhook>,
     endpoint: &'a Endpoint,
     target: &'a BotTarget,
 }
 
-/// A turn the host took.
-struct Sent {
+/// A turn that the host accepted.
+struct AcceptedTurn {
     thread: String,
     turn: String,
     chat: Chat,
     waiting: Waiting,
-    /// Whether the host said so.
+    /// Whether the host confirmed it.
     sure: bool,
 }
 
-/// Talks to the bot and answers as the endpoint replies.
+/// Sends the message to the bot and answers as the endpoint's `reply` requires.
 pub(crate) async fn call(
     webhook: &Arc<Webhook>,
     endpoint: &Endpoint,
@@ -54,7 +54,7 @@ pub(crate) async fn call(
 }
 
 impl Call<'_> {
-    /// What the call says, and where its callback goes.
+    /// Parses the message of a call, and its callback URL.
     fn read(&self, admitted: &Admitted) -> Result<(BotCall, Option<Uri>), Refusal> {
         let said = BotCall::read(&admitted.head.headers, admitted.head.uri.query(), &admitted.body)?;
         let callback = match (self.target.reply, &self.target.callback_prefix) {
@@ -65,7 +65,11 @@ impl Call<'_> {
     }
 
     /// Sends the turn in the endpoint's chat.
-    async fn send(&self, said: BotCall, seen: &mut Delivery) -> Result<Result<Sent, Refusal>, Thrown> {
+    async fn send(
+        &self,
+        said: BotCall,
+        seen: &mut Delivery,
+    ) -> Result<Result<AcceptedTurn, Refusal>, Thrown> {
         let turn = uuid::Uuid::new_v4().to_string();
         for last in [false, true] {
             let (chat, model) = match self.chat().await {
@@ -73,26 +77,28 @@ impl Call<'_> {
                 Err(refusal) => return Ok(Err(refusal)),
             };
             let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
-            self.webhook.threads.keep(&self.endpoint.id, &said.thread, &chat).await?;
-            let mut waiting = self.webhook.talk.wait_for(&turn);
-            match self.webhook.talk.send(&mut waiting, &chat.uri, &turn, &message).await {
+            self.webhook.threads.store(&self.endpoint.id, &said.thread, &chat).await?;
+            let mut waiting = self.webhook.connection.wait_for(&turn);
+            match self.webhook.connection.send(&mut waiting, &chat.uri, &turn, &message).await {
                 Ok(taken) => {
                     (seen.chat, seen.turn) = (Some(chat.uri.clone()), Some(turn.clone()));
-                    let sure = taken == Taken::Accepted;
-                    return Ok(Ok(Sent { thread: said.thread, turn, chat, waiting, sure }));
+                    let sure = taken == TurnAcceptance::Accepted;
+                    return Ok(Ok(AcceptedTurn { thread: said.thread, turn, chat, waiting, sure }));
                 }
-                // It ended between the read and the turn: the next read starts it again.
-                Err(NotTaken::Gone(_)) if !last => {}
-                Err(NotTaken::Gone(why) | NotTaken::Refused(why)) => return Ok(Err(Refusal::NoBot(why))),
+                // The session ended between the read and the turn; the next read starts it again.
+                Err(TurnRejection::Gone(_)) if !last => {}
+                Err(TurnRejection::Gone(why) | TurnRejection::Refused(why)) => {
+                    return Ok(Err(Refusal::NoBot(why)));
+                }
             }
         }
         Ok(Err(Refusal::NoBot(format!("{} is not available", self.target.bot))))
     }
 
-    /// The endpoint's chat with the bot, and the model a turn there names.
+    /// Returns the endpoint's chat with the bot, and the model of its turns.
     async fn chat(&self) -> Result<(Chat, Option<String>), Refusal> {
         let bot = &self.target.bot;
-        let refusal = match self.webhook.talk.chat_with(bot, &self.endpoint.id).await {
+        let refusal = match self.webhook.connection.chat_with(bot, &self.endpoint.id).await {
             Ok(Some(chat)) => return Ok(chat),
             Ok(None) => format!(
                 "{bot} answered no chat: the plugin webhook needs the grants bot:chat and session:create"
@@ -103,18 +109,18 @@ impl Call<'_> {
         Err(Refusal::NoBot(refusal))
     }
 
-    async fn answer(&self, sent: Sent, callback: Option<Uri>) -> Answer {
+    async fn answer(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
         let about = About { runs: Vec::new(), session: Some(sent.chat.session.clone()) };
         self.reply(sent, callback).await.about(about)
     }
 
-    async fn reply(&self, sent: Sent, callback: Option<Uri>) -> Answer {
-        let Sent { thread, turn, chat, waiting, sure } = sent;
+    async fn reply(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
+        let AcceptedTurn { thread, turn, chat, waiting, sure } = sent;
         let accepted = json!({ "thread": thread, "turn": turn });
         match (self.target.reply, callback) {
             (ReplyMode::Sync, _) => {
                 let limit = self.target.sync_timeout.unwrap_or(self.webhook.sync_timeout);
-                let ended = self.webhook.talk.end_of(waiting, &chat.uri, &turn, sure);
+                let ended = self.webhook.connection.end_of(waiting, &chat.uri, &turn, sure);
                 let Ok(ended) = tokio::time::timeout(limit, ended).await else {
                     let running = json!({ "thread": thread, "turn": turn, "status": "running" });
                     return Answer::new(StatusCode::ACCEPTED, running);
@@ -131,7 +137,7 @@ impl Call<'_> {
                 let callback =
                     Callback { endpoint, chat, session, thread, turn, url, failures: 0, next: None };
                 if retry.is_some() && self.webhook.callbacks.take(&callback) {
-                    self.webhook.keep_callback(&callback).await;
+                    self.webhook.store_callback(&callback).await;
                 }
                 self.webhook.call_back(callback, retry, waiting, sure);
                 Answer::new(StatusCode::ACCEPTED, accepted)

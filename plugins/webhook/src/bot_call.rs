@@ -1,4 +1,4 @@
-//! What a call to a bot says: thread, text and callback, in either shape. Spec: *Webhook bot-call request body*.
+//! The content of a call to a bot: thread, text and callback, in either form. Spec: *Webhook bot-call request body*.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use crate::reply::Refusal;
 
-/// The longest thread id, in bytes.
+/// The maximum length of a thread id, in bytes.
 const THREAD_MAX: usize = 1000;
 
-/// What a call says.
+/// The content of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BotCall {
     pub thread: String,
@@ -20,12 +20,12 @@ pub(crate) struct BotCall {
 }
 
 impl BotCall {
-    /// Reads a call.
+    /// Parses a call.
     pub fn read(headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self, Refusal> {
         let bad = |why: &str| Refusal::Bad(why.to_owned());
         let body = std::str::from_utf8(body).map_err(|_| bad("The body is not UTF-8 text"))?;
         let fields = json_shape(headers, body);
-        // A sender whose body is of its own making names the rest in the URL.
+        // A sender with its own body format passes the other values in the URL.
         let named = |name: &str| match fields.as_ref().and_then(|fields| fields.get(name)) {
             Some(value) => text_of(value),
             None => parameter(query, name),
@@ -45,14 +45,14 @@ impl BotCall {
     }
 }
 
-/// Fields by name, each as its JSON text: only what a call needs is made into a value.
+/// Fields by name, each as JSON text, so that only the required ones are parsed.
 type Fields = HashMap<String, Box<RawValue>>;
 
 fn text_of(value: &RawValue) -> Option<String> {
     read_json(value.get().as_bytes()).ok()
 }
 
-/// The body's fields, where it is a JSON object with a text. A body that says it is plain text is text.
+/// Parses the body's fields, if it is a JSON object with a text. A body of type `text/plain` is the text.
 fn json_shape(headers: &HeaderMap, body: &str) -> Option<Fields> {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
     if kind.is_some_and(|kind| kind.trim_ascii_start().starts_with(b"text/")) {
@@ -63,7 +63,7 @@ fn json_shape(headers: &HeaderMap, body: &str) -> Option<Fields> {
     Some(fields)
 }
 
-/// The first query parameter of a name.
+/// Returns the first query parameter of a name.
 fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())

@@ -1,4 +1,4 @@
-//! Callbacks: where one may go, and the post itself.
+//! Callbacks: the allowed URLs, and the request itself.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use url::Url;
 
 use crate::reply::{About, Refusal};
 
-/// How long the other side may take to answer.
+/// The limit of an answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The URL a call names, as the parser writes it, if it starts with the endpoint's prefix.
+/// Returns the normalized callback URL of a call, if it starts with the endpoint's prefix.
 pub(crate) fn checked(prefix: &Url, callback: Option<&str>) -> Result<Uri, Refusal> {
     let bad = |why: &str| Refusal::Bad(why.to_owned());
     let callback = callback.ok_or_else(|| bad("The call has no callback URL"))?;
@@ -22,8 +22,8 @@ pub(crate) fn checked(prefix: &Url, callback: Option<&str>) -> Result<Uri, Refus
     url.as_str().parse().map_err(|_| bad("The callback is not a valid URL to call"))
 }
 
-/// Posts a callback; answers what it was answered, or why it failed. A redirect is a failure. A header has the URL of what
-/// it is about.
+/// Posts a callback; returns the answer, or why it failed. A redirect is a failure. A header contains the URL of its
+/// subject.
 pub(crate) async fn post(
     host: &PluginHost,
     url: &Uri,

@@ -1,5 +1,4 @@
-//! Callbacks on their way: posted at a turn's end, tried again where the endpoint asks for it, found again by
-//! the next start.
+//! Pending callbacks: posted at a turn's end, retried if the endpoint requests it, and continued at the next start.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +13,15 @@ use tokio::sync::Semaphore;
 use crate::callback;
 use crate::endpoint::Target;
 use crate::extras::Retry;
+use crate::host_connection::Waiting;
 use crate::reply::About;
 use crate::route::Webhook;
-use crate::talk::Waiting;
 use crate::turn::Ended;
 
-/// How many are posted at once.
+/// The maximum number of concurrent posts.
 const AT_ONCE: usize = 64;
 
-/// One callback on its way.
+/// A pending callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Callback {
     pub endpoint: Slug,
@@ -34,26 +33,26 @@ pub(crate) struct Callback {
     pub url: Uri,
     /// How often it has failed.
     pub failures: u32,
-    /// When it is tried next, where it has failed.
+    /// When it is retried, if it has failed.
     pub next: Option<Timestamp>,
 }
 
 /// The callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
-    kept: Collection,
-    /// Those somebody sees to already.
+    records: Collection,
+    /// The callbacks that a task is handling.
     going: Mutex<HashSet<String>>,
     posting: Semaphore,
 }
 
 impl Callbacks {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
+    pub fn new(records: Collection) -> Self {
+        Self { records, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
     }
 
-    /// Keeps a callback so that the next start finds it.
-    pub async fn keep(&self, callback: &Callback) -> Result<(), Thrown> {
+    /// Stores a callback, so that the next start finds it.
+    pub async fn store(&self, callback: &Callback) -> Result<(), Thrown> {
         let mut record = json!({
             "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
             "turn": callback.turn, "url": callback.url.to_string(), "failures": callback.failures,
@@ -65,19 +64,19 @@ impl Callbacks {
             record["next"] = next.to_string().into();
         }
         match record {
-            Value::Object(record) => self.kept.put.call((record,)).await,
+            Value::Object(record) => self.records.put.call((record,)).await,
             _ => Ok(()),
         }
     }
 
-    /// Takes a callback on; `false` where somebody has.
+    /// Claims a callback; returns `false` if a task is handling it.
     pub fn take(&self, callback: &Callback) -> bool {
         self.going.lock().unwrap_or_else(PoisonError::into_inner).insert(id(callback))
     }
 
     async fn forget(&self, callback: &Callback) {
         let id = id(callback);
-        let _ = self.kept.remove.call((id.clone(),)).await;
+        let _ = self.records.remove.call((id.clone(),)).await;
         self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 }
@@ -102,7 +101,7 @@ fn read(record: &JsonObject) -> Option<Callback> {
 }
 
 impl Webhook {
-    /// Posts a callback once its turn has ended. Whatever comes of it costs a log line and nothing else.
+    /// Posts a callback once its turn has ended. A failure is only logged.
     pub(crate) fn call_back(
         self: &Arc<Self>,
         callback: Callback,
@@ -112,21 +111,21 @@ impl Webhook {
     ) {
         let webhook = self.clone();
         tokio::spawn(async move {
-            let ended = webhook.talk.end_of(waiting, &callback.chat, &callback.turn, sure).await;
+            let ended = webhook.connection.end_of(waiting, &callback.chat, &callback.turn, sure).await;
             webhook.post_until_taken(callback, retry, &ended).await;
         });
     }
 
-    /// Goes on with what an earlier start left.
+    /// Continues the callbacks of an earlier start.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
-        for record in self.callbacks.kept.list.call(()).await.unwrap_or_default() {
-            // One of a call that came meanwhile is not an earlier start's.
+        for record in self.callbacks.records.list.call(()).await.unwrap_or_default() {
+            // A callback of a concurrent call is not from an earlier start.
             let Some(callback) = read(&record).filter(|callback| self.callbacks.take(callback)) else {
                 continue;
             };
             let webhook = self.clone();
             tokio::spawn(async move {
-                // The record may have been edited since: what it says now holds.
+                // The endpoint's record may have been edited since; its current content applies.
                 let Some(retry) = webhook.may_still_go(&callback).await else {
                     webhook.problem(
                         &callback.endpoint,
@@ -134,15 +133,15 @@ impl Webhook {
                     );
                     return webhook.callbacks.forget(&callback).await;
                 };
-                let ended = webhook.talk.end_of_old(&callback.chat, &callback.turn).await;
+                let ended = webhook.connection.end_of_old(&callback.chat, &callback.turn).await;
                 webhook.post_until_taken(callback, Some(retry), &ended).await;
             });
         }
     }
 
-    /// Keeps a callback for a later start.
-    pub(crate) async fn keep_callback(&self, callback: &Callback) {
-        if let Err(why) = self.callbacks.keep(callback).await {
+    /// Stores a callback for a later start.
+    pub(crate) async fn store_callback(&self, callback: &Callback) {
+        if let Err(why) = self.callbacks.store(callback).await {
             self.problem(&callback.endpoint, &format!("cannot store a callback: {why}"));
         }
     }
@@ -190,7 +189,7 @@ impl Webhook {
                 &format!("the callback of turn {turn} to {to} failed: {why}; retrying in {again} seconds"),
             );
             callback.next = Timestamp::now().checked_add(wait).ok();
-            self.keep_callback(&callback).await;
+            self.store_callback(&callback).await;
             tokio::time::sleep(wait).await;
         }
         if retry.is_some() {

@@ -16,11 +16,11 @@ use crate::endpoint::Endpoint;
 use crate::extras::Limit;
 use crate::reply::Refusal;
 
-/// The largest body: the specification has intermediaries forward events of 64 KiB.
+/// The maximum size of a body: the specification requires intermediaries to forward events of 64 KiB.
 pub(crate) const BODY_LIMIT: usize = 1024 * 1024;
 /// The JSON form of one event.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/cloudevents+json");
-/// What the names of all such media types begin with.
+/// The prefix of these media types.
 const MEDIA_TYPE: &str = "application/cloudevents";
 /// The version of the specification.
 const VERSION: &str = "1.0";
@@ -30,11 +30,11 @@ const VERSION: &str = "1.0";
 pub(crate) struct Event {
     /// Its JSON form.
     pub json: Bytes,
-    /// `source` and `id`, which name it together.
+    /// `source` and `id`, which together identify it.
     pub id: [String; 2],
 }
 
-/// The attributes that every event has.
+/// The required attributes.
 #[derive(Deserialize)]
 struct Attributes {
     specversion: String,
@@ -119,7 +119,7 @@ fn binary(headers: &HeaderMap, kind: &str, media: &str, body: &[u8]) -> Result<S
     Ok(Value::Object(event).to_string())
 }
 
-/// The text of a header: without quotes, and percent-decoded once.
+/// Returns the text of a header without quotes, percent-decoded once.
 fn decoded(value: &[u8]) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let quoted = value.len() > 1 && value.starts_with(b"\"") && value.ends_with(b"\"");
@@ -151,7 +151,7 @@ fn decoded(value: &[u8]) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// The answer to a sender that asks whether it may call, where it asks.
+/// Returns the answer to a validation request of a sender, if the call is one.
 pub(crate) fn permission(endpoint: &Endpoint, headers: &HeaderMap) -> Option<Response> {
     let mut origins = headers.get_all("webhook-request-origin").iter();
     let origin = origins.next().filter(|_| origins.next().is_none())?;
@@ -168,7 +168,7 @@ pub(crate) fn permission(endpoint: &Endpoint, headers: &HeaderMap) -> Option<Res
     Some(response)
 }
 
-/// The calls that a limit lets by each minute.
+/// Returns the calls per minute of a rate limit.
 fn per_minute(limit: Limit) -> u64 {
     let calls = u64::try_from(limit.calls).unwrap_or(u64::MAX);
     (calls.saturating_mul(60) / limit.per.as_secs().max(1)).max(1)

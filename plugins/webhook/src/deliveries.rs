@@ -1,5 +1,5 @@
-//! What an endpoint was sent lately, what each call was answered and what came of it. Nothing of a body, a
-//! token or a URL is written down.
+//! The log of calls: recent calls of an endpoint with their answers and outcomes. It contains nothing of a body, a
+//! token or a URL.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,67 +14,67 @@ use tokio::time::Instant;
 
 use crate::reply::Answer;
 
-/// How many calls that passed are remembered, per endpoint.
+/// How many accepted calls are retained per endpoint.
 const ADMITTED: usize = 50;
-/// How many that did not: strangers may make any number of them.
+/// How many rejected calls are retained, which anyone can make in any number.
 const REFUSED: usize = 20;
-/// How long lines are gathered before they are kept.
+/// How long lines are collected before they are stored.
 const GATHER: Duration = Duration::from_millis(500);
 
 /// One call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Delivery {
-    /// What it is called, to replay it.
+    /// Its id, for a replay.
     pub id: String,
-    /// When it came, ISO 8601.
+    /// Time of its arrival, ISO 8601.
     pub at: String,
-    /// How long the answer took, in ms.
+    /// The duration until the answer, in ms.
     pub ms: u64,
-    /// What it was answered.
+    /// The status of the answer.
     pub status: u16,
-    /// Why it was refused.
+    /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// How long its body was.
+    /// The size of its body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
-    /// The thread it belongs to.
+    /// Its thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// The chat its turn is in.
+    /// The chat of its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// The turn it became.
+    /// Its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
-    /// The runs it started.
+    /// The runs that it started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
-    /// Whether it was a delivery sent again, answered as the first.
+    /// Whether it was a repeated delivery, which received the first answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// Whether `when` left it out, so that it fired nothing.
+    /// Whether `when` excluded it, so that it fired nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
-    /// Until when its body is kept, ISO 8601.
+    /// Until when its body is stored, ISO 8601.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_until: Option<String>,
-    /// The delivery it replays.
+    /// The delivery that it replays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replays: Option<String>,
-    /// What its callback was answered.
+    /// The answer to its callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<String>,
 }
 
 impl Delivery {
-    /// One that comes now.
+    /// Creates the log entry of a new call.
     pub fn begun() -> Self {
         Self { id: crate::id::fresh('d'), at: crate::now(), ..Self::default() }
     }
 
-    /// Puts down what it was answered.
+    /// Records its answer.
     pub fn answered(&mut self, outcome: &Result<Answer, Thrown>, started: Instant) {
         let (status, why) = match outcome {
             Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
@@ -90,14 +90,14 @@ impl Delivery {
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 enum Row {
-    /// One of this process. Most are forgotten before they are stored, so it becomes JSON only then.
+    /// A call to this process. Most are dropped before they are stored, so it becomes JSON only then.
     New(Box<Delivery>),
-    /// One that an earlier start stored.
+    /// A call that an earlier start stored.
     Stored(Value),
 }
 
 impl Row {
-    /// Puts down what the callback of a turn was answered, where this is the call of the turn.
+    /// Records the answer to the callback of a turn, if this call started the turn.
     fn call_back(&mut self, turn: &str, answer: &str) -> bool {
         match self {
             Self::New(delivery) if delivery.turn.as_deref() == Some(turn) => {
@@ -113,30 +113,30 @@ impl Row {
     }
 }
 
-/// One endpoint's.
+/// The log of one endpoint.
 #[derive(Debug, Default)]
 struct Log {
-    /// Whether what an earlier start kept is in here.
+    /// Whether the stored entries of earlier starts are included.
     loaded: bool,
     dirty: bool,
     deliveries: VecDeque<Row>,
     refused: VecDeque<Row>,
 }
 
-/// Every endpoint's.
+/// The logs of all endpoints.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
-    kept: Collection,
+    records: Collection,
     held: Mutex<HashMap<String, Log>>,
     changed: Arc<Notify>,
 }
 
 impl Deliveries {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, held: Mutex::default(), changed: Arc::default() }
+    pub fn new(records: Collection) -> Self {
+        Self { records, held: Mutex::default(), changed: Arc::default() }
     }
 
-    /// Puts a call down.
+    /// Records a call.
     pub fn add(&self, endpoint: &str, delivery: Delivery, admitted: bool) {
         {
             let mut held = self.held();
@@ -157,7 +157,7 @@ impl Deliveries {
         self.changed.notify_one();
     }
 
-    /// Puts down what a call's callback was answered.
+    /// Records the answer to a call's callback.
     pub fn called_back(&self, endpoint: &str, turn: &str, said: &str) {
         let mut held = self.held();
         let Some(log) = held.get_mut(endpoint) else { return };
@@ -167,14 +167,14 @@ impl Deliveries {
         }
     }
 
-    /// Keeps what was put down, again and again.
-    pub async fn keep_on(self: Arc<Self>, host: PluginHost) {
+    /// Stores new log lines, until the plugin ends.
+    pub async fn store_periodically(self: Arc<Self>, host: PluginHost) {
         let mut said = None;
         loop {
             self.changed.notified().await;
             tokio::time::sleep(GATHER).await;
             let failed = self.flush().await.err().map(|why| why.message);
-            // Once for each reason: where it cannot be kept there may be many calls.
+            // Once for each reason: many calls may fail for the same one.
             if let Some(why) = failed.as_ref().filter(|_| failed != said) {
                 let _ = host.log(format!("cannot store the log of calls: {why}"));
             }
@@ -182,7 +182,7 @@ impl Deliveries {
         }
     }
 
-    /// Keeps what was put down.
+    /// Stores new log lines.
     pub async fn flush(&self) -> Result<(), Thrown> {
         let dirty: Vec<(String, bool)> = {
             let held = self.held();
@@ -190,11 +190,11 @@ impl Deliveries {
         };
         for (endpoint, loaded) in dirty {
             if !loaded {
-                let before = self.kept.get.call((endpoint.clone(),)).await?.unwrap_or_default();
+                let before = self.records.get.call((endpoint.clone(),)).await?.unwrap_or_default();
                 self.load(&endpoint, &before);
             }
             if let Some(record) = self.take(&endpoint) {
-                self.kept.put.call((record,)).await?;
+                self.records.put.call((record,)).await?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! An endpoint record, checked. Spec: *Webhook endpoint record*.
+//! Validated endpoint records. Spec: *Webhook endpoint record*.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
 use crate::extras::{self, Extras, Format};
-use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, when};
+use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, condition};
 
-/// What a call to an endpoint does.
+/// The target of calls to an endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Target {
     /// Talks to a bot.
@@ -17,20 +17,20 @@ pub(crate) enum Target {
     Automation,
 }
 
-/// How a call talks to a bot.
+/// The settings of calls to a bot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BotTarget {
     /// `bot://<slug>`
     pub bot: String,
-    /// How the call is answered.
+    /// The kind of the reply.
     pub reply: ReplyMode,
-    /// What every callback URL must start with.
+    /// The required prefix of callback URLs.
     pub callback_prefix: Option<Url>,
-    /// How long a `sync` call waits.
+    /// The limit of a `sync` call.
     pub sync_timeout: Option<Duration>,
 }
 
-/// How a bot call is answered.
+/// The kind of the reply to a bot call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyMode {
     Callback,
@@ -43,9 +43,9 @@ pub(crate) enum ReplyMode {
 pub(crate) struct Endpoint {
     pub id: Slug,
     pub target: Target,
-    /// The vault name of the secret callers send, or sign with.
+    /// The vault name of the secret that callers send, or sign with.
     pub secret: String,
-    /// What it asks for beyond the specification.
+    /// Its settings beyond the specification.
     pub extras: Extras,
 }
 
@@ -53,7 +53,7 @@ const FIELDS: &[&str] =
     &["id", "bot", "automation", "secret", "reply", "callbackPrefix", "syncTimeoutSeconds"];
 
 impl Endpoint {
-    /// The largest body it takes.
+    /// Returns the maximum size of its bodies.
     pub fn body_limit(&self) -> usize {
         let sender = self.extras.verify.as_ref().map_or(BODY_LIMIT, |verify| verify.sender.body_limit);
         let format = match self.extras.format {
@@ -61,21 +61,21 @@ impl Endpoint {
             None => BODY_LIMIT,
         };
         match self.target {
-            Target::Automation if self.extras.when.is_some() => sender.min(format).min(when::BODY_LIMIT),
+            Target::Automation if self.extras.when.is_some() => sender.min(format).min(condition::BODY_LIMIT),
             Target::Automation => sender.min(format),
             Target::Bot(_) => sender.min(format).min(TEXT_LIMIT),
         }
     }
 
-    /// Why its sender cannot have such a secret.
+    /// Returns why a secret is invalid for its sender.
     pub fn unusable(&self, secret: &str) -> Option<&'static str> {
         self.extras.verify.as_ref().and_then(|verify| verify.scheme.unusable(secret))
     }
 
-    /// Checks a record; answers the endpoint and what is odd about it.
+    /// Validates a record; returns the endpoint and its harmless problems.
     ///
     /// # Errors
-    /// What makes it no endpoint.
+    /// Why it is not an endpoint.
     pub fn read(record: &JsonObject) -> Result<(Self, Vec<String>), String> {
         let id = text(record, "id")?.and_then(Slug::parse).ok_or("id must be a slug")?;
         let secret = text(record, "secret")?
@@ -85,7 +85,7 @@ impl Endpoint {
             Ok(_) => {
                 return Err("secret must be a host: name; an endpoint belongs to no team or user".to_owned());
             }
-            // What stands there may be the secret itself, so it is not repeated.
+            // The value is not repeated, because it may be the secret itself.
             Err(why) => return Err(format!("secret must be a vault name: {why}")),
         }
         let bot = text(record, "bot")?;
@@ -119,7 +119,7 @@ impl Endpoint {
     }
 }
 
-/// The fields that say how a call is answered: checked whatever the endpoint talks to.
+/// Validates the fields about replies, for every target.
 struct Answers {
     reply: ReplyMode,
     callback_prefix: Option<Url>,

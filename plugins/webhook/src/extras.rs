@@ -1,4 +1,4 @@
-//! What an endpoint record may ask for beyond the specification. All of it is off until a record asks.
+//! Settings of endpoint records beyond the specification. All are off by default.
 
 use std::time::Duration;
 
@@ -7,43 +7,43 @@ use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
 use ostler_contract::{JsonObject, Value};
 
-use crate::stored_bodies::Keep;
+use crate::condition::Condition;
+use crate::stored_bodies::BodyRetention;
 use crate::verify::{Delivery, Verify};
-use crate::when::When;
 
-/// What a record asks for.
+/// The settings of a record.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Extras {
-    /// The sender's signature stands in for the bearer.
+    /// The sender's signature, in place of a bearer token.
     pub verify: Option<Verify>,
-    /// What a body is.
+    /// The format of bodies.
     pub format: Option<Format>,
-    /// What is the same when a delivery is sent again.
+    /// The value that identifies a repeated delivery.
     pub dedupe: Option<Dedupe>,
-    /// How many calls are taken.
+    /// The rate limit of calls.
     pub limit: Option<Limit>,
-    /// How often a callback that failed is tried again.
+    /// The retries of failed callbacks.
     pub retry: Option<Retry>,
-    /// Which calls fire automations.
-    pub when: Option<When>,
-    /// How long bodies are kept, so that a delivery can be replayed.
-    pub keep: Option<Keep>,
-    /// How the runs of its calls are ordered, and whether they share sessions.
+    /// The condition under which calls fire automations.
+    pub when: Option<Condition>,
+    /// How long bodies are stored, so that deliveries can be replayed.
+    pub body_retention: Option<BodyRetention>,
+    /// The order and the sessions of the runs of its calls.
     pub routing: Option<Routing>,
 }
 
-/// The fields, as they are written.
+/// The names of the fields.
 pub(crate) const FIELDS: &[&str] =
     &["verify", "format", "dedupe", "limit", "retry", "when", "keepBodies", ORDER_BY, SESSION];
 
 const ORDER_BY: &str = "orderBy";
 const SESSION: &str = "session";
-/// The fields that only an endpoint that fires automations may have.
+/// The fields that are only valid for endpoints that fire automations.
 const OF_AUTOMATIONS: &[&str] = &[ORDER_BY, SESSION];
-/// The longest name of a field of a call, in bytes.
+/// The maximum length of the name of a field of a call, in bytes.
 const LONGEST_FIELD: usize = 256;
 
-/// What a body is, where it is not what the endpoint's target says.
+/// The format of bodies, if it is not the default of the endpoint's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     CloudEvents,
@@ -52,33 +52,33 @@ pub(crate) enum Format {
 /// The id of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Dedupe {
-    /// The value of this header.
+    /// In this header.
     Header(HeaderName),
-    /// The sender's own, which is in the body.
+    /// In the body, as the sender defines.
     Body,
     /// The source and the id of a CloudEvent.
     Event,
 }
 
-/// So many calls in so long.
+/// A number of calls in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub calls: usize,
     pub per: Duration,
 }
 
-/// So many more tries, the first so long after the failure and each next one twice as long after the one before.
+/// A number of retries; the first after a delay, each following one after twice the previous delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub times: u32,
     pub first: Duration,
 }
 
-/// The most calls a limit may count: each one is remembered.
+/// The maximum number of calls in a limit, because the time of each is stored.
 const MOST_CALLS: u64 = 100_000;
-/// The most tries after a callback failed.
+/// The maximum number of retries of a callback.
 const MOST_TRIES: u64 = 20;
-/// The longest wait between two tries.
+/// The maximum delay between retries.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl Default for Retry {
@@ -88,7 +88,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How long to wait after so many failures, the first try's included.
+    /// Returns the delay after a number of failures, including the first attempt.
     pub fn wait(self, failures: u32) -> Option<Duration> {
         if failures == 0 || failures > self.times {
             return None;
@@ -99,10 +99,10 @@ impl Retry {
 }
 
 impl Extras {
-    /// Reads what a record asks for.
+    /// Parses the settings of a record.
     ///
     /// # Errors
-    /// What makes the record no endpoint.
+    /// Why the record is not an endpoint.
     pub fn read(record: &JsonObject) -> Result<Self, String> {
         let field = |name: &str| record.get(name).filter(|value| !value.is_null());
         let verify = field("verify").map(Verify::read).transpose()?;
@@ -121,8 +121,8 @@ impl Extras {
             dedupe,
             limit: field("limit").map(limit).transpose()?,
             retry: field("retry").and_then(|value| retry(value).transpose()).transpose()?,
-            when: field("when").map(When::read).transpose()?,
-            keep: field("keepBodies").map(Keep::read).transpose()?,
+            when: field("when").map(Condition::read).transpose()?,
+            body_retention: field("keepBodies").map(BodyRetention::read).transpose()?,
             routing: routing(field(ORDER_BY), field(SESSION))?,
         })
     }
@@ -146,7 +146,7 @@ fn dedupe(value: &Value, verify: Option<&Verify>, format: Option<Format>) -> Res
     found.map(Some).ok_or_else(|| wrong.to_owned())
 }
 
-/// A field of a record that only an endpoint that fires automations may have.
+/// Returns a field of a record that is only valid for endpoints that fire automations.
 pub(crate) fn of_automations(record: &JsonObject) -> Option<&'static str> {
     let is_set = |field: &&&str| record.get(**field).is_some_and(|value| !value.is_null());
     OF_AUTOMATIONS.iter().find(is_set).copied()
@@ -214,7 +214,7 @@ fn retry(value: &Value) -> Result<Option<Retry>, String> {
     Ok(Some(retry))
 }
 
-/// `30s`, `5m`, `2h`, `1d`; or `second`, `minute`, `hour`, `day`.
+/// Parses `30s`, `5m`, `2h`, `1d`; or `second`, `minute`, `hour`, `day`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let duration = match text {
         "second" => Duration::from_secs(1),

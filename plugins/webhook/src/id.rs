@@ -1,13 +1,13 @@
-//! Ids of records that stand for texts which are no slugs themselves.
+//! Ids of records for texts that are not slugs.
 
 use sha2::{Digest, Sha256};
 
-/// A slug that no other record has.
+/// Returns a unique slug.
 pub(crate) fn fresh(kind: char) -> String {
     format!("{kind}{}", uuid::Uuid::new_v4().simple())
 }
 
-/// A slug of its own for these texts.
+/// Returns a slug that is unique for these texts.
 pub(crate) fn of(kind: char, texts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for text in texts {

@@ -1,6 +1,5 @@
-//! `@ostler/webhook`: endpoints that let a program outside the host call a URL that talks to a bot or fires
-//! an automation. Each endpoint has its own secret, and a call passes only with that secret as its bearer
-//! token.
+//! `@ostler/webhook`: endpoints with a URL that external programs call to talk to a bot or fire an automation. Each
+//! endpoint has its own secret, and a call passes only with that secret as its bearer token.
 //!
 //! An endpoint is a record of the `webhooks` collection: `<configDir>/webhooks/<id>.md`, written by hand.
 
@@ -10,9 +9,11 @@ mod bot_call;
 mod callback;
 mod callbacks;
 mod cloudevents;
+mod condition;
 mod deliveries;
 mod endpoint;
 mod extras;
+mod host_connection;
 mod id;
 mod limits;
 mod log_limit;
@@ -21,13 +22,11 @@ mod replay;
 mod reply;
 mod route;
 mod stored_bodies;
-mod talk;
 mod threads;
 mod token;
 pub mod tools;
 mod turn;
 mod verify;
-mod when;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,44 +38,44 @@ use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Thrown,
 use callbacks::Callbacks;
 use deliveries::Deliveries;
 use endpoint::Endpoint;
+use host_connection::HostConnection;
 use limits::Limits;
 use repeats::Repeats;
 use route::Webhook;
-use stored_bodies::KeptBodies;
-use talk::Talk;
+use stored_bodies::StoredBodies;
 use threads::Threads;
 
-/// The collection endpoints are kept in.
+/// The collection of endpoints.
 pub const ENDPOINTS: &str = "webhooks";
-/// The collection of what each endpoint was sent lately: its id, `deliveries` and `refused`, oldest first.
+/// The collection of recent calls: the endpoint's id, `deliveries` and `refused`, oldest first.
 pub const DELIVERIES: &str = "webhook-deliveries";
-/// The collections of what else the plugin keeps: threads, first answers, and callbacks on their way.
+/// The collections of other data: threads, first answers, and pending callbacks.
 const THREADS: &str = "webhook-threads";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
-/// The collections of bodies that can be replayed: which each endpoint has, and the bodies, encrypted.
-pub const KEPT: &str = "webhook-kept";
-/// See [`KEPT`].
+/// The collections of bodies that can be replayed: their index per endpoint, and the encrypted bodies.
+pub const BODY_INDEX: &str = "webhook-kept";
+/// See [`BODY_INDEX`].
 pub const BODIES: &str = "webhook-bodies";
 /// The command that replays a delivery: `{ delivery }`, answered with its row of the log, `{ id, endpoint, at, status, … }`.
 pub const REPLAY: &str = "x-webhook/replay";
-/// The grant that [`REPLAY`] needs.
+/// The grant that [`REPLAY`] requires.
 pub const REPLAY_GRANT: &str = "webhook:replay";
-/// The trigger type a call fires, and its one event.
+/// The trigger type that calls fire.
 pub const TRIGGER: &str = "webhook";
 /// The event of a call.
 pub const CALL: &str = "call";
-/// The largest body taken: as large as the largest sender known sends.
+/// The maximum size of a body, which is that of the known sender with the largest bodies.
 const BODY_LIMIT: usize = 25 * 1024 * 1024;
-/// The largest body said to a bot: a chat is sent whole to whoever opens it.
+/// The maximum size of a body for a bot, because a chat is sent completely to its subscribers.
 const TEXT_LIMIT: usize = 1024 * 1024;
-/// How long a `sync` call waits where nothing says otherwise, in seconds.
+/// The default limit of a `sync` call, in seconds.
 const SYNC_TIMEOUT: u32 = 60;
 
-/// The most memory that the values in bodies of replayed calls take at a time, in bytes.
+/// The memory for the values in bodies of replayed calls, in bytes.
 const REPLAYS: usize = 64 * 1024 * 1024;
 
-/// The options of [`BODIES`]: bodies are large, and read only for a replay.
+/// The options of [`BODIES`], which are large and read only for replays.
 pub fn bodies_options() -> CollectionOptions {
     CollectionOptions { uncached: Some(true), ..CollectionOptions::default() }
 }
@@ -124,22 +123,25 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let webhook = Arc::new(Webhook {
         host: host.clone(),
         endpoints,
-        talk: Talk::new(host.clone()),
+        connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
         callbacks: Callbacks::new(collection(CALLBACKS)?),
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
-        kept: KeptBodies::new(collection(KEPT)?, host.records(BODIES.to_owned(), Some(bodies_options()))?),
+        stored_bodies: StoredBodies::new(
+            collection(BODY_INDEX)?,
+            host.records(BODIES.to_owned(), Some(bodies_options()))?,
+        ),
         replays: Bodies::new(Budget::new(REPLAYS), 0),
         told: Default::default(),
         sync_timeout: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     });
-    tokio::spawn(webhook.deliveries.clone().keep_on(host.clone()));
-    let kept = webhook.deliveries.clone();
+    tokio::spawn(webhook.deliveries.clone().store_periodically(host.clone()));
+    let deliveries = webhook.deliveries.clone();
     host.register_close(Call::new(move |()| {
-        let kept = kept.clone();
-        async move { kept.flush().await }
+        let deliveries = deliveries.clone();
+        async move { deliveries.flush().await }
     }))?;
     replay::register(host, &webhook)?;
     let resumed = webhook.clone();
@@ -157,21 +159,20 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     }))
 }
 
-/// Goes on with what the host left when it went down: callbacks on their way, turns that waited.
+/// Continues what remained when the host ended: pending callbacks and queued turns.
 async fn resume(webhook: Arc<Webhook>) {
     webhook.resume_callbacks().await;
     for chat in webhook.threads.chats().await.unwrap_or_default() {
-        webhook.talk.go_on(&chat).await;
+        webhook.connection.go_on(&chat).await;
     }
 }
 
-/// Now, ISO 8601.
+/// Returns the current time, ISO 8601.
 fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
-/// Says what is wrong with a record when it is read first and whenever it is edited. A call to it answers
-/// 404.
+/// Logs the problems of a record when it is first read and after edits. Calls to it are answered with 404.
 fn report_edits(host: &PluginHost, endpoints: &Collection) -> Result<(), Thrown> {
     let (changed, read) = (host.clone(), endpoints.get.clone());
     endpoints.watch.call((Call::new(move |(change,): (RecordChange,)| {
@@ -203,12 +204,12 @@ fn report(host: &PluginHost, id: &str, record: &ostler_contract::JsonObject) {
     }
 }
 
-/// Says in the log what is wrong with an endpoint.
+/// Logs a problem of an endpoint.
 fn say(host: &PluginHost, endpoint: &str, what: &str) {
     let _ = host.log(format!("{}: {what}", named(endpoint)));
 }
 
-/// An endpoint, as the log names it.
+/// Returns the name of an endpoint in the log.
 fn named(endpoint: &str) -> String {
     format!("endpoint {ENDPOINTS}/{endpoint}")
 }

@@ -1,4 +1,4 @@
-//! How many calls an endpoint takes. Counted over the time just gone, so that no moment lets twice as many by.
+//! Rate limits of endpoints, with a sliding window, so that no burst exceeds the limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::extras::Limit;
 
-/// When calls came, by endpoint.
+/// The times of calls, by endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Limits(Mutex<HashMap<String, VecDeque<Instant>>>);
 
 impl Limits {
-    /// Takes a call, or says how long the next one has to wait.
+    /// Counts a call, or returns how long the next one has to wait.
     pub fn take(&self, endpoint: &str, limit: Limit) -> Result<(), Duration> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,4 @@
-//! What is said again and again: strangers may call an endpoint as often as they like, and the log is not theirs to
-//! fill.
+//! Limits repeated log lines, because anyone can call an endpoint as often as they like and must not fill the log.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,15 +6,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a line about an endpoint stands for those like it.
+/// How long a line about an endpoint suppresses similar ones.
 const STANDS: Duration = Duration::from_secs(60);
 
-/// When a line was last said of an endpoint, and how often it was not since.
+/// When a line about an endpoint was last logged, and how many were suppressed since.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit(Mutex<HashMap<String, (Instant, u64)>>);
 
 impl LogLimit {
-    /// Whether to say it now: how many were left out since the last time.
+    /// Returns whether to log it now, with the number of suppressed lines since the last one.
     pub fn again(&self, endpoint: &str) -> Option<u64> {
         let now = Instant::now();
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Deliveries sent again: answered as the first was, and nothing comes of them. Kept across restarts, so many
-//! per endpoint.
+//! Repeated deliveries, which receive the first answer and have no effect. They are stored across restarts, up to a
+//! number per endpoint.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::reply::{About, Answer};
 
-/// How many first answers are remembered, per endpoint.
+/// How many first answers are stored per endpoint.
 const MOST: usize = 1000;
 
 /// The first answers.
 #[derive(Debug)]
 pub(crate) struct Repeats {
-    kept: Collection,
-    /// Deliveries being answered: one sent again meanwhile waits for the first.
+    records: Collection,
+    /// Deliveries being handled; a concurrent repetition waits for the first.
     going: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    /// By endpoint: which are kept, oldest first.
+    /// By endpoint: the stored deliveries, oldest first.
     order: tokio::sync::Mutex<HashMap<String, VecDeque<String>>>,
 }
 
-/// What a delivery is.
+/// The kind of a delivery.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// One sent before.
+    /// A repeated one.
     Again(Answer),
     /// A new one.
     First(First),
 }
 
-/// A delivery that is answered for the first time. Dropped with nothing kept, the next one is the first.
+/// A delivery that is handled for the first time. If it is dropped without an answer, the next one is the first.
 #[derive(Debug)]
 pub(crate) struct First {
     id: String,
@@ -43,11 +43,11 @@ pub(crate) struct First {
 }
 
 impl Repeats {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, going: Mutex::default(), order: tokio::sync::Mutex::default() }
+    pub fn new(records: Collection) -> Self {
+        Self { records, going: Mutex::default(), order: tokio::sync::Mutex::default() }
     }
 
-    /// Says whether a delivery was sent before; waits for the first where that one is being answered.
+    /// Returns whether a delivery is repeated; waits for the first if that one is being handled.
     pub async fn enter(self: &Arc<Self>, endpoint: &str, key: &str) -> Result<Delivered, Thrown> {
         let id = crate::id::of('d', &[endpoint, key]);
         let gate = self.going().entry(id.clone()).or_default().clone();
@@ -58,7 +58,7 @@ impl Repeats {
             repeats: self.clone(),
             alone: Some(alone),
         };
-        match self.kept.get.call((id,)).await?.as_ref().and_then(read) {
+        match self.records.get.call((id,)).await?.as_ref().and_then(read) {
             Some(answer) => Ok(Delivered::Again(answer)),
             None => Ok(Delivered::First(first)),
         }
@@ -70,8 +70,8 @@ impl Repeats {
 }
 
 impl First {
-    /// Keeps the first answer, and forgets the oldest where there are too many.
-    pub async fn keep(self, answer: &Answer) -> Result<(), Thrown> {
+    /// Stores the first answer, and removes the oldest beyond the limit.
+    pub async fn store(self, answer: &Answer) -> Result<(), Thrown> {
         let mut record = json!({
             "id": self.id, "endpoint": self.endpoint, "at": crate::now(), "status": answer.status.as_u16(),
             "answer": answer.body,
@@ -85,24 +85,24 @@ impl First {
         let repeats = &self.repeats;
         let mut order = repeats.order.lock().await;
         if !order.contains_key(&self.endpoint) {
-            order.insert(self.endpoint.clone(), self.kept_so_far().await?);
+            order.insert(self.endpoint.clone(), self.stored_so_far().await?);
         }
         if let Value::Object(record) = record {
-            repeats.kept.put.call((record,)).await?;
+            repeats.records.put.call((record,)).await?;
         }
         let Some(of_endpoint) = order.get_mut(&self.endpoint) else { return Ok(()) };
         of_endpoint.push_back(self.id.clone());
         while of_endpoint.len() > MOST {
             if let Some(oldest) = of_endpoint.pop_front() {
-                repeats.kept.remove.call((oldest,)).await?;
+                repeats.records.remove.call((oldest,)).await?;
             }
         }
         Ok(())
     }
 
-    async fn kept_so_far(&self) -> Result<VecDeque<String>, Thrown> {
+    async fn stored_so_far(&self) -> Result<VecDeque<String>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), self.endpoint.as_str().into())]);
-        let mut records = self.repeats.kept.find.call((of_endpoint,)).await?;
+        let mut records = self.repeats.records.find.call((of_endpoint,)).await?;
         let text = |record: &JsonObject, field: &str| {
             record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
         };

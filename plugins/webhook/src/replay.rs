@@ -1,4 +1,4 @@
-//! Deliveries replayed: what was sent is delivered again, as a delivery of its own.
+//! Replays of deliveries, each as a separate delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::deliveries::Delivery;
 use crate::route::Webhook;
 use crate::{REPLAY, REPLAY_GRANT};
 
-/// How often bodies that are too old are looked for.
+/// How often expired bodies are searched.
 const SWEEP: Duration = Duration::from_secs(600);
 
 /// Registers the command that replays a delivery.
@@ -49,11 +49,10 @@ fn wrong(why: impl Into<String>) -> Thrown {
 }
 
 impl Webhook {
-    /// Delivers again what was sent, though it was sent before and however many calls the endpoint takes; answers the
-    /// row of the new delivery.
+    /// Delivers a stored call again, without checks for repetition and rate limit; returns the row of the new delivery.
     async fn replay(self: &Arc<Self>, delivery: &str) -> Result<Value, Thrown> {
         let started = Instant::now();
-        let stored = self.kept.find(delivery).await?.ok_or_else(|| {
+        let stored = self.stored_bodies.find(delivery).await?.ok_or_else(|| {
             wrong(format!(
                 "no body of delivery {delivery} is stored; bodies are stored by endpoints with keepBodies, for as long as it says"
             ))
@@ -65,10 +64,10 @@ impl Webhook {
         };
         let endpoint = endpoint
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} is no endpoint any more")))?;
-        let keep = endpoint.extras.keep.as_ref();
-        let keep = keep
+        let retention = endpoint.extras.body_retention.as_ref();
+        let retention = retention
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer has keepBodies")))?;
-        let admitted = stored.open(delivery, self.host.secret(keep.key.clone(), None).await?).await?;
+        let admitted = stored.open(delivery, self.host.secret(retention.key.clone(), None).await?).await?;
         let mut seen = Delivery::begun();
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
@@ -82,18 +81,18 @@ impl Webhook {
         Ok(row)
     }
 
-    /// Compares bodies with their list, and deletes those that are too old, now and again and again.
+    /// Reconciles bodies with their index, and periodically deletes expired ones.
     pub async fn tend_bodies(self: Arc<Self>) {
         let webhook = Arc::downgrade(&self);
         drop(self);
         if let Some(webhook) = webhook.upgrade()
-            && let Err(why) = webhook.kept.reconcile().await
+            && let Err(why) = webhook.stored_bodies.reconcile().await
         {
             let _ =
                 webhook.host.log(format!("cannot compare bodies of calls with their list: {}", why.message));
         }
         while let Some(webhook) = webhook.upgrade() {
-            if let Err(why) = webhook.kept.forget_expired().await {
+            if let Err(why) = webhook.stored_bodies.forget_expired().await {
                 let _ = webhook.host.log(format!("cannot delete expired bodies of calls: {}", why.message));
             }
             drop(webhook);

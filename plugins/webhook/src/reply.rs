@@ -5,18 +5,18 @@ use std::time::Duration;
 use ostler_contract::http::{self, Body, HeaderValue, Response, StatusCode, header};
 use ostler_contract::{PluginHost, Value, json};
 
-/// A whole answer: what a caller is told, and what a repeated delivery is told again.
+/// An answer to a caller, also for repeated deliveries.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub status: StatusCode,
     pub body: Value,
-    /// What goes with a refusal.
+    /// The headers of a rejection.
     header: Option<(header::HeaderName, HeaderValue)>,
-    /// The runs that came of the call, or the session that it talks in: their URLs are headers of the answer.
+    /// The runs of the call, or its session, whose URLs are headers of the answer.
     pub about: About,
 }
 
-/// What an answer is about, by its URIs.
+/// The subjects of an answer, by their URIs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct About {
     pub runs: Vec<String>,
@@ -24,8 +24,8 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// The headers that name it: `Location` for exactly one run, a `Link` for each of several, and one for a session. What
-    /// has no URL has no header.
+    /// Returns its headers: `Location` for exactly one run, a `Link` for each of several, and one for a session.
+    /// Without a URL there is no header.
     pub fn headers(&self, link: impl Fn(&str) -> Option<String>) -> Vec<(header::HeaderName, HeaderValue)> {
         let headers = match self.runs.as_slice() {
             [run] => vec![(header::LOCATION, link(run))],
@@ -39,7 +39,7 @@ impl About {
     }
 }
 
-/// The most runs that an answer names.
+/// The maximum number of runs in an answer.
 const MOST_LINKS: usize = 50;
 
 /// A link of RFC 8288.
@@ -53,12 +53,12 @@ impl Answer {
         Self { status, body, header: None, about: About::default() }
     }
 
-    /// The same about runs or a session.
+    /// Adds the runs or the session.
     pub fn about(self, about: About) -> Self {
         Self { about, ..self }
     }
 
-    /// As it is sent by a plugin that knows the URLs of runs and sessions.
+    /// Returns the response with the URLs of runs and sessions.
     pub fn linked(&self, host: &PluginHost) -> Response {
         let mut response = self.response();
         let link = |uri: &str| host.link(uri.to_owned()).ok().flatten();
@@ -68,7 +68,7 @@ impl Answer {
         response
     }
 
-    /// As it is sent.
+    /// Returns the response.
     pub fn response(&self) -> Response {
         let mut response = http::json(self.status, &self.body);
         if self.status == StatusCode::NO_CONTENT {
@@ -81,30 +81,30 @@ impl Answer {
     }
 }
 
-/// A refusal.
+/// A rejection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// There is no endpoint there.
+    /// The endpoint does not exist.
     NoEndpoint,
     /// It is not a POST.
     NotPost,
-    /// No bearer, or not the secret.
+    /// The bearer token is missing or wrong.
     NotAdmitted,
     /// The sender's signature is missing, wrong or too old.
     NotSigned(&'static str),
-    /// What was sent is not what the endpoint takes.
+    /// The body is invalid for the endpoint.
     Bad(String),
-    /// What was sent is of a kind the endpoint does not read.
+    /// The media type is not supported by the endpoint.
     NotUnderstood(String),
     /// The bot cannot be talked to.
     NoBot(String),
-    /// More calls than the endpoint takes; when the next one may come.
+    /// The rate limit is exceeded; contains when the next call is allowed.
     TooMany(Duration),
     /// The memory for bodies is in use.
     NoMemory,
     /// The endpoint's `when` cannot be evaluated.
     NoFilter,
-    /// As many runs wait for others as may.
+    /// Too many ordered runs wait.
     NoRoom,
 }
 
@@ -123,7 +123,7 @@ impl Refusal {
         }
     }
 
-    /// What the caller is told.
+    /// Returns the message for the caller.
     pub fn message(&self) -> String {
         match self {
             Self::NoEndpoint => "Unknown endpoint".to_owned(),
@@ -164,7 +164,7 @@ impl From<Refusal> for Answer {
     }
 }
 
-/// Whole seconds, rounded up: a caller that waits so long is not too early.
+/// Rounds up to whole seconds, so that a caller that waits so long is not too early.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

@@ -1,4 +1,4 @@
-//! One call: which endpoint, whether its sender is let in, and only then what it says.
+//! Handles one call: finds the endpoint, authenticates the sender, and only then parses the body.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,49 +15,49 @@ use crate::cloudevents::{self, Event};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
 use crate::extras::{Dedupe, Format};
+use crate::host_connection::HostConnection;
 use crate::limits::Limits;
 use crate::log_limit::LogLimit;
 use crate::repeats::{Delivered, Repeats};
 use crate::reply::{Answer, Refusal};
-use crate::stored_bodies::KeptBodies;
-use crate::talk::Talk;
+use crate::stored_bodies::StoredBodies;
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
 use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Verify};
 use crate::{automation, bot};
 
-/// What the route needs.
+/// The state of the route.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     pub host: PluginHost,
     pub endpoints: Collection,
-    pub talk: Talk,
+    pub connection: HostConnection,
     pub threads: Threads,
     pub callbacks: Callbacks,
     pub deliveries: Arc<Deliveries>,
     pub repeats: Arc<Repeats>,
     pub limits: Limits,
-    pub kept: KeptBodies,
-    /// The memory for replays, which no request brings.
+    pub stored_bodies: StoredBodies,
+    /// The budget of replays, which have no request.
     pub replays: Bodies,
-    /// Of endpoints that cannot be called.
+    /// Limits the log lines about invalid endpoints.
     pub told: LogLimit,
-    /// How long a `sync` call waits where its endpoint does not say.
+    /// The default limit of a `sync` call.
     pub sync_timeout: Duration,
 }
 
-/// What a request says before its body.
+/// The head of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub uri: Uri,
     pub headers: HeaderMap,
 }
 
-/// Parts of the names of headers that let a caller in.
+/// Parts of the names of headers that authenticate a caller.
 const CREDENTIALS: [&str; 7] = ["api-key", "apikey", "auth", "cookie", "secret", "signature", "token"];
 
 impl Head {
-    /// The headers that say something of the call, by their names in lower case: all but those that let a caller in.
+    /// Returns the headers by their names in lower case, without those that authenticate the caller.
     pub fn facts(&self) -> impl Iterator<Item = (String, String)> {
         let shown = self
             .headers
@@ -69,14 +69,14 @@ impl Head {
     }
 }
 
-/// A call whose sender was let in, read.
+/// A call of an authenticated sender with its body.
 #[derive(Debug, Clone)]
 pub(crate) struct Admitted {
     pub head: Head,
     pub body: Bytes,
 }
 
-/// A body: signatures are over it, so a signed one is read before its sender is let in.
+/// The body. Signatures cover it, so a signed one is read before its sender is authenticated.
 enum Unread {
     Not(Body),
     Read(Bytes),
@@ -106,18 +106,18 @@ impl Webhook {
         outcome.map(|answer| answer.linked(&self.host))
     }
 
-    /// The endpoint of an id, if there is a valid one.
+    /// Returns the valid endpoint of an id, if any.
     pub async fn endpoint(&self, id: &Slug) -> Result<Option<Endpoint>, Thrown> {
         let record = self.endpoints.get.call((id.to_string(),)).await?;
         Ok(record.and_then(|record| Endpoint::read(&record).ok()).map(|(endpoint, _)| endpoint))
     }
 
-    /// Says in the log what is wrong with an endpoint.
+    /// Logs a problem of an endpoint.
     pub fn problem(&self, endpoint: &str, what: &str) {
         crate::say(&self.host, endpoint, what);
     }
 
-    /// Lets the sender in, or not. Of a body whose sender is to show a token nothing is read.
+    /// Authenticates the sender. With a token, nothing of the body is read before.
     async fn admit(
         &self,
         endpoint: &Endpoint,
@@ -159,7 +159,7 @@ impl Webhook {
         }
     }
 
-    /// Says in the log what is wrong with an endpoint, once a minute for each kind of problem.
+    /// Logs a problem of an endpoint, once a minute for each kind of problem.
     pub fn say_once_a_minute(&self, endpoint: &str, kind: &str, what: &str) {
         if let Some(left_out) = self.told.again(&format!("{endpoint} {kind}")) {
             let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
@@ -188,7 +188,7 @@ impl Webhook {
         bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
-        // The memory of an event's JSON form is that of the body, which stays charged as long.
+        // The JSON form of an event uses the memory of the body, which stays charged as long.
         let bytes;
         if endpoint.extras.format == Some(Format::CloudEvents) {
             bytes = match read(endpoint, &head, body, bodies).await {
@@ -224,20 +224,20 @@ impl Webhook {
         let answer = match greeting(endpoint, &admitted) {
             Some(answer) => answer,
             None => {
-                self.keep(endpoint, &admitted, seen).await;
+                self.store_body(endpoint, &admitted, seen).await;
                 self.deliver(endpoint, &admitted, bodies, seen).await?
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
-            // What was fired was fired: a failure here must not have the sender deliver it again.
-            if let Err(why) = first.keep(&answer).await {
+            // The event was fired, so a failure here must not make the sender repeat the delivery.
+            if let Err(why) = first.store(&answer).await {
                 self.problem(&endpoint.id, &format!("cannot store the answer to a delivery: {why}"));
             }
         }
         Ok(answer)
     }
 
-    /// Does what the endpoint is for.
+    /// Passes the call to the endpoint's target.
     pub async fn deliver(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -251,23 +251,23 @@ impl Webhook {
         }
     }
 
-    /// Keeps what was sent, where the endpoint asks for that, before anything comes of it. A call goes on without.
-    async fn keep(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
-        let Some(keep) = &endpoint.extras.keep else { return };
-        let kept = match self.host.secret(keep.key.clone(), None).await {
-            Ok(key) => self.kept.keep(&endpoint.id, seen, keep, key, admitted).await,
+    /// Stores the body before the call takes effect, if the endpoint requires it. The call continues if this fails.
+    async fn store_body(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
+        let Some(retention) = &endpoint.extras.body_retention else { return };
+        let stored = match self.host.secret(retention.key.clone(), None).await {
+            Ok(key) => self.stored_bodies.store(&endpoint.id, seen, retention, key, admitted).await,
             Err(why) => Err(why),
         };
-        match kept {
+        match stored {
             Ok(until) => seen.kept_until = Some(format!("{until:.3}")),
             Err(why) => {
-                let what = format!("cannot keep the body of a call with {}: {}", keep.key, why.message);
+                let what = format!("cannot keep the body of a call with {}: {}", retention.key, why.message);
                 self.say_once_a_minute(&endpoint.id, "keepBodies", &what);
             }
         }
     }
 
-    /// Whether a delivery was sent before. One without an id is a call like any other.
+    /// Returns whether a delivery is repeated. One without an id never is.
     async fn delivery(
         &self,
         endpoint: &Endpoint,
@@ -281,7 +281,7 @@ impl Webhook {
     }
 }
 
-/// The body of a call whose sender was let in.
+/// Returns the body of a call of an authenticated sender.
 async fn read(endpoint: &Endpoint, head: &Head, body: Unread, bodies: &Bodies) -> Result<Bytes, Refusal> {
     let body = match body {
         Unread::Not(body) => body,
@@ -295,7 +295,7 @@ async fn read(endpoint: &Endpoint, head: &Head, body: Unread, bodies: &Bodies) -
     read.map_err(|error| unread(&error))
 }
 
-/// The answer to a sender that only asks whether the endpoint is there; nothing comes of such a call.
+/// Returns the answer to a call that only checks that the endpoint exists, which has no effect.
 fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Answer> {
     let verify = endpoint.extras.verify.as_ref()?;
     Some(match verify.scheme.greeting(&admitted.head, &admitted.body)? {
@@ -305,7 +305,7 @@ fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Answer> {
     })
 }
 
-/// The id of a delivery, where the endpoint asks for one.
+/// Returns the id of a delivery, if the endpoint requires one.
 fn delivery_id(endpoint: &Endpoint, head: &Head, body: &Unread) -> Option<String> {
     match (endpoint.extras.dedupe.as_ref()?, &endpoint.extras.verify, body) {
         (Dedupe::Header(name), ..) => {
@@ -320,14 +320,14 @@ fn delivery_id(endpoint: &Endpoint, head: &Head, body: &Unread) -> Option<String
     }
 }
 
-/// Whether a body says beforehand that it is too large; such a one is not waited for.
+/// Returns whether the declared size of a body exceeds the limit; such a body is not read.
 fn too_large(head: &Head, limit: usize) -> bool {
     let length = head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let length = length.and_then(|length| length.parse::<u64>().ok());
     length.is_some_and(|length| length > u64::try_from(limit).unwrap_or(u64::MAX))
 }
 
-/// Runs what takes long where it keeps no other task waiting.
+/// Runs long work on a separate thread.
 async fn off_shared_threads<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -354,7 +354,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The one segment behind `/plugins/webhook/`.
+/// Returns the single segment after `/plugins/webhook/`.
 fn endpoint_id(path: &str) -> Option<Slug> {
     Slug::parse(path.strip_prefix("/plugins/webhook/")?)
 }

@@ -1,5 +1,5 @@
-//! Bodies of deliveries, kept so that a delivery can be replayed: encrypted with a key of the vault, so long and so many
-//! per endpoint.
+//! Stored bodies of deliveries for replays: encrypted with a key from the vault, limited in time and number per
+//! endpoint.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -21,29 +21,29 @@ use crate::deliveries::Delivery;
 use crate::extras::duration;
 use crate::route::{Admitted, Head};
 
-/// The vault name of the key, where the record has none.
+/// The default vault name of the key.
 pub(crate) const KEY: &str = "host:webhook-bodies";
-/// The shortest key, in bytes: it is a random text, not a password.
+/// The minimum length of the key in bytes. It is a random text, not a password.
 pub(crate) const SHORTEST_KEY: usize = 16;
-/// The most bodies of an endpoint, and the most of their bytes.
+/// The maximum number of bodies of an endpoint, and their total size.
 const MOST: usize = 50;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// The largest body that is kept.
+/// The maximum size of a stored body.
 const LARGEST: usize = 1024 * 1024;
-/// How long bodies may be kept.
+/// The maximum time for which bodies are stored.
 const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What a record says of bodies.
+/// The field `keepBodies` of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keep {
-    /// For how long.
+pub(crate) struct BodyRetention {
+    /// How long bodies are stored.
     pub lasts: Duration,
     /// The vault name of the key.
     pub key: String,
 }
 
-impl Keep {
-    /// Reads `7d`, or `{ for: 7d, key: host:<name> }`.
+impl BodyRetention {
+    /// Parses `7d`, or `{ for: 7d, key: host:<name> }`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -60,16 +60,16 @@ impl Keep {
         let lasts = duration(lasts).filter(|lasts| *lasts <= LONGEST).ok_or_else(wrong)?;
         match VaultName::parse(key) {
             Ok(VaultName::Host(_)) => Ok(Self { lasts, key: key.to_owned() }),
-            // What stands there may be the key itself, so it is not repeated.
+            // The value is not repeated, because it may be the key itself.
             _ => Err("keepBodies.key must be a host: name of the vault".to_owned()),
         }
     }
 }
 
-/// Every endpoint's.
+/// The stored bodies of all endpoints.
 #[derive(Debug)]
-pub(crate) struct KeptBodies {
-    /// By endpoint: which bodies it has. Written before a body is, so that none is forgotten.
+pub(crate) struct StoredBodies {
+    /// The bodies of each endpoint. Written before a body, so that every body is in it.
     index: Collection,
     bodies: Collection,
     /// One writer for each endpoint's index.
@@ -83,7 +83,7 @@ type Known = HashMap<String, Vec<Row>>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Row {
     id: String,
-    /// When the call came, ISO 8601.
+    /// Time of the call, ISO 8601.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     at: Option<String>,
     bytes: usize,
@@ -91,10 +91,10 @@ struct Row {
     expires: i64,
 }
 
-/// What was sent, without what let the sender in.
+/// The head of a call without the sender's credentials.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sent {
+struct SentHead {
     uri: String,
     #[serde(skip_serializing_if = "HashMap::is_empty", default)]
     headers: HashMap<String, String>,
@@ -108,17 +108,17 @@ pub(crate) struct Stored {
     sealed: String,
 }
 
-impl KeptBodies {
+impl StoredBodies {
     pub fn new(index: Collection, bodies: Collection) -> Self {
         Self { index, bodies, writing: tokio::sync::Mutex::default() }
     }
 
-    /// Stores what was sent, encrypted; answers until when it is kept, or why it is not.
-    pub async fn keep(
+    /// Stores a call, encrypted; returns until when it is stored, or why it is not.
+    pub async fn store(
         &self,
         endpoint: &str,
         delivery: &Delivery,
-        keep: &Keep,
+        retention: &BodyRetention,
         key: String,
         admitted: &Admitted,
     ) -> Result<Timestamp, Thrown> {
@@ -127,7 +127,7 @@ impl KeptBodies {
             return Err(Thrown::new(format_args!("the body is larger than {LARGEST} bytes")));
         }
         let now = Timestamp::now();
-        let expires = now.checked_add(keep.lasts).map_err(Thrown::new)?;
+        let expires = now.checked_add(retention.lasts).map_err(Thrown::new)?;
         let sealed = {
             let (aad, admitted) = (delivery.to_owned(), admitted.clone());
             off_shared_threads(move || seal(&key, &aad, &admitted)).await?
@@ -152,7 +152,7 @@ impl KeptBodies {
             }
             !goes
         });
-        // Before the index forgets them: what it does not name stays for ever.
+        // Before they are removed from the index, because bodies without an entry would stay forever.
         for id in gone {
             self.bodies.remove.call((id,)).await?;
         }
@@ -166,7 +166,7 @@ impl KeptBodies {
         Ok(expires)
     }
 
-    /// What is stored of a delivery, unless it is too old.
+    /// Returns the stored call of a delivery, unless it has expired.
     pub async fn find(&self, delivery: &str) -> Result<Option<Stored>, Thrown> {
         Ok(self.stored(delivery).await?.filter(|stored| stored.expires > Timestamp::now()))
     }
@@ -181,8 +181,8 @@ impl KeptBodies {
         Ok(read())
     }
 
-    /// Makes the index and the bodies agree, after a crash or an edit by hand: a row without a body is deleted, and a body
-    /// without a row gets one. Only such a body is read.
+    /// Reconciles the index with the bodies, after a crash or manual edits: deletes a row without a body, and adds one
+    /// for a body without a row. Reads only such bodies.
     pub async fn reconcile(&self) -> Result<(), Thrown> {
         let mut writing = self.writing.lock().await;
         let mut bodies: BTreeSet<String> = self.bodies.ids.call(()).await?.into_iter().collect();
@@ -196,7 +196,7 @@ impl KeptBodies {
             }
         }
         for id in bodies {
-            // One that cannot be read is left for the user to look at.
+            // An unreadable one stays for inspection by the user.
             let Ok(Some(stored)) = self.stored(&id).await else { continue };
             if stored.expires <= Timestamp::now() {
                 self.bodies.remove.call((id,)).await?;
@@ -210,7 +210,7 @@ impl KeptBodies {
         Ok(())
     }
 
-    /// Deletes what is too old.
+    /// Deletes expired bodies.
     pub async fn forget_expired(&self) -> Result<(), Thrown> {
         let now = Timestamp::now();
         let all = self.index.list.call(()).await?;
@@ -223,7 +223,7 @@ impl KeptBodies {
             if gone.is_empty() {
                 continue;
             }
-            // The index last: what it names is found again by the next start.
+            // The index last, so that the next start finds the rest.
             for row in gone {
                 self.bodies.remove.call((row.id,)).await?;
             }
@@ -253,17 +253,17 @@ impl KeptBodies {
 }
 
 impl Stored {
-    /// What was sent.
+    /// Returns the decrypted call.
     ///
     /// # Errors
-    /// The key is another one.
+    /// The key has changed.
     pub async fn open(self, delivery: &str, key: String) -> Result<Admitted, Thrown> {
         let aad = delivery.to_owned();
         off_shared_threads(move || open(&key, &aad, &self.sealed)).await
     }
 }
 
-/// The key of a text in the vault.
+/// Derives the key from a text in the vault.
 fn key(secret: &str) -> Result<LessSafeKey, Thrown> {
     if secret.len() < SHORTEST_KEY {
         return Err(Thrown::new(format_args!("the key must have at least {SHORTEST_KEY} bytes")));
@@ -276,7 +276,7 @@ fn key(secret: &str) -> Result<LessSafeKey, Thrown> {
 
 /// A nonce, then the sealed text: the length of the head, the head as JSON, the body.
 fn seal(secret: &str, delivery: &str, admitted: &Admitted) -> Result<String, Thrown> {
-    let sent = Sent { uri: admitted.head.uri.to_string(), headers: admitted.head.facts().collect() };
+    let sent = SentHead { uri: admitted.head.uri.to_string(), headers: admitted.head.facts().collect() };
     let head = serde_json::to_vec(&sent).map_err(Thrown::new)?;
     let length = u32::try_from(head.len()).map_err(Thrown::new)?;
     let mut nonce = [0; NONCE_LEN];
@@ -306,7 +306,7 @@ fn open(secret: &str, delivery: &str, sealed: &str) -> Result<Admitted, Thrown> 
     let (length, rest) = opened.split_first_chunk::<4>().ok_or_else(damaged)?;
     let length = usize::try_from(u32::from_be_bytes(*length)).map_err(Thrown::new)?;
     let (head, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
-    let sent: Sent = serde_json::from_slice(head).map_err(|_| damaged())?;
+    let sent: SentHead = serde_json::from_slice(head).map_err(|_| damaged())?;
     let uri: Uri = sent.uri.parse().map_err(|_| damaged())?;
     let mut headers = HeaderMap::new();
     for (name, value) in sent.headers {

@@ -1,5 +1,4 @@
-//! Threads: which of an endpoint's callers said what belongs together. Every thread of an endpoint holds the
-//! session and chat the endpoint talks in.
+//! Threads of an endpoint's callers. Every thread of an endpoint contains the session and chat of the endpoint.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -8,17 +7,17 @@ use ostler_contract::points::Collection;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::Mutex;
 
-use crate::talk::Chat;
+use crate::host_connection::Chat;
 
-/// How many threads of an endpoint are kept. One that is forgotten and speaks again is kept again, with the same
-/// session and chat.
+/// How many threads of an endpoint are stored. A removed one that calls again is stored again, with the same session
+/// and chat.
 const MOST: usize = 10_000;
 
 /// The threads.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    kept: Collection,
-    /// By endpoint: what its threads are known to hold, and which there are, oldest first.
+    records: Collection,
+    /// By endpoint: the chat of its threads, and their ids, oldest first.
     known: std::sync::Mutex<HashMap<String, Arc<Mutex<Option<Known>>>>>,
 }
 
@@ -29,13 +28,12 @@ struct Known {
 }
 
 impl Threads {
-    pub fn new(kept: Collection) -> Self {
-        Self { kept, known: Default::default() }
+    pub fn new(records: Collection) -> Self {
+        Self { records, known: Default::default() }
     }
 
-    /// Keeps a thread with the chat it talks in; where the endpoint's chat is another now, every thread of it is
-    /// rewritten.
-    pub async fn keep(&self, endpoint: &str, thread: &str, chat: &Chat) -> Result<(), Thrown> {
+    /// Stores a thread with its chat. If the endpoint's chat has changed, updates all its threads.
+    pub async fn store(&self, endpoint: &str, thread: &str, chat: &Chat) -> Result<(), Thrown> {
         let id = crate::id::of('t', &[endpoint, thread]);
         let known = self
             .known
@@ -49,7 +47,7 @@ impl Threads {
             let order = self.rewrite(endpoint, chat).await?;
             *known = Some(Known { chat: chat.clone(), order });
         }
-        let there = self.kept.get.call((id.clone(),)).await?;
+        let there = self.records.get.call((id.clone(),)).await?;
         if there.is_some_and(|record| holds(&record, chat)) {
             return Ok(());
         }
@@ -58,22 +56,22 @@ impl Threads {
             "since": crate::now(),
         });
         if let Value::Object(record) = record {
-            self.kept.put.call((record,)).await?;
+            self.records.put.call((record,)).await?;
         }
         let Some(known) = known.as_mut() else { return Ok(()) };
         known.order.push_back(id);
         while known.order.len() > MOST {
             if let Some(oldest) = known.order.pop_front() {
-                self.kept.remove.call((oldest,)).await?;
+                self.records.remove.call((oldest,)).await?;
             }
         }
         Ok(())
     }
 
-    /// Gives every thread of an endpoint this chat; answers their ids, oldest first.
+    /// Sets the chat of every thread of an endpoint; returns their ids, oldest first.
     async fn rewrite(&self, endpoint: &str, chat: &Chat) -> Result<VecDeque<String>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), endpoint.into())]);
-        let mut records = self.kept.find.call((of_endpoint,)).await?;
+        let mut records = self.records.find.call((of_endpoint,)).await?;
         let text = |record: &JsonObject, field: &str| {
             record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
@@ -83,15 +81,15 @@ impl Threads {
             if !holds(&record, chat) {
                 record.insert("session".to_owned(), chat.session.as_str().into());
                 record.insert("chat".to_owned(), chat.uri.as_str().into());
-                self.kept.put.call((record,)).await?;
+                self.records.put.call((record,)).await?;
             }
         }
         Ok(order)
     }
 
-    /// Every chat some thread holds.
+    /// Returns the chats of all threads.
     pub async fn chats(&self) -> Result<Vec<String>, Thrown> {
-        let records = self.kept.list.call(()).await?;
+        let records = self.records.list.call(()).await?;
         let mut chats: Vec<String> = records
             .iter()
             .filter_map(|record| record.get("chat").and_then(Value::as_str).map(str::to_owned))

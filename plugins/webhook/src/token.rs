@@ -1,23 +1,23 @@
-//! The bearer a caller sends, against the endpoint's secret.
+//! Comparison of a caller's bearer token with the endpoint's secret.
 
 use ostler_contract::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The bearer token of a request.
+/// Returns the bearer token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Whether a token is the secret. Both are hashed first, so that neither how much of it is right nor how long
-/// the secret is shows in the time taken.
+/// Returns whether a token is the secret. Hashes both first, so that the duration reveals neither a common prefix nor
+/// the length of the secret.
 pub(crate) fn is_secret(token: &[u8], secret: &str) -> bool {
     same(&Sha256::digest(token), &Sha256::digest(secret.as_bytes()))
 }
 
-/// Compares in a time that depends on the length alone.
+/// Compares in a time that depends only on the length.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }

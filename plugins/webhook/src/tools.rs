@@ -1,4 +1,4 @@
-//! What a command line needs to know of endpoints: whether a record is one, and what a caller has to send.
+//! Facts about endpoints for the command line: whether a record is valid, and what a caller has to send.
 
 use ostler_contract::JsonObject;
 
@@ -8,7 +8,7 @@ use crate::extras::Format;
 pub use crate::verify::{Outgoing, Shell};
 use crate::verify::{SENDERS, Signing, sign_standard};
 
-/// The sentence about a record that is no endpoint.
+/// Returns the message about an invalid record.
 pub fn no_endpoint(why: &str) -> String {
     format!("{why}; a call to it answers 404")
 }
@@ -18,14 +18,14 @@ pub fn no_endpoint(why: &str) -> String {
 pub struct SenderFacts {
     /// Its name.
     pub name: &'static str,
-    /// What a record has in `verify`, as YAML: the name, or an object with the fields it needs.
+    /// The value of `verify` as YAML: the name, or an object with the required fields.
     pub example: &'static str,
-    /// The headers that a call needs.
+    /// The required headers of a call.
     pub headers: &'static [&'static str],
 }
 
-/// A message signed as Standard Webhooks says, `now` being seconds since 1970: its body with the headers `webhook-id`,
-/// `webhook-timestamp` and `webhook-signature`.
+/// Signs a message according to Standard Webhooks, with `now` in seconds since 1970: returns its body with the headers
+/// `webhook-id`, `webhook-timestamp` and `webhook-signature`.
 pub fn signed(secret: &str, id: &str, now: u64, body: String) -> Outgoing {
     let mut call = Outgoing { body, ..Outgoing::default() };
     sign_standard(&Signing { secret, id, now }, &mut call);
@@ -41,29 +41,29 @@ pub fn senders() -> impl Iterator<Item = SenderFacts> {
     })
 }
 
-/// An endpoint, as its record says it.
+/// A description of an endpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct EndpointFacts {
     /// The last segment of its URL.
     pub id: String,
-    /// The bot it talks to; nothing where it fires automations.
+    /// Its bot; `None` if it fires automations.
     pub bot: Option<String>,
-    /// `callback`, `sync` or `none`, where it talks to a bot.
+    /// `callback`, `sync` or `none`, for a bot.
     pub reply: Option<&'static str>,
-    /// What every callback has to start with.
+    /// The required prefix of callbacks.
     pub callback_prefix: Option<String>,
     /// The vault name of its secret.
     pub secret: String,
-    /// What is odd about the record.
+    /// Harmless problems of the record.
     pub warnings: Vec<String>,
     endpoint: Endpoint,
 }
 
-impl Facts {
-    /// Reads a record.
+impl EndpointFacts {
+    /// Parses a record.
     ///
     /// # Errors
-    /// What makes it no endpoint.
+    /// Why it is not an endpoint.
     pub fn read(record: &JsonObject) -> Result<Self, String> {
         let (endpoint, warnings) = Endpoint::read(record)?;
         let (bot, reply, prefix) = match &endpoint.target {
@@ -89,17 +89,18 @@ impl Facts {
         })
     }
 
-    /// The sender whose way of signing stands in for the bearer: one of [`senders`].
+    /// Returns the sender whose signature replaces the bearer token: one of [`senders`].
     pub fn verify(&self) -> Option<&'static str> {
         self.endpoint.extras.verify.as_ref().map(|verify| verify.sender.name)
     }
 
-    /// The vault name of the key that bodies are stored with, where they are.
+    /// Returns the vault name of the key for stored bodies, if they are stored.
     pub fn bodies_key(&self) -> Option<&str> {
-        self.endpoint.extras.keep.as_ref().map(|keep| &*keep.key)
+        self.endpoint.extras.body_retention.as_ref().map(|retention| &*retention.key)
     }
 
-    /// A call with this body, as its sender makes it, `now` being seconds since 1970 and `delivery` the delivery's id.
+    /// Creates a call with this body like the sender, with `now` in seconds since 1970 and `delivery` as the delivery's
+    /// id.
     ///
     /// # Errors
     /// Why only the sender can make such a call.
@@ -112,7 +113,7 @@ impl Facts {
         Ok(call)
     }
 
-    /// The headers that make a body an event, with this id, where the endpoint takes events.
+    /// Returns the headers that make a body an event with this id, if the endpoint accepts events.
     pub fn event(&self, id: &str) -> Vec<(String, String)> {
         let headers = match self.endpoint.extras.format {
             Some(Format::CloudEvents) => test_headers(id).to_vec(),
@@ -121,18 +122,18 @@ impl Facts {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// How a shell makes such a call, where a bearer is not enough and it can.
+    /// Returns how a shell makes such a call, if a bearer token is not enough and a shell can.
     pub fn shell(&self, secret: &str) -> Option<Shell> {
         self.endpoint.extras.verify.as_ref().and_then(|verify| verify.scheme.shell(secret))
     }
 
-    /// The endpoint's sender, where nobody else can sign its calls, so that a secret made here is of no use.
+    /// Returns the endpoint's sender if only it can sign calls, so that a secret created here is useless.
     pub fn signs_alone(&self) -> Option<&'static str> {
         let verify = self.endpoint.extras.verify.as_ref()?;
         verify.scheme.shell("").is_none().then_some(verify.sender.name)
     }
 
-    /// Why the endpoint's sender cannot have such a secret, after the secret's name.
+    /// Returns why a secret is invalid for the endpoint's sender, after the secret's name.
     pub fn unusable(&self, secret: &str) -> Option<&'static str> {
         self.endpoint.unusable(secret)
     }

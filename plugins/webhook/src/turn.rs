@@ -1,11 +1,11 @@
-//! What a turn ended as, read from the chat it was in.
+//! The outcome of a turn, from the state of its chat.
 
 use ostler_contract::protocol::names;
 use ostler_contract::{JsonObject, Value, json};
 
 use crate::bot_call::BotCall;
 
-/// The `_meta` a call's message carries: which endpoint and thread it came by, and the turn's name to the caller.
+/// Returns the `_meta` of a call's message: its endpoint and thread, and the turn's name for the caller.
 pub(crate) fn message(said: &BotCall, endpoint: &str, turn: &str, model: Option<&str>) -> Value {
     let call = json!({ "endpoint": endpoint, "thread": said.thread, "turn": turn });
     let meta = JsonObject::from_iter([(names::meta_key("webhook"), call)]);
@@ -16,12 +16,12 @@ pub(crate) fn message(said: &BotCall, endpoint: &str, turn: &str, model: Option<
     message
 }
 
-/// What a turn ended as.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// `complete`, `cancelled` or `error`.
     pub status: &'static str,
-    /// Its markdown parts.
+    /// Its Markdown parts.
     pub text: String,
     /// Why it failed.
     pub error: Option<String>,
@@ -32,12 +32,12 @@ impl Ended {
         Self { status: "error", text: String::new(), error: Some(why.to_owned()) }
     }
 
-    /// Somebody took the message back before it became a turn.
+    /// Returns the outcome of a message that was withdrawn before it became a turn.
     pub fn withdrawn() -> Self {
         Self { status: "cancelled", text: String::new(), error: None }
     }
 
-    /// What a caller is told: `{ thread, turn, status, text, error }`.
+    /// Returns the form for callers: `{ thread, turn, status, text, error }`.
     pub fn told(&self, thread: &str, turn: &str) -> Value {
         let mut told = json!({ "thread": thread, "turn": turn, "status": self.status, "text": self.text });
         if let Some(error) = &self.error {
@@ -47,9 +47,9 @@ impl Ended {
     }
 }
 
-/// Where a turn is.
+/// The phase of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum TurnPhase {
     /// It has ended.
     Ended(Ended),
     /// It runs, or waits.
@@ -58,17 +58,16 @@ pub(crate) enum Look {
     Nowhere,
 }
 
-/// Looks for a turn in a chat's state. One that waited first has a name of the host's; its message says which
-/// it is.
-pub(crate) fn find(state: &Value, turn: &str) -> Look {
+/// Finds a turn in a chat's state. One that was queued has an id from the host and is identified by its message.
+pub(crate) fn find(state: &Value, turn: &str) -> TurnPhase {
     let key = names::meta_key("webhook");
     let is = |entry: &Value| entry["id"] == turn || entry["message"]["_meta"][&key]["turn"] == turn;
     if is(&state["activeTurn"]) || state["queuedMessages"].as_array().into_iter().flatten().any(is) {
-        return Look::Goes;
+        return TurnPhase::Goes;
     }
     match state["turns"].as_array().into_iter().flatten().rev().find(|entry| is(entry)) {
-        Some(turn) => Look::Ended(read(turn)),
-        None => Look::Nowhere,
+        Some(turn) => TurnPhase::Ended(read(turn)),
+        None => TurnPhase::Nowhere,
     }
 }
 
@@ -114,14 +113,14 @@ mod tests {
             "queuedMessages": [{ "id": "e", "message": {} }],
         });
         let ended = |status, text: &str, error: Option<&str>| {
-            Look::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
+            TurnPhase::Ended(Ended { status, text: text.to_owned(), error: error.map(str::to_owned) })
         };
         assert_eq!(find(&state, "a"), ended("complete", "One.\n\nTwo.", None));
         assert_eq!(find(&state, "b"), ended("error", "", Some("no model")));
         assert_eq!(find(&state, "c"), ended("cancelled", "", None));
         assert_eq!(find(&state, "mine"), ended("complete", "", None), "a turn that waited first");
-        assert_eq!((find(&state, "d"), find(&state, "e")), (Look::Goes, Look::Goes));
-        assert_eq!(find(&state, "f"), Look::Nowhere);
+        assert_eq!((find(&state, "d"), find(&state, "e")), (TurnPhase::Goes, TurnPhase::Goes));
+        assert_eq!(find(&state, "f"), TurnPhase::Nowhere);
         let told = Ended::failed("x").told("t", "1");
         assert_eq!(told, json!({ "thread": "t", "turn": "1", "status": "error", "text": "", "error": "x" }));
         assert_eq!(Ended::withdrawn().told("t", "1").get("error"), None);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::failure::Result;
-use super::floor::{Keeps, Node, RustFloor};
+use super::floor::{Node, Persistence, RustFloor};
 use super::options::Options;
 use super::ostler::{Folder, Ostler};
 use super::process::Process;
@@ -64,7 +64,7 @@ impl Context {
     ///
     /// # Errors
     /// Where it does not start.
-    pub fn start_rust_floor(&self, keeps: Keeps) -> Result<Running> {
+    pub fn start_rust_floor(&self, persistence: Persistence) -> Result<Running> {
         let folder = Folder::new(&self.root, &[])?;
         let floor = match self.rust_floor.get() {
             Some(floor) => floor,
@@ -73,7 +73,7 @@ impl Context {
                 self.rust_floor.get_or_init(|| built)
             }
         };
-        let (process, address) = floor.start(keeps, folder.path())?;
+        let (process, address) = floor.start(persistence, folder.path())?;
         Ok(Running { process, address, _folder: Some(folder) })
     }
 

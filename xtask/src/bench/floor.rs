@@ -67,11 +67,11 @@ pub struct RustFloor {
 
 /// Where it keeps what it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeps {
+pub enum Persistence {
     /// In a map.
     InMemory,
     /// In SQLite, committed before it answers.
-    Durably,
+    Durable,
 }
 
 impl RustFloor {
@@ -87,11 +87,11 @@ impl RustFloor {
     ///
     /// # Errors
     /// What it said instead.
-    pub fn start(&self, keeps: Keeps, folder: &Path) -> Result<(Process, SocketAddr)> {
+    pub fn start(&self, persistence: Persistence, folder: &Path) -> Result<(Process, SocketAddr)> {
         let mut command = Command::new(&self.program);
-        match keeps {
-            Keeps::InMemory => command.arg("memory"),
-            Keeps::Durably => command.arg("durable").arg(folder),
+        match persistence {
+            Persistence::InMemory => command.arg("memory"),
+            Persistence::Durable => command.arg("durable").arg(folder),
         };
         let mut process = Process::spawn(&mut command, Output::Out)?;
         let address = process.wait_for(listens_on)?;

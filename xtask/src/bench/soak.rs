@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::failure::{Failure, Result};
-use super::net::crowd::{Crowd, Words};
+use super::net::crowd::{Crowd, TurnActions};
 use super::net::frames;
 use super::net::http_load::{Until, calls_per_second};
 use super::net::ws::Ws;
@@ -108,7 +108,7 @@ fn round(address: SocketAddr, at: usize) -> Result<()> {
     for connection in &mut connections {
         connection.ask("subscribe", json!({ "channel": chat }))?;
     }
-    let mut crowd = Crowd::new(connections, &Words::of("chat"))?;
+    let mut crowd = Crowd::new(connections, &TurnActions::of("chat"))?;
     for turn in 0..2 {
         let begin = json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": {
             "channel": chat, "clientSeq": turn + 1,

@@ -20,7 +20,7 @@ use table::{PLATFORMS, Platform};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What is asked for.
-struct Wanted {
+struct DistRequest {
     platform: &'static Platform,
     /// A program that is built already.
     binary: Option<PathBuf>,
@@ -108,8 +108,8 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-fn wanted(root: &Path, arguments: &[String]) -> Result<Wanted, String> {
-    let mut wanted = Wanted {
+fn wanted(root: &Path, arguments: &[String]) -> Result<DistRequest, String> {
+    let mut wanted = DistRequest {
         platform: PLATFORMS
             .iter()
             .find(|platform| platform.target.starts_with(std::env::consts::ARCH))
@@ -157,7 +157,7 @@ fn target(root: &Path) -> PathBuf {
 }
 
 /// Builds a program that contains the C library: with the installed toolchain, for its own kind of target.
-fn build(root: &Path, wanted: &Wanted) -> Result<PathBuf, String> {
+fn build(root: &Path, wanted: &DistRequest) -> Result<PathBuf, String> {
     let target_name = wanted.platform.target;
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     let ended = cargo()

@@ -66,7 +66,7 @@ use crate::call::Arguments;
 use crate::cross::{Cross, Mismatch};
 use crate::host::PluginHost;
 use crate::live::{Callable, Function, Live, Pending, ready};
-use crate::recorder::{Entry, Key};
+use crate::recorder::{Key, RecordedValue};
 use crate::registry::{Fold, Registrant};
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
@@ -148,7 +148,7 @@ pub struct PointDeclaration {
     /// Shapes of the parameters and of the result.
     pub shape: fn() -> &'static FunctionShape,
     register: fn(&PluginHost, Vec<Live>) -> Result<Live, Thrown>,
-    pub(crate) fold: fn(&mut Fold, Registrant, Entry),
+    pub(crate) fold: fn(&mut Fold, Registrant, RecordedValue),
 }
 
 impl std::fmt::Debug for PointDeclaration {

@@ -1,8 +1,8 @@
 //! What stores of the same point have in common, wherever they store: validation, equality, and the notification of watchers.
 
 pub mod automations;
+pub mod equality;
 pub mod records;
-pub mod same;
 pub mod watchers;
 
 use std::sync::Arc;

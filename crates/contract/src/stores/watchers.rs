@@ -15,10 +15,10 @@ use crate::thrown::Thrown;
 /// The watchers of one store.
 pub struct Watchers<C> {
     inner: Arc<Mutex<Inner<C>>>,
-    /// What they watch, for the line when one fails.
+    /// The name of the store, for the log line when a watcher fails.
     what: String,
     report: Report,
-    /// Where they are called: a store changes on threads of its own.
+    /// The runtime that calls them, because a store changes on its own threads.
     runtime: Handle,
 }
 
@@ -91,8 +91,8 @@ impl<C: Cross + Clone> Watchers<C> {
     }
 
     /// Notifies all watchers of a change.
-    pub fn tell(&self, change: &C) {
-        // One that has stopped is on its way out of the map.
+    pub fn notify(&self, change: &C) {
+        // A watcher that has stopped is about to be removed from the map.
         self.inner().watching.values().for_each(|tell| drop(tell.send(change.clone())));
     }
 }
@@ -105,7 +105,7 @@ pub fn runtime() -> Result<Handle, Thrown> {
     Handle::try_current().map_err(|_| Thrown::new("this store is used on a tokio runtime"))
 }
 
-/// Runs work that blocks, or takes long, on a thread for that.
+/// Runs work that blocks or takes long on a thread for blocking work.
 ///
 /// # Errors
 /// The work panicked, or there is no runtime.

@@ -7,7 +7,7 @@ use ostler_protocol::wire::state::{
 
 use super::fire::{count_of, event_id_of, event_of};
 use super::watching::is_watched_type;
-use crate::core::links::Links;
+use crate::core::web_links::Links;
 
 /// What is known about why a run started.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use plugin::PluginChannels;
 use root_settings::OwnSettings;
 use telemetry::Exports;
 
-/// The channels of the host that are no session's and no automation's.
+/// The channels of the host that belong to no session and no automation.
 #[derive(Debug)]
 pub struct Channels {
     core: Arc<Core>,
@@ -36,7 +36,7 @@ impl Channels {
         })
     }
 
-    /// These channels for something that must not keep them.
+    /// Returns a weak reference to these channels.
     fn weak(&self) -> Weak<Self> {
         self.me.clone()
     }

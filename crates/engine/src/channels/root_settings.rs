@@ -1,6 +1,6 @@
-//! The daemon's own settings on the root channel: who may read the configuration sees them beside the host's,
-//! credentials hidden, and changes them there. The engine knows none of their names; whoever builds the host
-//! hands them in.
+//! The daemon's settings on the root channel: connections that can read the configuration see them next to the host's,
+//! with credentials hidden, and can change them. The engine does not know their names; the builder of the host provides
+//! them.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use crate::users::principal::Principal;
 
 pub use crate::core::refusals::no_setting;
 
-/// Settings of whoever built the host.
+/// Settings of the builder of the host.
 pub trait OwnSettings: Send + Sync {
-    /// Whether a key of the root channel's configuration is one of them.
+    /// Returns whether a key of the root channel's configuration is one of them.
     fn owns(&self, key: &str) -> bool;
 
-    /// What each key looks like, as properties of a configuration schema.
+    /// Returns the schemas of the keys, as properties of a configuration schema.
     fn schema(&self) -> JsonObject;
 
-    /// What is set, as it is shown: no credential is in it.
+    /// Returns the values, without credentials.
     fn values(&self) -> JsonObject;
 
-    /// Keys of the root state's `_meta`.
+    /// Returns keys of the root state's `_meta`.
     fn meta(&self) -> JsonObject;
 
-    /// Takes a change of some of them.
+    /// Changes some of them.
     fn change(&self, config: JsonObject) -> Pending<OwnChange>;
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OwnChange {
-    /// The keys that changed, as they are shown now.
+    /// The changed keys with their new values, without credentials.
     pub shown: JsonObject,
-    /// Why the rest was not taken.
+    /// Why the rest was rejected.
     pub refused: Option<String>,
 }
 
@@ -48,22 +48,22 @@ impl std::fmt::Debug for dyn OwnSettings {
 }
 
 impl Channels {
-    /// Shows settings on the root channel beside the host's own; before anybody is let in.
+    /// Adds settings to the root channel, before connections are accepted.
     pub fn set_own_settings(&self, settings: Arc<dyn OwnSettings>) {
         let _ = self.own_settings.set(settings);
     }
 
-    /// Whether somebody may read the configuration.
+    /// Returns whether a principal can read the configuration.
     pub(crate) fn may_read_config(&self, principal: &Principal) -> bool {
         self.access.gate.require(principal, &Grant::of("config", "settings")).is_ok()
     }
 
-    /// The settings, where there are any.
+    /// Returns the settings, if there are any.
     pub(crate) fn own_settings(&self) -> Option<&Arc<dyn OwnSettings>> {
         self.own_settings.get()
     }
 
-    /// Puts them into a root state somebody is about to see.
+    /// Adds them to a root state for a connection.
     pub(crate) fn show_own_settings(&self, state: &mut Value, to: &Principal) {
         let Some(settings) = self.own_settings.get().filter(|_| self.may_read_config(to)) else { return };
         let mut extend = |pointer: &str, with: JsonObject| {
@@ -82,7 +82,7 @@ impl Channels {
         }
     }
 
-    /// Tells who may read the configuration what changed in it.
+    /// Sends changes of the configuration to the connections that can read it.
     pub(crate) fn publish_own_settings(&self, origin: Option<Origin>, values: &JsonObject) {
         let channels = self.weak();
         let overlay = move |id| {

@@ -1,5 +1,5 @@
-//! What the host tells those who look after it: logs, spans and measurements over the protocol's telemetry channels, and
-//! its own commands about the network.
+//! Telemetry for operators: logs, spans and measurements over the protocol's telemetry channels, and the host's
+//! commands about the network.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::channels::Channels;
 const LOGS: &str = "ahp-otlp://logs";
 const TRACES: &str = "ahp-otlp://traces";
 const METRICS: &str = "ahp-otlp://metrics";
-/// OTLP's levels.
+/// The levels of OTLP.
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "fatal"];
 
-/// What is told to whoever watches, by channel: what stops it.
+/// The running reports by channel, each with the function that stops it.
 #[derive(Debug, Default)]
 pub(crate) struct Exports(Mutex<HashMap<String, Option<Call<fn()>>>>);
 
 type Export = HostFunction<fn(JsonObject)>;
-/// A notification's name, and what begins to send it.
+/// The name of a notification, and the function that starts it.
 pub(crate) type Teller = (&'static str, BeginExport);
 type BeginExport = Box<dyn FnOnce(Export) -> Pending<Option<Call<fn()>>> + Send>;
 
@@ -32,7 +32,7 @@ impl Channels {
         self.core.registry()?.port::<Diagnostics>()
     }
 
-    /// What `initialize` says of telemetry; nothing where there is none.
+    /// Returns the telemetry part of the answer to `initialize`, if there is any.
     pub(crate) fn telemetry(&self) -> Option<Value> {
         let told = self.diagnostics()?;
         let mut there = JsonObject::new();
@@ -49,7 +49,7 @@ impl Channels {
         (!there.is_empty()).then_some(Value::Object(there))
     }
 
-    /// What a channel tells: its notification's name, and what begins it.
+    /// Returns the report of a channel: the name of its notification, and the function that starts it.
     pub(crate) fn teller(&self, channel: &str) -> Option<Teller> {
         let diagnostics = self.diagnostics()?;
         if let Some(level) = channel.strip_prefix(LOGS) {
@@ -68,7 +68,7 @@ impl Channels {
         Some((name, Box::new(move |told| Box::pin(tells.within(limit::DIAGNOSTICS, (told,))))))
     }
 
-    /// Ends what a channel told, where nobody looks any more.
+    /// Stops the report of a channel without subscribers.
     pub(crate) fn release_telling(&self, channel: &str) {
         if !self.core.fanout.watchers(channel).is_empty() {
             return;
@@ -80,7 +80,7 @@ impl Channels {
         }
     }
 
-    /// Begins to tell what a channel tells, unless somebody looks already.
+    /// Starts the report of a channel, unless it is running.
     pub(crate) fn begin_telling(self: &Arc<Self>, channel: &str, (name, teller): Teller) {
         {
             let mut telling = self.telling.0.lock();
@@ -110,7 +110,7 @@ impl Channels {
                             *held = stop;
                             None
                         }
-                        // Nobody looks any more.
+                        // There are no more subscribers.
                         None => stop,
                     };
                     if let Some(stop) = left {
@@ -125,14 +125,14 @@ impl Channels {
         });
     }
 
-    /// Facts about the network as the host sees it.
+    /// Returns facts about the host's network.
     pub(crate) async fn network(&self) -> Result<Value, RpcError> {
         let network = self.diagnostics().and_then(|diagnostics| diagnostics.network.as_ref());
         let network = network.ok_or_else(|| lacks("tells nothing of its network"))?;
         network.within(limit::DIAGNOSTICS, ()).await.map(Value::Object).map_err(Thrown::into_rpc)
     }
 
-    /// Tries to reach a URL.
+    /// Requests a URL and returns the outcome.
     pub(crate) async fn fetch(&self, url: String) -> Result<Value, RpcError> {
         let fetch = self.diagnostics().and_then(|diagnostics| diagnostics.fetch.as_ref());
         let fetch = fetch.ok_or_else(|| lacks("tries no URLs"))?;

@@ -1,4 +1,4 @@
-//! The backends: what is said of them, before and after each was asked.
+//! The descriptions of the backends, before and after each has answered.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ostler_protocol::wire::state::{
     ToolDefinition,
 };
 
-/// A tool of the host, and its definition as the protocol has it, which all sessions share.
+/// A tool of the host with its definition in the form of the protocol, shared by all sessions.
 #[derive(Debug, Clone)]
 pub struct OfferedTool {
     /// The tool.
@@ -27,28 +27,28 @@ impl OfferedTool {
 }
 
 impl Core {
-    /// The backend of that name.
+    /// Returns the backend of that name.
     pub fn agent(&self, provider: &str) -> Option<Owned<Agent>> {
         self.registry()?.all::<Agent>().iter().find(|agent| *agent.provider == *provider).cloned()
     }
 
-    /// The backends a client may name, in the order they are listed.
+    /// Returns the backends that clients can name, in the order of the listing.
     pub fn listed_agents(&self) -> impl Iterator<Item = &Owned<Agent>> {
         let all = self.registry().map(|registry| registry.all::<Agent>()).unwrap_or_default();
         all.iter().filter(|agent| agent.unlisted != Some(true))
     }
 
-    /// The backend of that name, if a client may name it.
+    /// Returns the backend of that name, if clients can name it.
     pub fn listed_agent(&self, provider: &str) -> Option<Owned<Agent>> {
         self.listed_agents().find(|agent| *agent.provider == *provider).cloned()
     }
 
-    /// The default backend: the first one registered.
+    /// Returns the default backend, the first registered one.
     pub fn first_agent(&self) -> Option<Owned<Agent>> {
         self.listed_agents().next().cloned()
     }
 
-    /// The tools every session is offered.
+    /// Returns the tools for every session.
     pub fn offered_tools(&self) -> impl Iterator<Item = &OfferedTool> {
         let read = |registry: &Registry| registry.all::<Tool>().iter().map(OfferedTool::new).collect();
         let all = self.registry().map(|registry| self.tools.get_or_init(|| read(registry)));
@@ -57,7 +57,7 @@ impl Core {
         all.filter(move |tool| advanced || tool.tool.advanced_permission != Some(true))
     }
 
-    /// Asks each backend once what it offers and says so to whoever watches.
+    /// Requests the description of each backend once and publishes it.
     pub(crate) async fn probe_agents(self: Arc<Self>) {
         let Some(registry) = self.registry() else { return };
         let probes = registry.all::<Agent>().iter().filter_map(|agent| {

@@ -1,5 +1,5 @@
-//! What a subscription waits with until its snapshot is answered: only its own frames, so that a snapshot that takes
-//! long holds no other channel of the connection.
+//! The frames of a subscription that wait until its snapshot is sent. Only frames of this subscription wait, so that a
+//! slow snapshot does not delay other channels of the connection.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use parking_lot::Mutex;
 
 use crate::core::outbox::{Item, Outbox};
 
-/// Frames kept back; let go once.
+/// Retained frames, released once.
 #[derive(Debug)]
-pub struct Backlog(Mutex<Option<Waiting>>);
+pub struct Backlog(Mutex<Option<BacklogItems>>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct BacklogItems {
     items: Vec<Item>,
     bytes: usize,
 }
 
 impl Backlog {
-    /// One that keeps everything back.
+    /// Creates a backlog that retains all frames.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(Waiting::default()))))
+        Arc::new(Self(Mutex::new(Some(BacklogItems::default()))))
     }
 
-    /// Keeps something back, or lets it through once the hold is over. A client more waits for than may is behind.
+    /// Retains a frame, or passes it on after the release. Disconnects a client whose backlog exceeds the limit.
     pub(crate) fn push(&self, outbox: &Outbox, item: Item) {
         match &mut *self.0.lock() {
             Some(kept) => {
@@ -37,7 +37,7 @@ impl Backlog {
         }
     }
 
-    /// Says what comes first, then lets everything through.
+    /// Sends the snapshot, then releases all frames.
     pub fn release(&self, outbox: &Outbox, first: impl FnOnce()) {
         let mut held = self.0.lock();
         first();

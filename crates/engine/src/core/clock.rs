@@ -1,4 +1,4 @@
-//! What time it is: handed in, so that the engine reads no clock of its own and tests can set it.
+//! The wall clock, passed in so that tests can set it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use jiff::Timestamp;
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock from a function.
+    /// Creates a clock from a function.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// A clock that starts at `start` and goes on with tokio's time, paused when tokio's is.
+    /// Creates a clock that starts at `start` and advances with tokio's time, also when that is paused.
     pub fn following_tokio(start: Timestamp) -> Self {
         let begun = tokio::time::Instant::now();
         Self::new(move || {
@@ -24,12 +24,12 @@ impl Clock {
         })
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
 
-    /// Now, as the protocol writes it: ISO 8601 with milliseconds.
+    /// Returns the current time in the form of the protocol: Formats a time as ISO 8601 with milliseconds.
     pub fn iso(&self) -> String {
         iso(self.now())
     }
@@ -41,12 +41,12 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// ISO 8601 with milliseconds.
+/// Formats a time as ISO 8601 with milliseconds.
 pub fn iso(timestamp: Timestamp) -> String {
     format!("{timestamp:.3}")
 }
 
-/// Milliseconds from one ISO 8601 instant to another, never negative; 0 where one does not read.
+/// Returns the milliseconds from one ISO 8601 instant to another, never negative; 0 if one is invalid.
 pub fn millis_between(from: &str, to: Timestamp) -> i64 {
     from.parse::<Timestamp>().map_or(0, |from| (to.as_millisecond() - from.as_millisecond()).max(0))
 }

@@ -1,24 +1,24 @@
-//! Settings that editors push to the root channel: each belongs to the connection that sent it, and backends are handed
-//! those that concern them.
+//! Settings that editors push to the root channel: each belongs to the connection that sent it, and backends receive
+//! the relevant ones.
 
 use ostler_protocol::{JsonObject, Value, json};
 
-/// What values a setting takes.
+/// The values of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Switch,
     Object,
-    /// One of these, the least first.
+    /// One of these, in ascending order.
     Level(&'static [&'static str]),
 }
 
-/// A setting that a connection keeps to itself.
+/// A setting of a connection.
 struct Setting {
     key: &'static str,
     title: &'static str,
     kind: Kind,
-    /// Whether backends are handed it.
+    /// Whether backends receive it.
     handed: bool,
 }
 
@@ -28,7 +28,7 @@ const fn setting(key: &'static str, title: &'static str, kind: Kind, handed: boo
     Setting { key, title, kind, handed }
 }
 
-/// The settings that mean something here, in the order they are declared.
+/// The settings that have an effect, in the order of their declaration.
 const SETTINGS: &[Setting] = &[
     setting("defaultShell", "Default shell", Kind::Text, false),
     setting("workspaceTrust", "Trusted folders", Kind::Object, false),
@@ -39,7 +39,7 @@ const SETTINGS: &[Setting] = &[
     setting("autoReplyEnabled", "Answer questions automatically", Kind::Switch, true),
 ];
 
-/// Settings of VS Code and its own agents. They are accepted, and mean nothing to this host.
+/// Settings of VS Code and its own agents. They are accepted without an effect.
 const IGNORED: &[&str] = &[
     "activeAgentTitleGeneration",
     "agentMerge.addressReviews",
@@ -86,31 +86,31 @@ const IGNORED: &[&str] = &[
     "showExternalSessions",
 ];
 
-/// The most that one connection may keep, in bytes of JSON.
+/// The maximum size of a connection's settings, in bytes of JSON.
 const KEPT_MAX: usize = 256 * 1024;
 
 fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
-/// Whether a setting belongs to the connection that sends it.
+/// Returns whether a setting belongs to the connection that sends it.
 pub(crate) fn is_own(key: &str) -> bool {
     find(key).is_some() || is_ignored(key)
 }
 
-/// Whether a setting is accepted and means nothing here.
+/// Returns whether a setting is accepted without an effect.
 pub(crate) fn is_ignored(key: &str) -> bool {
     IGNORED.contains(&key)
 }
 
-/// Why a value is not one of a setting's, where it is not. `null` takes a value back.
+/// Returns why a value is invalid for a setting, if it is. `null` removes a value.
 pub(crate) fn wrong_value(key: &str, value: &Value) -> Option<String> {
     let kind = find(key)?.kind;
     let (fits, expected) = match kind {
         Kind::Text => (value.is_string(), "text".to_owned()),
         Kind::Switch => (value.is_boolean(), "true or false".to_owned()),
         Kind::Object => (value.is_object(), "an object".to_owned()),
-        // What VS Code writes for the highest level.
+        // The value of VS Code for the highest level.
         Kind::Level(levels) => (
             value.as_str().is_some_and(|level| level == "on" || levels.contains(&level)),
             format!("one of {}", levels.join(", ")),
@@ -119,13 +119,13 @@ pub(crate) fn wrong_value(key: &str, value: &Value) -> Option<String> {
     (!fits && !value.is_null()).then(|| format!("{key} must be {expected}"))
 }
 
-/// Why a connection may not keep this much, where it may not.
+/// Returns why the settings of a connection are too large, if they are.
 pub(crate) fn too_much(kept: &JsonObject) -> Option<String> {
     let size: usize = kept.iter().map(|(key, value)| key.len() + value.to_string().len()).sum();
     (size > KEPT_MAX).then(|| format!("the settings of one connection may take {KEPT_MAX} bytes, not {size}"))
 }
 
-/// The settings backends are handed, as properties of the root channel's schema.
+/// Returns the settings for backends, as properties of the root channel's schema.
 pub(crate) fn schema() -> JsonObject {
     let property = |setting: &Setting| {
         let described = match setting.kind {
@@ -139,7 +139,7 @@ pub(crate) fn schema() -> JsonObject {
     SETTINGS.iter().filter(|setting| setting.handed).map(property).collect()
 }
 
-/// The settings of several clients as one. Where clients differ the most careful value counts: the lowest level,
+/// Merges the settings of several clients. If they differ, the most restrictive value counts: the lowest level,
 /// `false`, and the rules that all of them have.
 pub(crate) fn merged(clients: impl Iterator<Item = JsonObject>) -> JsonObject {
     let mut all = JsonObject::new();

@@ -1,11 +1,11 @@
-//! The frame of an action: `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its notification, as JSON text that is
+//! The frame of an action: `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its notification, as JSON text,
 //! encoded once.
 
 use serde::Serialize;
 use serde::ser::Error as _;
 use serde_json::Value;
 
-/// How much of an action its frame has room for from the start, in bytes: a delta fits.
+/// The initial capacity of a frame for its action, in bytes, enough for a delta.
 const FRAME_ROOM: usize = 256;
 
 /// Who dispatched an action.
@@ -13,7 +13,7 @@ const FRAME_ROOM: usize = 256;
 pub struct Origin {
     /// The client's id.
     pub client_id: String,
-    /// The client's own count.
+    /// The client's sequence number.
     pub client_seq: i64,
 }
 
@@ -22,7 +22,7 @@ pub struct Origin {
 pub enum Encoded {
     /// The action alone.
     Action(String),
-    /// Its frame, as far as it does not depend on its number.
+    /// The part of its frame that does not depend on its number.
     Frame(String),
 }
 
@@ -30,7 +30,7 @@ impl Encoded {
     /// Encodes an action into its frame.
     ///
     /// # Errors
-    /// An action that is no JSON.
+    /// The action cannot be encoded.
     pub fn framed<T: Serialize>(channel: &str, action: &T) -> Result<Self, serde_json::Error> {
         let mut frame = String::with_capacity(ACTION_HEAD.len() + channel.len() + FRAME_ROOM);
         frame.push_str(ACTION_HEAD);
@@ -40,13 +40,13 @@ impl Encoded {
         String::from_utf8(frame).map(Self::Frame).map_err(serde_json::Error::custom)
     }
 
-    /// Its text, with the beginning of its frame where that is there.
+    /// Its text, with the beginning of its frame if that exists.
     pub(crate) fn text(&self) -> &str {
         let (Self::Action(text) | Self::Frame(text)) = self;
         text
     }
 
-    /// The frame of the action under its number.
+    /// Returns the frame of the action with its number.
     pub(super) fn into_frame(self, channel: &str, seq: u64, origin: Option<&Origin>) -> String {
         match self {
             Self::Action(action) => envelope_frame(channel, &action, seq, origin),
@@ -84,7 +84,7 @@ fn begin_envelope(into: &mut String, channel: &str) {
     into.push_str(r#","action":"#);
 }
 
-/// The part of an envelope behind its action.
+/// The part of an envelope after its action.
 fn end_envelope(into: &mut String, seq: u64, origin: Option<&Origin>) {
     use std::fmt::Write as _;
     let _ = write!(into, r#","serverSeq":{seq}"#);
@@ -107,8 +107,7 @@ fn push_string(into: &mut String, text: &str) {
     }
 }
 
-/// The refusal of a dispatched action: the same envelope with a reason, to the sender only, under no new
-/// number.
+/// Returns the rejection of a dispatched action: the envelope with a reason, only for the sender, without a new number.
 pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason: &str) -> String {
     let mut frame = String::from(ACTION_HEAD);
     push_envelope(&mut frame, channel, action, seq, Some(origin));
@@ -119,13 +118,13 @@ pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason:
     frame
 }
 
-/// The `params` inside an action's frame.
+/// Returns the `params` inside an action's frame.
 pub(super) fn params_of(frame: &[u8]) -> &str {
     let params = frame.get(ACTION_HEAD.len()..frame.len().saturating_sub(1)).unwrap_or_default();
     std::str::from_utf8(params).unwrap_or("{}")
 }
 
-/// The action inside the frame it was published in on a channel.
+/// Returns the action inside the frame in which it was published on a channel.
 pub(super) fn action_of<'a>(frame: &'a [u8], channel: &str) -> &'a str {
     let params = params_of(frame);
     let mut name = String::new();

@@ -1,4 +1,4 @@
-//! Listeners: called one after the other on a task of their own, never in a session's mailbox.
+//! Listeners, called one after the other on a separate task, never in a session's mailbox.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use ostler_contract::{Frozen, PluginContext, PluginId, Registry};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-/// The events that were raised and not yet heard.
+/// The raised events that listeners have not received yet.
 #[derive(Debug, Default)]
 pub struct Events {
     queue: Mutex<Option<mpsc::UnboundedSender<Raised>>>,
     heard: Mutex<HashSet<EventName>>,
     /// The plugins that listen to the log.
     hear_lines: Mutex<HashSet<PluginId>>,
-    /// Whose listener is being called.
+    /// The plugin whose listener is being called.
     calling: Arc<Mutex<Option<String>>>,
     /// Whether a listener is no longer waited for.
     stuck: AtomicBool,
 }
 
 struct Raised {
-    /// Nothing where somebody only waits for what came before.
+    /// `None` if a caller only waits for earlier events.
     event: Option<Event>,
     done: Option<oneshot::Sender<()>>,
 }
 
 impl Events {
-    /// Starts calling the listeners of a registry. `report` takes the line when one throws.
+    /// Starts the task that calls the listeners of a registry. `report` receives the line when one throws.
     pub fn start(&self, registry: &Registry, report: Arc<dyn Fn(String) + Send + Sync>) {
         let listeners: Vec<_> = registry
             .all::<Listener>()
@@ -83,26 +83,26 @@ impl Events {
         });
     }
 
-    /// Tells the listeners, later.
+    /// Raises an event, without waiting for listeners.
     pub fn raise(&self, event: Event) {
         if self.listened(event.name()) {
             self.send(Raised { event: Some(event), done: None });
         }
     }
 
-    /// Tells the listeners and waits until each has answered, to this event and to all that came before.
+    /// Raises an event and waits until each listener has processed it and all earlier events.
     pub async fn raise_and_wait(&self, event: Event) {
         self.send_and_wait(Some(event)).await;
     }
 
-    /// Waits until everything that was raised so far is heard; not at all once a listener was given up.
+    /// Waits until all raised events are processed; returns immediately once a listener was given up.
     pub async fn all_heard(&self) {
         if !self.stuck.load(Ordering::Acquire) {
             self.send_and_wait(None).await;
         }
     }
 
-    /// Gives up the listener that is being called; answers whose it is.
+    /// Gives up the listener that is being called; returns its plugin.
     pub fn give_up(&self) -> Option<String> {
         self.stuck.store(true, Ordering::Release);
         self.calling.lock().clone()
@@ -114,12 +114,12 @@ impl Events {
         let _ = wait.await;
     }
 
-    /// Whether somebody listens to an event: what it costs to make may be spared.
+    /// Returns whether an event has listeners, so that others need not be created.
     pub fn listened(&self, name: EventName) -> bool {
         self.heard.lock().contains(&name)
     }
 
-    /// Whether a plugin listens to the log.
+    /// Returns whether a plugin listens to the log.
     pub fn hears_lines(&self, plugin: &PluginId) -> bool {
         self.hear_lines.lock().contains(plugin)
     }

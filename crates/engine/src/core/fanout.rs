@@ -1,5 +1,5 @@
-//! Fan-out: one sequence of actions for the whole host, encoded once, sent to whoever subscribed, and kept
-//! for a while so that a client that lost its connection can take up where it was.
+//! Fan-out: one sequence of actions for the whole host, encoded once, sent to the subscribers, and retained for a while
+//! so that a client that lost its connection can continue.
 
 mod log;
 mod stream;
@@ -23,33 +23,33 @@ use log::Log;
 use stream::Flow;
 pub use stream::{Room, Stream, Ticket};
 
-/// What an overlay counts for beside its frame, in bytes.
+/// The counted size of an overlay in addition to its frame, in bytes.
 const OVERLAY_WEIGHT: usize = 1024;
-/// What the allocator and the count of its owners add to a frame, in bytes.
+/// The overhead of a frame for the allocator and the reference count, in bytes.
 const FRAME_WEIGHT: usize = 48;
 
-/// How many actions of a replay somebody is asked about; where there are more, a client begins anew.
+/// The maximum number of actions of a replay that are checked; with more, a client receives new snapshots.
 const MOST_ASKED: usize = 1000;
 
-/// How much of the past is kept, in bytes of memory.
+/// How much of the past is retained, in bytes of memory.
 pub const DEFAULT_REPLAY: usize = 16 * 1024 * 1024;
 
-/// One action on its way out.
+/// An action to publish.
 #[derive(Debug)]
 pub struct Outgoing {
     /// The action as JSON text.
     pub action: Encoded,
-    /// Who dispatched it; the host itself where absent.
+    /// Who dispatched it; the host itself if absent.
     pub origin: Option<Origin>,
-    /// The first version that has it.
+    /// The first protocol version that contains it.
     pub since: Version,
-    /// The action as 0.9 has it, where a later version extended it.
+    /// The action in the form of 0.9, if a later version extended it.
     pub older: Option<String>,
-    /// Another form for one connection's eyes, by connection; `None` there sends it nothing.
+    /// Other forms by connection; `None` sends nothing to the connection.
     pub overlay: Option<Overlay>,
 }
 
-/// What each connection sees of an action.
+/// The form of an action for each connection.
 #[derive(Clone)]
 pub struct Overlay {
     seen: Arc<dyn Fn(ConnectionId) -> Overlaid + Send + Sync>,
@@ -59,12 +59,12 @@ pub struct Overlay {
 type Again = dyn Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync;
 
 impl Overlay {
-    /// An overlay from a function of the connection: asked at the send, and again when the action is replayed.
+    /// Creates an overlay from a function of the connection, called at the send and at a replay.
     pub fn new(seen: impl Fn(ConnectionId) -> Overlaid + Send + Sync + 'static) -> Self {
         Self { seen: Arc::new(seen), again: None }
     }
 
-    /// The same, but whether a connection is replayed the action is asked of somebody who takes time to answer.
+    /// Like [`Overlay::new`], with an asynchronous check at a replay.
     #[must_use]
     pub fn asked_again(
         mut self,
@@ -85,10 +85,10 @@ impl std::fmt::Debug for Overlay {
     }
 }
 
-/// What one connection is sent of an action.
+/// The form of an action for one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Overlaid {
-    /// The action as it is.
+    /// The action unchanged.
     Same,
     /// Another action in its place.
     Other(String),
@@ -97,17 +97,17 @@ pub enum Overlaid {
 }
 
 impl Outgoing {
-    /// An action of the host itself.
+    /// Creates an action of the host itself.
     pub fn host(action: String, since: Version) -> Self {
         Self { action: Encoded::Action(action), origin: None, since, older: None, overlay: None }
     }
 }
 
-/// What a channel's owner may ask about its subscribers without the lock.
+/// Facts about the subscribers of a channel that its owner reads without the lock.
 #[derive(Debug)]
 pub struct Audience {
     count: AtomicUsize,
-    /// The least latency any subscriber asked for, in ms; `u64::MAX` where none did.
+    /// The lowest latency that a subscriber requested, in ms; `u64::MAX` if none did.
     latency: AtomicU64,
 }
 
@@ -118,12 +118,12 @@ impl Default for Audience {
 }
 
 impl Audience {
-    /// How many watch.
+    /// The number of subscribers.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// How long streamed text may be gathered for them, in ms.
+    /// How long streamed text can be coalesced for them, in ms.
     pub fn latency(&self, default: u64) -> u64 {
         self.latency.load(Ordering::Acquire).min(default)
     }
@@ -132,19 +132,19 @@ impl Audience {
 /// One subscriber of one channel.
 #[derive(Debug, Clone)]
 pub struct Subscriber {
-    /// Which connection.
+    /// The connection.
     pub connection: ConnectionId,
-    /// Where its frames go.
+    /// Its outbox.
     pub outbox: Arc<Outbox>,
-    /// What it speaks.
+    /// Its protocol version.
     pub version: Version,
-    /// The URI it subscribed with, where that is another spelling of the channel.
+    /// The URI with which it subscribed, if that is another spelling of the channel.
     pub alias: Option<Arc<str>>,
-    /// How long streamed text may be gathered for it, in ms, where it said.
+    /// How long streamed text can be coalesced for it, in ms, if it requested that.
     pub latency: Option<u64>,
-    /// Keeps its frames back until its snapshot is answered, where that takes a while.
+    /// Retains its frames until its snapshot is sent, if that takes long.
     pub hold: Option<Arc<Backlog>>,
-    /// How it follows a stream; the fan-out fills it in.
+    /// Its state on a stream, set by the fan-out.
     pub flow: Option<Arc<Flow>>,
 }
 
@@ -164,13 +164,13 @@ struct Channel {
     stream: Option<Streamed>,
 }
 
-/// What a stream's channel knows beside its subscribers.
+/// The state of a stream in addition to its subscribers.
 #[derive(Debug)]
 struct Streamed {
     stream: Arc<Stream>,
     /// The number of its latest action.
     latest: u64,
-    /// Whether some subscriber has missed something: the last number that one saw says nothing then.
+    /// Whether a subscriber has missed actions, so that the last number it saw is meaningless.
     missed: bool,
 }
 
@@ -182,7 +182,7 @@ struct Logged {
     outgoing: LoggedAction,
 }
 
-/// Kept beside the frame only where some subscriber sees another form.
+/// Stored next to the frame only if a subscriber sees another form.
 #[derive(Debug)]
 struct LoggedAction {
     since: Version,
@@ -204,7 +204,7 @@ struct Inner {
     log: Log,
 }
 
-/// What a reconnecting client missed.
+/// The actions that a reconnecting client missed.
 #[derive(Debug)]
 pub struct Replay {
     /// The envelopes, in order: the `params` of each `action` it missed.
@@ -228,12 +228,12 @@ impl std::fmt::Debug for Missed {
 }
 
 impl Replay {
-    /// Whether somebody has to be asked first.
+    /// Whether a check is required first.
     pub fn is_asked(&self) -> bool {
         self.envelopes.iter().any(|missed| matches!(missed, Missed::Asked(..)))
     }
 
-    /// The envelopes that are to be sent, in order.
+    /// Returns the envelopes to send, in order.
     pub async fn answered(self) -> Vec<String> {
         let asked = self.envelopes.into_iter().map(|missed| async move {
             match missed {
@@ -246,9 +246,9 @@ impl Replay {
 }
 
 impl Fanout {
-    /// A fan-out that keeps `replay` bytes of the past and numbers its actions from `after` on. A host that is
-    /// started again has to begin above every number it ever gave, or a client that comes back with one of those
-    /// would be replayed what it never saw the beginning of.
+    /// Creates a fan-out that retains `replay` bytes of the past and numbers its actions from `after` on. A restarted
+    /// host has to begin above every earlier number; otherwise a reconnecting client with an earlier number would
+    /// receive a replay whose beginning it never saw.
     pub fn new(replay: usize, after: u64) -> Self {
         let inner = Inner { seq: after, channels: HashMap::new(), log: Log::new(replay, after) };
         Self { inner: Mutex::new(inner) }
@@ -258,20 +258,20 @@ impl Fanout {
         self.inner.lock()
     }
 
-    /// The number of the latest action.
+    /// Returns the number of the latest action.
     pub fn seq(&self) -> u64 {
         self.inner().seq
     }
 
-    /// What its owner may ask about a channel's subscribers.
+    /// Returns facts about a channel's subscribers for its owner.
     pub fn audience(&self, channel: &str) -> Arc<Audience> {
         let mut inner = self.inner();
         inner.channels.entry(channel.into()).or_default().audience.clone()
     }
 
-    /// Adds a subscriber and answers the number its snapshot is taken at. The channel's owner calls this, so
-    /// that no action of the channel falls between snapshot and subscription. A second subscription of one
-    /// connection under the same name takes the place of the first.
+    /// Adds a subscriber and returns the number of its snapshot. The channel's owner calls this, so that no action of
+    /// the channel occurs between snapshot and subscription. A second subscription of a connection under the same name
+    /// replaces the first.
     pub fn subscribe(&self, channel: &str, subscriber: Subscriber) -> u64 {
         let mut inner = self.inner();
         let seq = inner.seq;
@@ -279,7 +279,7 @@ impl Fanout {
         seq
     }
 
-    /// Ends a connection's subscriptions of a channel, under all its names; answers whether there were some.
+    /// Ends a connection's subscriptions of a channel, under all its names; returns whether there were any.
     pub fn unsubscribe(&self, channel: &str, connection: ConnectionId) -> bool {
         let mut inner = self.inner();
         inner.take(channel, |subscriber| subscriber.connection == connection)
@@ -293,12 +293,12 @@ impl Fanout {
         });
     }
 
-    /// Forgets a channel that is gone, with its subscriptions.
+    /// Removes an ended channel with its subscriptions.
     pub fn remove(&self, channel: &str) {
         self.inner().channels.remove(channel);
     }
 
-    /// The connections that watch a channel.
+    /// Returns the connections that subscribe to a channel.
     pub fn watchers(&self, channel: &str) -> Vec<ConnectionId> {
         let inner = self.inner();
         inner
@@ -308,7 +308,7 @@ impl Fanout {
             .unwrap_or_default()
     }
 
-    /// Ends a subscription if it is the one that was begun with this hold; answers whether it was.
+    /// Ends a subscription if it was begun with this backlog; returns whether it was.
     pub fn withdraw(&self, channel: &str, connection: ConnectionId, hold: &Arc<Backlog>) -> bool {
         let mut inner = self.inner();
         inner.take(channel, |subscriber| {
@@ -317,15 +317,15 @@ impl Fanout {
         })
     }
 
-    /// Sends actions of one channel to its subscribers, in order, each under the next number.
+    /// Sends actions of one channel to its subscribers, in order, each with the next number.
     pub fn publish(&self, channel: &str, actions: Vec<Outgoing>) {
         if !actions.is_empty() {
             self.inner().send(channel, actions);
         }
     }
 
-    /// Sends one action if every subscriber is known to its overlay; else answers it with those who are not, and
-    /// nothing is sent.
+    /// Sends an action if its overlay knows every subscriber; otherwise sends nothing and returns it with the unknown
+    /// ones.
     pub fn publish_known(
         &self,
         channel: &str,
@@ -344,20 +344,20 @@ impl Fanout {
         Ok(())
     }
 
-    /// Whether anybody watches a channel.
+    /// Returns whether a channel has subscribers.
     pub(crate) fn is_watched(&self, channel: &str) -> bool {
         self.inner().channels.get(channel).is_some_and(|entry| !entry.subscribers.is_empty())
     }
 
-    /// Whether a connection watches a channel.
+    /// Returns whether a connection subscribes to a channel.
     pub(crate) fn is_watched_by(&self, channel: &str, connection: ConnectionId) -> bool {
         let inner = self.inner();
         let entry = inner.channels.get(channel);
         entry.is_some_and(|entry| entry.subscribers.iter().any(|other| other.connection == connection))
     }
 
-    /// Sends an action of a channel to one of its watchers alone, under the next number, with its part of the watcher's
-    /// budget. It is no part of the channel's past: nobody who comes back is sent it.
+    /// Sends an action of a channel to only one of its subscribers, with the next number, charged to the subscriber's
+    /// budget. It is not part of the channel's past and never replayed.
     pub(crate) fn publish_to(
         &self,
         channel: &str,
@@ -380,7 +380,7 @@ impl Fanout {
         }));
     }
 
-    /// Sends a notification that is no action, and so has no number and is never replayed.
+    /// Sends a notification that is not an action: it has no number and is never replayed.
     pub fn notify(&self, channel: &str, frame: String) {
         let inner = self.inner();
         let Some(entry) = inner.channels.get(channel) else { return };
@@ -390,14 +390,14 @@ impl Fanout {
         }
     }
 
-    /// Takes up a lost connection's subscriptions at once with what they missed since `seen`; `None` where
-    /// that is no longer known, or more than can be asked about.
+    /// Restores the subscriptions of a lost connection together with the actions they missed since `seen`; `None` if
+    /// those are no longer available, or more than can be checked.
     pub fn resume(&self, seen: u64, subscriptions: &[(String, Subscriber)]) -> Option<Replay> {
         let mut inner = self.inner();
         if seen > inner.seq || !inner.log.knows(seen) {
             return None;
         }
-        // A later subscription of a channel under the same name takes the place of an earlier one.
+        // A later subscription of a channel under the same name replaces an earlier one.
         let by_name: HashMap<(&str, Option<&str>), &Subscriber> = subscriptions
             .iter()
             .map(|(channel, subscriber)| ((channel.as_str(), subscriber.alias.as_deref()), subscriber))
@@ -465,7 +465,7 @@ impl Inner {
                 }
                 for logged in self.log.newest(channel, count) {
                     let overlaid = overlaid(logged, subscriber);
-                    // One alone that is sent as it is shares its transport's encoding too.
+                    // A single unchanged frame also shares the transport's encoding.
                     let shared = count == 1 && subscriber.alias.is_none() && overlaid == Overlaid::Same;
                     match frame_as(logged, subscriber, overlaid) {
                         Some(_) if shared => subscriber.push(Item::Batch(batch.clone())),
@@ -495,8 +495,8 @@ impl Inner {
         entry.count();
     }
 
-    /// Takes subscribers of a channel out; answers whether there were some. One nobody watches and nobody owns is
-    /// forgotten.
+    /// Removes subscribers of a channel; returns whether there were any. A channel without subscribers and owner is
+    /// removed.
     fn take(&mut self, channel: &str, which: impl Fn(&Subscriber) -> bool) -> bool {
         let Some(entry) = self.channels.get_mut(channel) else { return false };
         let before = entry.subscribers.len();
@@ -519,7 +519,7 @@ impl Channel {
     }
 }
 
-/// How one subscriber sees a logged action.
+/// Returns the form of a logged action for one subscriber.
 fn overlaid(logged: &Logged, subscriber: &Subscriber) -> Overlaid {
     let overlay = logged.outgoing.overlay.as_ref();
     match (overlay.map_or(Overlaid::Same, |overlay| overlay.seen(subscriber.connection)), subscriber.version)
@@ -531,7 +531,7 @@ fn overlaid(logged: &Logged, subscriber: &Subscriber) -> Overlaid {
     }
 }
 
-/// What one subscriber is sent of a logged action it sees so.
+/// Encodes a logged action for one subscriber, after its overlay.
 fn frame_as(logged: &Logged, subscriber: &Subscriber, overlaid: Overlaid) -> Option<Bytes> {
     if logged.outgoing.since > subscriber.version {
         return None;

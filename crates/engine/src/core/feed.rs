@@ -1,5 +1,5 @@
-//! Changes of a list in the order in which they happened, for readers that come back: the latest are retained for a while,
-//! and one that has missed more is told so.
+//! Feeds: the changes of a list in order, for readers that resume. The latest ones are retained for a while; a reader
+//! that has missed more is notified of that.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,62 +12,63 @@ use tokio::sync::watch;
 
 /// How many changes are retained.
 pub const MOST: usize = 4096;
-/// How many bytes they have, as JSON.
+/// Their maximum size in bytes, as JSON.
 const MOST_BYTES: usize = 8 << 20;
-/// How many changes a reader takes at a time.
+/// The maximum number of changes per read.
 const AT_ONCE: usize = 64;
 
 /// A change of a list.
 #[derive(Debug)]
 pub enum Change<T> {
-    /// An entry is new, or is so now.
+    /// An entry is new or changed.
     Put(Arc<T>),
-    /// The entry of this URI is no longer there.
+    /// The entry of this URI was removed.
     Removed(String),
 }
 
-/// The place of a reader in a feed, as readers keep it.
+/// The position of a reader in a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// When the feed began, in microseconds since 1970: feeds of different starts of the host do not continue each other.
+pub struct FeedPosition {
+    /// The start of the feed, in microseconds since 1970, because feeds of different starts of the host do not continue
+    /// each other.
     start: i64,
-    /// How many changes came before.
+    /// The number of earlier changes.
     next: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FeedPosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}-{}", self.start, self.next)
     }
 }
 
-impl Place {
-    /// Reads a place as it was written.
+impl FeedPosition {
+    /// Parses a formatted position.
     pub fn parse(text: &str) -> Option<Self> {
         let (start, next) = text.split_once('-')?;
         Some(Self { start: start.parse().ok()?, next: next.parse().ok()? })
     }
 }
 
-/// What a reader gets from a feed.
+/// The result of a read.
 #[derive(Debug)]
-pub enum Read<T> {
-    /// Changes in their order, each with the place after it; none where nothing happened since.
-    Changes(Vec<(Place, Arc<Change<T>>)>),
-    /// The place is too old, or of another feed.
+pub enum FeedRead<T> {
+    /// Changes in order, each with the position after it; empty if there are none.
+    Changes(Vec<(FeedPosition, Arc<Change<T>>)>),
+    /// The position is too old, or of another feed.
     Lost,
 }
 
-/// The latest changes of a list. They are retained from the first reader on: before it, nobody can come back.
+/// The latest changes of a list. They are retained from the first reader on, because before that no reader can resume.
 #[derive(Debug)]
 pub struct Feed<T> {
     start: i64,
-    kept: Mutex<Kept<T>>,
+    retained: Mutex<Retained<T>>,
     changed: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct Retained<T> {
     is_read: bool,
     next: u64,
     changes: VecDeque<(Arc<Change<T>>, usize)>,
@@ -75,10 +76,10 @@ struct Kept<T> {
 }
 
 impl<T: Serialize> Feed<T> {
-    /// An empty feed of a host that started at this time, in microseconds since 1970.
+    /// Creates an empty feed of a host that started at this time, in microseconds since 1970.
     pub fn new(start: i64) -> Self {
-        let kept = Kept { is_read: false, next: 0, changes: VecDeque::new(), bytes: 0 };
-        Self { start, kept: Mutex::new(kept), changed: watch::Sender::new(()) }
+        let retained = Retained { is_read: false, next: 0, changes: VecDeque::new(), bytes: 0 };
+        Self { start, retained: Mutex::new(retained), changed: watch::Sender::new(()) }
     }
 
     /// Adds an entry that is new or changed.
@@ -91,60 +92,60 @@ impl<T: Serialize> Feed<T> {
         });
     }
 
-    /// Adds that an entry is removed.
+    /// Adds the removal of an entry.
     pub(crate) fn remove(&self, uri: &str) {
         self.add(|| (Change::Removed(uri.to_owned()), uri.len()));
     }
 
     fn add(&self, change: impl FnOnce() -> (Change<T>, usize)) {
-        let mut kept = self.kept.lock();
-        if !kept.is_read {
+        let mut retained = self.retained.lock();
+        if !retained.is_read {
             return;
         }
         let (change, bytes) = change();
-        kept.changes.push_back((Arc::new(change), bytes));
-        kept.bytes += bytes;
-        kept.next += 1;
-        while kept.changes.len() > MOST || kept.bytes > MOST_BYTES {
-            let Some((_, bytes)) = kept.changes.pop_front() else { break };
-            kept.bytes -= bytes;
+        retained.changes.push_back((Arc::new(change), bytes));
+        retained.bytes += bytes;
+        retained.next += 1;
+        while retained.changes.len() > MOST || retained.bytes > MOST_BYTES {
+            let Some((_, bytes)) = retained.changes.pop_front() else { break };
+            retained.bytes -= bytes;
         }
-        drop(kept);
+        drop(retained);
         self.wake();
     }
 
-    /// The place after the latest change, from which on nothing is missed.
-    pub fn place(&self) -> Place {
-        let mut kept = self.kept.lock();
-        kept.is_read = true;
-        Place { start: self.start, next: kept.next }
+    /// Returns the position after the latest change, from which on no change is missed.
+    pub fn place(&self) -> FeedPosition {
+        let mut retained = self.retained.lock();
+        retained.is_read = true;
+        FeedPosition { start: self.start, next: retained.next }
     }
 
-    /// Some of the changes after a place.
-    pub fn read(&self, after: Place) -> Read<T> {
-        let kept = self.kept.lock();
-        let oldest = kept.next - kept.changes.len() as u64;
-        if after.start != self.start || !kept.is_read || !(oldest..=kept.next).contains(&after.next) {
-            return Read::Lost;
+    /// Returns some of the changes after a position.
+    pub fn read(&self, after: FeedPosition) -> FeedRead<T> {
+        let retained = self.retained.lock();
+        let oldest = retained.next - retained.changes.len() as u64;
+        if after.start != self.start || !retained.is_read || !(oldest..=retained.next).contains(&after.next) {
+            return FeedRead::Lost;
         }
         let skipped = usize::try_from(after.next - oldest).unwrap_or(usize::MAX);
-        let later = kept.changes.iter().skip(skipped).take(AT_ONCE).enumerate();
-        let place = |at: usize| Place { start: self.start, next: after.next + at as u64 + 1 };
-        Read::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
+        let later = retained.changes.iter().skip(skipped).take(AT_ONCE).enumerate();
+        let place = |at: usize| FeedPosition { start: self.start, next: after.next + at as u64 + 1 };
+        FeedRead::Changes(later.map(|(at, (change, _))| (place(at), change.clone())).collect())
     }
 
-    /// Is told of each change, and when readers have to look whether they may still read.
+    /// Receives a notification of each change, and when readers have to check their grants.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Has readers look whether they may still read.
+    /// Makes readers check their grants.
     pub(crate) fn wake(&self) {
         self.changed.send_replace(());
     }
 }
 
-/// Counts what is written.
+/// A writer that counts bytes.
 struct Size(usize);
 
 impl io::Write for Size {
@@ -162,12 +163,12 @@ impl io::Write for Size {
 mod tests {
     use super::*;
 
-    fn seen(feed: &Feed<usize>, after: Place) -> Option<(Vec<usize>, Place)> {
+    fn seen(feed: &Feed<usize>, after: FeedPosition) -> Option<(Vec<usize>, FeedPosition)> {
         match feed.read(after) {
-            Read::Lost => None,
-            Read::Changes(changes) => {
+            FeedRead::Lost => None,
+            FeedRead::Changes(changes) => {
                 let last = changes.last().map_or(after, |(place, _)| *place);
-                let entry = |(_, change): &(Place, Arc<Change<usize>>)| match &**change {
+                let entry = |(_, change): &(FeedPosition, Arc<Change<usize>>)| match &**change {
                     Change::Put(entry) => **entry,
                     Change::Removed(uri) => 100 + uri.len(),
                 };
@@ -186,7 +187,7 @@ mod tests {
         feed.remove("a");
         let (entries, place) = seen(&feed, begin).unwrap();
         assert_eq!(entries, [1, 101]);
-        assert_eq!((place.to_string().as_str(), Place::parse("7-2")), ("7-2", Some(place)));
+        assert_eq!((place.to_string().as_str(), FeedPosition::parse("7-2")), ("7-2", Some(place)));
         assert_eq!(seen(&feed, place), Some((vec![], place)));
         for entry in 0..MOST {
             feed.put(|| Arc::new(entry));
@@ -197,10 +198,10 @@ mod tests {
         assert_eq!(seen(&feed, place), None, "the oldest is no longer there");
         assert!(seen(&feed, next).is_some());
         for other in ["8-5", "7-9999"] {
-            assert_eq!(seen(&feed, Place::parse(other).unwrap()), None, "{other}");
+            assert_eq!(seen(&feed, FeedPosition::parse(other).unwrap()), None, "{other}");
         }
         for nonsense in ["", "7", "7-", "-", "a-b", "7-1-2"] {
-            assert_eq!(Place::parse(nonsense), None, "{nonsense}");
+            assert_eq!(FeedPosition::parse(nonsense), None, "{nonsense}");
         }
     }
 
@@ -211,7 +212,7 @@ mod tests {
         for _ in 0..9 {
             feed.put(|| Arc::new("x".repeat(1 << 20)));
         }
-        assert!(matches!(feed.read(begin), Read::Lost));
-        assert!(feed.kept.lock().bytes <= MOST_BYTES);
+        assert!(matches!(feed.read(begin), FeedRead::Lost));
+        assert!(feed.retained.lock().bytes <= MOST_BYTES);
     }
 }

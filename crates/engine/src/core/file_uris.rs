@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A path as a `file:` URI; what is one already stays.
+/// Returns a path as a `file:` URI; a URI stays unchanged.
 pub fn file_uri(path: &str) -> String {
     if path.starts_with("file:") {
         return path.to_owned();
@@ -10,7 +10,7 @@ pub fn file_uri(path: &str) -> String {
     url::Url::from_file_path(path).map_or_else(|()| format!("file://{path}"), String::from)
 }
 
-/// A `file:` URI as a path; what is a path already stays.
+/// Returns a `file:` URI as a path; a path stays unchanged.
 pub fn file_path(uri: &str) -> String {
     path_of(uri).map_or_else(|| uri.to_owned(), |path| path.to_string_lossy().into_owned())
 }
@@ -20,7 +20,7 @@ fn path_of(uri: &str) -> Option<PathBuf> {
     url.to_file_path().ok()
 }
 
-/// Whether a text names a directory to work in: a `file:` URI or an absolute path.
+/// Returns whether a text is a directory to work in: a `file:` URI or an absolute path.
 pub(crate) fn names_a_directory(text: &str) -> bool {
     text.starts_with('/') || path_of(text).is_some()
 }

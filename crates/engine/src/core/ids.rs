@@ -1,5 +1,5 @@
-//! Numbers that name things of one run of the host.
+//! Numbers that are unique within one run of the host.
 
-/// Which connection.
+/// The number of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);

@@ -1,5 +1,5 @@
-//! An unbounded channel that takes a tenth of a kilobyte while it is empty, where tokio's allocates a block of slots for
-//! each: every session that is awake has two. See D-348.
+//! An unbounded channel that uses a tenth of a kilobyte while it is empty. Tokio's allocates a block of slots for each,
+//! and every awake session has two. See D-348.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,16 +9,16 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use tokio::task::coop::cooperative;
 
-/// The capacity that an empty queue may keep.
+/// The capacity that an empty queue retains.
 const KEPT: usize = 32;
 
 #[derive(Debug)]
 struct State<T> {
     queue: VecDeque<T>,
-    /// Who waits for a message.
+    /// The waiting receiver.
     waker: Option<Waker>,
     senders: usize,
-    /// Whether no more messages are let in.
+    /// Whether the channel is closed for new messages.
     is_closed: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct WeakSender<T>(Weak<Shared<T>>);
 #[derive(Debug)]
 pub(crate) struct Receiver<T>(Arc<Shared<T>>);
 
-/// Opens a channel. What is sent is received in order.
+/// Opens a channel. Messages are received in order.
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let state = State { queue: VecDeque::new(), waker: None, senders: 1, is_closed: false };
     let shared = Arc::new(Shared(Mutex::new(state)));
@@ -45,14 +45,14 @@ pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> State<T> {
-    /// Gives back the memory of a queue that was long.
+    /// Frees the memory of a queue that was long.
     fn trim(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
             self.queue = VecDeque::new();
         }
     }
 
-    /// Ready once there is a message, or there will be none.
+    /// Ready once there is a message, or the channel is closed and empty.
     fn poll_ready(&mut self, context: &Context<'_>) -> Poll<()> {
         if !self.queue.is_empty() || self.is_closed || self.senders == 0 {
             return Poll::Ready(());
@@ -69,7 +69,7 @@ impl<T> Sender<T> {
     /// Sends a message.
     ///
     /// # Errors
-    /// The receiver is closed or gone; the message is returned.
+    /// The receiver is closed or dropped; the message is returned.
     pub fn send(&self, message: T) -> Result<(), T> {
         let mut state = self.0.0.lock();
         if state.is_closed {
@@ -84,12 +84,12 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Whether the receiver is closed or gone.
+    /// Returns whether the receiver is closed or dropped.
     pub fn is_closed(&self) -> bool {
         self.0.0.lock().is_closed
     }
 
-    /// A sender that does not keep the channel open.
+    /// Returns a sender that does not keep the channel open.
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender(Arc::downgrade(&self.0))
     }
@@ -115,7 +115,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> WeakSender<T> {
-    /// The sender, while there is another one.
+    /// Returns a sender, if another one exists.
     pub fn upgrade(&self) -> Option<Sender<T>> {
         let shared = self.0.upgrade()?;
         let mut state = shared.0.lock();
@@ -129,13 +129,13 @@ impl<T> WeakSender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next message; none once the channel is closed and empty.
+    /// Returns the next message; `None` once the channel is closed and empty.
     pub async fn recv(&mut self) -> Option<T> {
         self.ready().await;
         self.try_recv()
     }
 
-    /// Waits for messages and appends at most so many; answers how many, none once the channel is closed and empty.
+    /// Waits for messages and appends at most `most`; returns their number, 0 once the channel is closed and empty.
     pub async fn recv_many(&mut self, taken: &mut Vec<T>, most: usize) -> usize {
         self.ready().await;
         let mut state = self.0.0.lock();
@@ -145,7 +145,7 @@ impl<T> Receiver<T> {
         count
     }
 
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     pub fn try_recv(&mut self) -> Option<T> {
         let mut state = self.0.0.lock();
         let message = state.queue.pop_front();
@@ -153,22 +153,22 @@ impl<T> Receiver<T> {
         message
     }
 
-    /// How many messages wait.
+    /// Returns the number of queued messages.
     pub fn len(&self) -> usize {
         self.0.0.lock().queue.len()
     }
 
-    /// Whether no message waits.
+    /// Returns whether no message is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Lets no more messages in; those that wait are still received.
+    /// Closes the channel for new messages; queued ones are still received.
     pub fn close(&mut self) {
         self.0.0.lock().is_closed = true;
     }
 
-    /// Counts against the task's budget, as every channel of tokio does, so that a flood does not keep a thread.
+    /// Counts against the task's budget, like every channel of tokio, so that a flood does not occupy a thread.
     async fn ready(&self) {
         cooperative(poll_fn(|context| self.0.0.lock().poll_ready(context))).await;
     }
@@ -178,7 +178,7 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.0.lock();
         state.is_closed = true;
-        // Dropped outside the lock: a message may hold a sender.
+        // Dropped outside the lock, because a message can contain a sender.
         let waiting = std::mem::take(&mut state.queue);
         drop(state);
         drop(waiting);

@@ -1,17 +1,18 @@
-//! How much the host may use on behalf of its clients.
+//! Limits of the memory that the host uses on behalf of its clients.
 
 /// Limits of a host; each is a key of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of messages, bodies and answers of all connections together.
+    /// Bytes of messages, bodies and answers of all connections in total.
     pub memory: usize,
     /// Bytes of messages and answers of one connection.
     pub connection_memory: usize,
-    /// Bytes of bodies whose sender the host does not know: of signed calls before the check, and of routes in JavaScript.
+    /// Bytes of bodies of unauthenticated senders: of signed calls before the verification, and of routes in
+    /// JavaScript.
     pub unverified_bodies: usize,
     /// Bytes of the states of sessions in memory.
     pub session_memory: usize,
-    /// Sessions in memory at the same time.
+    /// The number of sessions in memory.
     pub awake_sessions: usize,
 }
 

@@ -1,45 +1,45 @@
-//! What the engine asks of the system it runs on. Handed in by whoever may read files.
+//! The engine's access to the local system, passed in because the engine reads no files.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What stands at a path of this host.
+/// The file or directory at a path of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// A directory; a file otherwise.
+    /// Whether it is a directory; otherwise it is a file.
     pub is_directory: bool,
-    /// Where it is once every link is followed.
+    /// Its real path, with links followed.
     pub real: String,
 }
 
-/// A part the versions file pins.
+/// A part that the versions file pins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pinned {
     /// The version.
     pub version: String,
-    /// The package it is built from, where the file names one.
+    /// Its source package, if the file names one.
     pub package: Option<String>,
-    /// Parts that have to stand beside it.
+    /// Parts that it requires.
     pub requires: Vec<String>,
 }
 
-/// When a file was written, in nanoseconds of the system's clock, and its size.
+/// The modification time of a file, in nanoseconds of the system's clock, and its size.
 pub type Stamp = (u128, u64);
 
-/// What is asked of this host while a plan is made; handed in by whoever may read files.
+/// Access to this host for plans of machines.
 pub trait LocalSystem: Send + Sync {
-    /// The home of the user the host runs as.
+    /// Returns the home directory of the host's user.
     fn home(&self) -> Option<String>;
-    /// What stands at a path.
+    /// Returns the file or directory at a path.
     fn look(&self, path: &str) -> Option<Found>;
-    /// What tells whether a file is another one than before; nothing where there is none.
+    /// Returns the stamp of a file, which shows whether it has changed; `None` if there is no file.
     fn stamp(&self, _path: &str) -> Option<Stamp> {
         None
     }
-    /// The parts the versions file pins, read anew.
+    /// Reads the parts that the versions file pins.
     ///
     /// # Errors
-    /// The sentence that says what is wrong with the file.
+    /// A message with what is wrong with the file.
     fn parts(&self) -> Result<BTreeMap<String, Pinned>, String>;
 }
 

@@ -1,9 +1,9 @@
-//! The host's log: lines a person reads, handed to whoever writes them.
+//! The host's log: lines for users, passed to a writer.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where lines go.
+/// The writer of lines.
 #[derive(Clone)]
 pub struct Log {
     write: Arc<dyn Fn(&str) + Send + Sync>,
@@ -12,24 +12,24 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that hands each line to `write`.
+    /// Creates a log that passes each line to `write`.
     pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { write: Arc::new(write), hide: None, uncaught: None }
     }
 
-    /// Takes out of each line what may not be in one, before anybody hears it.
+    /// Removes secrets from each line before it is written.
     #[must_use]
     pub fn hiding(self, hide: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self { hide: Some(Arc::new(hide)), ..self }
     }
 
-    /// Hands the lines about errors that plugins did not catch to `write` instead.
+    /// Passes the lines about uncaught errors of plugins to `write` instead.
     #[must_use]
     pub fn with_uncaught(self, write: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { uncaught: Some(Arc::new(write)), ..self }
     }
 
-    /// The same log, written to by this instead, which is handed what this one would write.
+    /// Returns a log with another writer, which receives this log's redacted lines.
     #[must_use]
     pub fn through(&self, write: impl Fn(&Self, &str) + Send + Sync + 'static) -> Self {
         let written = Self { hide: None, ..self.clone() };
@@ -41,7 +41,7 @@ impl Log {
         (self.write)(&self.without_secrets(line.to_string()));
     }
 
-    /// Writes one line about an error that a plugin did not catch.
+    /// Writes one line about an uncaught error of a plugin.
     pub(crate) fn uncaught(&self, line: impl fmt::Display) {
         match &self.uncaught {
             Some(write) => write(&self.without_secrets(line.to_string())),
@@ -49,7 +49,7 @@ impl Log {
         }
     }
 
-    /// A text without what may not be in a line.
+    /// Returns a text without secrets.
     pub(crate) fn without_secrets(&self, text: String) -> String {
         match &self.hide {
             Some(hide) => hide(&text),

@@ -1,17 +1,17 @@
-//! Messages of the host's own making.
+//! Messages that the host creates.
 
 use ostler_protocol::names;
 use ostler_protocol::wire::state::{Message, MessageKind, MessageOrigin};
 
-/// Fact of a message under `_meta.ostler.<fact>`: the run whose message it is.
+/// The fact under `_meta.ostler.<fact>` with the run of a message.
 pub const RUN: &str = "run";
 
-/// A message of the host's own making.
+/// Creates a message of the host.
 pub fn message(text: String, kind: MessageKind) -> Message {
     Message { text, origin: MessageOrigin { kind }, attachments: None, model: None, agent: None, meta: None }
 }
 
-/// The run whose message this is.
+/// Returns the run of a message.
 pub fn run_of(message: &Message) -> Option<&str> {
     let of_run = message.origin.kind == MessageKind::Automation;
     message.meta.as_ref().filter(|_| of_run)?.get(&names::meta_key(RUN))?.as_str()

@@ -1,5 +1,5 @@
-//! What every part of the engine builds on: time, numbers, the log, options, limits, events, and the way of a frame
-//! from the one sequence to a client's outbox. Knows no users, no sessions and no connection.
+//! The base of the engine: time, numbers, the log, options, limits, events, and the path of a frame from the one
+//! sequence to a client's outbox. It does not know users, sessions or connections.
 
 pub(crate) mod agents;
 pub mod backlog;
@@ -13,7 +13,6 @@ pub(crate) mod file_uris;
 pub(crate) mod ids;
 pub(crate) mod lean_channel;
 pub(crate) mod limits;
-pub(crate) mod links;
 pub(crate) mod local_system;
 pub(crate) mod log;
 pub(crate) mod long_work;
@@ -30,5 +29,6 @@ pub(crate) mod stage;
 pub(crate) mod titles;
 pub(crate) mod traces;
 pub(crate) mod weak;
+pub(crate) mod web_links;
 pub mod wire;
 pub(crate) mod yaml;

@@ -1,4 +1,4 @@
-//! How a host is set up: what its configuration and its builder decide.
+//! The options of a host, from its configuration and its builder.
 
 use std::sync::Arc;
 
@@ -7,50 +7,50 @@ use ostler_contract::JsonObject;
 
 use crate::core::fanout::DEFAULT_REPLAY;
 use crate::core::limits::Limits;
-use crate::core::links::Links;
 use crate::core::outbox::DEFAULT_LIMIT;
+use crate::core::web_links::Links;
 
-/// How a host is set up.
+/// The options of a host.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
-    /// What this host is called, for work nobody started as themselves.
+    /// The name of this host, which is the owner of work without a user.
     pub host_name: String,
     /// The daemon's version.
     pub version: String,
     /// Every directory served; the first is the default for new work.
     pub paths: Vec<String>,
-    /// How long streamed text that follows a part's first delta is coalesced, in ms; 0 coalesces nothing.
+    /// How long streamed text after a part's first delta is coalesced, in ms; 0 coalesces nothing.
     pub delta_window_ms: u64,
-    /// How long a client's tool may take, in ms; 0 = forever.
+    /// The limit of a client tool, in ms; 0 means none.
     pub client_tool_timeout_ms: u64,
-    /// Whether automations nobody owns are run by events.
+    /// Whether events run automations without an owner.
     pub unowned_automations: bool,
-    /// Whether tools that ask for the operator's leave are offered.
+    /// Whether advanced tools, which the operator must enable, are offered.
     pub advanced_tools: bool,
-    /// Whether policies are asked before work starts.
+    /// Whether policies are checked before work starts.
     pub check_policies: bool,
-    /// How use is counted.
+    /// How usage is counted.
     pub usage: UsageOptions,
     /// The `mcpServers` entries.
     pub mcp_servers: McpServers,
-    /// How much of the past is kept for reconnecting clients, in bytes.
+    /// How much of the past is retained for reconnecting clients, in bytes.
     pub replay: usize,
-    /// How much may wait for one client, in bytes.
+    /// How much can be queued for one client, in bytes.
     pub outbox: usize,
-    /// How many sessions that rest stay in memory.
+    /// How many sessions that are not awake stay in memory.
     pub resting_sessions: usize,
-    /// How much is used on behalf of clients.
+    /// Limits of the memory for clients.
     pub limits: Limits,
     /// Where runs and sessions are served over HTTP.
     pub links: Links,
 }
 
 impl HostOptions {
-    /// The window streamed text is gathered in, where nothing else is said.
+    /// The default window in which streamed text is coalesced.
     pub const DELTA_WINDOW_MS: u64 = 75;
-    /// How long a client's tool may take, where nothing else is said.
+    /// The default limit of a client tool.
     pub const CLIENT_TOOL_TIMEOUT_MS: u64 = 600_000;
-    /// How many sessions that rest stay in memory, where nothing else is said.
+    /// The default number of sessions that are not awake and stay in memory.
     pub const RESTING_SESSIONS: usize = 1000;
 }
 
@@ -81,12 +81,12 @@ impl Default for HostOptions {
 pub struct McpServers(Option<Arc<dyn Fn() -> JsonObject + Send + Sync>>);
 
 impl McpServers {
-    /// From a function that answers them as they are now.
+    /// Creates it from a function that returns the current entries.
     pub fn new(read: impl Fn() -> JsonObject + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(read)))
     }
 
-    /// The entries as they are now; nothing where there are none.
+    /// Returns the current entries.
     pub(crate) fn read(&self) -> Option<JsonObject> {
         self.0.as_ref().map(|read| read()).filter(|servers| !servers.is_empty())
     }
@@ -98,12 +98,12 @@ impl std::fmt::Debug for McpServers {
     }
 }
 
-/// How use is counted.
+/// How usage is counted.
 #[derive(Debug, Clone)]
 pub struct UsageOptions {
-    /// Which entries a turn makes.
+    /// The entries of a turn.
     pub per: UsagePer,
-    /// Where days start.
+    /// The time zone of days.
     pub timezone: TimeZone,
 }
 
@@ -113,12 +113,12 @@ impl Default for UsageOptions {
     }
 }
 
-/// Which entries a turn makes.
+/// The entries of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UsagePer {
-    /// One, at its end.
+    /// One at its end.
     #[default]
     Turn,
-    /// One for each report of its backend, of what the report adds.
+    /// One for each report of its backend, with what the report adds.
     Report,
 }

@@ -1,18 +1,18 @@
-//! The way to the network, handed in by whoever builds the host.
+//! Access to the network, passed in by the builder of the host.
 
 use std::sync::Arc;
 
 use ostler_contract::Pending;
 use ostler_contract::http::{Request, Response};
 
-/// Sends plugins' HTTP requests; given by whoever may reach the network.
+/// Sends the HTTP requests of plugins.
 #[derive(Clone)]
 pub struct Outbound(Arc<SendOut>);
 
 type SendOut = dyn Fn(Request) -> Pending<Response> + Send + Sync;
 
 impl Outbound {
-    /// From a function of one request.
+    /// Creates it from a function that sends one request.
     pub fn new(send: impl Fn(Request) -> Pending<Response> + Send + Sync + 'static) -> Self {
         Self(Arc::new(send))
     }

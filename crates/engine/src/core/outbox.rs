@@ -1,5 +1,5 @@
-//! What waits to be written to one client: bounded, so that a client that falls behind is dropped to
-//! reconnect and never holds the host.
+//! The bounded queue of messages for one client. A client that falls behind is disconnected and can reconnect; it never
+//! blocks the host.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,20 +14,20 @@ use tokio::sync::Notify;
 use crate::core::fanout::Ticket;
 use crate::core::wire::{Sender, Tap};
 
-/// Frames published together. They are encoded once for all subscribers; a transport that frames them keeps
-/// its own encoding beside them, made once too.
+/// Frames published together. They are encoded once for all subscribers; a transport stores its encoding next to them,
+/// also created once.
 #[derive(Debug)]
 pub struct Batch {
     frames: Vec<Bytes>,
     bytes: usize,
     /// The transport's encoding of all frames.
     pub encoded: OnceLock<Bytes>,
-    /// Its part of the host's budget, once it had to wait for a client.
+    /// Its charge to the host's budget, once it is queued for a client.
     charge: OnceLock<Charge>,
 }
 
 impl Batch {
-    /// Frames, in order: each one JSON text.
+    /// Creates a batch of frames, in order, each one JSON text.
     pub fn new(frames: Vec<Bytes>) -> Arc<Self> {
         let bytes = frames.iter().map(Bytes::len).sum();
         Arc::new(Self { frames, bytes, encoded: OnceLock::new(), charge: OnceLock::new() })
@@ -38,12 +38,12 @@ impl Batch {
         &self.frames
     }
 
-    /// Their size.
+    /// Returns their size.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Charges what it takes in memory, once for all its clients; answers whether that was available.
+    /// Charges its memory, once for all its clients; returns whether it was available.
     fn charge(&self, host: &Budget) -> bool {
         if self.charge.get().is_some() {
             return true;
@@ -57,7 +57,7 @@ impl Batch {
     }
 }
 
-/// A frame of one client, with its part of the client's budget.
+/// A frame of one client, with its charge to the client's budget.
 #[derive(Debug)]
 pub struct Frame {
     bytes: Bytes,
@@ -65,7 +65,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame that was charged before it was made.
+    /// Creates a frame whose memory was charged before.
     pub fn charged(bytes: Bytes, charge: Charge) -> Self {
         Self { bytes, charge: Some(charge) }
     }
@@ -85,14 +85,14 @@ impl std::ops::Deref for Frame {
     }
 }
 
-/// One thing to write.
+/// An item to write.
 #[derive(Debug)]
 pub enum Item {
-    /// A frame of this client alone.
+    /// A frame for this client only.
     Frame(Frame),
     /// Frames shared with others.
     Batch(Arc<Batch>),
-    /// The same of a stream, which knows by the ticket how much waits.
+    /// Frames of a stream, which measures its queue by the ticket.
     Stream(Arc<Batch>, Ticket),
 }
 
@@ -113,30 +113,30 @@ impl Item {
     }
 }
 
-/// Why a connection is to be closed.
+/// Why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// The host is done with it: the peer asked, or the host stops.
+    /// The connection is complete: the peer closed it, or the host stops.
     Done,
-    /// More waits for the client than it may; it has to reconnect.
+    /// The client's backlog exceeds the limit; it has to reconnect.
     Behind,
-    /// It broke the protocol.
+    /// It violated the protocol.
     Protocol,
-    /// It sent more at once than is taken.
+    /// It sent a message that is too large.
     TooLarge,
     /// It sent text that is not UTF-8.
     NotText,
-    /// The memory for what it sends is in use.
+    /// No memory is available for its messages.
     NoMemory,
 }
 
-/// How much may wait, in bytes.
+/// The limit of the queue, in bytes.
 pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
-/// While so many bytes of answers wait for a peer, no further request of it is read.
+/// The size of queued answers from which no further requests of the peer are read.
 const PAUSE: usize = 1024 * 1024;
-/// What part of what may wait a stream may fill.
+/// The part of the queue that a stream can use.
 const STREAMED: usize = 4;
-/// Things larger than that on their own, an answer that was asked for, wait beside it up to so many times as much.
+/// Larger single items, which are requested answers, can be queued in addition, up to this multiple of the limit.
 const LARGE: usize = 8;
 
 /// The queue of one connection.
@@ -145,10 +145,10 @@ pub struct Outbox {
     state: Mutex<State>,
     wake: Notify,
     behind: Notify,
-    /// How many requests have no answer yet.
+    /// The number of requests without an answer.
     owed: AtomicUsize,
     settled: Notify,
-    /// Notified when the transport has written what it drained.
+    /// Notified when the transport has written the drained items.
     written: Notify,
     limit: usize,
     /// The connection's part of the host's budget.
@@ -162,22 +162,22 @@ pub struct Outbox {
 struct State {
     queue: VecDeque<Item>,
     bytes: usize,
-    /// Bytes of frames of this client alone, queued or being written.
+    /// Bytes of frames for this client only, queued or being written.
     own: usize,
     /// Of these, the bytes being written.
     writing: usize,
-    /// Of these, the bytes of things that are larger than the limit on their own.
+    /// Of these, the bytes of single items that are larger than the limit.
     large: usize,
-    /// While answers that have to come first are made, everything else waits here.
+    /// Items that wait while answers that have to precede them are prepared.
     held: VecDeque<Item>,
-    /// How many of these answers there are.
+    /// The number of these answers.
     holds: usize,
     closed: Option<Closed>,
 }
 
-/// What waits in an outbox.
+/// The size of an outbox.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
+pub(crate) struct OutboxSize {
     /// Requests without a response.
     pub requests: usize,
     /// Messages.
@@ -187,13 +187,13 @@ pub(crate) struct Waiting {
 }
 
 impl Outbox {
-    /// An empty one that takes `limit` bytes before its client counts as behind.
+    /// Creates an empty outbox with a limit in bytes, beyond which its client counts as behind.
     pub fn new(limit: usize) -> Arc<Self> {
         let host = Budget::new(usize::MAX / 2);
         Self::with(limit, host.part(usize::MAX / 2), host, None)
     }
 
-    /// The outbox of a connection that may use so much of the host's budget; its frames may be recorded.
+    /// Creates the outbox of a connection with its part of the host's budget; its frames can be recorded.
     pub(crate) fn within(limit: usize, budget: Budget, host: Budget, tap: Tap) -> Arc<Self> {
         Self::with(limit, budget, host, Some(tap))
     }
@@ -203,7 +203,7 @@ impl Outbox {
         &self.budget
     }
 
-    /// Where its connection's frames are recorded, while they are.
+    /// The recorder of its connection's frames, if any.
     pub(crate) fn tap(&self) -> Option<&Tap> {
         self.tap.as_ref().filter(|tap| tap.is_on())
     }
@@ -223,12 +223,12 @@ impl Outbox {
         })
     }
 
-    /// One request more is to be answered here; answers how many are.
+    /// Counts a request; returns the number of requests without an answer.
     pub(crate) fn owe(&self) -> usize {
         self.owed.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Waits until the peer has taken enough of its answers that more of its requests may be read.
+    /// Waits until the peer has received enough of its answers for more requests to be read.
     pub async fn writable(&self) {
         while self.is_full() {
             let written = self.written.notified();
@@ -245,24 +245,24 @@ impl Outbox {
         state.own >= PAUSE && state.closed.is_none()
     }
 
-    /// What waits in it.
-    pub(crate) fn waiting(&self) -> Waiting {
+    /// Returns its size.
+    pub(crate) fn waiting(&self) -> OutboxSize {
         let state = self.state();
-        Waiting {
+        OutboxSize {
             requests: self.owed.load(Ordering::Acquire),
             messages: state.queue.len() + state.held.len(),
             bytes: state.bytes,
         }
     }
 
-    /// One request has had its answer.
+    /// Counts an answer to a request.
     pub(crate) fn paid(&self) {
         if self.owed.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.settled.notify_waiters();
         }
     }
 
-    /// Waits until every request so far has had its answer.
+    /// Waits until every request so far has an answer.
     pub async fn settled(&self) {
         loop {
             let settled = self.settled.notified();
@@ -277,7 +277,8 @@ impl Outbox {
         self.state.lock()
     }
 
-    /// Charges what is to be queued; answers whether it may be. What waits behind nothing passes while it is small.
+    /// Charges an item that is about to be queued; returns whether it can be. A small item for an empty queue always
+    /// can.
     fn charge(&self, state: &State, item: &mut Item) -> bool {
         let idle = state.bytes == 0 && state.own == 0;
         match item {
@@ -296,7 +297,7 @@ impl Outbox {
         }
     }
 
-    /// Queues something to write.
+    /// Queues an item.
     pub fn push(&self, mut item: Item) {
         let mut state = self.state();
         if state.closed.is_some() {
@@ -311,7 +312,7 @@ impl Outbox {
         self.queue(state, item);
     }
 
-    /// Queues what is charged.
+    /// Queues a charged item.
     fn queue(&self, mut state: MutexGuard<'_, State>, item: Item) {
         let bytes = item.bytes();
         state.bytes += bytes;
@@ -329,7 +330,7 @@ impl Outbox {
         } else {
             state.queue.push_back(item);
             if state.queue.len() > 1 {
-                // Whoever drains was woken by the first.
+                // The first item has woken the transport.
                 return;
             }
         }
@@ -337,8 +338,8 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Queues something of a stream if there is memory for it; answers whether it was. What streams leave is for what
-    /// a client cannot do without.
+    /// Queues an item of a stream if there is memory for it; returns whether it was queued. The rest of the memory is
+    /// reserved for items that the client needs.
     pub(crate) fn offer(&self, mut item: Item) -> bool {
         let state = self.state();
         if state.closed.is_some() {
@@ -352,12 +353,12 @@ impl Outbox {
         true
     }
 
-    /// Whether so many bytes may wait.
+    /// Returns whether so many bytes can be queued.
     pub(crate) fn takes(&self, bytes: usize) -> bool {
         bytes <= self.limit
     }
 
-    /// Ends the connection: more waits for its client than may.
+    /// Ends the connection because its backlog exceeds the limit.
     pub(crate) fn fall_behind(&self) {
         let mut state = self.state();
         if state.closed.is_none() {
@@ -375,24 +376,24 @@ impl Outbox {
         self.ended();
     }
 
-    /// Nothing more is written: whoever waits for that goes on.
+    /// Nothing more is written, so waiting tasks continue.
     fn ended(&self) {
         self.budget.close();
         self.written.notify_waiters();
     }
 
-    /// Queues text of this client alone.
+    /// Queues text for this client only.
     pub fn send(&self, text: String) {
         self.push(Item::Frame(text.into()));
     }
 
-    /// Queues an answer, or the one that says there is no memory for it.
+    /// Queues an answer, or the error that there is no memory for it.
     pub(crate) fn answer(&self, text: String, instead: impl FnOnce() -> String) {
         self.push(Item::Frame(self.framed(text, instead)));
     }
 
-    /// The frame of an answer, or of the one that says there is no memory for it. A small one is charged when it is
-    /// queued.
+    /// Returns the frame of an answer, or of the error that there is no memory for it. A small one is charged when it
+    /// is queued.
     pub(crate) fn framed(&self, text: String, instead: impl FnOnce() -> String) -> Frame {
         let bytes = text.len();
         if bytes <= SMALL {
@@ -408,12 +409,12 @@ impl Outbox {
         }
     }
 
-    /// Makes what is queued from now on wait until [`Outbox::release`], which is called once for each hold.
+    /// Makes later items wait until [`Outbox::release`], which is called once for each hold.
     pub fn hold(&self) {
         self.state().holds += 1;
     }
 
-    /// Queues `first`, and what waited if nothing else holds it.
+    /// Queues `first`, then the waiting items unless another hold exists.
     pub fn release(&self, first: impl Into<Frame>) {
         let mut state = self.state();
         if state.holds == 0 {
@@ -433,7 +434,7 @@ impl Outbox {
         self.end_hold(state);
     }
 
-    /// Ends a hold whose answer is made later: what waited has nothing to do with it.
+    /// Ends a hold whose answer is sent later, because the waiting items do not depend on it.
     pub(crate) fn unhold(&self) {
         self.end_hold(self.state());
     }
@@ -448,7 +449,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Ends the connection once what is queued is written; at once where the client is behind.
+    /// Ends the connection once all queued items are written; immediately if the client is behind.
     pub fn close(&self, why: Closed) {
         let mut state = self.state();
         state.closed.get_or_insert(why);
@@ -457,7 +458,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Resolves once the client is behind: whoever writes to it may be stuck in that.
+    /// Resolves once the client is behind, because a write to it may be blocked.
     pub async fn overrun(&self) {
         loop {
             if self.state().closed == Some(Closed::Behind) {
@@ -467,12 +468,12 @@ impl Outbox {
         }
     }
 
-    /// Whether nothing more is taken.
+    /// Returns whether the outbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state().closed.is_some()
     }
 
-    /// Waits for something to write and moves it into `into`; answers why when there will be no more.
+    /// Waits for items and moves them into `into`; returns the reason once the outbox is closed and empty.
     pub async fn drain(&self, into: &mut Vec<Item>) -> Option<Closed> {
         let before = into.len();
         let drained = self.next(into).await;

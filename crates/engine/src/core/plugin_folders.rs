@@ -1,4 +1,5 @@
-//! Where the plugins that clients bring to a session are copied to. Handed in by whoever may write files.
+//! Folders for copies of the plugins that clients contribute to a session, passed in because the engine writes no
+//! files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use ostler_contract::Charge;
 
 /// Folders for copies of clients' plugins.
 pub trait PluginFolders: Send + Sync {
-    /// Makes an empty folder for one plugin of a session; answers its path.
+    /// Creates an empty folder for one plugin of a session; returns its path.
     fn make<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<String, String>>;
     /// Writes a new file of a folder. The parts of its path are plain names.
     fn write<'a>(
@@ -17,7 +18,7 @@ pub trait PluginFolders: Send + Sync {
         path: &'a [String],
         bytes: Vec<u8>,
     ) -> BoxFuture<'a, Result<(), String>>;
-    /// Removes a folder, later.
+    /// Removes a folder in the background.
     fn remove(&self, folder: &str);
 }
 
@@ -32,16 +33,16 @@ impl fmt::Debug for dyn PluginFolders {
 pub struct PluginFolder {
     /// Its path.
     pub path: String,
-    /// What it takes on the disk.
+    /// Its size on the disk.
     pub charges: Vec<Charge>,
     folders: Arc<dyn PluginFolders>,
 }
 
 impl PluginFolder {
-    /// Makes an empty one.
+    /// Creates an empty one.
     ///
     /// # Errors
-    /// Why it could not be made.
+    /// Why it could not be created.
     pub(crate) async fn make(folders: &Arc<dyn PluginFolders>, session: &str) -> Result<Self, String> {
         let path = folders.make(session).await?;
         Ok(Self { path, charges: Vec::new(), folders: folders.clone() })

@@ -1,4 +1,4 @@
-//! Refusals that more than one place gives.
+//! Errors that several places return.
 
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
@@ -6,24 +6,24 @@ use ostler_protocol::{RpcError, Value};
 
 use crate::core::shared::Core;
 
-/// Nothing new begins any more.
+/// The host is stopping, and no new work begins.
 pub(crate) const STOPPING: &str = "the host is stopping";
-/// Whoever waited for a session's answer gets none.
+/// The session ended before it answered.
 pub(crate) const SESSION_ENDED: &str = "the session has ended";
-/// The session has no chat of that name.
+/// The session has no such chat.
 pub(crate) const NO_SUCH_CHAT: &str = "there is no such chat";
-/// A worker's chat is its backend's.
+/// A worker chat belongs to its backend.
 pub(crate) const READ_ONLY: &str = "this chat is read-only";
-/// A steering message with no turn to go into.
+/// A steering message without a running turn.
 pub(crate) const NO_TURN_TO_STEER: &str = "no turn is running that could take this message";
-/// A change of folders under a running turn.
+/// A change of directories during a turn.
 pub(crate) const FOLDERS_IN_USE: &str = "TurnInProgress: folders cannot be changed while a turn runs";
-/// A chat that stays where it is, as its new place could not be written down.
+/// A chat that is not moved because its new position could not be stored.
 pub(crate) const NOT_MOVED: &str = "the chat could not be stored, so it was not moved";
 /// An action without a name.
 pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
 
-/// The memory for answers is in use.
+/// No memory is available for answers.
 pub(crate) fn no_memory() -> RpcError {
     RpcError::internal(
         "the memory for answers is in use (limits.connectionMemoryMb, limits.memoryMb); read the answers that wait, \
@@ -34,7 +34,7 @@ pub(crate) fn no_memory() -> RpcError {
 /// The longest text of a client's message, in bytes. A session's messages are in memory while it is awake.
 const LONGEST_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// Why the text of a message is refused, where it is too long.
+/// Returns why the text of a message is rejected, if it is too long.
 pub(crate) fn message_too_long(text: &str) -> Option<String> {
     let length = text.len();
     (length > LONGEST_MESSAGE).then(|| {
@@ -42,24 +42,24 @@ pub(crate) fn message_too_long(text: &str) -> Option<String> {
     })
 }
 
-/// A connection that asks and does not wait.
+/// A connection with too many requests.
 pub(crate) fn too_many_requests() -> RpcError {
     RpcError::internal(
         "too many requests of this connection wait for their answers; wait for some, then ask again",
     )
 }
 
-/// No such session.
+/// The session does not exist.
 pub(crate) fn no_session(uri: &str) -> RpcError {
     RpcError::session_not_found(format!("No agent for session {uri}"))
 }
 
-/// No such chat, or what is named is none.
+/// The chat does not exist, or the URI is not a chat.
 pub(crate) fn no_chat(spelled: &str) -> RpcError {
     RpcError::session_not_found(format!("No chat at {spelled}"))
 }
 
-/// A session or chat nobody knows.
+/// An unknown session or chat.
 pub(crate) fn nothing_at(spelled: &str) -> RpcError {
     match Channel::parse(spelled) {
         Channel::Session(_) => no_session(spelled),
@@ -67,37 +67,37 @@ pub(crate) fn nothing_at(spelled: &str) -> RpcError {
     }
 }
 
-/// No such run of an automation.
+/// The run does not exist.
 pub(crate) fn no_run(spelled: &str) -> RpcError {
     RpcError::not_found(format!("No run at {spelled}"))
 }
 
-/// A chat or terminal has that URI.
+/// A chat or terminal already has that URI.
 pub(crate) fn already_exists(uri: &str) -> String {
     format!("{uri} already exists")
 }
 
-/// A backend that cannot work in more than one folder is given another.
+/// A second directory for a backend that supports only one.
 pub(crate) fn one_folder(provider: &str) -> String {
     format!("{provider} works in one folder")
 }
 
-/// A chat works in folders of its session alone.
+/// A directory of a chat that is not one of its session.
 pub(crate) fn no_directory_of(folder: &str, session: &str) -> String {
     format!("{folder} is not a working directory of {session}")
 }
 
-/// A chat of another session, or none.
+/// A chat of another session, or an unknown one.
 pub(crate) fn no_chat_in(spelled: &str, session: &str) -> RpcError {
     RpcError::invalid_params(format!("{spelled} is not a chat in {session}"))
 }
 
-/// No such question, or it is answered.
+/// The request for input does not exist, or was answered.
 pub(crate) fn no_question(request: &str) -> String {
     format!("nothing called {request} waits for an answer")
 }
 
-/// An action that does not read.
+/// An invalid action.
 pub(crate) fn lacks_field(what: &str, action: &Value) -> String {
     ostler_protocol::unread::unread(what, action)
 }
@@ -107,31 +107,31 @@ pub(crate) fn does_not_belong(action: &str, channel: &str) -> String {
     format!("{action} does not belong on {channel}")
 }
 
-/// A command of somebody who has not introduced themselves.
+/// A command before `initialize`.
 pub(crate) fn before_initialize(method: &str) -> RpcError {
     RpcError::invalid_request(format!("{method} came before initialize"))
 }
 
-/// A command this host has no provider for, or none of the protocol that was agreed on.
+/// A command without a provider on this host, or not in the negotiated protocol version.
 pub(crate) fn not_served(command: &str) -> RpcError {
     RpcError::method_not_found(format!("This host does not serve {command} yet"))
 }
 
-/// A provider that is not here, or that the asker may not use.
+/// A provider that does not exist, or that the caller cannot use.
 pub(crate) fn no_provider(core: &Core, provider: &str) -> RpcError {
     let hint = did_you_mean(provider, core.listed_agents().map(|agent| &*agent.provider));
     RpcError::provider_not_found(format!("No provider called {provider}{hint}"))
 }
 
-/// What is said of a backend that is not here.
+/// Returns the message about a missing backend.
 pub(crate) const NOT_LOADED: &str = "is not loaded on this host";
 
-/// The backend of a kept session is not here any more.
+/// The backend of a stored session no longer exists.
 pub(crate) fn not_loaded(provider: &str) -> String {
     format!("{provider} {NOT_LOADED}")
 }
 
-/// A machine was named for a backend that says nothing of what it needs in one.
+/// A machine for a backend that does not declare its needs.
 pub(crate) fn no_machine_for(provider: &str) -> String {
     format!("{provider} cannot run in a machine")
 }
@@ -141,17 +141,17 @@ pub(crate) fn no_automations() -> RpcError {
     RpcError::method_not_found("this host keeps no automations")
 }
 
-/// Nobody registered the scheme.
+/// No plugin registered the scheme.
 pub(crate) fn nothing_serves(scheme: &str) -> RpcError {
     RpcError::method_not_found(format!("nothing here serves {scheme}:"))
 }
 
-/// A URI of no kind of channel.
+/// A URI that is not a channel.
 pub(crate) fn no_channel(uri: &str) -> RpcError {
     RpcError::not_found(format!("there is no channel {uri}"))
 }
 
-/// Why a key is refused that no setting has.
+/// Returns the error for an unknown setting.
 pub fn no_setting(key: &str) -> String {
     format!("{key} is not a setting of this host")
 }

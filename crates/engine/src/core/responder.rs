@@ -1,4 +1,4 @@
-//! The answer to one request, and where a connection's frames go.
+//! The answer to one request, and the outbox of its connection.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::core::long_work::long_work;
 use crate::core::outbox::{Frame, Item, Outbox};
 use crate::core::refusals::no_memory;
 
-/// A connection's number and where its frames go.
+/// The number of a connection and its outbox.
 #[derive(Debug, Clone)]
 pub struct ConnectionRef {
-    /// Which.
+    /// Its number.
     pub id: ConnectionId,
-    /// Where to.
+    /// Its outbox.
     pub outbox: Arc<Outbox>,
 }
 
-/// The one answer a request gets. Dropped unanswered, it says so.
+/// Sends the single answer to a request. If it is dropped without one, it sends an error.
 #[derive(Debug)]
 pub struct Responder {
     id: Id,
@@ -32,7 +32,7 @@ pub struct Responder {
     answered: bool,
     /// The span of the request, which ends with it.
     span: Span,
-    /// What the request takes in memory.
+    /// The charge of the request.
     _request: Option<Charge>,
 }
 
@@ -48,7 +48,7 @@ impl Responder {
         (Self { id, outbox, log, answered: false, span, _request: request }, owed)
     }
 
-    /// Answers a result.
+    /// Answers with a result.
     pub fn ok<T: Serialize>(mut self, result: &T) {
         self.answered = true;
         match encode::result(&self.id, result) {
@@ -59,19 +59,19 @@ impl Responder {
         }
     }
 
-    /// Answers a result that is JSON text already.
+    /// Answers with a result that is already JSON text.
     pub fn raw(mut self, result: &str) {
         self.answered = true;
         self.outbox.answer(encode::raw_result(&self.id, result), || self.no_memory());
     }
 
-    /// Begins the frame of a result that is written straight into it, with room for so many bytes. The frame ends with a
-    /// closing brace.
+    /// Begins the frame of a result that is written directly into it, with capacity for so many bytes. A closing brace
+    /// ends the frame.
     pub(crate) fn begin(&self, room: usize) -> String {
         encode::begin_result(&self.id, room)
     }
 
-    /// Answers with a frame whose memory was charged before it was made; the charge is corrected to its size.
+    /// Answers with a frame whose memory was charged before; corrects the charge to its size.
     pub(crate) fn frame(mut self, mut frame: String, mut charge: Charge) {
         self.answered = true;
         frame.shrink_to_fit();
@@ -79,7 +79,7 @@ impl Responder {
         self.outbox.push(Item::Frame(Frame::charged(frame.into(), charge)));
     }
 
-    /// Answers a result whose memory was charged before it was made; the charge is corrected to the frame's size.
+    /// Answers with a result whose memory was charged before; corrects the charge to the size of the frame.
     pub(crate) fn ok_charged<T: Serialize>(mut self, result: &T, mut charge: Charge) {
         match long_work(charge.bytes(), || encode::sized_result(&self.id, result)) {
             Ok(frame) => {
@@ -95,12 +95,12 @@ impl Responder {
         encode::error(Some(&self.id), &no_memory())
     }
 
-    /// Answers `null`.
+    /// Answers with `null`.
     pub fn done(self) {
         self.raw("null");
     }
 
-    /// Answers an error. What a log may not hold, a sentence may not hold either: a plugin may have put it there.
+    /// Answers with an error, redacted like the log, because a plugin may have put a secret into it.
     pub fn fail(mut self, mut error: RpcError) {
         self.answered = true;
         self.span.record("outcome", "failed");
@@ -108,8 +108,8 @@ impl Responder {
         self.outbox.send(encode::error(Some(&self.id), &error));
     }
 
-    /// Answers the JSON text that `result` gives before everything that is queued from its begin on. Where it gives none,
-    /// the answer is still to be made.
+    /// Answers with the JSON text of `result`, before everything that is queued after `result` begins. Without text,
+    /// the request remains unanswered.
     pub(crate) fn raw_first<E>(
         mut self,
         result: impl FnOnce() -> Result<String, E>,
@@ -129,7 +129,7 @@ impl Responder {
         }
     }
 
-    /// Answers what came of it.
+    /// Answers with the outcome.
     pub fn settle<T: Serialize>(self, outcome: Result<T, RpcError>) {
         match outcome {
             Ok(result) => self.ok(&result),
@@ -137,14 +137,13 @@ impl Responder {
         }
     }
 
-    /// Answers a result before everything that was held back.
+    /// Answers with a result, before the held items.
     pub(crate) fn release(mut self, result: &str) {
         self.answered = true;
         self.outbox.release(encode::raw_result(&self.id, result));
     }
 
-    /// Answers a result of several parts before everything that was held back. The memory of the parts was charged where
-    /// they are large.
+    /// Answers with a result of several parts, before the held items. The memory of large parts was charged before.
     pub(crate) fn release_parts(mut self, head: &str, parts: Vec<(String, Option<Charge>)>, tail: &str) {
         self.answered = true;
         let length = parts.iter().map(|(part, _)| part.len() + 1).sum::<usize>();

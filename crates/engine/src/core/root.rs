@@ -1,4 +1,4 @@
-//! The root channel: which backends there are, how many sessions, the host's own settings.
+//! The root channel: the backends, the number of sessions, and the host's settings.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -22,16 +22,16 @@ use crate::core::refusals::no_setting;
 pub struct Root {
     state: Mutex<RootState>,
     own: Arc<Mutex<HashMap<ConnectionId, JsonObject>>>,
-    /// Connections that are somebody's.
+    /// Connections that are signed in.
     known: Arc<Mutex<HashSet<ConnectionId>>>,
-    /// What people sign in against, where the host knows people.
+    /// The resource to which users sign in, if the host has a users file.
     sign_in: OnceLock<ProtectedResourceMetadata>,
-    /// What the host takes tokens for beside what backends do.
+    /// The resources for which the host itself accepts tokens.
     offered: OnceLock<ProtectedResourceMetadata>,
 }
 
 impl Root {
-    /// A root with no backends yet.
+    /// Creates a root channel without backends.
     pub fn new() -> Self {
         Self {
             state: Mutex::new(RootState {
@@ -48,17 +48,17 @@ impl Root {
         }
     }
 
-    /// Puts what people sign in against on every backend. Said before [`Root::fill`].
+    /// Adds the resource for signing in to every backend. Call it before [`Root::fill`].
     pub fn ask_for(&self, sign_in: ProtectedResourceMetadata) {
         let _ = self.sign_in.set(sign_in);
     }
 
-    /// Puts what the host itself takes tokens for on every backend. Said before [`Root::fill`].
+    /// Adds the resources for which the host itself accepts tokens to every backend. Call it before [`Root::fill`].
     pub fn offer(&self, resource: ProtectedResourceMetadata) {
         let _ = self.offered.set(resource);
     }
 
-    /// Puts down whether a connection is somebody's.
+    /// Records whether a connection is signed in.
     pub fn knows(&self, connection: ConnectionId, known: bool) {
         let mut connections = self.known.lock();
         match known {
@@ -67,7 +67,7 @@ impl Root {
         };
     }
 
-    /// Puts the backends and facts in place before anybody looks.
+    /// Sets the backends and facts before connections are accepted.
     pub fn fill(&self, mut agents: Vec<AgentInfo>, meta: JsonObject) {
         for resource in self.sign_in.get().into_iter().chain(self.offered.get()) {
             for agent in &mut agents {
@@ -79,12 +79,12 @@ impl Root {
         state.meta = (!meta.is_empty()).then_some(meta);
     }
 
-    /// The backends as clients see them.
+    /// Returns the backends as clients see them.
     pub fn agents(&self) -> Vec<AgentInfo> {
         self.state.lock().agents.clone()
     }
 
-    /// Subscribes a connection; answers the state it sees and the number it was taken at.
+    /// Subscribes a connection; returns the state it sees and the number of the snapshot.
     pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (Value, u64) {
         let state = self.state.lock();
         let mut seen = serde_json::to_value(&*state).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Root {
         self.apply(fanout, action, overlay);
     }
 
-    /// Whoever is somebody already is not asked to sign in.
+    /// A signed-in connection is not asked to sign in.
     fn signed_in(&self, seen: &mut Value) {
         let Some(sign_in) = self.sign_in.get() else { return };
         let agents = seen.get_mut("agents").and_then(Value::as_array_mut);
@@ -129,7 +129,7 @@ impl Root {
         }
     }
 
-    /// Says how many sessions there are.
+    /// Publishes the number of sessions.
     pub fn set_active_sessions(&self, fanout: &Fanout, count: usize) {
         let active_sessions = i64::try_from(count).unwrap_or(i64::MAX);
         if self.state.lock().active_sessions == Some(active_sessions) {
@@ -139,7 +139,7 @@ impl Root {
         self.apply(fanout, StateAction::RootActiveSessionsChanged(action), None);
     }
 
-    /// Lists terminals from now on, and none yet. Said before anybody looks.
+    /// Enables the list of terminals, which is empty. Call it before connections are accepted.
     pub fn serve_terminals(&self) {
         self.state.lock().terminals = Some(Vec::new());
     }
@@ -153,24 +153,24 @@ impl Root {
         self.apply(fanout, StateAction::RootTerminalsChanged(action), None);
     }
 
-    /// A setting a connection keeps to itself.
+    /// Returns a setting of a connection.
     pub fn own_value(&self, connection: ConnectionId, key: &str) -> Option<Value> {
         self.own.lock().get(&connection)?.get(key).cloned()
     }
 
-    /// Every setting a connection keeps to itself.
+    /// Returns all settings of a connection.
     pub fn own_values(&self, connection: ConnectionId) -> JsonObject {
         self.own.lock().get(&connection).cloned().unwrap_or_default()
     }
 
-    /// The same without those that mean nothing here.
+    /// Returns the settings of a connection that have an effect.
     fn shown_own(&self, connection: ConnectionId) -> JsonObject {
         let mut own = self.own_values(connection);
         own.retain(|key, _| !is_ignored(key));
         own
     }
 
-    /// The values of these settings that are in force for a connection.
+    /// Returns the values of these settings for a connection.
     pub fn values(&self, connection: ConnectionId, keys: &[String]) -> JsonObject {
         let state = self.state.lock();
         let shared = state.config.as_ref().map(|config| &config.values);
@@ -181,8 +181,8 @@ impl Root {
         keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect()
     }
 
-    /// Removes settings that no one declared from a change with others. Editors push all their settings in one action, and
-    /// later releases have more; a change of an unknown setting alone stays, and is refused.
+    /// Removes settings that no one declared from a change with others. Editors send all their settings in one action,
+    /// and later releases have more. A change of only unknown settings stays and is rejected.
     pub fn drop_unknown(&self, config: &mut JsonObject, owns: impl Fn(&str) -> bool) {
         let state = self.state.lock();
         let declared = state.config.as_ref().map(|config| &config.schema.properties);
@@ -193,7 +193,7 @@ impl Root {
         }
     }
 
-    /// Whether a setting has this value: set, or as its default.
+    /// Returns whether a setting has this value, set or by default.
     pub fn is_in_force(&self, key: &str, value: &Value) -> bool {
         let state = self.state.lock();
         let Some(config) = &state.config else { return false };
@@ -201,8 +201,8 @@ impl Root {
         config.values.get(key).or_else(default) == Some(value)
     }
 
-    /// Takes a change of settings. Keys a connection keeps to itself reach no other; keys nobody declared are
-    /// refused with a reason.
+    /// Applies a change of settings. Settings of a connection are not visible to others; unknown keys are rejected with
+    /// a reason.
     pub fn set_config(
         &self,
         fanout: &Fanout,
@@ -249,7 +249,7 @@ impl Root {
         Ok(())
     }
 
-    /// Forgets what a connection kept to itself.
+    /// Removes the settings of a connection.
     pub fn forget(&self, connection: ConnectionId) {
         self.own.lock().remove(&connection);
         self.known.lock().remove(&connection);
@@ -305,8 +305,8 @@ impl Default for Root {
     }
 }
 
-/// Settings every client may draw. `workspaceTrust` and `defaultShell` belong to the connection that set
-/// them.
+/// Returns the schema of the settings for clients. `workspaceTrust` and `defaultShell` belong to the connection that
+/// set them.
 fn host_schema() -> ConfigSchema {
     let mut schema = json!({
         "type": "object",

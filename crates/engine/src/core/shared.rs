@@ -1,4 +1,4 @@
-//! What every part of the host shares.
+//! Services that all parts of the host share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,26 +28,26 @@ use crate::core::stage::Stage;
 use crate::core::wire::{FrameRecorder, Wire};
 use crate::core::yaml::Yaml;
 
-/// The services every part of the host shares: time, log, options, registry, stage and delivery to clients.
+/// The services that all parts of the host share: time, log, options, registry, stage and delivery to clients.
 #[derive(Debug)]
 pub struct Core {
-    /// How the host is set up.
+    /// The options of the host.
     pub options: HostOptions,
     /// Memory used on behalf of clients.
     pub budget: Budget,
-    /// Whoever makes a large answer: one at a time, so that they share no more than one processor.
+    /// Limits the preparation of large answers to one at a time, so that they use no more than one processor.
     pub(crate) large_answers: Arc<Semaphore>,
-    /// The part of it for bodies of requests.
+    /// The part of the budget for bodies of requests.
     pub bodies: Bodies,
     /// The current time.
     pub clock: Clock,
-    /// The log; plugins that listen to lines receive what is written here.
+    /// The log; plugins that listen to lines receive its lines.
     pub log: Log,
-    /// The same log without listeners, for lines a listener causes.
+    /// The log without listeners, for lines that a listener causes.
     pub(crate) unheard_log: Log,
     /// The one sequence of actions.
     pub fanout: Fanout,
-    /// Changes of runs and sessions, for readers that are no clients of the protocol.
+    /// Changes of runs and sessions, for readers that are not AHP clients.
     pub feeds: Feeds,
     /// The state of the root channel.
     pub root: Root,
@@ -55,7 +55,7 @@ pub struct Core {
     pub events: Events,
     pub(crate) yaml: Yaml,
     pub(crate) wire: Arc<Wire>,
-    /// What each backend offers, once it was asked.
+    /// The description of each backend, once it has answered.
     pub(crate) offered: RwLock<HashMap<String, Offered>>,
     /// The tools of the host, once they are needed.
     pub(crate) tools: OnceLock<Vec<OfferedTool>>,
@@ -72,7 +72,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// The services of a host that plugins may already be applied against.
+    /// Creates the services of a host, against which plugins can be applied.
     pub(crate) fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml) -> Arc<Self> {
         let budget = Budget::new(options.limits.memory);
         Arc::new_cyclic(|me| Self {
@@ -104,12 +104,12 @@ impl Core {
         })
     }
 
-    /// Takes the registry, once; returns whether it was the first.
+    /// Sets the registry, once; returns whether it was the first.
     pub(crate) fn set_registry(&self, registry: Registry) -> bool {
         self.registry.set(registry).is_ok()
     }
 
-    /// Says that connections are accepted from now on.
+    /// Enters the stage in which connections are accepted.
     pub fn listening(&self) {
         self.reach(Stage::Listening);
     }
@@ -120,7 +120,7 @@ impl Core {
         let _ = stage.wait_for(|stage| *stage != Stage::Loading).await;
     }
 
-    /// Goes on to a stage; `false` where the host was there already, or further.
+    /// Enters a stage; returns `false` if the host has already reached it.
     pub(crate) fn reach(&self, stage: Stage) -> bool {
         self.stage.send_if_modified(|at| {
             let forward = *at < stage;
@@ -129,12 +129,12 @@ impl Core {
         })
     }
 
-    /// How far the host is.
+    /// Returns the stage of the host.
     pub fn stage(&self) -> Stage {
         *self.stage.borrow()
     }
 
-    /// Gives plugins a way to the network. Without one they are told that there is none.
+    /// Sets the network access of plugins. Without it their requests fail with an error.
     pub fn set_outbound(&self, outbound: Outbound) {
         let _ = self.outbound.set(outbound);
     }
@@ -143,7 +143,7 @@ impl Core {
         self.outbound.get()
     }
 
-    /// The registry, once built.
+    /// Returns the registry, once built.
     pub fn registry(&self) -> Option<&Registry> {
         self.registry.get()
     }
@@ -153,12 +153,12 @@ impl Core {
         self.registry()?.port::<SessionStore>()
     }
 
-    /// Gives the host a store of its own, for what a session store does not keep.
+    /// Sets the host's own store, for data that a session store does not store.
     pub fn set_own_sessions(&self, store: SessionStore) {
         let _ = self.own_sessions.set(store);
     }
 
-    /// The host's own store, where the session store does not keep all that the host has to keep.
+    /// Returns the host's own store, if the session store does not store everything that the host requires.
     pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
         let whole = |store: &SessionStore| {
             store.keeps_turns() && store.keeps_annotations() && store.keeps_attachments()
@@ -167,17 +167,17 @@ impl Core {
         self.own_sessions.get().filter(|_| !keeps)
     }
 
-    /// The host's own store, for what the session store does not keep.
+    /// The host's own store, for data that the session store does not store.
     pub(crate) fn spare_sessions(&self) -> Option<&SessionStore> {
         self.own_sessions.get()
     }
 
-    /// The store turns are kept in.
+    /// Returns the store of turns.
     pub(crate) fn turn_store(&self) -> Option<&SessionStore> {
         self.store_of(SessionStore::keeps_turns)
     }
 
-    /// The store annotations are kept in.
+    /// Returns the store of annotations.
     pub(crate) fn annotation_store(&self) -> Option<&SessionStore> {
         self.store_of(SessionStore::keeps_annotations).filter(|store| store.keeps_annotations())
     }
@@ -192,7 +192,7 @@ impl Core {
         self.registry()?.port::<AutomationStore>()
     }
 
-    /// The automation store, for a command that needs one.
+    /// Returns the automation store, or the error for a command that requires one.
     pub(crate) fn automations_kept(&self) -> Result<&AutomationStore, ostler_protocol::RpcError> {
         self.automation_store().ok_or_else(crate::core::refusals::no_automations)
     }
@@ -216,7 +216,7 @@ impl Core {
         self.options.mcp_servers.read()
     }
 
-    /// A new id nobody has.
+    /// Returns a new unique id.
     pub fn new_id(&self) -> String {
         uuid::Uuid::new_v4().to_string()
     }
@@ -229,27 +229,27 @@ impl Core {
         self.next_opener.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether new sessions and turns are refused.
+    /// Returns whether new sessions and turns are rejected.
     pub fn is_stopping(&self) -> bool {
         self.stage() >= Stage::Stopping
     }
 
-    /// Refuses new sessions and turns while nothing can be stored; `None` takes them again.
+    /// Rejects new sessions and turns while nothing can be stored; `None` accepts them again.
     pub fn set_lost_storage(&self, why: Option<String>) {
         *self.lost_storage.write() = why;
     }
 
-    /// Why nothing can be stored, where that is so.
+    /// Returns why nothing can be stored, if that is the case.
     pub fn lost_storage(&self) -> Option<String> {
         self.lost_storage.read().clone()
     }
 
-    /// Offers tools that ask for the operator's leave, or no longer: from the next session on.
+    /// Sets whether advanced tools are offered, from the next session on.
     pub fn set_advanced_tools(&self, offered: bool) {
         self.advanced_tools.store(offered, Ordering::Relaxed);
     }
 
-    /// Records the frames of every connection from now on, or no longer.
+    /// Sets the recorder of the frames of every connection, or removes it.
     pub fn record_frames(&self, recorder: Option<Arc<dyn FrameRecorder>>) {
         self.wire.set(recorder);
     }
@@ -258,18 +258,17 @@ impl Core {
         self.advanced_tools.load(Ordering::Relaxed)
     }
 
-    /// Gives the host what it may ask of the machine it runs on. Without it nothing of this host can be given to a
-    /// machine.
+    /// Sets the host's access to the local system. Without it, no files of this host can be mounted into a machine.
     pub fn set_local_system(&self, local_system: Arc<dyn LocalSystem>) {
         let _ = self.local_system.set(local_system);
     }
 
-    /// Gives the host folders for the plugins that clients bring. Without them none is copied.
+    /// Sets the folders for the plugins of clients. Without them, none are copied.
     pub fn set_plugin_folders(&self, folders: Arc<dyn PluginFolders>) {
         let _ = self.plugin_folders.set(folders);
     }
 
-    /// Logs what a plugin threw, against the plugin.
+    /// Logs an error of a plugin with the plugin's name.
     pub(crate) fn report_failed(&self, owner: &Registrant, what: &str, why: &Thrown) {
         self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
     }
@@ -278,9 +277,9 @@ impl Core {
 /// Changes of runs and sessions, as listings show them.
 #[derive(Debug)]
 pub struct Feeds {
-    /// Of runs. Those that retention removes, or that go with their automation, are not announced.
+    /// Changes of runs. Removals by retention or with an automation are not included.
     pub runs: Feed<AutomationRunSummary>,
-    /// Of sessions.
+    /// Changes of sessions.
     pub sessions: Feed<SessionSummary>,
 }
 
@@ -297,12 +296,13 @@ impl Feeds {
     }
 }
 
-/// What a host counts its actions from: the microsecond it began at, which no host before it can have reached.
+/// The number from which a host counts its actions: the microsecond of its start, which no earlier host can have
+/// reached.
 fn first_number(clock: &Clock) -> u64 {
     u64::try_from(clock.now().as_microsecond()).unwrap_or_default()
 }
 
-/// A log whose lines listeners hear.
+/// Returns a log whose lines listeners receive.
 fn heard(log: Log, core: Weak<Core>) -> Log {
     log.through(move |log, line| {
         log.line(line);

@@ -1,16 +1,16 @@
 //! The stages of a host's life.
 
-/// How far the host is.
+/// The stage of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Plugins are being applied.
     Loading,
-    /// The registry is built; nobody is let in yet.
+    /// The registry is built; connections are not accepted yet.
     Built,
     /// Connections are accepted.
     Listening,
-    /// New sessions and turns are refused.
+    /// New sessions and turns are rejected.
     Stopping,
-    /// It ends.
+    /// The host ends.
     Closing,
 }

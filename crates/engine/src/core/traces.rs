@@ -4,7 +4,7 @@ use ostler_protocol::wire::state::AutomationRunLifecycle;
 use tracing::Span;
 use tracing::field::Empty;
 
-/// A client's or plugin's request, until it has its response. Its method is recorded once it is known to be one.
+/// A client's or plugin's request, until it has its response. Its method is recorded once it is known to be valid.
 pub(crate) fn command() -> Span {
     tracing::debug_span!(target: "ostler::command", "command", method = Empty, session = Empty, chat = Empty, outcome = Empty)
 }
@@ -19,7 +19,7 @@ pub(crate) fn run(run: &str, automation: &str) -> Span {
     tracing::debug_span!(target: "ostler::run", parent: None, "run", run, automation, outcome = Empty)
 }
 
-/// How a run ended, for its span.
+/// Records the outcome of a run in its span.
 pub(crate) fn run_outcome(lifecycle: &AutomationRunLifecycle) -> &'static str {
     match lifecycle {
         AutomationRunLifecycle::Pending(_) => "pending",

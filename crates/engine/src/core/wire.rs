@@ -1,4 +1,4 @@
-//! Frames as they pass between the host and its clients, for whoever records them.
+//! Recording of frames between the host and its clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ pub enum Sender {
     Host,
 }
 
-/// A frame that passes.
+/// A recorded frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Passing<'a> {
-    /// The connection it passes on.
+    /// Its connection.
     pub connection: ConnectionId,
     /// Who sent it.
     pub sender: Sender,
-    /// The frame as it is sent, or as it came: a client may have sent what is no JSON.
+    /// The unchanged frame; one from a client may not be JSON.
     pub text: &'a [u8],
 }
 
-/// Records frames. It is called where frames are handed on, so it has to hand them on itself.
+/// Records frames. It is called in the path of frames, so it must only pass them on.
 pub trait FrameRecorder: fmt::Debug + Send + Sync {
-    /// Records one.
+    /// Records a frame.
     fn record(&self, frame: Passing<'_>);
 }
 
-/// Where frames are recorded, if anywhere.
+/// The recorder of frames, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     on: AtomicBool,
@@ -44,12 +44,12 @@ pub(crate) struct Wire {
 impl Wire {
     pub fn set(&self, recorder: Option<Arc<dyn FrameRecorder>>) {
         self.on.store(recorder.is_some(), Ordering::Relaxed);
-        // What it was is dropped when nobody holds it up any more.
+        // The previous recorder is dropped outside the lock.
         drop(std::mem::replace(&mut *self.recorder.write(), recorder));
     }
 }
 
-/// One connection's part of it.
+/// The recorder of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Tap {
     pub wire: Arc<Wire>,

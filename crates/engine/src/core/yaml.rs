@@ -1,15 +1,15 @@
-//! Reading and writing YAML, handed in by whoever builds the host.
+//! Parsing and formatting of YAML, passed in by the builder of the host.
 
 use std::sync::Arc;
 
 use ostler_contract::{Thrown, Value};
 
-/// Reading and writing YAML, which the engine leaves to whoever builds it.
+/// Parses and formats YAML, implemented by the builder of the host.
 #[derive(Clone)]
 pub struct Yaml {
-    /// YAML text as data.
+    /// Parses YAML text.
     pub parse: Arc<dyn Fn(&str) -> Result<Value, Thrown> + Send + Sync>,
-    /// Data as YAML text.
+    /// Formats data as YAML text.
     pub stringify: Arc<dyn Fn(&Value) -> Result<String, Thrown> + Send + Sync>,
 }
 

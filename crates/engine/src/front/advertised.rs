@@ -1,5 +1,5 @@
-//! What the host says of itself in `_meta`, on `initialize` and on the root state: the schemes, channels and commands
-//! plugins serve, and the vocabulary of grants.
+//! The description of the host in `_meta` of `initialize` and of the root state: the schemes, channels and commands of
+//! plugins, and the grants.
 
 use ostler_contract::points::{
     Description, NamedMethod, ResourceProvider, SchemeChannel, SchemeDescription, SchemeProvider,
@@ -20,11 +20,11 @@ struct Row {
     write: Vec<String>,
 }
 
-/// Subjects by name, in the order they are listed.
+/// Subjects by name, in the order of the listing.
 type Rows = Vec<(String, Row)>;
 
 impl Front {
-    /// What the host says of itself in `_meta`.
+    /// Returns the description of the host for `_meta`.
     pub(crate) async fn advertised(&self) -> JsonObject {
         if let Some(meta) = self.meta.get() {
             return meta.clone();
@@ -32,7 +32,7 @@ impl Front {
         let mut rows: Rows =
             SUBJECTS.iter().map(|known| (known.name.to_owned(), Row::of_host(known))).collect();
         let mut meta = JsonObject::new();
-        // One after the other in the answer, together in time.
+        // In order in the answer, but concurrently.
         let (providers, channels, methods) =
             futures::join!(self.described_schemes(), self.described_channels(), self.described_methods());
         let mut say = |fact: &str, value: Value, there: bool| {
@@ -100,8 +100,8 @@ impl Front {
         futures::future::join_all(described).await
     }
 
-    /// What a plugin says of something it serves; nothing where it says nothing. One that does not answer, or throws,
-    /// says nothing more than the name.
+    /// Returns a plugin's description of something it serves, if it has one. Without an answer, or after an error, only
+    /// the name is known.
     async fn described<T: Cross + Default>(
         &self,
         owner: &Registrant,
@@ -128,7 +128,7 @@ impl Row {
         }
     }
 
-    /// Adds an operation to the group a grant on it falls in.
+    /// Adds an operation to its group of grants.
     fn add(&mut self, operation: &str) {
         let group = match SCHEME_READ.contains(&operation) {
             true => &mut self.read,
@@ -146,7 +146,7 @@ impl Row {
     }
 }
 
-/// The row of a subject; a new one takes this title and description.
+/// Returns the row of a subject; a new one receives this title and description.
 fn row<'a>(rows: &'a mut Rows, name: &str, title: &str, description: Option<&str>) -> &'a mut Row {
     let at = rows.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
         let description = description.unwrap_or_default().to_owned();
@@ -156,7 +156,7 @@ fn row<'a>(rows: &'a mut Rows, name: &str, title: &str, description: Option<&str
     &mut rows[at].1
 }
 
-/// What is said of a provider's scheme; the scheme is a subject too.
+/// Adds the description of a provider's scheme, which is also a subject.
 fn scheme_row(held: &SchemeProvider, told: SchemeDescription, rows: &mut Rows) -> (String, Value) {
     let scheme = held.scheme.to_ascii_lowercase();
     let operations = operations(&held.provider);
@@ -174,7 +174,7 @@ fn scheme_row(held: &SchemeProvider, told: SchemeDescription, rows: &mut Rows) -
     (scheme, Value::Object(said))
 }
 
-/// What is said of a channel or a command, where it is described; the grant it names is known either way.
+/// Adds the description of a channel or a command, if it has one, and its grant in any case.
 fn named_row(
     called: &str,
     name: &str,
@@ -200,7 +200,7 @@ fn named_row(
     Some(said)
 }
 
-/// What a provider can do, in grant words: `read` is `get`, `write` is `put`, the rest keep their names.
+/// Returns the operations of a provider as grants: `read` is `get`, `write` is `put`, the others keep their names.
 fn operations(provider: &ResourceProvider) -> Vec<String> {
     let there = [
         (true, "get"),

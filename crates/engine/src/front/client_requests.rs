@@ -1,4 +1,5 @@
-//! Requests the host sends to clients: each has a time limit, and only so many of one connection wait at once.
+//! Requests of the host to clients. Each has a time limit, and the number of concurrent requests per connection is
+//! limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,36 +12,36 @@ use tokio::sync::oneshot;
 use crate::front::connection::Connection;
 use crate::users::clients::Answer;
 
-/// How long a client may take to answer.
+/// The limit of an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How many requests may wait for the answers of one connection.
+/// The maximum number of unanswered requests to one connection.
 const WAITING_MAX: usize = 64;
 
-/// The requests of one connection that are not answered yet.
+/// The unanswered requests to one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<Waiting>);
+pub(crate) struct Requests(Mutex<PendingRequests>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingRequests {
     next: u64,
     answers: HashMap<u64, oneshot::Sender<Answer>>,
     closed: bool,
 }
 
-/// A request that is under way; dropped, its answer is not waited for any more.
-struct Asked<'a> {
+/// An unanswered request; dropping it discards its answer.
+struct PendingRequest<'a> {
     id: u64,
     requests: &'a Requests,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.requests.0.lock().answers.remove(&self.id);
     }
 }
 
 impl Requests {
-    fn open(&self, client: &str) -> Result<(Asked<'_>, oneshot::Receiver<Answer>), RpcError> {
+    fn open(&self, client: &str) -> Result<(PendingRequest<'_>, oneshot::Receiver<Answer>), RpcError> {
         let mut waiting = self.0.lock();
         if waiting.closed {
             return Err(disconnected(client));
@@ -53,10 +54,10 @@ impl Requests {
         waiting.next += 1;
         let (answer, wait) = oneshot::channel();
         waiting.answers.insert(id, answer);
-        Ok((Asked { id, requests: self }, wait))
+        Ok((PendingRequest { id, requests: self }, wait))
     }
 
-    /// Takes a client's answer. One that no request waits for is ignored.
+    /// Handles a client's answer. An answer without a request is ignored.
     pub(crate) fn answer(&self, id: &Id, outcome: Answer) {
         let Id::Number(id) = id else { return };
         let waiting = id.as_u64().and_then(|id| self.0.lock().answers.remove(&id));
@@ -65,7 +66,7 @@ impl Requests {
         }
     }
 
-    /// Ends what waits: the client disconnected.
+    /// Ends all requests because the client disconnected.
     pub(crate) fn close(&self) {
         let mut waiting = self.0.lock();
         waiting.closed = true;
@@ -78,10 +79,10 @@ fn disconnected(client: &str) -> RpcError {
 }
 
 impl Connection {
-    /// Sends a request to the client; returns its answer, or its refusal as it is.
+    /// Sends a request to the client; returns its answer, or its error unchanged.
     ///
     /// # Errors
-    /// What the client refused with; `-32008` once it disconnected; `-32603` where it does not answer in time.
+    /// The client's error; `-32008` once it has disconnected; `-32603` if it does not answer in time.
     pub(crate) async fn ask(&self, method: &str, params: &Value) -> Answer {
         let client = self.client_id().unwrap_or_default();
         let (asked, answered) = self.requests.open(&client)?;

@@ -1,29 +1,29 @@
-//! Turns of one connection's commands that take memory or time: a few of a kind at once, and none whose answer would wait
-//! behind others that the peer does not read. So a peer that asks faster than it reads costs no more than one that waits
+//! Slots for a connection's commands that use much memory or time: a few of a kind concurrently, and none while the
+//! peer does not read its answers. A peer that sends requests faster than it reads costs no more than one that waits
 //! for its answers.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::core::outbox::Outbox;
 
-/// The turns of one connection, by kind: one kind that is slow does not hold up the others.
+/// The slots of one connection, by kind, so that a slow kind does not delay the others.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// Contents of resources.
     pub reads: Turn,
-    /// Directories, and facts about what is in them.
+    /// Directories, and facts about their entries.
     pub lists: Turn,
     /// Changes of resources.
     pub changes: Turn,
     /// Lists of sessions.
     pub sessions: Turn,
-    /// What somebody typing may mean.
+    /// Completions.
     pub completions: Turn,
-    /// Records of use and of runs.
+    /// Usage entries and runs.
     pub usage: Turn,
 }
 
-/// The turns of one kind.
+/// The slots of one kind.
 #[derive(Debug)]
 pub(crate) struct Turn(Semaphore);
 
@@ -40,7 +40,7 @@ impl Turns {
         }
     }
 
-    /// Ends every wait: the connection is gone.
+    /// Ends every wait because the connection is closed.
     pub fn close(&self) {
         let Self { reads, lists, changes, sessions, completions, usage } = self;
         for turn in [reads, lists, changes, sessions, completions, usage] {
@@ -50,7 +50,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// Waits for a turn, and until the peer has read most of what it was answered; `None` where it is gone.
+    /// Waits for a slot, and until the peer has read most of its answers; `None` if it has disconnected.
     pub async fn next(&self, outbox: &Outbox) -> Option<SemaphorePermit<'_>> {
         let turn = self.0.acquire().await.ok()?;
         outbox.writable().await;

@@ -1,5 +1,5 @@
-//! What may follow what a person types: the `/` commands of a session's backend, and files (`mentions.rs`). A plugin
-//! registers no command: they are what the session's customizations and the backend's own list come to.
+//! Completions of typed text: the `/` commands of a session's backend, and files (`mentions.rs`). Plugins register no
+//! such commands; they are the session's customizations and the backend's list.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio::sync::oneshot;
 use crate::front::Front;
 use crate::sessions::{Entry, ToSession};
 
-/// The most rows for a slash alone.
+/// The maximum number of rows for a single slash.
 const ALL_MOST: usize = 500;
-/// The most rows once something follows it.
+/// The maximum number of rows for a slash with text.
 const SOME_MOST: usize = 50;
 
-/// One thing a slash may call.
+/// One `/` command.
 #[derive(Debug, Clone, PartialEq)]
 struct Slash {
     name: String,
@@ -29,7 +29,7 @@ struct Slash {
 }
 
 impl Front {
-    /// Rows for what a person typed so far. What cannot be completed has none.
+    /// Returns the rows for the typed text, if any.
     pub(crate) async fn complete(self: &Arc<Self>, params: c::CompletionsParams) -> c::CompletionsResult {
         let none = c::CompletionsResult { items: Vec::new() };
         let Some((entry, _)) = self.sessions.located(&params.channel).await else {
@@ -47,7 +47,7 @@ impl Front {
         c::CompletionsResult { items: items.collect() }
     }
 
-    /// What a slash may call in a session: its customizations first, then what its backend lists.
+    /// Returns the `/` commands of a session: first its customizations, then those of its backend.
     async fn slashes(self: &Arc<Self>, entry: &Arc<Entry>) -> Vec<Slash> {
         let own = match entry.is_awake() {
             true => self.customizations_of(entry).await,
@@ -72,10 +72,10 @@ impl Front {
     }
 }
 
-/// What follows the slash a message begins with, up to the cursor.
+/// Returns the text after a message's leading slash, up to the cursor.
 struct Typed<'a> {
     query: &'a str,
-    /// Where the slash is, in UTF-16.
+    /// The position of the slash, in UTF-16.
     start: i64,
 }
 
@@ -87,7 +87,7 @@ fn typed(text: &str, offset: i64) -> Option<Typed<'_>> {
     Some(Typed { query, start: i64::try_from(start).ok()? })
 }
 
-/// Where an offset in UTF-16 is in a text; nothing where it is past the end or inside a character.
+/// Converts an offset in UTF-16 to one in the text; `None` if it is past the end or inside a character.
 pub(crate) fn byte_at(text: &str, offset: usize) -> Option<usize> {
     let mut passed = 0;
     for (at, c) in text.char_indices() {
@@ -99,7 +99,7 @@ pub(crate) fn byte_at(text: &str, offset: usize) -> Option<usize> {
     (passed == offset).then_some(text.len())
 }
 
-/// Those whose name begins with what was typed, then those that hold it.
+/// Returns those whose name begins with the typed text, then those that contain it.
 fn matching(slashes: Vec<Slash>, query: &str) -> Vec<Slash> {
     let query = query.to_lowercase();
     let (begin, rest): (Vec<Slash>, Vec<Slash>) =
@@ -113,7 +113,7 @@ fn of_command(command: OfferedCommand) -> Slash {
     Slash { name, description: command.description, skill: false }
 }
 
-/// The skills and prompts of a customization that is on.
+/// Returns the skills and prompts of an enabled customization.
 fn of_customization(customization: &Customization) -> Vec<Slash> {
     let children = match customization {
         Customization::Plugin(plugin) => plugin.children.as_ref(),

@@ -1,5 +1,5 @@
-//! The one door into the host: a connection takes parsed messages and answers into an outbox. WebSocket,
-//! stdio and a plugin's own peer are all that.
+//! Connections, the only entry point of the host: a connection receives parsed messages and answers into an outbox.
+//! WebSocket, stdio and plugins' connections use it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,9 +32,9 @@ use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
-/// How long a client may be gone before the sessions it was active in are told.
+/// How long a client can be disconnected before its active sessions are notified.
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
-/// How many requests of one connection may wait for their answers.
+/// The maximum number of unanswered requests of a connection.
 const MOST_REQUESTS: usize = 1024;
 
 /// One peer.
@@ -42,11 +42,11 @@ const MOST_REQUESTS: usize = 1024;
 pub struct Connection {
     id: ConnectionId,
     front: Arc<Front>,
-    /// What waits to be written to it.
+    /// Its outbox.
     pub outbox: Arc<Outbox>,
-    /// Its commands that take memory or time.
+    /// The slots of its commands that use much memory or time.
     pub(super) turns: Turns,
-    /// What the host asked the client and waits for.
+    /// The unanswered requests to the client.
     pub(crate) requests: Requests,
     /// The messages that wait for the session store.
     pub(super) order: Order,
@@ -58,16 +58,16 @@ struct State {
     principal: Principal,
     /// Set by `initialize` or `reconnect`.
     client: Option<Introduced>,
-    /// By the URI as the client spelt it: the channel's own name.
+    /// The canonical URIs by the URIs from the client's requests.
     subscriptions: HashMap<String, String>,
-    /// Tokens the connection pushed, by resource.
+    /// Tokens of the connection, by resource.
     credentials: BTreeMap<String, String>,
-    /// How often each resource was given a token, so that an end that was put off does not come.
+    /// How often each resource received a token, so that the expiry of an earlier one has no effect.
     given: BTreeMap<String, u64>,
     closed: bool,
 }
 
-/// Who introduced itself.
+/// The initialized client.
 #[derive(Debug, Clone)]
 struct Introduced {
     id: String,
@@ -75,7 +75,7 @@ struct Introduced {
 }
 
 impl Connection {
-    /// Lets a peer in.
+    /// Opens a connection for a peer.
     pub fn open(front: &Arc<Front>, principal: Principal) -> Arc<Self> {
         let principal_known = principal != Principal::Anyone;
         if let Principal::Person(person) = &principal {
@@ -106,17 +106,17 @@ impl Connection {
         connection
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
-    /// The client's id, once it introduced itself.
+    /// Returns the client's id, once initialized.
     pub fn client_id(&self) -> Option<String> {
         self.state.lock().client.as_ref().map(|client| client.id.clone())
     }
 
-    /// Who the connection is, by what the host knows of people now.
+    /// Returns the principal of the connection, according to the current users file.
     pub fn principal(&self) -> Principal {
         let principal = self.state.lock().principal.clone();
         self.front.access.gate.now(principal)
@@ -134,12 +134,12 @@ impl Connection {
         ConnectionRef { id: self.id, outbox: self.outbox.clone() }
     }
 
-    /// Whose work this connection starts.
+    /// Returns the owner of the work that this connection starts.
     pub(crate) fn owner(&self) -> Option<String> {
         self.front.access.owner_of(&self.principal())
     }
 
-    /// As whom it lends tokens to the chats it created.
+    /// Returns the identity under which it lends tokens to the chats it created.
     pub(crate) fn lender(&self) -> Option<Lender> {
         Some(Lender { client: self.client_id()?, owner: self.owner() })
     }
@@ -149,7 +149,7 @@ impl Connection {
         (!credentials.is_empty()).then_some(credentials)
     }
 
-    /// Takes one frame, whatever is in it.
+    /// Handles a frame with any content.
     pub async fn receive_frame(self: &Arc<Self>, text: &str) {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
@@ -164,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Charges what the values of a long message take beside its text.
+    /// Charges the memory of a long message's values in addition to its text.
     fn charge_values(&self, text: &str) -> Result<Option<Charge>, RpcError> {
         if text.len() <= SMALL {
             return Ok(None);
@@ -180,12 +180,12 @@ impl Connection {
         }
     }
 
-    /// Charges a long message that waits to be handled. It is in memory already, so that what is read after it waits.
+    /// Charges a long message that waits to be handled. It is already in memory, so later reads wait.
     pub(crate) fn charge_copies(&self, length: usize, copies: usize) -> Option<Charge> {
         (length > SMALL).then(|| self.outbox.budget().take_anyway(length * copies))
     }
 
-    /// Takes one message that came as no frame.
+    /// Handles a message that did not arrive as a frame.
     pub(crate) async fn receive_own(self: &Arc<Self>, message: Message) {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [encode::message(&message).as_bytes()]);
@@ -193,9 +193,9 @@ impl Connection {
         self.receive(message, None).await;
     }
 
-    /// Takes one message. Messages of a connection are taken one after the other; what takes long is finished
-    /// elsewhere, and what needs the session store waits in `order`, so that later ones need not wait. `values` is the
-    /// charge of what the message holds.
+    /// Handles a message. Messages of a connection are handled one after the other. Long work continues on other tasks,
+    /// and messages that need the session store wait in `order`, so that later ones do not have to wait. `values` is
+    /// the charge of the message's values.
     async fn receive(self: &Arc<Self>, message: Message, values: Option<Charge>) {
         if self.state.lock().closed {
             return;
@@ -242,7 +242,7 @@ impl Connection {
                     return responder.fail(unserved);
                 }
                 let Some(responder) = self.enter(&command, responder) else { return };
-                // What the largest command needs is no part of the future that every message is received with.
+                // The state of the largest command is not part of the future that receives every message.
                 Box::pin(self.take(Work::Command { command, responder, span }, values)).await;
             }
             Message::Notification { method, params } => {
@@ -280,7 +280,7 @@ impl Connection {
         }
     }
 
-    /// Answers a frame that is no message; the connection goes on.
+    /// Answers an invalid frame; the connection continues.
     pub fn refuse(&self, bad: &BadFrame) {
         self.outbox.send(encode::error(bad.id.as_ref(), &bad.error));
     }
@@ -289,19 +289,19 @@ impl Connection {
         match needs {
             Needs::Nothing => Ok(()),
             Needs::Grant(grant) => self.front.access.gate.require(&self.principal(), grant),
-            // A scheme nobody serves is said before who may use it.
+            // An unknown scheme is reported before its grant is checked.
             Needs::OnScheme { .. } => Ok(()),
         }
     }
 
-    /// Puts down who introduced itself.
+    /// Records the initialized client.
     pub(crate) fn introduce(&self, id: &str, version: Version) {
         self.state.lock().client = Some(Introduced { id: id.to_owned(), version });
         self.front.core.events.raise(Event::ClientConnect { client: id.to_owned() });
     }
 
-    /// Keeps a token for a resource, and lends it to the chats that the client created; an empty one is taken back. Answers
-    /// which of the resource's tokens it is.
+    /// Stores a token for a resource, and lends it to the chats that the client created; an empty one removes it.
+    /// Returns the number of the token among the resource's.
     pub(crate) fn keep_credential(&self, resource: &str, token: &str) -> u64 {
         let nth = {
             let mut state = self.state.lock();
@@ -317,7 +317,7 @@ impl Connection {
         nth
     }
 
-    /// Makes the connection somebody's. Answers which of the sign-in's tokens did.
+    /// Sets the identity of the connection. Returns the number of the token among those of the sign-in.
     pub(crate) fn become_principal(&self, resource: &str, principal: Principal) -> u64 {
         self.front.core.root.knows(self.id, principal != Principal::Anyone);
         let mut state = self.state.lock();
@@ -325,13 +325,13 @@ impl Connection {
         state.give(resource)
     }
 
-    /// Whether the token given last for a resource is this one.
+    /// Returns whether this is the latest token of a resource.
     pub(crate) fn still_spends(&self, resource: &str, nth: u64) -> bool {
         let state = self.state.lock();
         !state.closed && state.given.get(resource) == Some(&nth)
     }
 
-    /// Ends the subscriptions the connection may not have any more.
+    /// Ends the subscriptions that the connection is no longer authorized for.
     pub(crate) fn drop_forbidden(self: &Arc<Self>) {
         let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
         for spelled in held {
@@ -339,12 +339,12 @@ impl Connection {
         }
     }
 
-    /// What the connection speaks; the newest before it said.
+    /// Returns the protocol version of the connection; the newest before `initialize`.
     pub(crate) fn version(&self) -> Version {
         self.state.lock().client.as_ref().map_or(Version::V1, |client| client.version)
     }
 
-    /// A subscriber for a channel the client spelt so.
+    /// Returns a subscriber for a channel that the client names.
     pub(crate) fn subscriber(&self, spelled: &str, channel: &str, latency: Option<u64>) -> Subscriber {
         Subscriber {
             connection: self.id,
@@ -357,17 +357,17 @@ impl Connection {
         }
     }
 
-    /// Remembers a subscription, to end it with the connection.
+    /// Records a subscription, to end it with the connection.
     pub(crate) fn remember(&self, spelled: &str, channel: &str) {
         self.state.lock().subscriptions.insert(spelled.to_owned(), channel.to_owned());
     }
 
-    /// How many channels it watches.
+    /// Returns the number of its subscriptions.
     pub(crate) fn watches(&self) -> usize {
         self.state.lock().subscriptions.len()
     }
 
-    /// Does something if the client still wants a subscription it was remembered for; answers whether it did.
+    /// Runs a function if a recorded subscription was not ended; returns whether it did.
     pub(crate) fn while_wanted(&self, spelled: &str, then: impl FnOnce()) -> bool {
         let state = self.state.lock();
         let wanted = !state.closed && state.subscriptions.contains_key(spelled);
@@ -377,7 +377,7 @@ impl Connection {
         wanted
     }
 
-    /// Forgets a subscription that did not come about.
+    /// Removes a subscription that failed.
     pub(crate) fn forget(&self, spelled: &str) {
         self.state.lock().subscriptions.remove(spelled);
     }
@@ -390,7 +390,7 @@ impl Connection {
             (channel, others)
         };
         if is_watched_still {
-            // Under another of the names a channel may have, as a session's default chat has two.
+            // Under another name of the channel; a session's default chat has two, for example.
             return self.front.core.fanout.unsubscribe_as(&channel, spelled, self.id);
         }
         self.front.sessions.unsubscribe(&channel, self.id);
@@ -399,8 +399,8 @@ impl Connection {
         kind.unsubscribed(self, &channel);
     }
 
-    /// Ends the connection: its subscriptions go at once, its presence in sessions after a while, so that a
-    /// client may come back.
+    /// Ends the connection: its subscriptions end immediately, its presence in sessions after a while, so that a client
+    /// can reconnect.
     pub fn close(&self) {
         let subscriptions = {
             let mut state = self.state.lock();

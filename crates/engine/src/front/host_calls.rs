@@ -1,4 +1,4 @@
-//! What plugins ask of the host.
+//! The calls of plugins to the host.
 
 use std::sync::{Arc, Weak};
 
@@ -27,12 +27,12 @@ use crate::front::Front;
 use crate::sessions::{Entry, NewSession};
 use crate::users::principal::Principal;
 
-/// The host as plugins hold it: it does not keep the host alive.
+/// The host object of plugins, which does not keep the host alive.
 #[derive(Debug, Clone)]
 pub struct HostDoor(Weak<Front>);
 
 impl HostDoor {
-    /// A door to a host.
+    /// Creates the calls of a host.
     pub fn new(front: &Arc<Front>) -> Arc<Self> {
         Arc::new(Self(Arc::downgrade(front)))
     }
@@ -49,7 +49,7 @@ fn needs(caller: &Caller, what: &str) -> Thrown {
 impl HostCalls for HostDoor {
     fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
         let front = self.front()?;
-        // What a listener to lines writes would be told to it again without end.
+        // A line from a listener to lines would otherwise be sent to it again, without end.
         let log = if front.core.events.hears_lines(&caller.plugin) {
             &front.core.unheard_log
         } else {
@@ -170,7 +170,7 @@ impl HostCalls for HostDoor {
             in_scope(&parsed, scope.as_ref()).map_err(|why| needs(&caller, &why))?;
             let vault = match front.core.registry() {
                 Some(_) => front.core.vault().cloned(),
-                // Plugins are being applied: the vault is the one their options are read from.
+                // During loading, the vault is the one from which options are read.
                 None => caller.vault,
             };
             let Some(vault) = vault else { return Err(Thrown::new(problem::no_vault(&name))) };
@@ -264,12 +264,12 @@ impl HostCalls for HostDoor {
     }
 }
 
-/// Whether a name may be read for this work. The host trusts the work a plugin names.
-/// The session that a URI names, whatever its scheme.
+/// Returns whether a name can be read for this work. The host trusts the work that a plugin names. Returns the session
+/// of a URI with any scheme.
 ///
 /// # Errors
-/// The store does not answer, or the host is stopping and no longer knows whether there is one: what belongs to a session
-/// is removed where there is none.
+/// The store does not answer, or the host is stopping and no longer knows whether the session exists. Callers remove a
+/// session's data if it does not exist.
 async fn session_of(front: &Front, uri: &str) -> Result<Option<Arc<Entry>>, Thrown> {
     let Some(id) = ostler_protocol::uri::session_id(uri) else { return Ok(None) };
     match front.sessions.session(id).await?.filter(|entry| !entry.is_gone()) {
@@ -297,16 +297,16 @@ fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String>
     }
 }
 
-/// A collection whose store is known once every plugin has applied; calls made before wait for it.
+/// A collection whose store is known once all plugins are applied; earlier calls wait for that.
 fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> Collection {
-    let opened = Arc::new(Opened {
+    let opened = Arc::new(OpenCollection {
         front: Arc::downgrade(front),
         name,
         options,
         cell: OnceCell::new(),
         unheard: watch::Sender::new(0),
     });
-    /// One call of the collection behind.
+    /// Calls the collection in the store.
     macro_rules! through {
         ($member:ident) => {{
             let opened = opened.clone();
@@ -360,18 +360,18 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
     }
 }
 
-struct Opened {
+struct OpenCollection {
     front: Weak<Front>,
     name: String,
     options: CollectionOptions,
     cell: OnceCell<StoredCollection>,
-    /// Watchers asked for that the store does not know yet.
+    /// Requested watchers that the store does not know yet.
     unheard: watch::Sender<usize>,
 }
 
-impl Opened {
-    /// The collection, once the store knows every watcher asked for before: whoever watches and then writes hears
-    /// of it.
+impl OpenCollection {
+    /// Returns the collection once the store knows all earlier watchers, so that a plugin that watches and then writes
+    /// is notified.
     async fn watched(&self) -> Result<StoredCollection, Thrown> {
         let mut unheard = self.unheard.subscribe();
         let stored = self.stored().await?;
@@ -391,8 +391,8 @@ impl Opened {
     }
 }
 
-/// Watches as soon as the store is there; answers the function that stops it.
-fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
+/// Watches as soon as the store exists; returns the function that stops it.
+fn watch_from_now(opened: &Arc<OpenCollection>, on_change: Call<fn(change: RecordChange)>) -> Func<fn()> {
     let (stop, stopped) = watch::channel(false);
     let opened = opened.clone();
     opened.unheard.send_modify(|unheard| *unheard += 1);
@@ -414,7 +414,7 @@ fn watch_from_now(opened: &Arc<Opened>, on_change: Call<fn(change: RecordChange)
         opened.unheard.send_modify(|unheard| *unheard -= 1);
         match watched {
             Ok(stop) => {
-                // A plugin that let go of the function that stops it watches on.
+                // The watch continues if the plugin drops the function that stops it.
                 let asked = ended.wait_for(|ended| *ended).await.is_ok();
                 if let Some(stop) = stop.filter(|_| asked) {
                     let _ = stop.unbounded(()).await;

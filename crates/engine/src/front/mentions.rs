@@ -1,4 +1,4 @@
-//! Files a person may mean after an `@`, from the session's own directories.
+//! Completions of files after an `@`, from the session's directories.
 
 use std::collections::HashSet;
 
@@ -12,13 +12,13 @@ use crate::front::Front;
 use crate::front::completions::byte_at;
 use crate::sessions::Entry;
 
-/// The most rows.
+/// The maximum number of rows.
 const MOST: usize = 50;
 
-/// What follows the `@` of the word before the cursor.
+/// Returns the text after the `@` of the word before the cursor.
 struct Mention<'a> {
     path: &'a str,
-    /// Where the `@` is, in UTF-16.
+    /// The position of the `@`, in UTF-16.
     start: i64,
 }
 
@@ -31,7 +31,7 @@ fn mention(text: &str, offset: i64) -> Option<Mention<'_>> {
 }
 
 impl Front {
-    /// Rows for the file somebody begins to name. Files that cannot be asked for cost a line, not the command.
+    /// Returns the rows for a partial file name. A directory that fails is logged and omitted.
     pub(crate) async fn mentions(&self, entry: &Entry, text: &str, offset: i64) -> Vec<CompletionItem> {
         let Some(mention) = mention(text, offset) else { return Vec::new() };
         let Some(store) = self.core.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
@@ -54,7 +54,7 @@ impl Front {
                 }
             }
         }
-        // One directory may be in another.
+        // A directory can be in another one.
         let mut uris = HashSet::new();
         found.retain(|found| uris.insert(found.uri.clone()));
         found.into_iter().take(MOST).map(|found| item(found, &mention, offset)).collect()

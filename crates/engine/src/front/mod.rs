@@ -1,4 +1,4 @@
-//! The way in: connections and what their messages ask, plugins' own connections, and what plugins ask of the host.
+//! The entry points: connections and their messages, plugins' connections, and the calls of plugins to the host.
 
 pub(crate) mod advertised;
 mod channels;
@@ -28,7 +28,7 @@ use crate::usage::Ledger;
 use crate::users::access::Access;
 use crate::workspace::Workspace;
 
-/// What connections and plugins reach: the parts of the host.
+/// The parts of the host that connections and plugins use.
 #[derive(Debug)]
 pub struct Front {
     pub(crate) core: Arc<Core>,
@@ -39,9 +39,9 @@ pub struct Front {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) automations: Arc<Automations>,
     pub(crate) channels: Arc<Channels>,
-    /// What plugins have announced; nothing once that is over.
+    /// The announcements of plugins; `None` once they are over.
     announcements: Mutex<Option<Vec<String>>>,
-    /// Which plugin has each collection of records.
+    /// The plugin of each collection of records.
     collections: Mutex<HashMap<String, PluginId>>,
     meta: OnceLock<JsonObject>,
 }
@@ -67,7 +67,7 @@ impl Front {
         })
     }
 
-    /// Ends the announcements: a line said later is dropped.
+    /// Ends the announcements; later lines are dropped.
     pub(crate) fn end_announcements(&self) -> Vec<String> {
         self.announcements.lock().take().unwrap_or_default()
     }

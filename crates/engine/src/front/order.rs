@@ -1,8 +1,8 @@
 //! The order of a connection's messages.
 //!
-//! A message about sessions in memory is handled when it comes. One that needs the session store waits here until the
-//! store has answered, and with it what came later and has to be handled later: messages about the same session, and
-//! what asks the store as well. Everything else continues. See D-290.
+//! A message about sessions in memory is handled when it arrives. One that needs the session store waits here until the
+//! store has answered, together with later messages that must be handled after it: those about the same session, and
+//! those that also need the store. Everything else continues. See D-290.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::front::commands::{channels_of, concerned, is_spawned};
 use crate::front::connection::Connection;
 use crate::sessions::Entry;
 
-/// How many messages of a connection may wait here; then its next message is not read.
+/// The maximum number of waiting messages of a connection, at which its next message is not read.
 const MOST: usize = 128;
 /// The action that ends a turn.
 const CANCEL: &str = "chat/turnCancelled";
@@ -43,12 +43,12 @@ pub(super) enum Work {
     Unsubscribe { channel: String },
 }
 
-/// What the session store was asked for a message.
+/// The result of the session store for a message.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
-    /// The sessions it is about, which stay in memory while this is held.
+    /// The sessions of the message, which stay in memory as long as this exists.
     _held: Vec<Arc<Entry>>,
-    /// Why it cannot be known whether the id of a new session is taken.
+    /// Why it is unknown whether the id of a new session is taken.
     pub unknown: Option<Thrown>,
 }
 
@@ -58,7 +58,7 @@ impl Prepared {
     }
 }
 
-/// Which messages a message may pass.
+/// The messages that a message can overtake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
     /// Those about other sessions.
@@ -67,15 +67,15 @@ enum Rank {
     Creates,
     /// A cancellation: those about other sessions, and requests about other channels.
     Cancels,
-    /// All but a `createSession` it is about: it runs on its own task.
+    /// All except the `createSession` of its session: it runs on its own task.
     Spawned,
-    /// None, and only spawned ones pass it: `initialize` and `reconnect`.
+    /// None, and only spawned ones overtake it: `initialize` and `reconnect`.
     Enter,
-    /// None, and none pass it: what changes whose the connection is.
+    /// None, and none overtake it: messages that change the identity of the connection.
     Alone,
 }
 
-/// What a message is about.
+/// The subject of a message.
 #[derive(Debug)]
 struct About {
     rank: Rank,
@@ -83,7 +83,7 @@ struct About {
     channels: Vec<String>,
 }
 
-/// The session that a channel is of, as far as is known without the store.
+/// Returns the session of a channel, as far as it is known without the store.
 #[derive(Debug, PartialEq, Eq)]
 struct Of {
     session: Option<String>,
@@ -107,7 +107,7 @@ fn of(front: &Front, spelled: &str) -> Of {
         },
         _ => return Of { session: None, is_certain: true },
     };
-    // A session's URI may also be a chat's, which only the store knows.
+    // The URI of a session can also be that of a chat, which only the store knows.
     let is_certain = id.as_deref().is_some_and(|id| sessions.get(id).is_some());
     Of { session: id, is_certain }
 }
@@ -146,17 +146,17 @@ impl About {
         }
     }
 
-    /// What its channels are of, as far as is known now.
+    /// Returns the sessions of its channels, as far as they are known now.
     fn of(&self, front: &Front) -> Vec<Of> {
         self.channels.iter().map(|channel| of(front, channel)).collect()
     }
 }
 
-/// A message with what it is about now.
+/// A message with its current subject.
 struct Sorted<'a>(&'a About, Vec<Of>);
 
 impl Sorted<'_> {
-    /// Whether what came later has to wait for this.
+    /// Returns whether a later message has to wait for this one.
     fn holds_back(&self, later: &Self) -> bool {
         let Self(own, own_of) = self;
         let Self(other, other_of) = later;
@@ -166,7 +166,7 @@ impl Sorted<'_> {
                 .iter()
                 .any(|one| one.session.is_some() && other_of.iter().any(|of| of.session == one.session))
         };
-        // Which of them are of the same session, the store has not said yet.
+        // The store has not reported yet which of them are of the same session.
         let both_open = || {
             let open = |of: &[Of]| of.iter().any(|of| !of.is_certain);
             open(own_of) && open(other_of)
@@ -183,40 +183,40 @@ impl Sorted<'_> {
     }
 }
 
-/// The session that a terminal is claimed for.
+/// The session for which a terminal is claimed.
 pub(super) fn claimed_session(dispatch: &DispatchAction) -> Option<&str> {
     dispatch.action.get("claim").and_then(|claim| claim.get("session")?.as_str())
 }
 
-/// A message that waits.
+/// A waiting message.
 struct Waiting {
     number: u64,
     about: About,
-    /// Nothing while it is being handled.
+    /// `None` while it is being handled.
     work: Option<Work>,
     store: Store,
     _charges: [Option<Charge>; 2],
 }
 
-/// What the store was asked for a message that waits.
+/// The request to the store for a waiting message.
 enum Store {
-    /// Nothing yet: whether an id is taken is asked when nothing is before the message any more.
+    /// None yet: whether an id is taken is requested once no message is before this one.
     ToAsk,
     Asked,
     Answered(Prepared),
 }
 
-/// The messages of a connection that wait.
+/// The waiting messages of a connection.
 #[derive(Default)]
 pub(super) struct Order {
     count: AtomicUsize,
-    held: Mutex<Held>,
-    /// One was handled.
+    state: Mutex<OrderState>,
+    /// Notified when a message was handled.
     room: Notify,
 }
 
 #[derive(Default)]
-struct Held {
+struct OrderState {
     next: u64,
     waiting: VecDeque<Waiting>,
 }
@@ -228,64 +228,64 @@ impl std::fmt::Debug for Order {
 }
 
 impl Order {
-    /// Whether nothing waits.
+    /// Returns whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Waits until one more may wait.
+    /// Waits until there is room for another message.
     async fn has_room(&self) {
         while self.count.load(Ordering::Acquire) >= MOST {
             self.room.notified().await;
         }
     }
 
-    /// Adds a message behind all others; answers its number.
+    /// Adds a message after all others; returns its number.
     fn add(&self, work: Work, store: Store, charges: [Option<Charge>; 2]) -> u64 {
         let about = About::new(&work);
-        let mut held = self.held.lock();
-        let number = held.next;
-        held.next += 1;
-        held.waiting.push_back(Waiting { number, about, work: Some(work), store, _charges: charges });
-        self.count.store(held.waiting.len(), Ordering::Release);
+        let mut state = self.state.lock();
+        let number = state.next;
+        state.next += 1;
+        state.waiting.push_back(Waiting { number, about, work: Some(work), store, _charges: charges });
+        self.count.store(state.waiting.len(), Ordering::Release);
         number
     }
 
     fn answered(&self, number: u64, prepared: Prepared) {
-        let mut held = self.held.lock();
-        if let Some(waiting) = held.waiting.iter_mut().find(|waiting| waiting.number == number) {
+        let mut state = self.state.lock();
+        if let Some(waiting) = state.waiting.iter_mut().find(|waiting| waiting.number == number) {
             waiting.store = Store::Answered(prepared);
         }
     }
 
     /// Removes a message that was handled.
     fn remove(&self, number: u64) {
-        let mut held = self.held.lock();
-        held.waiting.retain(|waiting| waiting.number != number);
-        if held.waiting.is_empty() {
-            held.waiting = VecDeque::new();
+        let mut state = self.state.lock();
+        state.waiting.retain(|waiting| waiting.number != number);
+        if state.waiting.is_empty() {
+            state.waiting = VecDeque::new();
         }
-        self.count.store(held.waiting.len(), Ordering::Release);
-        drop(held);
+        self.count.store(state.waiting.len(), Ordering::Release);
+        drop(state);
         self.room.notify_one();
     }
 }
 
-/// What is done next for a message that waits.
+/// The next step for a waiting message.
 enum Next {
     Perform(u64, Work, Prepared),
     Ask(u64, BoxFuture<'static, Prepared>),
 }
 
 impl Connection {
-    /// Handles a message now, or once it is its turn.
+    /// Handles a message now, or when its turn comes.
     pub(super) async fn take(self: &Arc<Self>, work: Work, charge: Option<Charge>) {
         if !self.order.is_empty() {
             self.order.has_room().await;
         }
         let is_first = self.order.is_empty();
         let work = match work {
-            // Behind an `authenticate` that waits, the connection may be somebody else.
+            // After a waiting `authenticate`, the identity of the connection can differ.
             Work::Command { command, responder, span } if is_first => match self.admit(&command.needs()) {
                 Ok(()) => Work::Command { command, responder, span },
                 Err(refused) => return responder.fail(refused),
@@ -297,7 +297,7 @@ impl Connection {
             _ => 0,
         };
         let charges = |connection: &Self| [charge, connection.charge_copies(length, 1)];
-        // An id that is free now may be taken when it is the message's turn.
+        // An id that is free now can be taken when the message's turn comes.
         let asks_in_turn = matches!(&work, Work::Command { command: Command::CreateSession(_), .. });
         if !is_first && asks_in_turn {
             self.order.add(work, Store::ToAsk, charges(self));
@@ -333,7 +333,7 @@ impl Connection {
         });
     }
 
-    /// Handles what waits and may be handled now.
+    /// Handles the waiting messages whose turn has come.
     fn advance(self: &Arc<Self>) {
         while let Some(next) = self.next_waiting() {
             match next {
@@ -347,8 +347,8 @@ impl Connection {
     }
 
     fn next_waiting(&self) -> Option<Next> {
-        let mut held = self.order.held.lock();
-        let waiting = &held.waiting;
+        let mut state = self.order.state.lock();
+        let waiting = &state.waiting;
         let sorted: Vec<_> =
             waiting.iter().map(|waiting| Sorted(&waiting.about, waiting.about.of(self.front()))).collect();
         let at = (0..waiting.len()).find(|&at| {
@@ -357,9 +357,9 @@ impl Connection {
                 && !sorted[..at].iter().any(|earlier| earlier.holds_back(&sorted[at]))
         })?;
         drop(sorted);
-        let next = &mut held.waiting[at];
+        let next = &mut state.waiting[at];
         match std::mem::replace(&mut next.store, Store::Asked) {
-            // It keeps its place until it is handled.
+            // It keeps its position until it is handled.
             Store::Answered(prepared) => Some(Next::Perform(next.number, next.work.take()?, prepared)),
             _ => match self.prepare(next.work.as_ref()?) {
                 Ok(prepared) => Some(Next::Perform(next.number, next.work.take()?, prepared)),
@@ -368,7 +368,7 @@ impl Connection {
         }
     }
 
-    /// What a message needs of the session store: at hand, or asked for.
+    /// Returns what a message needs from the session store, from memory or as a request.
     fn prepare(&self, work: &Work) -> Result<Prepared, BoxFuture<'static, Prepared>> {
         let sessions = &self.front().sessions;
         let (channels, span) = match work {
@@ -405,10 +405,10 @@ impl Connection {
         Err(Box::pin(asked.instrument(span)))
     }
 
-    /// Handles a message that waited: who the connection is may have changed meanwhile.
+    /// Handles a message that waited; the identity of the connection can have changed in the meantime.
     fn perform_later(self: &Arc<Self>, work: Work, prepared: Prepared) {
         if let Work::Command { command, responder, span } = work {
-            // Nobody would end what a connection that is gone subscribes to.
+            // A subscription of a closed connection would never end.
             let subscribes =
                 matches!(command, Command::Initialize(_) | Command::Reconnect(_) | Command::Subscribe(_));
             if subscribes && self.is_closed() {

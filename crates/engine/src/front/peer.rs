@@ -1,4 +1,4 @@
-//! A plugin's own connection: the same door, in memory.
+//! A plugin's connection, in memory.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -20,43 +20,43 @@ use crate::users::principal::Principal;
 type Listener = Call<fn(message: Value)>;
 type Outcome = Result<Value, RpcError>;
 
-/// How long an answer keeps its place behind messages that the listener has not taken.
+/// How long an answer waits behind messages that the listener has not received.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Shared {
-    pending: Mutex<HashMap<u64, Asked>>,
+    pending: Mutex<HashMap<u64, PendingRequest>>,
     listener: Mutex<Option<Listener>>,
     next: AtomicU64,
     inbox: Mutex<Inbox>,
-    /// Something came into `inbox`.
+    /// Notified when a message arrives in `inbox`.
     arrived: Notify,
 }
 
 /// A request of the plugin.
-struct Asked {
+struct PendingRequest {
     answer: oneshot::Sender<Outcome>,
-    /// The call of the listener that was under way when it was sent, and may wait for it.
+    /// The call of the listener that was running when it was sent, and can wait for it.
     during: Option<u64>,
 }
 
-/// What the plugin has not taken yet.
+/// The messages that the plugin has not received yet.
 #[derive(Default)]
 struct Inbox {
     queue: VecDeque<Delivery>,
-    /// Of the messages in `queue`.
+    /// The size of the messages in `queue`.
     bytes: usize,
-    /// How often the listener was called.
+    /// The number of calls of the listener.
     calls: u64,
-    /// The call of the listener that is under way.
+    /// The running call of the listener.
     listening: Option<u64>,
-    /// Whether it has been for long: answers no longer wait for it.
+    /// Whether it runs for so long that answers no longer wait for it.
     is_late: bool,
     is_closed: bool,
 }
 
 enum Delivery {
-    /// With what it is charged by.
+    /// The message with its charge.
     Message(Message, usize, #[expect(dead_code, reason = "held for its charge")] Arc<Item>),
     Answer(u64, Outcome),
 }
@@ -65,7 +65,7 @@ enum Delivery {
 pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
     let connection = Connection::open(front, principal);
     let shared = Arc::new(Shared::default());
-    // Nothing instead of a message is the plugin's end: what it sent before is still taken.
+    // `None` instead of a message means that the plugin closed its end; earlier messages are still handled.
     let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();
     let outbox = connection.outbox.clone();
     let most = front.core.options.outbox;
@@ -77,7 +77,7 @@ pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
                 connection.receive_own(message).await;
             }
         };
-        // The plugin lets go of its end, or either side closes.
+        // The plugin drops its end, or either side closes.
         tokio::select! {
             () = receiving => {}
             _ = delivering => {}
@@ -121,7 +121,7 @@ struct Line {
 }
 
 impl Line {
-    /// Sends a message; refused once either end has closed.
+    /// Sends a message; fails once either end has closed.
     fn send(&self, message: Message) -> Result<(), Thrown> {
         if self.closed.load(Ordering::Acquire) || self.outbox.is_closed() {
             return Err(closed_peer());
@@ -154,7 +154,7 @@ fn request(
     let (answer, wait) = oneshot::channel();
     let message = Message::Request { id: id.into(), method, params: params_of(params)? };
     let during = shared.inbox.lock().listening;
-    shared.pending.lock().insert(id, Asked { answer, during });
+    shared.pending.lock().insert(id, PendingRequest { answer, during });
     if let Err(closed) = line.send(message) {
         shared.pending.lock().remove(&id);
         return Err(closed);
@@ -162,8 +162,8 @@ fn request(
     Ok(wait)
 }
 
-/// Takes what the host writes: answers for whoever asked, everything else for the listener, in order. An answer overtakes
-/// messages only where the listener may be waiting for it.
+/// Receives what the host writes: answers go to their requests, everything else to the listener, in order. An answer
+/// overtakes messages only if the listener may be waiting for it.
 async fn deliver(outbox: Arc<Outbox>, shared: Arc<Shared>, most: usize) {
     let mut items = Vec::new();
     while outbox.drain(&mut items).await.is_none() {
@@ -173,7 +173,7 @@ async fn deliver(outbox: Arc<Outbox>, shared: Arc<Shared>, most: usize) {
                 shared.accept(frame, &item);
             }
         }
-        // As any client that is behind.
+        // Like any client that is behind.
         if shared.inbox.lock().bytes > most {
             outbox.close(Closed::Behind);
         }
@@ -182,7 +182,7 @@ async fn deliver(outbox: Arc<Outbox>, shared: Arc<Shared>, most: usize) {
     shared.close();
 }
 
-/// Hands the listener one message after the other.
+/// Passes messages to the listener, one after the other.
 async fn listen(shared: Arc<Shared>) {
     loop {
         let arrived = shared.arrived.notified();
@@ -196,7 +196,7 @@ async fn listen(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Nothing more comes: whoever waits for an answer hears that there will be none.
+    /// The connection has ended, so all waiting requests fail.
     fn close(&self) {
         let answered: HashSet<u64> = {
             let mut inbox = self.inbox.lock();
@@ -268,7 +268,7 @@ impl Shared {
         (inbox.listening, inbox.is_late) = (None, false);
     }
 
-    /// Hands over the answers that wait for the listener: it may be waiting for one of them.
+    /// Delivers the answers that wait for the listener, because it may be waiting for one of them.
     fn stop_waiting(&self) {
         let answers: Vec<_> = {
             let mut inbox = self.inbox.lock();

@@ -1,4 +1,4 @@
-//! Commands of plugins: found by name, let through by the grant they named, answered by the plugin.
+//! Commands of plugins: found by name, authorized by their grant, answered by the plugin.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::front::connection::Connection;
 use crate::users::principal::Principal;
 
 impl Front {
-    /// The plugin command of that name.
+    /// Returns the plugin command of that name.
     pub(crate) fn plugin_command(&self, name: &str) -> Option<Owned<NamedMethod>> {
         let commands = self.core.registry()?.all::<NamedMethod>();
         commands.iter().find(|command| *command.name == *name).cloned()
@@ -31,7 +31,7 @@ struct Call {
 }
 
 impl Connection {
-    /// Answers a plugin's command. Calls the grant lets through reach the plugin in the order they came.
+    /// Answers a plugin's command. Authorized calls reach the plugin in order.
     pub(crate) fn handle_plugin_command(
         self: &Arc<Self>,
         command: Owned<NamedMethod>,

@@ -1,5 +1,5 @@
-//! The end: new work is refused, plugins are told, sessions end, then what plugins want to do, then the stores.
-//! Each part has its own time, so that one that hangs costs the others nothing.
+//! The end of the host: rejects new work, notifies plugins, ends sessions, runs the plugins' close functions, then
+//! closes the stores. Each step has its own limit, so that one that hangs does not affect the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::host::Host;
 use crate::sessions::ToSession;
 use crate::users::principal::Principal;
 
-/// How long all listeners to `stopping` may take.
+/// The limit of all listeners to `stopping`.
 const STOPPING_LIMIT: Duration = Duration::from_secs(5);
-/// How long all sessions may take to end.
+/// The limit for ending all sessions.
 const SESSIONS_LIMIT: Duration = Duration::from_secs(5);
 
 impl Host {
-    /// Ends the announcements: a line said later is dropped.
+    /// Ends the announcements; later lines are dropped.
     pub fn end_announcements(&self) -> Vec<String> {
         self.front.end_announcements()
     }
 
-    /// Refuses new sessions and turns from now on, tells the plugins, and closes their connections.
+    /// Rejects new sessions and turns from now on, notifies the plugins, and closes their connections.
     pub async fn stop(&self) {
         if !self.core.reach(Stage::Stopping) {
             return;
@@ -37,7 +37,7 @@ impl Host {
         self.close_plugin_connections();
     }
 
-    /// Waits for listeners, but not for ever.
+    /// Waits for listeners, within a limit.
     async fn heard(&self, told: impl Future<Output = ()>) {
         if tokio::time::timeout(STOPPING_LIMIT, told).await.is_err() {
             let whom = self.core.events.give_up().unwrap_or_else(|| "a plugin".to_owned());
@@ -56,7 +56,7 @@ impl Host {
         }
     }
 
-    /// Ends everything: sessions first, then what plugins want to do, in order, then the stores.
+    /// Ends everything: first sessions, then the plugins' close functions in order, then the stores.
     pub async fn close(self: &Arc<Self>) {
         self.stop().await;
         if !self.core.reach(Stage::Closing) {
@@ -64,7 +64,7 @@ impl Host {
         }
         self.close_sessions().await;
         self.workspace.close_terminals().await;
-        // What a plugin does in the end is about all it was told of.
+        // A plugin's close function runs after all its notifications.
         self.heard(self.core.events.all_heard()).await;
         let Some(registry) = self.core.registry() else { return };
         for close in registry.all::<Close>() {
@@ -108,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Calls something that is to end in time; what goes wrong is a line.
+    /// Calls a close function with a limit and logs errors.
     async fn limited(&self, limit: Duration, close: &Call<fn()>, what: String) {
         if let Err(why) = close.within(limit, ()).await {
             self.core.log.uncaught(format_args!("{what} failed: {}", why.for_log()));

@@ -1,4 +1,4 @@
-//! What the host has at one moment, for its metrics.
+//! Measurements of the host, for its metrics.
 
 use super::Host;
 
@@ -11,9 +11,9 @@ pub struct Gauges {
     pub sessions: usize,
     /// Awake sessions.
     pub awake_sessions: usize,
-    /// Requests that have no response yet.
+    /// Requests without a response.
     pub pending_requests: usize,
-    /// Messages that wait in the outboxes of all connections.
+    /// Messages in the outboxes of all connections.
     pub outbox_messages: usize,
     /// Their size in bytes.
     pub outbox_bytes: usize,
@@ -26,7 +26,7 @@ pub struct Gauges {
 }
 
 impl Host {
-    /// Counts what there is now.
+    /// Returns the current measurements.
     pub fn gauges(&self) -> Gauges {
         let mut gauges = Gauges {
             sessions: self.sessions.count(),

@@ -1,4 +1,4 @@
-//! Resources: which provider a URI goes to, and what may be done there.
+//! Resources: the provider of a URI, and the authorization of operations.
 
 pub(crate) mod patterns;
 pub(crate) mod published;
@@ -22,32 +22,32 @@ use crate::core::fanout::Outgoing;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::nothing_serves;
 use crate::core::shared::Core;
-use crate::resources::patterns::Wanted;
+use crate::resources::patterns::WatchFilter;
 use crate::usage::{self, Ledger};
 use crate::users::access::Access;
 use crate::users::principal::Principal;
 use crate::users::{self, policies};
 
-/// How long a watch may be open before anybody looks at it.
+/// How long a watch can be open without a subscriber.
 const WATCH_UNSEEN: Duration = Duration::from_secs(60);
 
-/// A watch some connection opened.
+/// A watch that a connection opened.
 #[derive(Debug)]
 pub(crate) struct Watch {
     state: ResourceWatchState,
-    /// Whose it is, where the host knows people.
+    /// Its owner, if the host has a users file.
     owner: Option<String>,
     /// The connection that opened it.
     opener: ConnectionId,
     stop: Option<Call<fn()>>,
 }
 
-/// How many watches one connection may have open, and all together: systems allow a user few of them, which other
-/// programs need too.
+/// The maximum number of open watches of a connection and in total, because systems limit them per user, and other
+/// programs need them too.
 const WATCHES_OF_ONE: usize = 32;
 const WATCHES: usize = 96;
 
-/// No provider of files reads more at once.
+/// The maximum size that providers of files read.
 const LARGEST_READ: usize = 32 * 1024 * 1024;
 
 /// A bare path is a file.
@@ -55,7 +55,7 @@ pub(crate) fn scheme_of(uri: &str) -> String {
     uri::scheme(uri).unwrap_or_else(|| "file".to_owned())
 }
 
-/// The resources of the host: who serves which scheme, and the watches that are open.
+/// The resources of the host: the providers of schemes, and the open watches.
 #[derive(Debug)]
 pub struct Resources {
     core: Arc<Core>,
@@ -70,7 +70,7 @@ fn lacks(scheme: &str, operation: &str) -> RpcError {
     RpcError::method_not_found(format!("{scheme}: cannot {operation}"))
 }
 
-/// An optional member of a provider, or the refusal that names it.
+/// Returns an optional member of a provider, or the error that names it.
 pub(crate) fn member<'a, T>(scheme: &str, operation: &str, member: &'a Option<T>) -> Result<&'a T, RpcError> {
     member.as_ref().ok_or_else(|| lacks(scheme, operation))
 }
@@ -87,7 +87,7 @@ impl Resources {
         })
     }
 
-    /// Reads what a URI names as an owner of work: what a client publishes, or what a provider serves.
+    /// Reads a resource of a client or a provider on behalf of an owner of work.
     pub(crate) async fn content_for(
         &self,
         owned: Option<&str>,
@@ -128,7 +128,7 @@ impl Resources {
         })
     }
 
-    /// Who serves `file:`, where somebody does. It is no scheme of a provider and is not advertised as one.
+    /// The provider of `file:`, if any. It is not the scheme of a resource provider and not advertised as one.
     fn files(&self) -> Option<&Owned<SchemeProvider>> {
         let files = self.files.get_or_init(|| {
             let registry = self.core.registry()?;
@@ -150,7 +150,7 @@ impl Resources {
             .ok_or_else(|| nothing_serves(&scheme))
     }
 
-    /// How many bytes a file holds; nothing where a provider does not tell that.
+    /// Returns the size of a file in bytes, if its provider reports it.
     pub(crate) async fn size_of(
         &self,
         held: &Owned<SchemeProvider>,
@@ -159,13 +159,13 @@ impl Resources {
     ) -> Option<usize> {
         let resolve = held.provider.resolve.as_ref().filter(|_| held.scheme.eq_ignore_ascii_case("file"))?;
         let options = ResourceResolving { follow_symlinks: true };
-        // What is wrong with it the read says.
+        // The read reports errors.
         let facts = resolve.within(limit::RESOURCE, (uri.to_owned(), reader, options)).await.ok()?;
         usize::try_from(facts.size?).ok().map(|size| size.min(LARGEST_READ))
     }
 
-    /// The provider of a URI that may be read: its own `authorize` is asked before the grant is.
-    /// What a member of a provider answers. What it throws is told, and logged against whose it is.
+    /// Returns the provider of a URI if it can be read: calls its `authorize` before the check of the grant. Calls a
+    /// member of a provider. Its error is returned, and logged with the plugin's name.
     pub(crate) async fn asked<T>(
         &self,
         held: &Owned<SchemeProvider>,
@@ -211,8 +211,8 @@ impl Resources {
         Ok(provider)
     }
 
-    /// What a provider is told of who reads. A plugin is told of even on a host with no users directory: what
-    /// it reads may be its own, and it holds everything there.
+    /// Returns the reader in the form for providers. A plugin is included even on a host without a users file, because
+    /// it may read its own resources, and has all grants there.
     pub(crate) fn reader_of(&self, principal: &Principal) -> Option<Reader> {
         let reader = principal.reader()?;
         match (self.access.gate.guarded, principal) {
@@ -241,7 +241,7 @@ impl Resources {
         opener: ConnectionId,
     ) -> Result<String, RpcError> {
         let watch = member(&provider.scheme, "watch", &provider.provider.watch)?;
-        let wanted = Wanted::read(&state)?;
+        let wanted = WatchFilter::read(&state)?;
         let channel = uri::resource_watch(&self.core.new_id());
         let (resources, published) = (Arc::downgrade(self), channel.clone());
         let on_change = HostFunction::now(move |(changes,): (Vec<ResourceChanged>,)| {
@@ -255,7 +255,7 @@ impl Resources {
             }
             Ok(())
         });
-        // It counts from now on: its provider may take time to open it.
+        // It counts from now on, because its provider can take time to open it.
         self.count_watch(&channel, Watch { state: state.clone(), owner, opener, stop: None })?;
         let opened = watch.within(limit::RESOURCE, (state.root, state.recursive, on_change));
         let stop = match self.asked(provider, "watch", opened).await {
@@ -267,11 +267,11 @@ impl Resources {
         };
         match (self.watches.lock().get_mut(&channel), stop) {
             (Some(watch), stop) => watch.stop = stop,
-            // Whoever asked is gone.
+            // The requester has disconnected.
             (None, Some(stop)) => drop(tokio::spawn(stop.unbounded(()))),
             (None, None) => {}
         }
-        // One that nobody looks at in time is released as one that nobody looks at any more.
+        // A watch without a subscriber in time is released, like one whose subscribers have left.
         let (resources, unwatched) = (Arc::downgrade(self), channel.clone());
         tokio::spawn(async move {
             tokio::time::sleep(WATCH_UNSEEN).await;
@@ -282,7 +282,7 @@ impl Resources {
         Ok(channel)
     }
 
-    /// Adds a watch if one more may be open.
+    /// Adds a watch within the limits.
     fn count_watch(&self, channel: &str, watch: Watch) -> Result<(), RpcError> {
         let mut watches = self.watches.lock();
         let own = watches.values().filter(|other| other.opener == watch.opener).count();
@@ -299,7 +299,7 @@ impl Resources {
         )))
     }
 
-    /// Ends the watches that a connection opened and nobody looks at: it is gone.
+    /// Ends the watches without subscribers that a closed connection opened.
     pub(crate) fn release_watches_of(&self, opener: ConnectionId) {
         let of_opener =
             |(channel, watch): (&String, &Watch)| (watch.opener == opener).then(|| channel.clone());
@@ -309,12 +309,12 @@ impl Resources {
         }
     }
 
-    /// The state of a watch, while it is open.
+    /// Returns the state of an open watch.
     pub(crate) fn watched(&self, channel: &str) -> Option<ResourceWatchState> {
         self.watches.lock().get(channel).map(|watch| watch.state.clone())
     }
 
-    /// Whether somebody may look at a watch: whoever opened it, and who could have.
+    /// Returns whether a principal can subscribe to a watch: its owner, and those who could open it.
     pub(crate) fn may_watch(&self, channel: &str, principal: &Principal) -> Result<(), RpcError> {
         let watch =
             self.watches.lock().get(channel).map(|watch| (watch.state.root.clone(), watch.owner.clone()));
@@ -327,7 +327,7 @@ impl Resources {
         }
     }
 
-    /// Ends a watch nobody looks at any more.
+    /// Ends a watch without subscribers.
     pub(crate) fn release_watch(&self, channel: &str) {
         if !self.core.fanout.watchers(channel).is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Which changes under a watched URI somebody wants to hear of.
+//! Filters of the changes under a watched URI.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ostler_contract::Value;
@@ -7,21 +7,21 @@ use ostler_protocol::wire::state::ResourceWatchState;
 
 use crate::core::file_uris::file_path;
 
-/// How many patterns a watch may name.
+/// The maximum number of patterns in a watch.
 const PATTERNS: usize = 100;
-/// How long one may be.
+/// The maximum length of a pattern.
 const LONGEST: usize = 1000;
 
-/// What a watch includes and excludes.
+/// The patterns that a watch includes and excludes.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WatchFilter {
     root: String,
     includes: Option<GlobSet>,
     excludes: Option<GlobSet>,
 }
 
-impl Wanted {
-    /// Reads the patterns of a watch.
+impl WatchFilter {
+    /// Parses the patterns of a watch.
     pub fn read(state: &ResourceWatchState) -> Result<Self, RpcError> {
         Ok(Self {
             root: plain(&state.root),
@@ -30,7 +30,7 @@ impl Wanted {
         })
     }
 
-    /// Whether a change of a URI is wanted. The root itself always is.
+    /// Returns whether a change of a URI is included. The root itself always is.
     pub fn holds(&self, uri: &str) -> bool {
         let changed = plain(uri);
         let below = changed.strip_prefix(&self.root).map(|rest| rest.trim_start_matches('/'));
@@ -40,12 +40,12 @@ impl Wanted {
     }
 }
 
-/// A URI without what may be written in several ways.
+/// Normalizes the spelling of a URI.
 fn plain(uri: &str) -> String {
     file_path(uri).trim_end_matches('/').to_owned()
 }
 
-/// `{ items }`: globs and paths, of which a path means everything below it.
+/// Compiles `{ items }`: globs and paths; a path includes everything below it.
 fn patterns(name: &str, said: Option<&Value>) -> Result<Option<GlobSet>, RpcError> {
     let wrong = |why: String| RpcError::invalid_params(format!("{name} {why}"));
     let Some(said) = said.filter(|said| !said.is_null()) else { return Ok(None) };
@@ -73,15 +73,15 @@ mod tests {
 
     use super::*;
 
-    fn wanted(includes: Value, excludes: Value) -> Result<Wanted, RpcError> {
+    fn wanted(includes: Value, excludes: Value) -> Result<WatchFilter, RpcError> {
         let state = json!({ "root": "file:///srv/a%20b/", "recursive": true, "includes": includes, "excludes": excludes });
-        Wanted::read(&serde_json::from_value(state).expect("a watch"))
+        WatchFilter::read(&serde_json::from_value(state).expect("a watch"))
     }
 
     #[test]
     fn patterns_are_of_paths_below_what_is_watched() {
         let items = |items: &[&str]| json!({ "items": items });
-        let held = |wanted: &Wanted| -> Vec<&str> {
+        let held = |wanted: &WatchFilter| -> Vec<&str> {
             ["a.rs", "b.txt", "src/c.rs", "src/deep/d.rs"]
                 .into_iter()
                 .filter(|path| wanted.holds(&format!("file:///srv/a%20b/{path}")))

@@ -1,4 +1,4 @@
-//! Resources that clients publish: `<scheme>://<client id>/…`, read and written by requests to that client.
+//! Resources that clients publish, `<scheme>://<client id>/…`, accessed by requests to that client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,44 +17,43 @@ use crate::users::principal::Principal;
 
 /// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
 const WRAPPED: &str = "vscode-agent-client";
-/// Stands for an empty authority there.
+/// The form of an empty authority in it.
 const NO_AUTHORITY: &str = "-";
-/// The most a client may answer a read with, in bytes as they are sent.
+/// The maximum size of a client's answer to a read, in bytes as sent.
 const CONTENT_MAX: usize = 16 * 1024 * 1024;
 
-/// How long a connection of a client may take to answer before the next one of its connections is asked too.
+/// How long to wait for an answer before the request is also sent on the client's next connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A client that publishes resources, by its open connections: the newest first. It may have several, of which the host
-/// has not noticed yet that some are dead, or that do not answer requests.
+/// A client that publishes resources, by its open connections, newest first. Some can be dead without the host having
+/// noticed, or do not answer requests.
 #[derive(Debug)]
 pub(crate) struct Publisher(Vec<Arc<dyn Client>>);
 
 impl Publisher {
-    /// The client that has these connections; nothing where it has none.
+    /// Creates the client of these connections; `None` without connections.
     pub(crate) fn of(mut connections: Vec<Arc<dyn Client>>) -> Option<Self> {
         connections.sort_by_key(|connection| std::cmp::Reverse(connection.id()));
         (!connections.is_empty()).then_some(Self(connections))
     }
 
-    /// Its newest connection.
+    /// Returns its newest connection.
     pub(crate) fn newest(&self) -> &Arc<dyn Client> {
         &self.0[0]
     }
 
-    /// Has a change made over the newest connection: what two connections are asked is done twice.
+    /// Sends a change on the newest connection only, because a request on two connections would be executed twice.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
+    /// Like [`Client::ask`].
     pub(crate) async fn ask(&self, method: &str, params: &Value) -> Answer {
         self.newest().ask(method, params).await
     }
 
-    /// Asks for what changes nothing: the newest connection, and while no answer comes the next one too. The first answer
-    /// is taken.
+    /// Sends a read on the newest connection, and without an answer also on the next ones. Returns the first answer.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
+    /// Like [`Client::ask`].
     pub(crate) async fn ask_any(&self, method: &str, params: &Value) -> Answer {
         let (mut left, mut asked) = (self.0.iter(), FuturesUnordered::new());
         let mut outcome = Err(RpcError::internal("no connection was asked"));
@@ -79,12 +78,12 @@ impl Publisher {
 }
 
 impl Resources {
-    /// The client that publishes a URI: its authority is the client's id, and neither the host nor a plugin
-    /// serves its scheme. `None` where the URI is not a client's.
+    /// Returns the client that publishes a URI, whose authority is the client's id and whose scheme neither the host
+    /// nor a plugin serves. `None` if the URI does not belong to a client.
     ///
     /// # Errors
-    /// `-32008` where the client is not connected, as far as the scheme tells that it is one; `-32009` where clients of
-    /// different users share the id and none of them is the asker's.
+    /// `-32008` if the client is not connected, as far as the scheme identifies a client; `-32009` if clients of
+    /// different users share the id and none belongs to the requester.
     pub(crate) fn publisher(&self, uri: &str, asker: Option<&str>) -> Result<Option<Publisher>, RpcError> {
         let Some(scheme) = uri::scheme(uri) else { return Ok(None) };
         if scheme == "file" || scheme.starts_with("ahp-") || self.provider(uri).is_ok() {
@@ -99,10 +98,10 @@ impl Resources {
         }
     }
 
-    /// The client of an id. `None` where it is not connected.
+    /// Returns the client of an id; `None` if it is not connected.
     ///
     /// # Errors
-    /// `-32009` where clients of different users share the id and none of them is the asker's.
+    /// `-32009` if clients of different users share the id and none belongs to the requester.
     pub(crate) fn publisher_named(
         &self,
         client: &str,
@@ -133,8 +132,8 @@ impl Resources {
         Ok(Publisher::of(connections))
     }
 
-    /// Whether nobody but the client that names a URI can read it: no provider serves it, it names no client, and it is not
-    /// on the web.
+    /// Returns whether only the client that names a URI can read it: no provider serves it, it is not of a client, and
+    /// not on the web.
     pub(crate) fn is_of_clients(&self, named: &str) -> bool {
         let Some(scheme) = uri::scheme(named) else { return false };
         let elsewhere = ["file", "http", "https", "data", WRAPPED].contains(&scheme.as_str())
@@ -144,7 +143,7 @@ impl Resources {
         !elsewhere && self.provider(named).is_err() && matches!(self.publisher(named, None), Ok(None))
     }
 
-    /// Reads what a client publishes.
+    /// Reads a resource of a client.
     pub(crate) async fn read_published(
         &self,
         client: &Publisher,
@@ -176,7 +175,7 @@ pub(crate) fn to_value(params: &impl Serialize) -> Value {
     serde_json::to_value(params).unwrap_or_default()
 }
 
-/// Parameters as the client is asked them: its URIs as it knows them.
+/// Returns parameters in the client's form, with the client's own URIs.
 pub(crate) fn unwrapped(mut params: Value) -> Value {
     params["channel"] = uri::ROOT.into();
     for field in ["uri", "source", "destination"] {
@@ -187,7 +186,7 @@ pub(crate) fn unwrapped(mut params: Value) -> Value {
     params
 }
 
-/// The client id a URI has as its authority.
+/// Returns the client id in the authority of a URI.
 fn authority(uri: &str) -> Option<String> {
     let (_, rest) = uri.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -195,8 +194,8 @@ fn authority(uri: &str) -> Option<String> {
     (!client.is_empty()).then(|| client.into_owned())
 }
 
-/// The URI a client knows its resource by. VS Code wraps its own URIs and expects them unwrapped; every other URI is
-/// passed on as it is.
+/// Returns a client's own URI of its resource. VS Code wraps its URIs and expects them unwrapped; other URIs are passed
+/// on unchanged.
 fn original(uri: &str) -> String {
     let unwrapped = || {
         let rest = uri.strip_prefix(WRAPPED)?.strip_prefix("://")?;
@@ -218,7 +217,7 @@ fn original(uri: &str) -> String {
     unwrapped().unwrap_or_else(|| uri.to_owned())
 }
 
-/// Content in the encoding that was asked for, where it has one in that.
+/// Converts content to the requested encoding, if possible.
 fn encoded_as(content: ResourceContent, asked: Option<&ContentEncoding>) -> ResourceContent {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

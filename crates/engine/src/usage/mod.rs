@@ -1,4 +1,4 @@
-//! What work cost: what turns and plugins record, and how it is read back.
+//! Usage: the entries that turns and plugins record, and their queries.
 
 mod period;
 mod read;
@@ -20,7 +20,7 @@ pub use crate::core::options::{UsageOptions, UsagePer};
 pub(crate) use scheme::provider;
 pub(crate) use turns::Taken;
 
-/// The usage of the host: what is recorded, and who may read it.
+/// The usage of the host: recording and reading.
 #[derive(Debug)]
 pub struct Ledger {
     core: Arc<Core>,
@@ -32,12 +32,12 @@ impl Ledger {
         Arc::new(Self { core, access })
     }
 
-    /// Where use is kept.
+    /// The usage store.
     pub fn usage_store(&self) -> Option<&Usage> {
         self.core.registry()?.port::<Usage>()
     }
 
-    /// Keeps one entry; where nothing keeps use, nothing is kept and nothing fails.
+    /// Stores one entry. Without a usage store it does nothing and does not fail.
     pub(crate) fn record_use(
         &self,
         mut entry: UsageEntry,
@@ -56,7 +56,7 @@ impl Ledger {
         }
     }
 
-    /// What a client is told of a store that threw; logged against whose it is.
+    /// Returns the error for a client after a store threw, and logs it with the plugin's name.
     pub(crate) fn use_failed(&self, why: Thrown) -> RpcError {
         let owner = self.core.registry().and_then(|registry| registry.holder::<Usage>());
         if let (None, Some(owner)) = (&why.rpc, owner) {
@@ -65,7 +65,7 @@ impl Ledger {
         why.into_rpc()
     }
 
-    /// Where use is kept, or that nothing keeps it.
+    /// Returns the usage store, or the error that there is none.
     pub(crate) fn use_kept(&self) -> Result<&Usage, RpcError> {
         self.usage_store().ok_or_else(|| RpcError::method_not_found("nothing here keeps what work costs"))
     }

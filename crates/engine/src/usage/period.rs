@@ -1,18 +1,18 @@
-//! Days, weeks and months as a time zone has them, and the range somebody asks for.
+//! Days, weeks and months in a time zone, and requested ranges.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _, Zoned};
 use ostler_protocol::RpcError;
 
-/// From an instant on, before another.
+/// A period from an instant (inclusive) to another (exclusive).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Period {
     pub from: Timestamp,
     pub until: Timestamp,
 }
 
-/// Which of the periods that run now.
+/// A current period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Running {
     Day,
@@ -23,7 +23,7 @@ pub(super) enum Running {
 impl Running {
     pub const ALL: [(Self, &str); 3] = [(Self::Day, "day"), (Self::Week, "week"), (Self::Month, "month")];
 
-    /// From its start to now; a week starts on Monday.
+    /// Returns the period from its start to now; a week starts on Monday.
     pub fn period(self, now: &Zoned) -> Period {
         let today = now.date();
         let start = match self {
@@ -38,18 +38,17 @@ impl Running {
     }
 }
 
-/// The instant a day starts at.
+/// Returns the instant at which a day starts.
 fn midnight(day: Date, zone: &TimeZone) -> Timestamp {
     day.to_zoned(zone.clone()).map_or(Timestamp::MIN, |start| start.timestamp())
 }
 
-/// What ends a period that goes on: entries of this very millisecond belong to it.
+/// The end of a current period, which includes entries of this millisecond.
 fn after(now: &Zoned) -> Timestamp {
     now.timestamp().saturating_add(1.millisecond()).unwrap_or(Timestamp::MAX)
 }
 
-/// A range as it is written: days, of which the last is meant whole, or instants. From the first of this month to now
-/// where left out.
+/// Parses a range of days, of which the last is included, or of instants. Default: from the first of this month to now.
 pub(super) fn range(from: Option<&str>, until: Option<&str>, now: &Zoned) -> Result<Period, RpcError> {
     let zone = now.time_zone();
     let from = match from {
@@ -76,7 +75,7 @@ fn read(name: &str, text: &str, of_day: impl Fn(Date) -> Timestamp) -> Result<Ti
 }
 
 impl Period {
-    /// The period day by day, so that no more than a day's entries are held at once.
+    /// Splits the period into days, so that no more than the entries of a day are in memory.
     pub fn days(self, zone: &TimeZone) -> impl Iterator<Item = Self> + use<> {
         let zone = zone.clone();
         let mut at = self.from;
@@ -86,7 +85,7 @@ impl Period {
             }
             let day = at.to_zoned(zone.clone()).date();
             let next = midnight(day.saturating_add(1.day()), &zone);
-            // The end of time is the end.
+            // The range of the calendar ends here.
             let end = if next > at { next.min(self.until) } else { self.until };
             let period = Self { from: at, until: end };
             at = end;

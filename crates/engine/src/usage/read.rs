@@ -1,4 +1,4 @@
-//! What is asked of use: totals, entries and groups, and who may be told.
+//! Queries of usage: totals, entries and groups, with their authorization.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::core::clock::iso;
 use crate::usage::Ledger;
 use crate::users::Kind;
 
-/// How many entries are answered at once.
+/// The maximum number of entries in an answer.
 const ENTRIES: u64 = 200;
-/// How long a range that is grouped may be.
+/// The maximum length of a grouped range.
 const DAYS: usize = 3660;
 
-/// Whether somebody may read what a pool was charged: their own, and those of what they are a member of, unasked.
-/// The host itself and a host with no users directory tell everything.
+/// Returns whether a reader can read the charges of a pool: without a grant their own, and those of their teams and
+/// projects. The host itself, and everyone on a host without a users file, can read all.
 pub(super) fn may_read(reader: Option<&Reader>, pool: &str) -> bool {
     let Some(reader) = reader else { return true };
     if holds(reader, "get") || reader.id == pool {
@@ -51,7 +51,7 @@ impl Ledger {
         self.core.clock.now().to_zoned(self.core.options.usage.timezone.clone())
     }
 
-    /// The pools that were charged and may be read.
+    /// Returns the charged pools that the reader can read.
     pub(super) async fn charged_pools(&self, reader: Option<&Reader>) -> Result<Vec<String>, Thrown> {
         let pools = self.use_kept()?.pools.within(limit::STORE, ()).await?;
         Ok(pools.into_iter().filter(|pool| may_read(reader, pool)).collect())
@@ -67,7 +67,7 @@ impl Ledger {
         async move { total?.await }
     }
 
-    /// A pool with what it was charged today, this week and this month.
+    /// Returns a pool with its charges of today, this week and this month.
     pub(super) async fn pool_row(&self, pool: &str) -> Result<JsonObject, Thrown> {
         let now = self.now_here();
         let totals = Running::ALL.map(|(running, _)| self.total_of(pool, running.period(&now)));
@@ -83,12 +83,12 @@ impl Ledger {
         Ok(row)
     }
 
-    /// One total: of a period that runs now.
+    /// Returns the total of a current period.
     pub(super) async fn running_total(&self, pool: &str, running: Running) -> Result<Value, Thrown> {
         Ok(written(&self.total_of(pool, running.period(&self.now_here())).await?))
     }
 
-    /// One total: of a range.
+    /// Returns the total of a range.
     pub(super) async fn range_total(
         &self,
         pool: &str,
@@ -98,7 +98,7 @@ impl Ledger {
         Ok(written(&self.total_of(pool, range(from, until, &self.now_here())?).await?))
     }
 
-    /// The entries of a pool, newest first.
+    /// Returns the entries of a pool, newest first.
     pub(super) async fn pool_records(
         &self,
         pool: &str,
@@ -109,8 +109,8 @@ impl Ledger {
         self.use_kept()?.records.within(limit::STORE, (query(Some(pool), period, Some(ENTRIES)),)).await
     }
 
-    /// What was charged in a range, by people, teams and projects. An entry counts once where any pool it charged may
-    /// be read.
+    /// Returns the charges of a range by users, teams and projects. An entry counts once if the reader can read any
+    /// pool it charged.
     pub(super) async fn groups(
         &self,
         asked: &UsageGroupsParams,
@@ -147,10 +147,10 @@ impl Ledger {
         Ok(rows.collect())
     }
 
-    /// `x-ostler/usage/totals`: each pool as the scheme shows it, and the range asked for beside.
+    /// `x-ostler/usage/totals`: each pool as in the scheme, with the requested range.
     ///
     /// # Errors
-    /// A pool the reader may not read, a range that is none, a store that fails.
+    /// A pool that the reader cannot read, an invalid range, or an error of the store.
     pub async fn usage_totals(
         &self,
         asked: UsageTotalsParams,
@@ -201,7 +201,7 @@ impl Ledger {
         groups.map(|groups| json!({ "groups": groups })).map_err(|why| self.use_failed(why))
     }
 
-    /// What a pool is of, and what that is called.
+    /// Returns the kind and the name of a pool's owner.
     fn pool_name(&self, pool: &str) -> (String, String) {
         let (kind, id) = pool.split_once(':').unwrap_or(("", pool));
         let name = match kind {
@@ -217,7 +217,7 @@ impl Ledger {
         (kind.to_owned(), name)
     }
 
-    /// What a team or a project is called; its id where nobody said.
+    /// Returns the title of a team or a project, by default its id.
     fn title(&self, kind: Kind, id: &str) -> String {
         let body = self.access.gate.people().and_then(|people| people.file().body(kind, id));
         let title = body.as_ref().and_then(|body| body.get("title")).and_then(Value::as_str);
@@ -225,7 +225,7 @@ impl Ledger {
     }
 }
 
-/// Refuses a pool somebody may not read, in the words of the gate.
+/// Rejects a pool that the reader cannot read, with the error of a missing grant.
 fn refuse_foreign(reader: Option<&Reader>, pool: &str) -> Result<(), Thrown> {
     match reader {
         Some(reader) if !may_read(Some(reader), pool) => {
@@ -250,7 +250,7 @@ fn written(total: &UsageTotal) -> Value {
     serde_json::to_value(total).unwrap_or_default()
 }
 
-/// What entries may be grouped by.
+/// The groupings of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
     User,

@@ -1,4 +1,4 @@
-//! `usage:`: the pools, what they were charged, and the entries behind.
+//! The scheme `usage:`: the pools, their charges, and the entries.
 
 use std::sync::{Arc, Weak};
 
@@ -18,12 +18,12 @@ use crate::usage::Ledger;
 
 pub(super) const SCHEME: &str = "usage";
 
-/// A pool is one segment of a URI.
+/// The characters of a pool that are escaped, because it is one segment of a URI.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What a URI names.
+/// The resource that a URI names.
 #[derive(Debug, PartialEq, Eq)]
-enum Named {
+enum UsageResource {
     Pools,
     Groups,
     Pool(String),
@@ -32,13 +32,13 @@ enum Named {
     Records(String),
 }
 
-/// A URI of the scheme: what it names, and what its query says.
-struct Asked {
-    named: Named,
+/// A URI of the scheme: its resource and its query.
+struct UsageUri {
+    named: UsageResource,
     query: Vec<(String, String)>,
 }
 
-impl Asked {
+impl UsageUri {
     fn read(uri: &str) -> Result<Self, RpcError> {
         let unknown = || RpcError::not_found(format!("{uri} names nothing of {SCHEME}:"));
         let rest = uri.get(SCHEME.len()..).and_then(|rest| rest.strip_prefix("://")).ok_or_else(unknown)?;
@@ -51,13 +51,13 @@ impl Asked {
             return Err(unknown());
         }
         let named = match (first, leaf) {
-            ("", None) => Named::Pools,
-            ("groups", None) => Named::Groups,
-            (_, None) => Named::Pool(decoded),
-            (_, Some("range")) => Named::Range(decoded),
-            (_, Some("records")) => Named::Records(decoded),
+            ("", None) => UsageResource::Pools,
+            ("groups", None) => UsageResource::Groups,
+            (_, None) => UsageResource::Pool(decoded),
+            (_, Some("range")) => UsageResource::Range(decoded),
+            (_, Some("records")) => UsageResource::Records(decoded),
             (_, Some(word)) => match Running::ALL.iter().find(|(_, running)| *running == word) {
-                Some((_, running)) => Named::Running(decoded, running),
+                Some((_, running)) => UsageResource::Running(decoded, running),
                 None => return Err(unknown()),
             },
         };
@@ -69,42 +69,43 @@ impl Asked {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a reader may read this unasked. What is a list holds only what the reader may be told.
+    /// Returns whether a reader can read this without a grant. Lists contain only what the reader can read.
     fn open_to(&self, reader: &Reader) -> bool {
         match &self.named {
-            Named::Pools | Named::Groups => true,
-            Named::Pool(pool) | Named::Running(pool, _) | Named::Range(pool) | Named::Records(pool) => {
-                may_read(Some(reader), pool)
-            }
+            UsageResource::Pools | UsageResource::Groups => true,
+            UsageResource::Pool(pool)
+            | UsageResource::Running(pool, _)
+            | UsageResource::Range(pool)
+            | UsageResource::Records(pool) => may_read(Some(reader), pool),
         }
     }
 }
 
 impl Ledger {
     async fn read_usage(&self, uri: &str, reader: Option<&Reader>) -> Result<Value, Thrown> {
-        let asked = Asked::read(uri)?;
+        let asked = UsageUri::read(uri)?;
         let (from, until) = (asked.said("from"), asked.said("until"));
         Ok(match &asked.named {
-            Named::Pools => self.charged_pools(reader).await?.into(),
-            Named::Groups => {
+            UsageResource::Pools => self.charged_pools(reader).await?.into(),
+            UsageResource::Groups => {
                 let owned = |text: Option<&str>| text.map(str::to_owned);
                 let by = asked.said("by").unwrap_or_default().to_owned();
                 self.groups(&UsageGroupsParams { by, from: owned(from), until: owned(until) }, reader).await?
             }
-            Named::Pool(pool) => Value::Object(self.pool_row(pool).await?),
-            Named::Running(pool, word) => {
+            UsageResource::Pool(pool) => Value::Object(self.pool_row(pool).await?),
+            UsageResource::Running(pool, word) => {
                 let running = Running::ALL.iter().find(|(_, known)| known == word);
                 self.running_total(pool, running.map_or(Running::Day, |(running, _)| *running)).await?
             }
-            Named::Range(pool) => self.range_total(pool, from, until).await?,
-            Named::Records(pool) => {
+            UsageResource::Range(pool) => self.range_total(pool, from, until).await?,
+            UsageResource::Records(pool) => {
                 serde_json::to_value(self.pool_records(pool, from, until).await?).unwrap_or_default()
             }
         })
     }
 }
 
-/// The scheme use is read under. Nothing is written there.
+/// Returns the provider of the read-only scheme for usage.
 pub(crate) fn provider(ledger: Weak<Ledger>) -> SchemeProvider {
     let ledger = Arc::new(move || upgraded(&ledger));
     let (read, list) = (ledger.clone(), ledger);
@@ -116,7 +117,7 @@ pub(crate) fn provider(ledger: Weak<Ledger>) -> SchemeProvider {
         list: Some(Call::new(move |(uri, reader): (String, Option<Reader>)| {
             let ledger = list();
             async move {
-                if Asked::read(&uri)?.named != Named::Pools {
+                if UsageUri::read(&uri)?.named != UsageResource::Pools {
                     return Err(RpcError::not_found(format!("{uri} is not a directory")).into());
                 }
                 let pools = ledger?.charged_pools(reader.as_ref()).await?;
@@ -126,13 +127,13 @@ pub(crate) fn provider(ledger: Weak<Ledger>) -> SchemeProvider {
             }
         })),
         resolve: Some(Call::now(move |(uri, ..): (String, _, _)| {
-            let directory = Asked::read(&uri)?.named == Named::Pools;
+            let directory = UsageUri::read(&uri)?.named == UsageResource::Pools;
             let r#type = if directory { "directory" } else { "file" }.to_owned();
             let content_type = (!directory).then(|| "application/json".to_owned());
             Ok(ResourceFacts { r#type, content_type, ..ResourceFacts::default() })
         })),
         authorize: Some(Call::now(|(uri, reader): (String, Reader)| {
-            Ok(Asked::read(&uri).is_ok_and(|asked| asked.open_to(&reader)))
+            Ok(UsageUri::read(&uri).is_ok_and(|asked| asked.open_to(&reader)))
         })),
         describe: Some(Call::now(|()| {
             let known = grants::subject(SCHEME);
@@ -153,19 +154,22 @@ mod tests {
 
     #[test]
     fn a_uri_names_a_pool_and_what_is_asked_of_it() {
-        let named = |uri| Asked::read(uri).map(|asked| asked.named).map_err(|error| error.code);
+        let named = |uri| UsageUri::read(uri).map(|asked| asked.named).map_err(|error| error.code);
         let not_found = Err(ostler_protocol::error::code::NOT_FOUND);
         let pool = || "project:web:shop".to_owned();
-        assert_eq!(named("usage://"), Ok(Named::Pools));
-        assert_eq!(named("usage://groups?by=user"), Ok(Named::Groups));
-        assert_eq!(named("usage://project%3Aweb%3Ashop"), Ok(Named::Pool(pool())));
-        assert_eq!(named("usage://project%3Aweb%3Ashop/week"), Ok(Named::Running(pool(), "week")));
-        assert_eq!(named("usage://project%3Aweb%3Ashop/range?from=2026-01-01"), Ok(Named::Range(pool())));
-        assert_eq!(named("usage://project%3Aweb%3Ashop/records"), Ok(Named::Records(pool())));
+        assert_eq!(named("usage://"), Ok(UsageResource::Pools));
+        assert_eq!(named("usage://groups?by=user"), Ok(UsageResource::Groups));
+        assert_eq!(named("usage://project%3Aweb%3Ashop"), Ok(UsageResource::Pool(pool())));
+        assert_eq!(named("usage://project%3Aweb%3Ashop/week"), Ok(UsageResource::Running(pool(), "week")));
+        assert_eq!(
+            named("usage://project%3Aweb%3Ashop/range?from=2026-01-01"),
+            Ok(UsageResource::Range(pool()))
+        );
+        assert_eq!(named("usage://project%3Aweb%3Ashop/records"), Ok(UsageResource::Records(pool())));
         for uri in ["usage://a/year", "usage://a/day/b", "usage://groups/day/x", "usage:a", "usage://%ff"] {
             assert_eq!(named(uri), not_found, "{uri}");
         }
-        assert_eq!(Asked::read("usage://a/range?from=1&until=2%2B").unwrap().said("until"), Some("2+"));
+        assert_eq!(UsageUri::read("usage://a/range?from=1&until=2%2B").unwrap().said("until"), Some("2+"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a turn took, as its backend reports it.
+//! The usage of a turn, as its backend reports it.
 
 use ostler_contract::points::{
     CostFrom, UsageCache, UsageCost, UsageEntry, UsageKind, UsageModel, UsageSource,
@@ -7,7 +7,7 @@ use ostler_contract::{JsonObject, Value};
 use ostler_protocol::names;
 use ostler_protocol::wire::state::UsageInfo;
 
-/// What a turn took so far.
+/// The usage of a turn so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Taken {
     model: Option<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// What a report says.
+    /// Parses a report.
     pub(crate) fn read(usage: &UsageInfo) -> Self {
         let said = |key: &str| usage.meta.as_ref()?.get(&names::meta_key(key));
         let count = |tokens: Option<i64>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
@@ -34,7 +34,7 @@ impl Taken {
         }
     }
 
-    /// What this report adds to an earlier one of the same turn.
+    /// Returns what this report adds to an earlier one of the same turn.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut added = self.clone();
         for (tokens, before) in added.tokens.iter_mut().zip(earlier.tokens) {
@@ -58,7 +58,7 @@ impl Taken {
         added
     }
 
-    /// The entry of it; nothing where nothing was taken.
+    /// Returns its entry, unless it is empty.
     pub(crate) fn entry(self, model: impl FnOnce() -> String) -> Option<UsageEntry> {
         let [input, output, read, write] = self.tokens;
         let some_tokens = self.tokens.iter().flatten().any(|&tokens| tokens > 0);
@@ -78,7 +78,7 @@ impl Taken {
     }
 }
 
-/// A cost a backend reports: an amount of US dollars, or an amount and its currency.
+/// Parses the cost that a backend reports: an amount in US dollars, or an amount and its currency.
 fn cost(said: &Value) -> Option<UsageCost> {
     let part =
         |fields: &JsonObject, key: &str| fields.get(key).and_then(Value::as_f64).filter(|part| *part >= 0.0);

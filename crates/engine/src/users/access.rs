@@ -1,4 +1,4 @@
-//! What owners of work may do, by what the host knows of users now.
+//! Authorization of owners of work, according to the current users file.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::principal::{Gate, Principal};
 use super::{GROUP_ROLE, Person};
 use crate::core::shared::Core;
 
-/// Who may do what, and the clients that are connected.
+/// Authorization, and the connected clients.
 #[derive(Debug)]
 pub struct Access {
     pub(crate) core: Arc<Core>,
@@ -27,12 +27,12 @@ impl Access {
         Arc::new(Self { core, gate, clients: Clients::default() })
     }
 
-    /// Whether the owner of some work may do what is asked. On a host with no users directory everybody may.
+    /// Returns whether the owner of work has a grant. On a host without a users file, everyone does.
     pub fn may(&self, owner: &str, asked: &Grant) -> bool {
         self.grants_of(owner).is_none_or(|held| held.iter().any(|held| held.covers(asked)))
     }
 
-    /// Refuses work its owner may not do.
+    /// Rejects work that its owner is not authorized for.
     pub(crate) fn require_of(&self, owner: &str, asked: &Grant) -> Result<(), RpcError> {
         match self.may(owner, asked) {
             true => Ok(()),
@@ -40,7 +40,8 @@ impl Access {
         }
     }
 
-    /// What an owner holds; `None` where nothing is asked. A team and a project hold what their role gives.
+    /// Returns the grants of an owner; `None` if grants are not checked. Teams and projects have the grants of their
+    /// role.
     fn grants_of(&self, owner: &str) -> Option<Arc<[Grant]>> {
         if !self.gate.guarded {
             return None;
@@ -61,8 +62,8 @@ impl Access {
         }
     }
 
-    /// Whether the work of an owner may see what another owner has. A team and a project see their own alone; everybody
-    /// else sees what their grants say.
+    /// Returns whether the work of an owner can see that of another one. Teams and projects see only their own; others
+    /// see what their grants allow.
     pub(crate) fn sees_of(&self, owner: &str, other: Option<&str>) -> bool {
         if !self.gate.guarded || !is_group(owner) {
             return true;
@@ -70,7 +71,7 @@ impl Access {
         self.reader_for(owner).zip(other).is_some_and(|(reader, other)| reader.belongs_to(other))
     }
 
-    /// Whose work a principal starts; nobody's on a host with no users directory, but a plugin's is always the plugin's.
+    /// Returns the owner of the work that a principal starts; none on a host without a users file, except for plugins.
     pub(crate) fn owner_of(&self, principal: &Principal) -> Option<String> {
         match (principal, self.gate.guarded) {
             (Principal::Plugin { .. }, _) | (_, true) => principal.owner(&self.core.options.host_name),
@@ -78,13 +79,13 @@ impl Access {
         }
     }
 
-    /// The person of an id, as the host knows them now.
+    /// Returns the current user of an id.
     pub(crate) fn person(&self, id: &str) -> Option<Arc<Person>> {
         self.gate.people()?.now().person(id)
     }
 
-    /// Whether an owner's work may start by itself: a person has to have been here once. Everybody else is no
-    /// person.
+    /// Returns whether the work of an owner can start by itself: a user must have signed in once. Other owners always
+    /// can.
     pub fn has_been_here(&self, owner: &str) -> bool {
         match owner.strip_prefix("user:") {
             Some(id) if self.gate.guarded => self.person(id).is_some_and(|person| person.has_signed_in),
@@ -92,7 +93,7 @@ impl Access {
         }
     }
 
-    /// Records that a user signed in, whichever way: work of theirs starts by itself only after the first time.
+    /// Records that a user signed in by any method, after which the user's work can start by itself.
     pub fn record_sign_in(&self, person: &Person) {
         let Some(people) = self.gate.people() else { return };
         if person.has_signed_in {
@@ -108,7 +109,7 @@ impl Access {
         });
     }
 
-    /// What a plugin is told of an owner it serves; the host itself and nobody are told of as nobody.
+    /// Returns an owner in the form for plugins; `None` for the host itself and for no owner.
     pub(crate) fn reader_for(&self, owner: &str) -> Option<Reader> {
         let grants = self.grants_of(owner)?;
         if let Some(person) = owner.strip_prefix("user:").and_then(|id| self.person(id)) {
@@ -123,13 +124,13 @@ impl Access {
         Some(Reader { id: owner.to_owned(), roles, memberships, grants })
     }
 
-    /// Who a connection is, for the client: said only where the host knows people.
+    /// Returns the identity of a connection for the client, if the host has a users file.
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
         self.gate.guarded.then(|| principal.owner(&self.core.options.host_name)).flatten()
     }
 }
 
-/// Whether an owner is a team or a project.
+/// Returns whether an owner is a team or a project.
 fn is_group(owner: &str) -> bool {
     matches!(Owner::parse(owner), Some(Owner::Team(_) | Owner::Project { .. }))
 }

@@ -1,4 +1,4 @@
-//! The clients that are connected, as the parts below connections see them.
+//! The connected clients, for the layers below connections.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -12,10 +12,10 @@ use super::principal::Principal;
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::Outbox;
 
-/// How many clients' versions are remembered.
+/// The maximum number of clients whose versions are stored.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The answer to a request the host sent to a client.
+/// The answer to a request of the host to a client.
 pub(crate) type Answer = Result<Value, RpcError>;
 
 /// One open connection.
@@ -23,25 +23,25 @@ pub(crate) trait Client: Debug + Send + Sync {
     /// Its number.
     fn id(&self) -> ConnectionId;
 
-    /// The client's id, once it introduced itself.
+    /// The client's id, once initialized.
     fn client_id(&self) -> Option<String>;
 
-    /// Who it is, by what the host knows of users now.
+    /// Its principal, according to the current users file.
     fn principal(&self) -> Principal;
 
     /// The owner of the work it starts.
     fn owner(&self) -> Option<String>;
 
-    /// The tokens it pushed, by resource.
+    /// Its tokens, by resource.
     fn credentials(&self) -> BTreeMap<String, String>;
 
     /// Whether it is closed.
     fn is_closed(&self) -> bool;
 
-    /// Whether it is there and has not ended a subscription, by the URI as it spelt it.
+    /// Whether it is open and has not ended a subscription, by the URI from its request.
     fn wants(&self, spelled: &str) -> bool;
 
-    /// What waits to be written to it.
+    /// Its outbox.
     fn outbox(&self) -> &Arc<Outbox>;
 
     /// Sends a request; resolves to the client's answer.
@@ -50,7 +50,7 @@ pub(crate) trait Client: Debug + Send + Sync {
     /// Closes the connection.
     fn close(&self);
 
-    /// Ends the subscriptions the connection may not have any more.
+    /// Ends the subscriptions that the connection is no longer authorized for.
     fn drop_forbidden(self: Arc<Self>);
 }
 
@@ -58,17 +58,17 @@ pub(crate) trait Client: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     open: RwLock<HashMap<ConnectionId, Weak<dyn Client>>>,
-    /// The version each client used last, for one that reconnects without saying.
+    /// The latest version of each client, for one that reconnects without declaring it.
     versions: Mutex<HashMap<String, Version>>,
 }
 
 impl Clients {
-    /// Adds a connection that was opened.
+    /// Adds an opened connection.
     pub(crate) fn add(&self, id: ConnectionId, client: Weak<dyn Client>) {
         self.open.write().insert(id, client);
     }
 
-    /// Removes a connection that is closed.
+    /// Removes a closed connection.
     pub(crate) fn remove(&self, id: ConnectionId) {
         self.open.write().remove(&id);
     }
@@ -83,17 +83,17 @@ impl Clients {
         self.open.read().get(&id).and_then(Weak::upgrade)
     }
 
-    /// Whether a connection is one of a client's.
+    /// Returns whether a connection belongs to a client.
     pub(crate) fn is_client(&self, id: ConnectionId, client: &str) -> bool {
         self.get(id).is_some_and(|connection| connection.client_id().as_deref() == Some(client))
     }
 
-    /// Whether a client has an open connection.
+    /// Returns whether a client has an open connection.
     pub(crate) fn is_connected(&self, client: &str) -> bool {
         self.open().iter().any(|open| open.client_id().as_deref() == Some(client))
     }
 
-    /// Remembers which version a client uses.
+    /// Records the version of a client.
     pub(crate) fn remember_version(&self, client: &str, version: Version) {
         let mut versions = self.versions.lock();
         if versions.len() >= REMEMBERED_MAX {
@@ -102,7 +102,7 @@ impl Clients {
         versions.insert(client.to_owned(), version);
     }
 
-    /// The version a client used last.
+    /// Returns the latest version of a client.
     pub(crate) fn version_of(&self, client: &str) -> Option<Version> {
         self.versions.lock().get(client).copied()
     }

@@ -1,4 +1,4 @@
-//! Who may do what, as read from a users file.
+//! The parsed users file: users with their roles and grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::issuers::{Issuer, Verified};
 
-/// Roles a host has without a file saying so; one the file names alike takes its place.
+/// The built-in roles; a role of the same name in the file replaces one.
 pub const BUILT_IN_ROLES: &[(&str, &[&str])] = &[
     ("admin", &["*:*"]),
     (
@@ -35,37 +35,37 @@ pub const BUILT_IN_ROLES: &[(&str, &[&str])] = &[
 /// The role of every team and project.
 pub(crate) const GROUP_ROLE: &str = "member";
 
-/// How a token's hash begins in the file.
+/// The prefix of a token's hash in the file.
 const HASH: &str = "sha256:";
 
-/// A token as the file keeps it.
+/// Returns the hash of a token for the file.
 pub fn hash_of(token: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
     digest.as_ref().iter().fold(HASH.to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Somebody the host knows.
+/// A user of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Person {
     /// The id in the users file.
     pub id: String,
-    /// What the record's roles allow.
+    /// The grants of the record's roles.
     pub grants: Vec<Grant>,
-    /// For plugins.
+    /// The form for plugins.
     pub reader: Reader,
-    /// Where work that names no team and project is charged.
+    /// The team and project that are charged for work without one.
     pub primary: Option<String>,
-    /// Whether the person has ever signed in.
+    /// Whether the user has ever signed in.
     pub has_signed_in: bool,
-    /// Roles an issuer named when the person signed in, beside those of the record.
+    /// Roles that an issuer named at the sign-in, in addition to those of the record.
     pub claimed: Vec<String>,
 }
 
-/// What a users file says.
+/// The content of a users file.
 #[derive(Debug, Default)]
 pub struct Directory {
     users: BTreeMap<String, User>,
-    /// Ids as they stand in the file.
+    /// The ids in the file.
     order: Vec<String>,
     roles: BTreeMap<String, Vec<Grant>>,
     teams: BTreeSet<String>,
@@ -76,7 +76,7 @@ pub struct Directory {
 #[derive(Debug)]
 struct User {
     person: Arc<Person>,
-    /// Its own issuer; one that is none verifies nobody.
+    /// The user's issuer; an invalid one verifies no token.
     issuer: Option<Result<Issuer, ()>>,
     roles_from: Option<String>,
     hash: Option<String>,
@@ -84,10 +84,10 @@ struct User {
 }
 
 impl Directory {
-    /// Reads a users file; a record that is wrong is a line and is left out, a word that is wrong costs itself.
+    /// Parses a users file. An invalid record is omitted with a line; an invalid value in a record is ignored.
     ///
     /// # Errors
-    /// Why the whole cannot be read; then nobody is known.
+    /// Why the whole file is invalid; then there are no users.
     pub fn read(file: &JsonObject) -> Result<(Self, Vec<String>), String> {
         let mut lines = Vec::new();
         let mut directory = Self { trust_token: flag(file, "trustToken")?, ..Self::default() };
@@ -98,7 +98,8 @@ impl Directory {
         for (role, grants) in object(file, "roles")?.into_iter().flatten() {
             match role_grants(role, grants, &mut lines) {
                 Some(grants) => drop(directory.roles.insert(role.clone(), grants)),
-                // Nobody gets what a built-in of the name would give where the file meant something else.
+                // If the file defines the role differently, no user receives the grants of a built-in role with this
+                // name.
                 None => drop(directory.roles.insert(role.clone(), Vec::new())),
             }
         }
@@ -147,7 +148,7 @@ impl Directory {
             None | Some(Value::Null) => None,
             Some(Value::String(token)) if token.is_empty() => None,
             Some(Value::String(token)) if is_hash(token) => Some(token.to_ascii_lowercase()),
-            // What stands there may be the token itself.
+            // The value may be the token itself.
             Some(_) => {
                 lines.push(format!("user {id}: token is not a {HASH} hash and is ignored; create one with {} user token {id}", names::HOST));
                 None
@@ -181,7 +182,7 @@ impl Directory {
         })
     }
 
-    /// Every issuer a person may sign in through: the one for everybody first, then those of the records.
+    /// Returns all issuers: first the default one, then those of the records.
     pub(super) fn issuers(&self, default: Option<&Issuer>) -> Vec<Issuer> {
         let mut all: Vec<Issuer> = default.into_iter().cloned().collect();
         for issuer in self.order.iter().filter_map(|id| self.users.get(id)?.issuer.as_ref()?.as_ref().ok()) {
@@ -192,7 +193,7 @@ impl Directory {
         all
     }
 
-    /// The person an issuer's word is for, with the roles it names, and a line for each that is none.
+    /// Returns the user that an issuer identified, with the roles it named, and a line for each unknown role.
     pub(super) fn person_of_subject(
         &self,
         issuer: &Issuer,
@@ -223,7 +224,7 @@ impl Directory {
         Some((self.person_claiming(id, &claimed)?, lines))
     }
 
-    /// The person of an id as the file says it now, with roles an issuer named.
+    /// Returns the current user of an id, with roles that an issuer named.
     pub fn person_claiming(&self, id: &str, claimed: &[String]) -> Option<Arc<Person>> {
         let person = self.person(id)?;
         if claimed.is_empty() {
@@ -242,12 +243,12 @@ impl Directory {
         Some(Arc::new(person))
     }
 
-    /// The person of that id.
+    /// Returns the user of an id.
     pub fn person(&self, id: &str) -> Option<Arc<Person>> {
         self.users.get(id).map(|user| user.person.clone())
     }
 
-    /// Whose a token is. It takes as long for any token nobody has.
+    /// Returns the user of a token. It takes the same time for every unknown token.
     pub fn person_of_token(&self, token: &str) -> Option<Arc<Person>> {
         if token.is_empty() {
             return None;
@@ -264,17 +265,17 @@ impl Directory {
         found
     }
 
-    /// What the file says of a person's token at the door, if anything.
+    /// Returns the file's setting for personal tokens on the handshake, if any.
     pub fn trusts_token_of(&self, id: &str) -> Option<bool> {
         self.users.get(id).and_then(|user| user.trust_token).or(self.trust_token)
     }
 
-    /// Every role with what it gives.
+    /// Returns all roles with their grants.
     pub(super) fn roles(&self) -> impl Iterator<Item = (&str, &[Grant])> {
         self.roles.iter().map(|(role, grants)| (role.as_str(), grants.as_slice()))
     }
 
-    /// What the work of a team or a project may do: a known one has the role `member`.
+    /// Returns the grants of a team's or a project's work: a known one has the role `member`.
     pub fn group_grants(&self, owner: &str) -> &[Grant] {
         let known = match Owner::parse(owner) {
             Some(Owner::Team(team)) => self.teams.contains(team),
@@ -286,13 +287,13 @@ impl Directory {
         self.role(GROUP_ROLE).filter(|_| known).unwrap_or_default()
     }
 
-    /// What a role gives.
+    /// Returns the grants of a role.
     pub fn role(&self, role: &str) -> Option<&[Grant]> {
         self.roles.get(role).map(Vec::as_slice)
     }
 }
 
-/// Whether a text can be a person's, team's, project's or role's id: it stands in URIs and before a colon.
+/// Returns whether a text is a valid id of a user, team, project or role: it occurs in URIs and before a colon.
 pub(super) fn is_id(id: &str) -> bool {
     !id.is_empty()
         && id.len() <= 100
@@ -308,7 +309,7 @@ fn is_hash(token: &str) -> bool {
         .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The grants of one role; `None` where it is no list.
+/// Parses the grants of a role; `None` if it is not a list.
 fn role_grants(role: &str, grants: &Value, lines: &mut Vec<String>) -> Option<Vec<Grant>> {
     let Some(words) = grants.as_array() else {
         lines.push(format!("role {role} must be a list of grants; it has no grants"));
@@ -328,7 +329,7 @@ fn role_grants(role: &str, grants: &Value, lines: &mut Vec<String>) -> Option<Ve
     Some(held)
 }
 
-/// A grant as a role may name it. A word on a subject the host does not decide is the plugin's to know.
+/// Parses a grant of a role. Operations on subjects that are not the host's belong to plugins.
 pub(super) fn checked_grant(word: &str) -> Result<(Grant, Option<String>), String> {
     let old = match word {
         "users:read" => Some("user:read"),

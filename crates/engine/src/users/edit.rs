@@ -1,4 +1,4 @@
-//! Changes to the users file: what may be written, by whom, and what still stands in the way of a removal.
+//! Changes to the users file: valid values, their authorization, and what prevents a removal.
 
 use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
@@ -7,10 +7,10 @@ use ostler_protocol::{JsonObject, RpcError, Value, json};
 use super::directory::{BUILT_IN_ROLES, Directory, GROUP_ROLE, checked_grant, is_id, texts};
 use super::file::UsersFile;
 
-/// A kind of record; its name is the scheme it is served under.
+/// A kind of record; its name is its URI scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A person.
+    /// A user.
     User,
     /// A team.
     Team,
@@ -24,7 +24,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: &[Self] = &[Self::User, Self::Team, Self::Project, Self::Role];
 
-    /// The word for it, and its scheme.
+    /// Returns its name, which is its scheme.
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// The fields a body may have.
+    /// Returns the valid fields of a body.
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::User => &["roles", "issuer", "rolesFrom", "memberships", "primary"],
@@ -53,26 +53,26 @@ impl Kind {
     }
 }
 
-/// Who changes: nobody gives away what they do not hold.
+/// The author of a change, who can only grant what they have.
 #[derive(Debug, Clone)]
 pub struct Caller {
     name: String,
-    /// `None` for the host itself, which holds everything.
+    /// `None` for the host itself, which has all grants.
     grants: Option<Vec<Grant>>,
 }
 
 impl Caller {
-    /// The host itself.
+    /// Returns the host itself.
     pub fn root() -> Self {
         Self { name: "root".to_owned(), grants: None }
     }
 
-    /// Somebody who holds this and nothing more.
+    /// Returns an author with exactly these grants.
     pub fn holding(name: &str, grants: Vec<Grant>) -> Self {
         Self { name: name.to_owned(), grants: Some(grants) }
     }
 
-    /// Whoever a provider or a request is told of: nobody told of is the host itself.
+    /// Returns the caller of a provider or a request; no caller means the host itself.
     pub fn of(reader: Option<&Reader>) -> Self {
         match reader {
             None => Self::root(),
@@ -98,14 +98,14 @@ impl Caller {
         given.iter().find(|given| !held.iter().any(|held| held.covers(given)))
     }
 
-    /// What a team or project may do, whoever is a member of it can have done.
+    /// Members of a team or project can use its grants.
     fn must_hold_of_group(&self, directory: &Directory, membership: &str) -> Result<(), RpcError> {
         let kind = if membership.contains(':') { Kind::Project } else { Kind::Team };
         let given = directory.role(GROUP_ROLE).unwrap_or_default();
         self.must_hold(given, &format!("{} {membership}", kind.name()))
     }
 
-    /// Whoever sets what an issuer is asked for decides which roles it names.
+    /// Changing the query of an issuer determines which roles it names.
     fn must_hold_every_role(&self, directory: &Directory, id: &str) -> Result<(), RpcError> {
         match directory.roles().find_map(|(role, grants)| Some((role, self.lacks(grants)?))) {
             None => Ok(()),
@@ -126,7 +126,7 @@ fn unknown(kind: Kind, id: &str) -> RpcError {
 }
 
 impl UsersFile {
-    /// The ids of a kind, as they stand in the file; roles begin with those built in.
+    /// Returns the ids of a kind in the order of the file; roles begin with the built-in ones.
     pub fn ids(&self, kind: Kind) -> Vec<String> {
         match kind {
             Kind::User => self.users().iter().filter_map(|user| id_of(user)).map(str::to_owned).collect(),
@@ -140,7 +140,7 @@ impl UsersFile {
         }
     }
 
-    /// A record as it is shown: never a token, nor its hash.
+    /// Returns a record without its token and hash.
     pub fn body(&self, kind: Kind, id: &str) -> Option<JsonObject> {
         let held = match kind {
             Kind::User => self.users().iter().find(|user| id_of(user) == Some(id))?.as_object()?.clone(),
@@ -157,7 +157,7 @@ impl UsersFile {
         Some(shown.collect())
     }
 
-    /// Whether somebody has a token, for a listing.
+    /// Returns whether a user has a token, for a listing.
     pub fn has_token(&self, id: &str) -> bool {
         let user = self.users().iter().find(|user| id_of(user) == Some(id));
         user.is_some_and(|user| {
@@ -165,11 +165,11 @@ impl UsersFile {
         })
     }
 
-    /// Adds somebody or something new, or changes what is there. A field left out keeps its value, a blank text
-    /// changes nothing, and `null` clears what may be cleared.
+    /// Adds or changes a record. An omitted field keeps its value, a blank text changes nothing, and `null` clears an
+    /// optional value.
     ///
     /// # Errors
-    /// A field that is wrong, an id that is taken, a role the caller could not give.
+    /// An invalid field, a duplicate id, or a role that the caller cannot grant.
     pub fn put(
         &mut self,
         kind: Kind,
@@ -192,7 +192,7 @@ impl UsersFile {
         }
         let before = self.in_force()?;
         if kind == Kind::User {
-            // Who is more than the caller is not the caller's to change.
+            // A caller cannot change a user with more grants.
             let held = before.person(id).map(|person| person.grants.clone()).unwrap_or_default();
             by.must_hold(&held, &format!("user {id}"))?;
         }
@@ -215,8 +215,8 @@ impl UsersFile {
         self.directory().map(drop).map_err(refused)
     }
 
-    /// Refuses a change that lets somebody come to more than the caller holds, other than by a role of the record: an
-    /// issuer names roles and says who the user is, and who is of a team or project changes and runs what it has.
+    /// Rejects a change that would give a user more grants than the caller has, other than by a role of the record: an
+    /// issuer names roles and identifies the user, and members of a team or project change and run its work.
     fn check_conferred(
         &self,
         id: &str,
@@ -280,7 +280,7 @@ impl UsersFile {
         }
     }
 
-    /// `<team>`, `<team>:<project>`, and `<team>:*` where every project may be meant.
+    /// Parses `<team>`, `<team>:<project>`, and `<team>:*` if all projects are allowed.
     fn check_scope(&self, scope: &str, every: bool) -> Result<(), RpcError> {
         let (team, project) =
             scope.split_once(':').map_or((scope, None), |(team, project)| (team, Some(project)));
@@ -296,10 +296,10 @@ impl UsersFile {
         }
     }
 
-    /// Puts the hash of a person's new token in place of the one before; an empty one is taken away.
+    /// Replaces the hash of a user's token; an empty token removes it.
     ///
     /// # Errors
-    /// Nobody of that id, or somebody who is more than the caller.
+    /// No user has that id, or the user has more grants than the caller.
     pub fn set_token(&mut self, id: &str, hash: &str, by: &Caller) -> Result<(), RpcError> {
         self.bounded(id, by)?;
         let directory = self.in_force()?;
@@ -313,7 +313,7 @@ impl UsersFile {
     /// Records when a user signed in for the first time.
     ///
     /// # Errors
-    /// No user of that id.
+    /// No user has that id.
     pub fn set_signed_in(&mut self, id: &str, at: &str) -> Result<(), RpcError> {
         let user = self.users().iter().find(|user| id_of(user) == Some(id));
         match user.is_some_and(|user| user.get("signedIn").is_some_and(Value::is_string)) {
@@ -330,10 +330,10 @@ impl UsersFile {
         Ok(())
     }
 
-    /// Removes a record nothing names any more.
+    /// Removes a record without references.
     ///
     /// # Errors
-    /// Nothing of that id, who still names it, or somebody who is more than the caller.
+    /// No record has that id, another record refers to it, or the user has more grants than the caller.
     pub fn remove(&mut self, kind: Kind, id: &str, by: &Caller) -> Result<(), RpcError> {
         if kind == Kind::Role && !self.part(kind).contains_key(id) && self.body(kind, id).is_some() {
             return Err(refused(format!("role {id} is built in and cannot be removed")));
@@ -347,7 +347,7 @@ impl UsersFile {
         if kind == Kind::Role {
             let directory = self.in_force()?;
             by.must_hold(directory.role(id).unwrap_or_default(), &format!("role {id}"))?;
-            // Without the file's own, the built-in of the name is in force again.
+            // Without the file's role, the built-in role of that name is valid again.
             let built_in = BUILT_IN_ROLES.iter().find(|(role, _)| *role == id);
             let given: Vec<Grant> = built_in
                 .iter()
@@ -379,7 +379,7 @@ impl UsersFile {
         Ok(())
     }
 
-    /// The people whose records name a role, a team or a project.
+    /// Returns the users whose records name a role, a team or a project.
     fn naming(&self, kind: Kind, id: &str) -> Vec<String> {
         let named = |user: &Value| {
             let words = |field: &str| -> Vec<String> {
@@ -452,7 +452,7 @@ impl UsersFile {
                 let value = match kind {
                     Kind::Role => fields.get("grants").cloned().unwrap_or_else(|| json!([])),
                     _ => {
-                        // What nobody here knows stays.
+                        // Unknown fields stay.
                         let mut held = part.get(id).and_then(Value::as_object).cloned().unwrap_or_default();
                         held.extend(fields);
                         Value::Object(held)

@@ -1,21 +1,21 @@
-//! The users file as a value: read, changed and written back with everything nobody here knows left in place.
+//! The users file as a value, which retains unknown fields when it is changed.
 
 use ostler_protocol::error::no_json;
 use ostler_protocol::{JsonObject, Value};
 
 use super::directory::Directory;
 
-/// What a users file holds.
+/// The JSON of a users file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsersFile {
     pub(super) fields: JsonObject,
 }
 
 impl UsersFile {
-    /// Reads a file's text; an empty file knows nobody.
+    /// Parses a file's text; an empty file has no users.
     ///
     /// # Errors
-    /// Where it breaks, not what stands there: that may be a secret.
+    /// The position of the error, without the text there, which may be a secret.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Ok(Self::default());
@@ -27,15 +27,15 @@ impl UsersFile {
         }
     }
 
-    /// The file's text.
+    /// Returns the file's text.
     pub fn text(&self) -> String {
         format!("{:#}\n", Value::Object(self.fields.clone()))
     }
 
-    /// Who may do what, and a line for everything left out.
+    /// Returns the directory, and a line for everything that was omitted.
     ///
     /// # Errors
-    /// Why the whole cannot be read.
+    /// Why the whole file is invalid.
     pub fn directory(&self) -> Result<(Directory, Vec<String>), String> {
         Directory::read(&self.fields)
     }

@@ -1,4 +1,4 @@
-//! Sign-in through somebody else: GitHub, or an OpenID Connect provider, asked whose a token is.
+//! Sign-in through issuers: GitHub or an OpenID Connect provider identifies the user of a token.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use ostler_protocol::{JsonObject, Value};
 
 use crate::core::outbound::Outbound;
 
-/// How long an issuer may take to answer.
+/// The limit for an answer of an issuer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The longest answer that is read.
+/// The maximum size of an answer.
 const LONGEST: usize = 256 * 1024;
 
-/// Who says whose a token is.
+/// An issuer of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Issuer {
     /// GitHub; its subjects are logins.
@@ -22,12 +22,12 @@ pub enum Issuer {
     OpenId(String),
 }
 
-/// What an issuer said of a token.
+/// An issuer's statement about a token.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verified {
-    /// Whose it is.
+    /// The subject of the token.
     pub subject: String,
-    /// Everything else it said.
+    /// All other claims.
     pub claims: JsonObject,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Display for Issuer {
 }
 
 impl Issuer {
-    /// Reads an issuer's name: `github`, or the URL of an OpenID Connect provider.
+    /// Parses an issuer: `github`, or the URL of an OpenID Connect provider.
     ///
     /// # Errors
-    /// What it would have to be.
+    /// The valid forms.
     pub fn parse(name: &str) -> Result<Self, String> {
         if name == "github" {
             return Ok(Self::GitHub);
@@ -55,7 +55,7 @@ impl Issuer {
         }
     }
 
-    /// Where a client gets its tokens.
+    /// Returns the URL at which clients get tokens.
     pub fn server(&self) -> &str {
         match self {
             Self::GitHub => "https://github.com/login/oauth",
@@ -63,7 +63,7 @@ impl Issuer {
         }
     }
 
-    /// What a client has to ask for there.
+    /// Returns the scopes that clients have to request.
     pub const fn scope(&self) -> &'static str {
         match self {
             Self::GitHub => "read:user",
@@ -71,7 +71,7 @@ impl Issuer {
         }
     }
 
-    /// Whether a subject is the person of an id. Logins are the same in any case.
+    /// Returns whether a subject is the user of an id. Ignores the case of logins.
     pub(super) fn means(&self, subject: &str, id: &str) -> bool {
         match self {
             Self::GitHub => subject.eq_ignore_ascii_case(id),
@@ -79,10 +79,10 @@ impl Issuer {
         }
     }
 
-    /// Asks whose a token is.
+    /// Requests the identity of a token.
     ///
     /// # Errors
-    /// Why that is not known: it is nobody's there, or the issuer could not be asked. Never holds the token.
+    /// Why it is unknown: the issuer does not know the token, or could not be reached. Never contains the token.
     pub(crate) async fn verify(&self, outbound: &Outbound, token: &str) -> Result<Verified, String> {
         let (asked, field) = match self {
             Self::GitHub => ("https://api.github.com/user".to_owned(), "login"),
@@ -95,7 +95,7 @@ impl Issuer {
     }
 }
 
-/// Where a provider says whose a token is.
+/// Returns the URL at which a provider identifies tokens.
 async fn userinfo(outbound: &Outbound, issuer: &str) -> Result<String, String> {
     let discovery = format!("{issuer}/.well-known/openid-configuration");
     let found = get(outbound, &discovery, None).await?;
@@ -106,7 +106,7 @@ async fn userinfo(outbound: &Outbound, issuer: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a token may be sent there: over TLS, or to this machine.
+/// Returns whether a token can be sent to a URL: over TLS, or to this machine.
 fn is_safe(url: &str) -> bool {
     let Ok(url) = url::Url::parse(url) else { return false };
     match (url.scheme(), url.host()) {
@@ -118,7 +118,7 @@ fn is_safe(url: &str) -> bool {
     }
 }
 
-/// A JSON object from a URL, asked with a token where there is one.
+/// Requests a JSON object from a URL, with a token if there is one.
 async fn get(outbound: &Outbound, url: &str, token: Option<&str>) -> Result<JsonObject, String> {
     let mut request = Request::new(Body::Empty);
     *request.uri_mut() = url.parse().map_err(|_| format!("{url} cannot be asked"))?;

@@ -1,4 +1,4 @@
-//! The people a host knows: what the users file says of them now, and how it is changed.
+//! The users of a host: the current users file, and changes of it.
 
 pub mod access;
 pub(crate) mod clients;
@@ -30,22 +30,22 @@ pub use file::UsersFile;
 pub use issuers::{Issuer, Verified};
 pub(crate) use schemes::providers;
 
-/// A change to the users file; one that refuses leaves the file as it is. It is made anew where the file has become
-/// another one before it is written.
+/// A change to the users file. A failed change leaves the file unchanged. It is repeated if the file changes before it
+/// is written.
 pub type Change = Box<dyn Fn(&mut UsersFile) -> Result<(), RpcError> + Send>;
 
-/// Writes changes to wherever people are kept. Answers once the change is in force here.
-pub type Keeper = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;
+/// Writes changes to the place where users are stored. Resolves once the change is in force in this host.
+pub type UsersWriter = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;
 
-/// The people a host knows.
+/// The users of a host.
 pub struct People {
     held: RwLock<(Arc<UsersFile>, Arc<Directory>)>,
     sign_in: ProtectedResourceMetadata,
     trust_token: bool,
     issuer: Option<Issuer>,
-    /// Strangers' tokens are asked about a few at a time.
+    /// Limits concurrent requests to issuers about unknown tokens.
     asking: Semaphore,
-    keeper: Option<Keeper>,
+    writer: Option<UsersWriter>,
 }
 
 impl fmt::Debug for People {
@@ -54,13 +54,13 @@ impl fmt::Debug for People {
     }
 }
 
-/// Tokens issuers are asked about at once.
+/// The maximum number of concurrent requests to issuers.
 const ASKED_AT_ONCE: usize = 8;
 
-/// The document a client is pointed to for how to sign in.
+/// The document that describes to clients how to sign in.
 const DOCUMENTATION: &str = "https://microsoft.github.io/agent-host-protocol/";
 
-/// The resource people authenticate against, as every backend advertises it.
+/// The protected resource for signing in, as every backend advertises it.
 fn sign_in_of(resource: &str, host_name: &str) -> ProtectedResourceMetadata {
     ProtectedResourceMetadata {
         resource_name: Some(host_name.to_owned()),
@@ -71,7 +71,7 @@ fn sign_in_of(resource: &str, host_name: &str) -> ProtectedResourceMetadata {
 }
 
 impl People {
-    /// People who sign in against `resource`, nobody yet.
+    /// Creates an empty set of users who sign in to `resource`.
     pub fn new(resource: &str, host_name: &str) -> Self {
         Self {
             held: RwLock::default(),
@@ -79,53 +79,53 @@ impl People {
             trust_token: false,
             issuer: None,
             asking: Semaphore::new(ASKED_AT_ONCE),
-            keeper: None,
+            writer: None,
         }
     }
 
-    /// Takes a person's token at the door for the person's own word, for everybody.
+    /// Treats personal tokens on the handshake as authentication, for all users.
     #[must_use]
     pub fn trusting(mut self, trust_token: bool) -> Self {
         self.trust_token = trust_token;
         self
     }
 
-    /// Signs everybody in through an issuer whose record names none of its own.
+    /// Sets the default issuer, for users without one in their records.
     #[must_use]
     pub fn issued_by(mut self, issuer: Option<Issuer>) -> Self {
         self.issuer = issuer;
         self
     }
 
-    /// Writes changes with this.
+    /// Sets the writer of changes.
     #[must_use]
-    pub fn kept_by(mut self, keeper: Keeper) -> Self {
-        self.keeper = Some(keeper);
+    pub fn written_by(mut self, writer: UsersWriter) -> Self {
+        self.writer = Some(writer);
         self
     }
 
-    /// Puts what the users file says now in force; it binds the next command of everybody. Answers a line for
-    /// everything in it that is left out.
+    /// Applies the content of the users file, from the next command of each user on. Returns a line for everything in
+    /// it that is omitted.
     ///
     /// # Errors
-    /// Why it cannot be read; what was in force stays so.
+    /// Why it is invalid; the previous content stays in force.
     pub fn set(&self, file: UsersFile) -> Result<Vec<String>, String> {
         let (directory, lines) = file.directory()?;
         *self.held.write() = (Arc::new(file), Arc::new(directory));
         Ok(lines)
     }
 
-    /// What is in force.
+    /// Returns the directory in force.
     pub fn now(&self) -> Arc<Directory> {
         self.held.read().1.clone()
     }
 
-    /// The file that is in force.
+    /// Returns the file in force.
     pub fn file(&self) -> Arc<UsersFile> {
         self.held.read().0.clone()
     }
 
-    /// The record people sign in against, with everybody who may issue a token.
+    /// Returns the protected resource for signing in, with all issuers.
     pub fn sign_in(&self) -> ProtectedResourceMetadata {
         let issuers = self.now().issuers(self.issuer.as_ref());
         let mut record = self.sign_in.clone();
@@ -140,22 +140,22 @@ impl People {
         record
     }
 
-    /// What people sign in against is called.
+    /// Returns the name of the resource for signing in.
     pub fn resource(&self) -> &str {
         &self.sign_in.resource
     }
 
-    /// The issuer of everybody whose record names none.
+    /// Returns the default issuer.
     pub fn issuer(&self) -> Option<&Issuer> {
         self.issuer.as_ref()
     }
 
-    /// Whether anybody may sign in through an issuer.
+    /// Returns whether any user can sign in through an issuer.
     pub(crate) fn has_issuers(&self) -> bool {
         !self.now().issuers(self.issuer.as_ref()).is_empty()
     }
 
-    /// Whose a token is by the word of the issuers, asked one after the other; and a line for everything amiss.
+    /// Asks the issuers one after the other for the user of a token; returns also a line for every problem.
     pub(crate) async fn person_by_issuer(
         &self,
         outbound: &Outbound,
@@ -178,21 +178,21 @@ impl People {
         (None, lines)
     }
 
-    /// Whose a token is.
+    /// Returns the user of a token.
     pub fn person_of_token(&self, token: &str) -> Option<Arc<Person>> {
         self.now().person_of_token(token)
     }
 
-    /// Whether a person's token at the door says who comes in. The record wins over the file, the file over the
-    /// configuration.
+    /// Returns whether a personal token on the handshake authenticates its user. The record has priority over the file,
+    /// the file over the configuration.
     pub fn trusts_token_of(&self, person: &Person) -> bool {
         self.now().trusts_token_of(&person.id).unwrap_or(self.trust_token)
     }
 
     /// Changes the users file.
     pub fn change(&self, change: Change) -> Pending<()> {
-        match &self.keeper {
-            Some(keeper) => keeper(change),
+        match &self.writer {
+            Some(writer) => writer(change),
             None => {
                 let why = "the users of this host cannot be changed";
                 ready(Err(Thrown::from(RpcError::permission_denied(why))))

@@ -1,5 +1,5 @@
-//! Who may use what a plugin serves under a grant it named itself: the grant decides, and where it refuses, the plugin's
-//! own `authorize` may let a reader in.
+//! Authorization of what a plugin serves under its own grant: a reader without the grant can still be accepted by the
+//! plugin's `authorize`.
 
 use ostler_contract::Thrown;
 use ostler_contract::points::Reader;
@@ -11,7 +11,7 @@ use crate::users::access::Access;
 use crate::users::principal::Principal;
 
 impl Access {
-    /// Whether a principal holds the grant a plugin named. One that names none lets nobody in.
+    /// Returns whether a principal has the plugin's grant. Without a valid grant, no one has it.
     pub(crate) fn require_named(&self, principal: &Principal, grant: &str) -> Result<(), RpcError> {
         match Grant::parse(grant) {
             Some(asked) => self.gate.require(principal, &asked),
@@ -20,7 +20,7 @@ impl Access {
         }
     }
 
-    /// Asks a plugin about a reader the grant refused; answers whether it lets the reader in. One that throws does not.
+    /// Asks a plugin about a reader without the grant; returns whether it accepts the reader. An error rejects.
     pub(crate) async fn authorized<A: Future<Output = Result<bool, Thrown>>>(
         &self,
         owner: &Registrant,
@@ -35,7 +35,7 @@ impl Access {
         })
     }
 
-    /// What a plugin's channel or command is told of a principal: nothing on a host that knows no people.
+    /// Returns a principal in the form for plugins' channels and commands; `None` on a host without a users file.
     pub(crate) fn reader_known(&self, principal: &Principal) -> Option<Reader> {
         principal.reader().filter(|_| self.gate.guarded)
     }

@@ -1,4 +1,4 @@
-//! Policies: what they say of work that is about to start, and the scheme they are edited under.
+//! Policies: their evaluation before work starts, and the scheme in which they are edited.
 
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
@@ -18,19 +18,19 @@ use crate::users::access::Access;
 
 const SCHEME: &str = "policy";
 
-/// What work is about to use.
+/// What work uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Use<'a> {
     /// The harness.
     pub agent: &'a str,
-    /// `<maker>/<name>`, where it is known.
+    /// `<maker>/<name>`, if known.
     pub model: Option<&'a str>,
-    /// The machine, or what one is made from; absent on this host.
+    /// The machine, or its template; absent for this host.
     pub computer: Option<&'a str>,
 }
 
 impl Use<'_> {
-    /// The value of a type, where the request carries one.
+    /// Returns the value of a type, if the request has one.
     fn value(&self, r#type: &str) -> Option<&str> {
         match r#type {
             "agent" => Some(self.agent),
@@ -50,8 +50,8 @@ impl std::fmt::Display for Use<'_> {
 }
 
 impl Access {
-    /// Whether policies restrict what an owner starts. They do not for the host itself, for work nobody owns, and where
-    /// the host knows no users or the operator has not switched policies on.
+    /// Returns whether policies restrict the work of an owner. They do not for the host itself, for work without an
+    /// owner, without a users file, and if the operator has not enabled policies.
     pub(crate) fn asks_policies(&self, owner: Option<&str>) -> bool {
         self.restricted(owner).is_some()
     }
@@ -63,12 +63,12 @@ impl Access {
         asks.then_some(owner)
     }
 
-    /// Refuses work a policy refuses, or none allows. It waits for a store, so no shared task calls it.
+    /// Rejects work that a policy denies or none allows. It waits for a store, so do not call it in a shared task.
     pub(crate) async fn may_use(&self, owner: Option<&str>, wanted: Use<'_>) -> Result<(), RpcError> {
         self.may_all_use(&[(owner, wanted)]).await
     }
 
-    /// The same of one start of work that counts as several owners' or in several respects: the policies are read once.
+    /// Checks one start of work for several owners or uses, and reads the policies once.
     pub(crate) async fn may_all_use(&self, uses: &[(Option<&str>, Use<'_>)]) -> Result<(), RpcError> {
         let uses: Vec<_> =
             uses.iter().filter_map(|(owner, wanted)| Some((self.restricted(*owner)?, wanted))).collect();
@@ -111,7 +111,7 @@ impl Access {
         }
     }
 
-    /// Says once that policies are switched on and there is none.
+    /// Logs once that policies are enabled and none exists.
     pub(crate) async fn warn_of_no_policies(&self) {
         if !self.core.options.check_policies || !self.gate.guarded {
             return;
@@ -137,19 +137,20 @@ fn is_of(row: &JsonObject, field: &str, value: &str) -> bool {
     row.get(field).and_then(Value::as_str) == Some(value)
 }
 
-/// Whether a row's scope holds an owner. Work that names no team and project is held by `all` and by the owner's own.
+/// Returns whether a policy's scope includes an owner. Work without a team and project is included by `all` and by the
+/// owner's own scope.
 fn holds(row: &JsonObject, owner: &str) -> bool {
     is_of(row, "scope", "all") || is_of(row, "scope", owner)
 }
 
-/// Instants are written so that they sort by time.
+/// Instants are texts that sort by time.
 fn active(row: &JsonObject, now: &str) -> bool {
     let at = |field: &str| row.get(field).and_then(Value::as_str);
     at("from").is_none_or(|from| from <= now) && at("until").is_none_or(|until| now <= until)
 }
 
-/// Whether every type a row names is met. One the request does not carry is passed over for what allows, and keeps
-/// what denies from matching.
+/// Returns whether all types of a policy match. A type that the request does not have is ignored for `allow`, and
+/// prevents a match for `deny`.
 fn matches(row: &JsonObject, wanted: &Use<'_>, denies: bool) -> bool {
     let types = row.get("match").and_then(Value::as_object);
     types.into_iter().flatten().all(|(r#type, values)| match wanted.value(r#type) {
@@ -161,7 +162,7 @@ fn matches(row: &JsonObject, wanted: &Use<'_>, denies: bool) -> bool {
     })
 }
 
-/// Whether a whole value is as a pattern says; `*` is any run of characters.
+/// Returns whether a value matches a pattern as a whole; `*` matches any characters.
 fn fits(pattern: &str, value: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| value.strip_prefix(first)) else { return false };
@@ -176,7 +177,7 @@ fn fits(pattern: &str, value: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The scheme policies are read and edited under.
+/// Returns the provider of the scheme for policies.
 pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
     let store = move || -> Result<Policies, Thrown> {
         let kept = core.upgrade().and_then(|core| core.policies().cloned());
@@ -262,7 +263,8 @@ async fn row_of(store: &Policies, uri: &str) -> Result<JsonObject, Thrown> {
     store.get.within(limit::POLICIES, (id.clone(),)).await?.ok_or_else(|| missing(&id).into())
 }
 
-/// Keeps a row: a field left out keeps its value, `null` takes it away, and the URI's id beats any in the body.
+/// Stores a policy: an omitted field keeps its value, `null` removes it, and the id of the URI has priority over one in
+/// the body.
 async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), Thrown> {
     let id = id_of(uri)?;
     let held = store.get.within(limit::POLICIES, (id.clone(),)).await?;

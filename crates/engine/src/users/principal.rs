@@ -1,4 +1,4 @@
-//! Who a connection is, and the one gate every command, action and subscription passes.
+//! Principals, and the authorization of every command, action and subscription.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use ostler_protocol::{RpcError, json};
 
 use crate::users::{People, Person};
 
-/// Who a connection is.
+/// The identity of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Principal {
-    /// Nobody in particular: everybody, on a host with no users directory.
+    /// Anonymous, such as every client of a host without a users file.
     #[default]
     Anyone,
-    /// The host itself: the deployment token, a stdio peer.
+    /// The host itself: a client with the connection token, or a stdio peer.
     Root,
-    /// A plugin's own connection.
+    /// A plugin's connection.
     Plugin {
         /// The plugin's id.
         id: String,
         /// The grants of its configuration entry.
         grants: Arc<[Grant]>,
     },
-    /// Somebody signed in.
+    /// A signed-in user.
     Person(Arc<Person>),
 }
 
 impl Principal {
-    /// Whose work this principal starts, on a host that knows people: `user:<id>`, `plugin:<id>`,
+    /// Returns the owner of this principal's work on a host with a users file: `user:<id>`, `plugin:<id>`,
     /// `root:<host>`.
     pub fn owner(&self, host_name: &str) -> Option<String> {
         match self {
@@ -39,12 +39,12 @@ impl Principal {
         }
     }
 
-    /// Whether every grant is held.
+    /// Returns whether it has all grants.
     pub fn is_administrator(&self) -> bool {
         self.holds(&Grant::of("*", "*"))
     }
 
-    /// What a plugin is told of the principal; the root connection and nobody are told of as nobody.
+    /// Returns the principal in the form for plugins; `None` for the root connection and anonymous ones.
     pub fn reader(&self) -> Option<Reader> {
         match self {
             Self::Anyone | Self::Root => None,
@@ -66,7 +66,7 @@ impl Principal {
         }
     }
 
-    /// The name in a refusal: `<name> may not session:create here`.
+    /// Returns the name in errors: `<name> may not session:create here`.
     pub fn name(&self) -> String {
         match self {
             Self::Anyone => "nobody".to_owned(),
@@ -77,26 +77,26 @@ impl Principal {
     }
 }
 
-/// The gate. On a host with no users directory it is open.
+/// The check of grants. On a host without a users file it allows everything.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
-    /// Whether the host knows people.
+    /// Whether the host has a users file.
     pub guarded: bool,
     people: Option<Arc<People>>,
 }
 
 impl Gate {
-    /// The gate of a host that knows people.
+    /// Creates the check for a host with a users file.
     pub fn of(people: Arc<People>) -> Self {
         Self { guarded: true, people: Some(people) }
     }
 
-    /// The people it knows.
+    /// Returns the users.
     pub fn people(&self) -> Option<&Arc<People>> {
         self.people.as_ref()
     }
 
-    /// Who a principal is now: a person's record may have changed, or be gone.
+    /// Returns the current principal: a user's record may have changed or been removed.
     pub fn now(&self, principal: Principal) -> Principal {
         let Principal::Person(person) = &principal else { return principal };
         let known =
@@ -104,23 +104,23 @@ impl Gate {
         known.map_or(Principal::Anyone, Principal::Person)
     }
 
-    /// Who comes in by the token of the host itself, or over a pipe of its own.
+    /// Returns the principal of a client with the connection token, or on stdio.
     pub fn root(&self) -> Principal {
         if self.guarded { Principal::Root } else { Principal::Anyone }
     }
 
-    /// Who comes in by a person's token: `None` where it is nobody's. The token admits; who it admits is said by
-    /// `authenticate`, unless the host takes it for the person's word.
+    /// Returns the principal of a client with a personal token; `None` for an unknown token. The token only opens the
+    /// connection, and `authenticate` sets the user, unless the host treats it as authentication.
     pub fn by_token(&self, token: &str) -> Option<Principal> {
         let people = self.people.as_ref()?;
         let person = people.person_of_token(token)?;
         Some(if people.trusts_token_of(&person) { Principal::Person(person) } else { Principal::Anyone })
     }
 
-    /// Lets a principal through that holds what is asked.
+    /// Checks that a principal has a grant.
     ///
     /// # Errors
-    /// `-32009` where somebody lacks it, `-32007` where nobody has signed in.
+    /// `-32009` if a user does not have it, `-32007` if no user has signed in.
     pub fn require(&self, principal: &Principal, asked: &Grant) -> Result<(), RpcError> {
         if !self.guarded || principal.holds(asked) {
             return Ok(());
@@ -136,11 +136,12 @@ impl Gate {
         Err(RpcError::permission_denied(format!("{} may not {asked} here", principal.name())))
     }
 
-    /// Lets a principal through that may `verb` what an owner has: the owner, a member of the owning team or project,
-    /// and who holds everything. What has no owner is the host's. The operation's grant is asked beside this.
+    /// Checks that a principal can `verb` the work of an owner: the owner, a member of the owning team or project, or a
+    /// principal with all grants. Work without an owner belongs to the host. The grant of the operation is checked
+    /// separately.
     ///
     /// # Errors
-    /// `-32009` for everybody else.
+    /// `-32009` for all others.
     pub fn require_owned(
         &self,
         principal: &Principal,

@@ -1,4 +1,4 @@
-//! People as resources: `user:`, `team:`, `project:` and `role:`, served where the host knows people.
+//! Users as resources: `user:`, `team:`, `project:` and `role:`, on hosts with a users file.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn providers(people: &Arc<People>) -> Vec<SchemeProvider> {
         .collect()
 }
 
-/// The record a URI names: `<kind>://<id>`.
+/// Returns the id of a record's URI: `<kind>://<id>`.
 fn id_of(kind: Kind, uri: &str) -> Result<String, RpcError> {
     let rest = uri.get(kind.name().len()..).unwrap_or_default();
     let id = rest.strip_prefix("://").unwrap_or_default().trim_end_matches('/');
@@ -34,7 +34,7 @@ fn id_of(kind: Kind, uri: &str) -> Result<String, RpcError> {
     }
 }
 
-/// Whether a URI names all records of a kind.
+/// Returns whether a URI names all records of a kind.
 fn is_root(uri: &str) -> bool {
     uri.trim_end_matches('/').ends_with(':')
 }
@@ -97,7 +97,7 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
                 people.change(Box::new(move |file| file.remove(kind, &id, &by))).await
             }
         })),
-        // A person may read the own record.
+        // Users can read their own records.
         authorize: (kind == Kind::User).then(|| {
             Call::now(move |(uri, reader): (String, Reader)| {
                 Ok(id_of(kind, &uri).is_ok_and(|id| reader.id == format!("user:{id}")))
@@ -115,7 +115,7 @@ fn provider(people: Arc<People>, kind: Kind) -> ResourceProvider {
     }
 }
 
-/// What a body looks like.
+/// Returns the schema of a body.
 fn manifest(kind: Kind) -> Option<JsonObject> {
     let texts = json!({ "type": "array", "items": { "type": "string" } });
     let text = json!({ "type": "string" });

@@ -1,4 +1,4 @@
-//! Changesets: what a session changed, as channels of its own under `<session>/changeset/`.
+//! Changesets: the changes of a session, as channels under `<session>/changeset/`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
-/// The changesets somebody watches, by URI.
+/// The changesets with subscribers, by URI.
 #[derive(Debug, Default)]
 pub(crate) struct Changesets(Mutex<HashMap<String, ChangesetState>>);
 
-/// A changeset, and what it held when it was asked.
-pub(crate) struct Asked {
+/// A changeset with its content at the request.
+pub(crate) struct OpenedChangeset {
     of: Of,
     state: ChangesState,
 }
 
-impl Asked {
-    /// The changeset's own URI.
+impl OpenedChangeset {
+    /// Returns the canonical URI of the changeset.
     pub(crate) fn uri(&self) -> &str {
         &self.of.uri
     }
 }
 
-/// The session and scope a channel names.
+/// The session and scope of a channel.
 pub(crate) struct Of {
     session: Arc<dyn SessionView>,
     scope: String,
@@ -52,7 +52,7 @@ impl Of {
     }
 }
 
-/// The id of the session and the scope a changeset's channel names.
+/// Returns the id of the session and the scope from a changeset's URI.
 fn parts(spelled: &str) -> Result<(String, String), RpcError> {
     match Channel::parse(spelled) {
         Channel::Changeset { session, scope } => Ok((session, scope)),
@@ -75,14 +75,14 @@ impl Workspace {
         Ok(Of::new(loaded.ok_or_else(|| nothing_at(spelled))?, scope))
     }
 
-    /// A changeset of a session that is in memory.
+    /// Returns a changeset of a session in memory.
     fn changeset_in_memory(&self, spelled: &str) -> Result<Of, RpcError> {
         let (id, scope) = parts(spelled)?;
         let held = self.sessions().and_then(|sessions| sessions.get(&id));
         Ok(Of::new(held.ok_or_else(|| nothing_at(spelled))?, scope))
     }
 
-    /// A changeset's own name, while somebody watches it.
+    /// Returns the canonical URI of a changeset with subscribers.
     pub(crate) fn watched_changeset(&self, spelled: &str) -> Result<String, RpcError> {
         let of = self.changeset_in_memory(spelled)?;
         match self.changesets.0.lock().contains_key(&of.uri) {
@@ -102,7 +102,7 @@ impl Workspace {
         Ok(told)
     }
 
-    /// Disables the operations of a session's watched changesets: a turn works in its directory.
+    /// Disables the operations of a session's changesets with subscribers during a turn.
     pub(crate) fn disable_operations(&self, session: &str) {
         let beginning = format!("{session}/changeset/");
         let idle = |(uri, state): (&String, &ChangesetState)| {
@@ -124,7 +124,7 @@ impl Workspace {
         }
     }
 
-    /// Applies an action to a changeset that is watched, and tells it.
+    /// Applies an action to a changeset with subscribers, and publishes it.
     fn apply_changeset(&self, uri: &str, action: &a::StateAction, origin: Option<Origin>) {
         let mut held = self.changesets.0.lock();
         let Some(state) = held.get_mut(uri) else { return };
@@ -136,49 +136,53 @@ impl Workspace {
         }
     }
 
-    /// Finds a changeset and asks what it holds, for a client about to watch it.
-    pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<Asked, RpcError> {
+    /// Finds a changeset and requests its content, for a client that subscribes.
+    pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<OpenedChangeset, RpcError> {
         self.changes()?;
         let of = self.changeset_of(spelled).await?;
         let state = self.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
-        Ok(Asked { of, state })
+        Ok(OpenedChangeset { of, state })
     }
 
-    /// Adds a watcher of a changeset; returns the state it begins with, the number it was taken at, and what has to be
-    /// refreshed once both are sent.
-    pub(crate) fn watch_changeset(&self, asked: Asked, subscriber: Subscriber) -> (String, u64, Of) {
-        let Asked { of, state } = asked;
-        // Who watched before sees the same, and nobody begins with what is old.
+    /// Adds a subscriber of a changeset; returns the snapshot, its number, and what has to be refreshed once both are
+    /// sent.
+    pub(crate) fn watch_changeset(
+        &self,
+        asked: OpenedChangeset,
+        subscriber: Subscriber,
+    ) -> (String, u64, Of) {
+        let OpenedChangeset { of, state } = asked;
+        // Earlier subscribers see the same state, and no subscriber begins with an old one.
         self.take_changeset(&of, Ok(state.clone()));
         let mut held = self.changesets.0.lock();
-        // Who watches already has a state that actions go on from.
+        // Existing subscribers have a state to which actions apply.
         let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(state, None));
         let text = serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned());
         let seq = self.core.fanout.subscribe(&of.uri, subscriber);
         (text, seq, of)
     }
 
-    /// Follows the trees of a changeset that is watched from now on, and asks anew what it holds.
+    /// Follows the trees of a changeset that has subscribers from now on, and requests its content again.
     pub(crate) async fn changeset_is_watched(self: &Arc<Self>, of: &Of) {
         self.follow_trees(&of.session);
         self.refresh_changeset(of).await;
     }
 
-    /// Whether somebody watches a changeset of a session.
+    /// Returns whether a changeset of a session has subscribers.
     pub(crate) fn has_watched_changesets(&self, session: &str) -> bool {
         let beginning = format!("{session}/changeset/");
         let held = self.changesets.0.lock();
         held.keys().any(|uri| uri.starts_with(&beginning) && !self.core.fanout.watchers(uri).is_empty())
     }
 
-    /// Asks again what the watched changesets of sessions hold.
+    /// Refreshes the changesets with subscribers of several sessions.
     pub(crate) async fn refresh_all(self: &Arc<Self>, sessions: Vec<Arc<dyn SessionView>>) {
         for session in sessions {
             self.refresh_changesets(session).await;
         }
     }
 
-    /// Asks again what the watched changesets of a session hold.
+    /// Refreshes the changesets with subscribers of a session.
     pub(crate) async fn refresh_changesets(self: &Arc<Self>, session: Arc<dyn SessionView>) {
         let beginning = format!("{}/changeset/", session.uri());
         let held: Vec<String> =
@@ -192,7 +196,7 @@ impl Workspace {
             let scope = uri[beginning.len()..].to_owned();
             self.refresh_changeset(&Of { session: session.clone(), scope, uri }).await;
         }
-        // It may work in other directories than before.
+        // Its directories may have changed.
         if self.has_watched_changesets(session.uri()) {
             self.follow_trees(&session);
         }
@@ -203,7 +207,7 @@ impl Workspace {
         self.take_changeset(of, told);
     }
 
-    /// Brings a watched changeset up to date.
+    /// Updates a changeset with subscribers.
     fn take_changeset(&self, of: &Of, told: Result<ChangesState, Thrown>) {
         let Some(before) = self.changesets.0.lock().get(&of.uri).cloned() else { return };
         match told {
@@ -232,7 +236,7 @@ impl Workspace {
         }
     }
 
-    /// Ends the changesets of a session that is gone.
+    /// Ends the changesets of a removed session.
     pub(crate) fn clear_changesets(&self, session: &str) {
         let beginning = format!("{session}/changeset/");
         let mut held = self.changesets.0.lock();
@@ -258,7 +262,7 @@ impl Workspace {
         let operate =
             operate.ok_or_else(|| RpcError::method_not_found("this host changes nothing of changes"))?;
         let held = self.changesets.0.lock().get(&of.uri).and_then(|state| state.operations.clone());
-        // What was disabled may have changed since, as by an operation just before.
+        // Disabled operations may have changed since, for example by a previous operation.
         let open = |operation: &ChangesetOperation| {
             operation.id == params.operation_id && operation.status != ChangesetOperationStatus::Disabled
         };
@@ -301,7 +305,7 @@ impl Workspace {
         outcome.map_err(Thrown::into_rpc)
     }
 
-    /// Marks files as seen, or not; only where the changeset says that people do.
+    /// Marks files as reviewed or not, if the changeset supports reviews.
     pub(crate) async fn review(&self, spelled: &str, action: &Value, origin: Origin) -> Result<(), String> {
         let of = self.changeset_of(spelled).await.map_err(|error| error.message)?;
         let changes = self.changes().map_err(|error| error.message)?;
@@ -320,7 +324,7 @@ impl Workspace {
     }
 }
 
-/// What a changeset holds, with the marks people made on what is as it was and how operations stand.
+/// Merges the content of a changeset with the users' marks on unchanged files and the status of operations.
 fn state_of(told: ChangesState, before: Option<&ChangesetState>) -> ChangesetState {
     let mut files = told.files;
     for file in &mut files {
@@ -333,7 +337,7 @@ fn state_of(told: ChangesState, before: Option<&ChangesetState>) -> ChangesetSta
     for operation in operations.iter_mut().flatten() {
         let held =
             before.and_then(|before| before.operations.iter().flatten().find(|held| held.id == operation.id));
-        // What runs, or went wrong, is the host's to say.
+        // The host determines which operations run or failed.
         if let Some(held) = held
             && operation.status == ChangesetOperationStatus::Idle
             && matches!(held.status, ChangesetOperationStatus::Running | ChangesetOperationStatus::Error)
@@ -349,7 +353,7 @@ fn error_of(why: &Thrown) -> ErrorInfo {
     ErrorInfo { error_type: "changes".to_owned(), message: why.message.clone(), stack: None, meta: None }
 }
 
-/// Whether an operation may be run on a target, and now.
+/// Checks that an operation can run on a target now.
 fn fits(
     operation: &ChangesetOperation,
     target: Option<&c::ChangesetOperationTarget>,

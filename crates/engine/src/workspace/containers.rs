@@ -1,5 +1,5 @@
-//! Dev containers: a client has one made and speaks, through this host, to the host inside it. Served only where
-//! something makes containers.
+//! Dev containers: a client requests one and communicates, through this host, with the host inside it. Served only if a
+//! plugin provides containers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -16,21 +16,21 @@ use crate::core::ids::ConnectionId;
 use crate::core::refusals::not_served;
 use crate::workspace::Workspace;
 
-/// The key at `initialize` that says containers are served.
+/// The key in `initialize` that announces containers.
 pub(crate) const CAPABILITY: &str = "vscode.devContainers";
-/// How much a client may have open at once.
+/// The maximum number of relays of a client.
 const MOST: usize = 32;
 const ADDRESS: &str = "devcontainer:";
 
-/// What is connected to which container.
+/// The relays and their containers.
 #[derive(Debug, Default)]
 pub(crate) struct Relays {
     open: Mutex<HashMap<Key, Relay>>,
-    /// The containers this run has made: what may be stopped and removed.
+    /// The containers that this run of the host has created, which can be stopped and removed.
     made: Mutex<Vec<String>>,
 }
 
-/// A client's own name for a relay is its own: two connections may use one.
+/// A client's name for a relay is local: two connections can use the same.
 pub(crate) type Key = (ConnectionId, String);
 
 /// One relay.
@@ -38,12 +38,12 @@ pub(crate) type Key = (ConnectionId, String);
 pub(crate) struct Relay {
     /// The host's name for it.
     id: String,
-    /// Nothing while the container is made.
+    /// `None` while the container is created.
     container: Option<String>,
 }
 
 impl Relays {
-    /// The host's name for a relay, and its container once that is made.
+    /// Returns the host's name for a relay, and its container once that is created.
     pub(crate) fn find(&self, key: &Key) -> Option<(String, String)> {
         let relay = self.open.lock().get(key).cloned()?;
         Some((relay.id, relay.container?))
@@ -51,12 +51,12 @@ impl Relays {
 }
 
 impl Workspace {
-    /// What makes containers.
+    /// Returns the provider of containers.
     pub(crate) fn containers(&self) -> Option<&Containers> {
         self.core.registry()?.port::<Containers>()
     }
 
-    /// The refusal of a command whose port nobody fills: said before who may use it.
+    /// Returns the error of a command without a provider, which precedes the check of the grant.
     pub(crate) fn unserved(&self, command: &Command) -> Option<RpcError> {
         if matches!(command, Command::CreateTerminal(_) | Command::DisposeTerminal(_)) {
             let none = self.terminal_store().is_none();
@@ -83,7 +83,7 @@ impl Workspace {
             .then(|| RpcError::no_command(command.name()))
     }
 
-    /// Ends the relays a test picks, here and where they lead.
+    /// Ends the relays that match a predicate, here and in the containers.
     pub(crate) fn end_relays(&self, ends: impl Fn(&Key, &Relay) -> bool) -> Vec<Key> {
         let ended: Vec<(Key, Relay)> =
             self.relays.open.lock().extract_if(|key, relay| ends(key, relay)).collect();
@@ -98,14 +98,14 @@ impl Workspace {
         ended.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// A connection is gone: its relays end, the containers go on.
+    /// Ends the relays of a closed connection; the containers continue to run.
     pub(crate) fn relays_left(&self, connection: ConnectionId) {
         if !self.relays.open.lock().is_empty() {
             self.end_relays(|(of, _), _| *of == connection);
         }
     }
 
-    /// Tells a relay's client something.
+    /// Sends a notification to a relay's client.
     fn tell_relay(&self, (connection, name): &Key, method: &str, data: Option<String>) {
         let Some(connection) = self.access.clients.get(*connection) else { return };
         let mut params = JsonObject::new();
@@ -116,7 +116,7 @@ impl Workspace {
         }
     }
 
-    /// What the container's maker calls. A relay that has ended says nothing more.
+    /// Returns the callbacks for the provider. An ended relay sends nothing more.
     fn relay_events(self: &Arc<Self>, key: &Key, id: &str) -> ContainerEvents {
         let workspace = Arc::downgrade(self);
         let live = |workspace: &Weak<Self>, key: &Key, id: &str| {
@@ -190,7 +190,7 @@ impl Workspace {
         drop(containers_made);
         match self.relays.open.lock().get_mut(key).filter(|open| open.id == relay.id) {
             Some(open) => open.container = Some(made.id.clone()),
-            // Gone while it was made: the container stays, and the connection ends.
+            // The client left during the creation: the container stays, and the relay ends.
             None => {
                 if let Some(disconnect) = &containers.disconnect {
                     tokio::spawn(disconnect.unbounded((made.id.clone(), relay.id)));
@@ -210,7 +210,7 @@ impl Workspace {
         Ok(result)
     }
 
-    /// Ends a container, and tells whoever was connected to it.
+    /// Ends a container, and notifies the connected clients.
     pub(crate) async fn end_container(&self, params: &DevContainer, remove: bool) -> Result<(), RpcError> {
         let containers = self.containers().ok_or_else(|| RpcError::internal("nothing makes containers"))?;
         let id = params.address.strip_prefix(ADDRESS).unwrap_or(&params.address).to_owned();

@@ -1,5 +1,5 @@
-//! VS Code's detached worktrees: trees that a window asks for beside a session's own, and looks after by their handles.
-//! Handles last as long as the host.
+//! VS Code's detached worktrees: trees that a window requests in addition to a session's, and manages by handles.
+//! Handles are valid until the host ends.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,44 +18,44 @@ use crate::core::refusals::nothing_at;
 use crate::workspace::Workspace;
 use crate::workspace::worktrees::repository_of;
 
-/// The key at `initialize` that says detached worktrees are served.
+/// The key in `initialize` that announces detached worktrees.
 pub(crate) const CAPABILITY: &str = "vscode.detachedWorktrees";
-/// How long a tree stays that no window names.
+/// How long a tree stays that no window uses.
 const UNNAMED: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most trees at a time.
+/// The maximum number of trees.
 const MOST: usize = 256;
-/// How the names of their branches begin, where the session names no prefix.
+/// The default prefix of their branches.
 const PREFIX: &str = "agents/";
 
 /// The trees, by handle.
 #[derive(Debug, Default)]
-pub(crate) struct Detached(Mutex<HashMap<String, Held>>);
+pub(crate) struct Detached(Mutex<HashMap<String, DetachedTree>>);
 
 #[derive(Debug, Clone)]
-struct Held {
-    /// The session it was made for.
+struct DetachedTree {
+    /// Its session.
     session: String,
     tree: Worktree,
-    /// When a window named it last.
+    /// When a window last named it.
     named: Instant,
 }
 
 impl Detached {
-    fn get(&self, handle: &str) -> Result<Held, RpcError> {
-        let held = self.0.lock().get(handle).cloned();
-        held.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
+    fn get(&self, handle: &str) -> Result<DetachedTree, RpcError> {
+        let detached = self.0.lock().get(handle).cloned();
+        detached.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
     }
 
-    fn name(&self, handle: &str) -> Option<Held> {
+    fn name(&self, handle: &str) -> Option<DetachedTree> {
         let mut all = self.0.lock();
-        let held = all.get_mut(handle)?;
-        held.named = Instant::now();
-        Some(held.clone())
+        let detached = all.get_mut(handle)?;
+        detached.named = Instant::now();
+        Some(detached.clone())
     }
 }
 
 impl Workspace {
-    /// Makes a tree like a session's own, on a branch of its own.
+    /// Creates a tree like a session's, on a separate branch.
     pub(crate) async fn create_detached(&self, params: DetachedWorktreeCreate) -> Result<Value, RpcError> {
         let session = match (self.sessions(), ostler_protocol::uri::session_id(&params.session)) {
             (Some(sessions), Some(id)) => sessions.load(id).await,
@@ -76,37 +76,37 @@ impl Workspace {
         chosen.entry("worktreeBranchPrefix".to_owned()).or_insert_with(|| PREFIX.into());
         let tree = self.make_tree(&repository, handle.clone(), &chosen).await.map_err(Thrown::into_rpc)?;
         let resource = file_uri(&tree.path);
-        let held = Held { session: session.uri().to_owned(), tree, named: Instant::now() };
-        self.detached.0.lock().insert(handle.clone(), held);
+        let detached = DetachedTree { session: session.uri().to_owned(), tree, named: Instant::now() };
+        self.detached.0.lock().insert(handle.clone(), detached);
         Ok(json!({ "handle": handle, "resource": resource }))
     }
 
-    /// Keeps a tree for another day.
+    /// Retains a tree for another day.
     pub(crate) fn claim_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
         self.detached.get(&params.handle)?;
         self.detached.name(&params.handle);
         Ok(())
     }
 
-    /// Takes a clean tree off the disk, or puts it back. Its branch stays.
+    /// Removes a clean tree from the disk, or restores it. Its branch stays.
     pub(crate) async fn archive_detached(&self, params: DetachedWorktreeArchived) -> Result<(), RpcError> {
-        let held = self.detached.get(&params.handle)?;
+        let detached = self.detached.get(&params.handle)?;
         self.detached.name(&params.handle);
         match params.archived {
-            true => self.archive_tree(&held.session, &held.tree, || true).await,
-            false => self.restore_tree(&held.tree, &JsonObject::new()).await?,
+            true => self.archive_tree(&detached.session, &detached.tree, || true).await,
+            false => self.restore_tree(&detached.tree, &JsonObject::new()).await?,
         }
         Ok(())
     }
 
-    /// Removes a tree and its branch, and forgets its handle. What would be lost stays and is named in the log.
+    /// Removes a tree, its branch and its handle. Uncommitted or unmerged work stays and is named in the log.
     pub(crate) async fn delete_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
-        let Ok(held) = self.detached.get(&params.handle) else { return Ok(()) };
-        if self.session(&held.session).is_some_and(|session| session.is_running()) {
-            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", held.session)));
+        let Ok(detached) = self.detached.get(&params.handle) else { return Ok(()) };
+        if self.session(&detached.session).is_some_and(|session| session.is_running()) {
+            return Err(RpcError::turn_in_progress(format!("{} is mid-turn", detached.session)));
         }
         self.detached.0.lock().remove(&params.handle);
-        self.discard_tree(&held.session, held.tree).await;
+        self.discard_tree(&detached.session, detached.tree).await;
         Ok(())
     }
 
@@ -115,16 +115,17 @@ impl Workspace {
         for handle in &params.active_handles {
             self.detached.name(handle);
         }
-        let unnamed = |held: &Held| held.named.elapsed() >= UNNAMED;
-        let old: Vec<(String, Held)> = {
+        let unnamed = |detached: &DetachedTree| detached.named.elapsed() >= UNNAMED;
+        let old: Vec<(String, DetachedTree)> = {
             let all = self.detached.0.lock();
-            let old = all.iter().filter(|(_, held)| unnamed(held));
-            old.map(|(handle, held)| (handle.clone(), held.clone())).collect()
+            let old = all.iter().filter(|(_, detached)| unnamed(detached));
+            old.map(|(handle, detached)| (handle.clone(), detached.clone())).collect()
         };
-        for (handle, held) in old {
-            if self.is_clean(&held.tree).await && self.detached.0.lock().get(&handle).is_some_and(unnamed) {
+        for (handle, detached) in old {
+            if self.is_clean(&detached.tree).await && self.detached.0.lock().get(&handle).is_some_and(unnamed)
+            {
                 self.detached.0.lock().remove(&handle);
-                self.discard_tree(&held.session, held.tree).await;
+                self.discard_tree(&detached.session, detached.tree).await;
             }
         }
     }

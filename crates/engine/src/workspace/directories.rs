@@ -1,4 +1,4 @@
-//! The directories sessions work in: each has to exist, and one that a client names has to be served.
+//! The directories of sessions: each must exist, and one that a client names must be served.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::core::file_uris::file_path;
 use crate::core::local_system::LocalSystem;
 use crate::workspace::Workspace;
 
-/// How long it may take to look at directories: one on a network may not answer.
+/// The limit for checking directories, because one on a network may not answer.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Which directories a session may be given.
+/// The valid directories of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Directories {
-    /// Every one that exists.
+    /// All existing ones.
     #[default]
     Existing,
-    /// Those that lie in a directory the host serves.
+    /// Those in a served directory.
     Served,
 }
 
 impl Workspace {
-    /// Checks the directories a session is to work in. A host that cannot see a disk checks nothing.
+    /// Checks the directories of a session. Without access to a local system, checks nothing.
     ///
     /// # Errors
     /// `-32009` for one that is not served, `-32602` for one that does not exist or is not a directory.
@@ -53,7 +53,7 @@ impl Workspace {
     }
 }
 
-/// Checks one directory. Nothing is said about what is not served, not even whether it exists.
+/// Checks one directory. Reveals nothing about directories that are not served, not even whether they exist.
 fn check(here: &dyn LocalSystem, directory: &str, served: &[String]) -> Result<(), RpcError> {
     let path = file_path(directory);
     let found = here.look(&path);
@@ -73,13 +73,13 @@ fn check(here: &dyn LocalSystem, directory: &str, served: &[String]) -> Result<(
     Err(RpcError::invalid_params(format!("workingDirectories: {directory} {wrong}")))
 }
 
-/// Whether a path is in the folder of a repository's working trees.
+/// Returns whether a path is in the folder of a repository's working trees.
 fn is_in_tree_of(here: &dyn LocalSystem, path: &Path, repository: &str) -> bool {
     worktrees_beside(Path::new(repository)).is_some_and(|trees| path.starts_with(trees))
         && here.look(&format!("{repository}/.git")).is_some()
 }
 
-/// Where a path leads once its links are followed, as far as it exists. `None` where that cannot be known.
+/// Returns a path with the links in its existing part followed; `None` if that is unknown.
 fn real(here: &dyn LocalSystem, path: &Path) -> Option<PathBuf> {
     let (existing, found) =
         path.ancestors().find_map(|part| Some((part, here.look(&part.to_string_lossy())?)))?;

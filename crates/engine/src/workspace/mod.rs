@@ -1,5 +1,5 @@
-//! Where a session works: its directories, working tree, machine, terminals and changesets. A session is known here by
-//! its URI and what [`SessionsView`] shows.
+//! The workspace of sessions: directories, working trees, machines, terminals and changesets. It knows sessions by
+//! their URIs and through [`SessionsView`].
 
 pub(crate) mod changesets;
 pub(crate) mod containers;
@@ -26,7 +26,7 @@ use terminals::Terminals;
 use tree_watch::FollowedTrees;
 use worktrees::MovingTrees;
 
-/// Where sessions work, and what they share there with clients.
+/// The workspace of sessions.
 #[derive(Debug)]
 pub struct Workspace {
     core: Arc<Core>,
@@ -57,17 +57,17 @@ impl Workspace {
         })
     }
 
-    /// Makes the sessions known, once.
+    /// Sets the sessions, once.
     pub(crate) fn set_sessions(&self, sessions: Weak<dyn SessionsView>) {
         let _ = self.sessions.set(sessions);
     }
 
-    /// The sessions, while the host lives.
+    /// Returns the sessions, as long as the host exists.
     fn sessions(&self) -> Option<Arc<dyn SessionsView>> {
         self.sessions.get()?.upgrade()
     }
 
-    /// The session a URI names, whatever its scheme, if it is in memory.
+    /// Returns the session of a URI with any scheme, if it is in memory.
     fn session(&self, uri: &str) -> Option<Arc<dyn SessionView>> {
         self.sessions()?.get(uri::session_id(uri)?)
     }

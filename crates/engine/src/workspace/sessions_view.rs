@@ -1,4 +1,4 @@
-//! What the workspace sees of sessions. Sessions implement it and are passed in once they exist.
+//! The interface of sessions for the workspace. Sessions implement it and are passed in once they exist.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ pub(crate) trait SessionsView: Debug + Send + Sync {
     /// The session of an id, if it is in memory.
     fn get(&self, id: &str) -> Option<Arc<dyn SessionView>>;
 
-    /// The session of an id, in memory or from the store. It stays in memory as long as the answer is held.
+    /// Returns the session of an id, from memory or from the store. It stays in memory as long as the result exists.
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Arc<dyn SessionView>>>;
 
-    /// Asks again what is around a session, after work in its directory.
+    /// Refreshes the facts about a session's directories, after work in them.
     fn look_around(&self, session: &dyn SessionView);
 }
 
 /// One session.
 pub(crate) trait SessionView: Debug + Send + Sync {
-    /// As the host lists it.
+    /// Its URI in listings.
     fn uri(&self) -> &str;
 
-    /// Whose changes a session's are: its URI and directory.
+    /// The query of a session's changes: its URI and directory.
     fn changes_of(&self) -> ChangesOf;
 
-    /// The working tree that was made for it.
+    /// Its working tree.
     fn worktree(&self) -> Option<Worktree>;
 
-    /// The settings that were chosen for it.
+    /// Its settings.
     fn settings(&self) -> JsonObject;
 
-    /// Whether a turn runs in it.
+    /// Whether it has a running turn.
     fn is_running(&self) -> bool;
 }

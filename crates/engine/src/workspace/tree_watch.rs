@@ -1,5 +1,5 @@
-//! Watched changesets follow the directories they are of: what its source reports, what git keeps of it, which moves with
-//! every commit and every staged file, and what the host itself knows to have been written there.
+//! Changesets with subscribers follow their directories: reports of the source of changes, git's data about the tree,
+//! which changes with every commit and staged file, and writes through the host.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,28 +17,29 @@ use crate::core::file_uris::file_path;
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
-/// How often git's files are looked at.
+/// How often git's files are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long changes are gathered before the changesets are asked for.
+/// How long changes are collected before the changesets are refreshed.
 const GATHERED: Duration = Duration::from_millis(100);
-/// Git's files that move. The last one moves with a branch that is reset without its index.
+/// The files of git that change. The last one changes when a branch is reset without its index.
 const FOLLOWED: &[&str] = &["index", "HEAD", "logs/HEAD"];
 
-/// The directories with watched changesets, by path.
+/// The directories of changesets with subscribers, by path.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedTrees(Mutex<HashMap<String, Followed>>);
 
 #[derive(Debug, Default)]
 struct Followed {
-    /// The sessions with watched changesets. They stay in memory.
+    /// The sessions of these changesets, which stay in memory.
     sessions: Vec<Arc<dyn SessionView>>,
     moved: Arc<Notify>,
 }
 
 impl FollowedTrees {
-    /// The sessions of a directory that somebody still watches. Without any, the directory is not followed any more.
+    /// Returns the sessions of a directory whose changesets still have subscribers. Without any, the directory is no
+    /// longer followed.
     fn watched(&self, directory: &str, workspace: &Workspace) -> Option<Vec<Arc<dyn SessionView>>> {
-        // Held over both, so that whoever comes now is followed by this task or begins another.
+        // Locked for both steps, so that this task or a new one follows a new subscriber.
         let mut trees = self.0.lock();
         let followed = trees.get_mut(directory)?;
         followed.sessions.retain(|session| {
@@ -54,7 +55,7 @@ impl FollowedTrees {
 }
 
 impl Workspace {
-    /// Follows the directories of a session while somebody watches a changeset of it.
+    /// Follows the directories of a session while its changesets have subscribers.
     pub(crate) fn follow_trees(self: &Arc<Self>, session: &Arc<dyn SessionView>) {
         for directory in session.changes_of().directories() {
             self.follow_tree(session, directory.to_owned());
@@ -74,7 +75,7 @@ impl Workspace {
         }
     }
 
-    /// Asks again for the watched changesets of directories in which a path is, or that are below it.
+    /// Refreshes the changesets of directories that contain a path, or are below it.
     pub(crate) fn path_changed(&self, path: &str) {
         let path = Path::new(path);
         for (directory, followed) in self.followed_trees.0.lock().iter() {
@@ -84,14 +85,14 @@ impl Workspace {
         }
     }
 
-    /// The same for what a client wrote.
+    /// Refreshes the changesets for a path that a client wrote.
     pub(crate) fn resource_changed(&self, resource: &str) {
         if uri::scheme(resource).as_deref() == Some("file") {
             self.path_changed(&file_path(resource));
         }
     }
 
-    /// Asks again for the watched changesets of a session's directories: something worked in them.
+    /// Refreshes the changesets of a session's directories, after work in them.
     pub(crate) fn session_worked(&self, session: &str) {
         for followed in self.followed_trees.0.lock().values() {
             if followed.sessions.iter().any(|held| held.uri() == session) {
@@ -100,7 +101,7 @@ impl Workspace {
         }
     }
 
-    /// Has a directory watched by the source of changes; returns what ends that.
+    /// Makes the source of changes watch a directory; returns the function that ends this.
     async fn watch_directory(&self, directory: &str, moved: &Arc<Notify>) -> Option<Call<fn()>> {
         let watch = self.core.registry()?.port::<Changes>()?.watch.clone()?;
         let reported = moved.clone();
@@ -109,7 +110,7 @@ impl Workspace {
             Ok(())
         });
         let begun = watch.within(limit::DIRECTORY, (directory.to_owned(), on_change)).await;
-        // What moved before is not reported.
+        // Earlier changes are not reported.
         moved.notify_one();
         begun.unwrap_or_else(|why| {
             self.core.log.line(format_args!("{directory} is not watched: {}", why.for_log()));
@@ -127,11 +128,11 @@ impl Workspace {
     }
 }
 
-/// Asks again whenever something moved, until nobody watches.
+/// Refreshes after every change, until there are no subscribers.
 async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify>) {
     let Some(begun) = workspace.upgrade() else { return };
     let (host, path, reported) = (begun.clone(), directory.to_owned(), moved.clone());
-    // A large directory takes long to watch.
+    // Watching a large directory takes long to set up.
     let watch = tokio::spawn(async move { host.watch_directory(&path, &reported).await });
     let git = begun.git_dir(directory).await;
     drop(begun);
@@ -143,7 +144,7 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
             .zip(workspace.core.local_system.get())
             .map(|(git, here)| FOLLOWED.iter().map(|file| here.stamp(&format!("{git}/{file}"))).collect());
         let begun = Instant::now();
-        // What moved before the first look may have been missed.
+        // Changes before the first check may have been missed.
         let moves = seen.as_ref() != Some(&now);
         seen = Some(now);
         if moves {
@@ -152,7 +153,7 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
         drop(workspace);
         let took = begun.elapsed();
         if tokio::time::timeout(LOOK_EVERY, moved.notified()).await.is_ok() {
-            // Many changes are one question, and questions take at most half of the time.
+            // Many changes cause one refresh, and refreshes use at most half of the time.
             tokio::time::sleep(GATHERED.max(took)).await;
             seen = None;
         }

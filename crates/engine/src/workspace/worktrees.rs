@@ -1,4 +1,4 @@
-//! A working tree of its own for a session: the settings that ask for one, and how it comes and goes.
+//! Working trees of sessions: their settings, creation and removal.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use parking_lot::Mutex;
 use crate::core::file_uris::{file_path, file_uri};
 use crate::workspace::Workspace;
 
-/// How many branches are shown first.
+/// How many branches are listed initially.
 const BRANCHES: usize = 20;
-/// The longest name of a tree.
+/// The maximum length of a tree's name.
 const NAME_MAX: usize = 60;
 
 const ISOLATION: &str = "isolation";
 const BRANCH: &str = "branch";
 
-/// A working tree made for a session.
+/// A working tree that was created for a session.
 #[derive(Debug)]
 pub(crate) struct Isolated {
     pub worktree: Worktree,
-    /// Where in it the session works, as a URI.
+    /// The session's directory in it, as a URI.
     pub directory: String,
 }
 
@@ -54,8 +54,7 @@ impl Workspace {
         })
     }
 
-    /// Adds the settings of working trees, where a directory is in a repository. A setting of the same name that is
-    /// there stays.
+    /// Adds the settings of working trees, if a directory is in a repository. Existing settings of the same names stay.
     pub(crate) async fn offer_trees(&self, config: &mut SessionConfigState, directory: Option<&str>) {
         let directory = directory.map(file_path).or_else(|| self.core.options.paths.first().cloned());
         let Some(directory) = directory.filter(|_| self.worktrees().is_some()) else { return };
@@ -70,7 +69,7 @@ impl Workspace {
         }
     }
 
-    /// Rows for the branch somebody types; `None` where the setting is not the host's.
+    /// Returns the rows for typed text of a branch; `None` if the setting is not the host's.
     pub(crate) async fn complete_branch(
         &self,
         property: &str,
@@ -87,7 +86,7 @@ impl Workspace {
         Some(self.branches(&repository, typed).await.into_iter().map(item).collect())
     }
 
-    /// Makes the working tree a session asks for; nothing where it asks for none.
+    /// Creates the working tree that a session requests, if it does.
     pub(crate) async fn isolate(
         &self,
         id: &str,
@@ -121,7 +120,7 @@ impl Workspace {
         Ok(Some(Isolated { worktree: made, directory: file_uri(&place.to_string_lossy()) }))
     }
 
-    /// Makes a tree of a repository.
+    /// Creates a tree of a repository.
     pub(crate) async fn make_tree(
         &self,
         repository: &Repository,
@@ -135,30 +134,30 @@ impl Workspace {
         Ok(made)
     }
 
-    /// Whether a tree holds nothing that would be lost with it. One that cannot be asked about holds something.
+    /// Returns whether removing a tree loses nothing; `false` if that is unknown.
     pub(crate) async fn is_clean(&self, tree: &Worktree) -> bool {
         let Some(worktrees) = self.worktrees() else { return false };
         let dirty = worktrees.dirty.within(limit::REPOSITORY, (tree.path.clone(),)).await;
         dirty.is_ok_and(|dirty| !dirty)
     }
 
-    /// Whether a tree is on the disk; nothing where the host sees none.
+    /// Returns whether a tree is on the disk; `None` without access to a local system.
     async fn is_there(&self, tree: &Worktree) -> Option<bool> {
         let (here, path) = (self.core.local_system.get()?.clone(), tree.path.clone());
         tokio::task::spawn_blocking(move || here.look(&path).is_some()).await.ok()
     }
 
-    /// Takes a clean tree off the disk; its branch stays. `still` says whether that is wanted by then.
+    /// Removes a clean tree from the disk; its branch stays. `still` returns whether that is still wanted.
     pub(crate) async fn archive_tree(&self, session: &str, tree: &Worktree, still: impl Fn() -> bool) {
         let _moving = self.moving_trees.hold(&tree.path).await;
-        // Without a branch or a repository it could not come back.
+        // Without a branch or a repository it could not be restored.
         let returns = tree.branch.is_some() && repository_of(tree).is_some();
         if returns && still() && self.is_there(tree).await == Some(true) {
             self.release_tree(session, tree.clone()).await;
         }
     }
 
-    /// Puts a tree that is not on the disk back, on its branch.
+    /// Restores a tree that is not on the disk, on its branch.
     pub(crate) async fn restore_tree(&self, tree: &Worktree, chosen: &JsonObject) -> Result<(), RpcError> {
         let _moving = self.moving_trees.hold(&tree.path).await;
         let (Some(repository), Some(branch)) = (repository_of(tree), &tree.branch) else { return Ok(()) };
@@ -179,7 +178,7 @@ impl Workspace {
         }
     }
 
-    /// A name no other tree has: the session's id, where that is a word.
+    /// Returns a unique name for a tree: the session's id, if it is a valid name.
     fn tree_name(&self, id: &str) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         match id.len() <= NAME_MAX
@@ -191,8 +190,8 @@ impl Workspace {
         }
     }
 
-    /// Removes the tree of a session that is gone. One that holds work stays, and is named in the log.
-    /// Returns whether it is removed.
+    /// Removes the tree of a removed session. One with work stays, and is named in the log. Returns whether it was
+    /// removed.
     pub(crate) async fn release_tree(&self, session: &str, tree: Worktree) -> bool {
         let (Worktree { path, .. }, Some(worktrees)) = (tree, self.worktrees()) else { return false };
         let removed = async {
@@ -214,16 +213,16 @@ impl Workspace {
     }
 }
 
-/// The trees that are being removed or put back, by path.
+/// The trees that are being removed or restored, by path.
 #[derive(Debug, Default)]
 pub(crate) struct MovingTrees(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
 impl MovingTrees {
-    /// Waits until nobody else moves a tree.
+    /// Waits for the lock of a tree.
     async fn hold(&self, path: &str) -> tokio::sync::OwnedMutexGuard<()> {
         let lane = {
             let mut trees = self.0.lock();
-            // Those that nobody holds or waits for.
+            // Removes locks that are not in use.
             trees.retain(|_, lane| Arc::strong_count(lane) > 1);
             trees.entry(path.to_owned()).or_default().clone()
         };
@@ -231,18 +230,18 @@ impl MovingTrees {
     }
 }
 
-/// The repository of a tree. One made before repositories were recorded is beside its repository.
+/// Returns the repository of a tree. A tree from before repositories were recorded is beside its repository.
 pub(crate) fn repository_of(tree: &Worktree) -> Option<Repository> {
     let beside = || Path::new(&tree.path).parent()?.to_str()?.strip_suffix(".worktrees").map(str::to_owned);
     tree.repository.clone().or_else(beside).map(|root| Repository { root })
 }
 
-/// Whether it is the name of a setting of working trees.
+/// Returns whether it is the name of a setting of working trees.
 pub(crate) fn is_setting(key: &str) -> bool {
     properties(&[]).iter().any(|(name, _)| name == key)
 }
 
-/// Whether a backend has the setting for itself.
+/// Returns whether a backend has its own setting of this name.
 async fn declares(agent: &Agent) -> bool {
     let schema = agent.schema.within(limit::BACKEND_FACTS, ()).await.ok().and_then(Agent::read_schema);
     schema.is_some_and(|schema| schema.properties.contains_key(ISOLATION))
@@ -269,7 +268,7 @@ fn request(repository: &Repository, name: String, chosen: &JsonObject) -> Worktr
     }
 }
 
-/// A list of patterns; a text is one with commas.
+/// Parses a list of patterns; a text is a comma-separated list.
 fn list(said: Option<&Value>) -> Vec<String> {
     let words: Vec<&str> = match said {
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),

@@ -1,4 +1,5 @@
-//! Options against a plugin's schema, in words for the person who wrote them. A value is never repeated.
+//! Validation of options against a plugin's schema, with messages for the author of the configuration. Messages never
+//! contain values.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,11 @@ use ostler_contract::{JsonObject, Value};
 
 use super::walk::Nodes;
 
-/// Whether a schema is one.
+/// Checks that a value is a valid schema.
 ///
 /// # Errors
-/// What is wrong with it, as the line says it.
-pub fn holds(schema: &Value) -> Result<(), String> {
+/// What is wrong with it, as the line states it.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
     validator(schema).map(drop)
 }
 
@@ -20,14 +21,14 @@ fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
     validator_of(schema, false)
 }
 
-/// The same, which also judges formats where it is told to.
+/// Compiles a schema, optionally with the validation of formats.
 fn validator_of(schema: &Value, formats: bool) -> Result<jsonschema::Validator, String> {
     if !schema.is_object() {
         return Err("is not an object".to_owned());
     }
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {
-        // A key the schema does not name is passed through with a warning, whatever the schema says of it.
+        // A key that is not in the schema is passed through with a warning, even if the schema forbids it.
         if fields.get("additionalProperties") == Some(&Value::Bool(false)) {
             fields.remove("additionalProperties");
         }
@@ -38,7 +39,7 @@ fn validator_of(schema: &Value, formats: bool) -> Result<jsonschema::Validator, 
     options.build(&schema).map_err(|error| format!("does not hold: {}", misspelt(&error)))
 }
 
-/// Where a schema is none: `properties.size.type cannot be "nmber": …`.
+/// Describes where a schema is invalid: `properties.size.type cannot be "nmber": …`.
 fn misspelt(error: &jsonschema::ValidationError<'_>) -> String {
     const TYPES: &str =
         "a type is one of array, boolean, integer, null, number, object, string, or a list of these";
@@ -58,10 +59,10 @@ fn misspelt(error: &jsonschema::ValidationError<'_>) -> String {
     }
 }
 
-/// Checks options; the first that does not fit is the line.
+/// Checks options; the line names the first one that does not fit.
 ///
 /// # Errors
-/// The line that names the option and what it must be, or what is wrong with the schema itself.
+/// The line with the option and its requirement, or what is wrong with the schema.
 pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Problem> {
     let validator = validator(schema).map_err(|why| Problem::Schema { id: id.to_owned(), why })?;
     let value = Value::Object(options.clone());
@@ -74,7 +75,8 @@ pub fn check(id: &str, schema: &Value, options: &JsonObject) -> Result<(), Probl
     }
 }
 
-/// Which of these parts of options do not fit, in their order, and what is wrong with each: `agents.one.command must be text`.
+/// Returns which of these parts of options do not fit, in order, and what is wrong with each: `agents.one.command must
+/// be text`.
 pub(super) fn misfits(schema: &Value, options: &JsonObject, parts: &[String]) -> Vec<(usize, String)> {
     let Ok(validator) = validator(schema) else { return Vec::new() };
     let value = Value::Object(options.clone());
@@ -92,8 +94,8 @@ pub(super) fn misfits(schema: &Value, options: &JsonObject, parts: &[String]) ->
     found.into_iter().collect()
 }
 
-/// What is wrong with some options before their secrets are read: `.key must be text`. Only what is wrong at or
-/// below `keys` counts, and what a reference stands for is not judged.
+/// Returns what is wrong with options before their secrets are read: `.key must be text`. Checks only values at or
+/// below `keys`, and no references.
 pub fn wrong(schema: &Value, options: &JsonObject, keys: &[&str]) -> Option<String> {
     let validator = validator(schema).ok()?;
     let value = Value::Object(options.clone());
@@ -107,11 +109,11 @@ pub fn wrong(schema: &Value, options: &JsonObject, keys: &[&str]) -> Option<Stri
     Some(format!("{path} must {expected}"))
 }
 
-/// What a member must be that does not fit its schema, formats included: `be text of at least 2 characters`. Its value is
-/// not repeated.
+/// Returns the requirement of a member that does not fit its schema, including formats: `be text of at least 2
+/// characters`. It does not contain the value.
 ///
 /// # Errors
-/// What is wrong with the schema itself.
+/// What is wrong with the schema.
 pub fn misfit(schema: &Value, member: &JsonObject) -> Result<Option<String>, String> {
     let validator = validator_of(schema, true)?;
     let value = Value::Object(member.clone());
@@ -119,7 +121,7 @@ pub fn misfit(schema: &Value, member: &JsonObject) -> Result<Option<String>, Str
     Ok(error.map(|error| said(&error, schema).1))
 }
 
-/// Where an error is, and what must be there.
+/// Returns the path of an error and the requirement there.
 fn said(error: &jsonschema::ValidationError<'_>, schema: &Value) -> (String, String) {
     let mut path = path_of(error.instance_path().as_str());
     let expected = match error.kind() {
@@ -132,13 +134,13 @@ fn said(error: &jsonschema::ValidationError<'_>, schema: &Value) -> (String, Str
     (path, expected)
 }
 
-/// Keys that the schema does not name; only those the configuration wrote count.
+/// Returns the keys of the configuration that are not in the schema.
 pub fn unknown_keys<'a>(schema: &Value, configured: &'a JsonObject) -> Vec<&'a str> {
     let whole = Nodes::of(Some(schema));
     configured.keys().filter(|key| whole.member(key).is_empty()).map(String::as_str).collect()
 }
 
-/// `/a/0/b` as `.a[0].b`.
+/// Formats `/a/0/b` as `.a[0].b`.
 fn path_of(pointer: &str) -> String {
     let parts = pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
     parts
@@ -235,7 +237,7 @@ fn ranged(node: Option<&Value>) -> String {
     }
 }
 
-/// The schema of the place a pointer names.
+/// Returns the schema at a pointer.
 fn node_at<'a>(schema: &'a Value, pointer: &str) -> Option<&'a Value> {
     let place = pointer.split('/').skip(1).fold(Nodes::of(Some(schema)), |nodes, part| {
         let part = part.replace("~1", "/").replace("~0", "~");

@@ -4,11 +4,11 @@ use ostler_contract::{JsonObject, Value};
 
 use super::walk::Nodes;
 
-/// How deep options are looked for; a schema may lead back into itself.
+/// The maximum depth of options, because a schema can be recursive.
 const DEEPEST: usize = 4;
 
-/// Fills options marked `fromEnv` that the configuration leaves out from variables of their own name: as it is
-/// written (`OPENAI_API_KEY`), or in capitals (`apiKey` is `API_KEY`). An empty variable is none.
+/// Fills options marked `fromEnv` that are not configured from the variables of their names: unchanged
+/// (`OPENAI_API_KEY`), or in capitals (`apiKey` becomes `API_KEY`). An empty variable counts as missing.
 pub fn fill(
     merged: &mut JsonObject,
     configured: &JsonObject,
@@ -51,7 +51,7 @@ fn fill_at(
     }
 }
 
-/// A variable is text; an option that is not, is read from it.
+/// A variable is text; the value of an option with another type is parsed from it.
 fn typed(text: String, node: &Nodes<'_>) -> Value {
     let kind = node.first().and_then(|node| node.get("type")).and_then(Value::as_str);
     match kind {
@@ -60,7 +60,7 @@ fn typed(text: String, node: &Nodes<'_>) -> Value {
     }
 }
 
-/// `apiKey` as `API_KEY`.
+/// Formats `apiKey` as `API_KEY`.
 fn capitals(key: &str) -> String {
     let mut name = String::new();
     let mut small = false;

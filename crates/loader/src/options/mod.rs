@@ -1,16 +1,16 @@
-//! A plugin's options: merged, their secrets read, checked against its schema.
+//! The options of a plugin: merged, with secrets, checked against its schema.
 
 mod check;
 mod from_env;
-pub mod place;
+pub mod option_path;
+mod redaction;
 mod secrets;
-mod shown;
 pub mod walk;
 
-pub use check::{check, holds, misfit, unknown_keys, wrong};
+pub use check::{check, check_schema, misfit, unknown_keys, wrong};
 pub use from_env::fill;
-pub use secrets::{NamedSecret, is_reference, leave_out, references, resolve};
-pub use shown::{
-    Known, Untold, Why, credentials, holds_set, patched, replaced, shown, shown_value, without_password,
-    without_userinfo,
+pub use redaction::{
+    PlaceholderError, PlaceholderProblem, SchemaInfo, contains_placeholder, credentials, patched, redacted,
+    redacted_value, replaced, without_password, without_userinfo,
 };
+pub use secrets::{NamedSecret, is_reference, leave_out, references, resolve};

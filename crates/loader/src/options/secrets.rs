@@ -12,27 +12,27 @@ use super::walk::{Nodes, Step, path_text, rewrite};
 /// A reference found in options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedSecret {
-    /// Where.
+    /// Its path.
     pub path: Vec<Step>,
     /// The name, as written.
     pub name: Value,
-    /// Whether the plugin reads it itself, so that it is handed on as written.
+    /// Whether the plugin reads it itself, so that the reference is passed on unchanged.
     pub at_use: bool,
 }
 
-/// Whether a value is a reference.
+/// Returns whether a value is a reference.
 pub fn is_reference(value: &Value) -> bool {
     value.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("$secret"))
 }
 
-/// Every reference in options.
+/// Returns every reference in options.
 pub fn references(options: &Value, schema: Option<&Value>) -> Vec<NamedSecret> {
     found(options, schema).references
 }
 
-/// The references in options and the marks that say something of them.
+/// The references in options and the relevant marks of the schema.
 #[derive(Debug, Default)]
-struct Found {
+struct SecretReferences {
     references: Vec<NamedSecret>,
     /// The nodes marked `secretAtUse`.
     at_use: Vec<Vec<Step>>,
@@ -40,7 +40,7 @@ struct Found {
     apart: Vec<Vec<Step>>,
 }
 
-fn found(options: &Value, schema: Option<&Value>) -> Found {
+fn found(options: &Value, schema: Option<&Value>) -> SecretReferences {
     let mut found = Vec::new();
     let mut marks: Vec<Vec<Step>> = Vec::new();
     let mut apart: Vec<Vec<Step>> = Vec::new();
@@ -54,15 +54,15 @@ fn found(options: &Value, schema: Option<&Value>) -> Found {
         if !is_reference(value) {
             return None;
         }
-        // The mark counts at any depth below it.
+        // The mark applies to all depths below it.
         let at_use = marks.iter().any(|mark| path.starts_with(mark));
         found.push(NamedSecret { path: path.to_vec(), name: value["$secret"].clone(), at_use });
         Some(Value::Null)
     });
-    Found { references: found, at_use: marks, apart }
+    SecretReferences { references: found, at_use: marks, apart }
 }
 
-/// A place in a value as a JSON pointer.
+/// Formats a path in a value as a JSON pointer.
 fn pointer(path: &[Step]) -> String {
     let part = |step: &Step| match step {
         Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
@@ -71,26 +71,26 @@ fn pointer(path: &[Step]) -> String {
     path.iter().map(part).collect()
 }
 
-/// Options with their secrets read: what the schema is checked against, and what `apply` is handed.
+/// Options with resolved secrets: the form for validation, and the form for `apply`.
 #[derive(Debug)]
-pub struct Read {
-    /// Every reference a string, for the check.
+pub struct ResolvedOptions {
+    /// With every reference resolved to text, for validation.
     pub checked: JsonObject,
-    /// References read at use still as written.
+    /// With references that are read at use still unchanged, for `apply`.
     pub handed: JsonObject,
     /// Whether there was any reference.
     pub named: bool,
     /// The values that were read.
     pub secrets: Vec<String>,
-    /// The nodes marked `secretAtUse`, as JSON pointers: a plugin may not write to them.
+    /// The nodes marked `secretAtUse`, as JSON pointers, which are frozen for plugins.
     pub frozen: Vec<String>,
-    /// The nodes that are left out: each is marked `leftOutWithoutSecret`, and a secret of it cannot be read, or
-    /// `leftOutUnlessValid`, and it does not fit.
+    /// The omitted nodes: marked `leftOutWithoutSecret` with a secret that cannot be read, or `leftOutUnlessValid` and
+    /// invalid.
     pub left_out: Vec<LeftOutNode>,
 }
 
-/// Leaves out the parts of options that do not fit, where the schema allows for it.
-pub fn leave_out(read: &mut Read, schema: &Value) {
+/// Omits invalid parts of options if the schema allows it.
+pub fn leave_out(read: &mut ResolvedOptions, schema: &Value) {
     let mut parts: Vec<Vec<Step>> = Vec::new();
     rewrite(&Value::Object(read.checked.clone()), &Nodes::of(Some(schema)), &mut |path, node, _| {
         if node.marked("leftOutUnlessValid") {
@@ -100,7 +100,7 @@ pub fn leave_out(read: &mut Read, schema: &Value) {
     });
     let pointers: Vec<String> = parts.iter().map(|part| pointer(part)).collect();
     let before = read.left_out.len();
-    // The last first: an entry of a list has its place until then.
+    // Last ones first, so that the indexes of earlier entries of a list stay valid.
     for (at, why) in misfits(schema, &read.checked, &pointers).into_iter().rev() {
         let part = &parts[at];
         for options in [&mut read.checked, &mut read.handed] {
@@ -122,18 +122,18 @@ fn left_out(path: &[Step], why: String, remedy: String) -> LeftOutNode {
     LeftOutNode { at: path.iter().map(name).collect(), place, why, remedy }
 }
 
-/// Reads every reference. Only `host:` names are read at load: a load belongs to no team and no person.
+/// Resolves every reference. Only `host:` names can be read at load, because loading belongs to no team and no user.
 ///
 /// # Errors
-/// The line that names the option, the name and the reason; never a value.
+/// A line with the option, the vault name and the reason, but never a value.
 pub async fn resolve(
     id: &str,
     options: &JsonObject,
     schema: Option<&Value>,
     vault: Option<&Vault>,
-) -> Result<Read, Problem> {
+) -> Result<ResolvedOptions, Problem> {
     let whole = Value::Object(options.clone());
-    let Found { references, at_use, apart } = found(&whole, schema);
+    let SecretReferences { references, at_use, apart } = found(&whole, schema);
     let mut without: Vec<(&[Step], LeftOutNode)> = Vec::new();
     let mut read: Vec<(Vec<Step>, Value, Value)> = Vec::new();
     let mut secrets = Vec::new();
@@ -186,11 +186,11 @@ pub async fn resolve(
         let mut filled = rewrite(&whole, &Nodes::of(schema), &mut |path, _, _| {
             read.iter().find(|(at, _, _)| at.as_slice() == path).map(pick)
         });
-        // The last first: an entry of a list has its place until then.
+        // Last ones first, so that the indexes of earlier entries of a list stay valid.
         without.iter().rev().for_each(|(entry, _)| remove(&mut filled, entry));
         filled.as_object().cloned().unwrap_or_default()
     };
-    Ok(Read {
+    Ok(ResolvedOptions {
         checked: fill(|(_, checked, _)| checked.clone()),
         handed: fill(|(_, _, handed)| handed.clone()),
         named: !references.is_empty(),
@@ -200,7 +200,7 @@ pub async fn resolve(
     })
 }
 
-/// Takes a member out of an object, or an entry out of a list.
+/// Removes a member from an object, or an entry from a list.
 fn remove(from: &mut Value, path: &[Step]) {
     let Some((last, above)) = path.split_last() else { return };
     if let Some(place) = from.pointer_mut(&pointer(above)) {

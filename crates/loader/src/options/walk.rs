@@ -1,14 +1,13 @@
-//! The one walk of a value beside its schema: which nodes describe what. Whatever asks about a node's marks
-//! asks here.
+//! Walks a value together with its schema: which schema nodes describe which part. All queries of marks use this
+//! module.
 //!
-//! A place is described by every node that says something of it: the one its key leads to through
-//! `properties`, `patternProperties`, `additionalProperties` and `items`, and what those refer to or are put
-//! together from. A mark on any of them counts, so that a schema split in parts hides as much as one written
-//! in a piece.
+//! Every applicable node describes a part: the one that its key selects through `properties`, `patternProperties`,
+//! `additionalProperties` and `items`, and the nodes that those refer to or combine. A mark on any of them applies, so
+//! that a schema in parts hides as much as one in a single piece.
 
 use ostler_contract::Value;
 
-/// Keywords that put a node together from others.
+/// Keywords that combine several nodes.
 const PARTS: &[&str] = &["allOf", "anyOf", "oneOf"];
 /// Keywords that add one node to another.
 const ADDED: &[&str] = &["if", "then", "else"];
@@ -16,13 +15,13 @@ const ADDED: &[&str] = &["if", "then", "else"];
 /// One step into a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Into an object.
+    /// Into a member of an object.
     Key(String),
-    /// Into a list.
+    /// Into an entry of a list.
     Index(usize),
 }
 
-/// A place in a value, written as `.key[0].inner`.
+/// Formats a path in a value as `.key[0].inner`.
 pub fn path_text(path: &[Step]) -> String {
     path.iter()
         .map(|step| match step {
@@ -32,17 +31,17 @@ pub fn path_text(path: &[Step]) -> String {
         .collect()
 }
 
-/// The nodes of a schema that describe one place.
+/// The nodes of a schema that describe one part of a value.
 #[derive(Debug, Clone, Default)]
 pub struct Nodes<'a> {
     root: Option<&'a Value>,
     nodes: Vec<&'a Value>,
-    /// Whether a node refers to one that is not in sight.
+    /// Whether a node has a reference that cannot be followed.
     blind: bool,
 }
 
 impl<'a> Nodes<'a> {
-    /// What describes the whole value.
+    /// Returns the nodes that describe the whole value.
     pub fn of(schema: Option<&'a Value>) -> Self {
         let mut nodes = Self { root: schema, ..Self::default() };
         if let Some(schema) = schema {
@@ -51,33 +50,32 @@ impl<'a> Nodes<'a> {
         nodes
     }
 
-    /// Whether nothing describes the place.
+    /// Returns whether no node describes the part.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The node the place is described by first.
+    /// Returns the first node.
     pub fn first(&self) -> Option<&'a Value> {
         self.nodes.first().copied()
     }
 
-    /// Every node that describes the place.
+    /// Returns all nodes.
     pub fn all(&self) -> &[&'a Value] {
         &self.nodes
     }
 
-    /// Whether a node carries a mark, such as `writeOnly: true`.
+    /// Returns whether a node has a mark, such as `writeOnly: true`.
     pub fn marked(&self, mark: &str) -> bool {
         self.nodes.iter().any(|node| node.get(mark) == Some(&Value::Bool(true)))
     }
 
-    /// Whether the place holds a credential, or may: what a schema says where it cannot be followed is not
-    /// known.
+    /// Returns whether the part is or can be a credential. References that cannot be followed count as credentials.
     pub fn hidden(&self) -> bool {
         self.blind || self.marked("writeOnly")
     }
 
-    /// The members named under `properties`.
+    /// Returns the members under `properties`.
     pub fn keys(&self) -> Vec<&'a str> {
         let named = self.nodes.iter().filter_map(|node| node.get("properties")?.as_object());
         let mut keys: Vec<_> = named.flat_map(|properties| properties.keys().map(String::as_str)).collect();
@@ -86,7 +84,7 @@ impl<'a> Nodes<'a> {
         keys
     }
 
-    /// What describes a member of an object.
+    /// Returns the nodes that describe a member of an object.
     #[must_use]
     pub fn member(&self, key: &str) -> Self {
         self.part(|node, found| {
@@ -103,7 +101,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// What describes an entry of a list.
+    /// Returns the nodes that describe an entry of a list.
     #[must_use]
     pub fn entry(&self, index: usize) -> Self {
         self.part(|node, found| {
@@ -126,7 +124,7 @@ impl<'a> Nodes<'a> {
         nodes
     }
 
-    /// Adds a node, and what it refers to or is put together from.
+    /// Adds a node and those that it refers to or combines.
     fn add(&mut self, node: &'a Value) {
         if self.nodes.iter().any(|known| std::ptr::eq(*known, node)) {
             return;
@@ -147,14 +145,14 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// Whether a key fits a pattern of `patternProperties`; a pattern that does not read fits nothing.
+/// Returns whether a key matches a pattern of `patternProperties`. An invalid pattern matches nothing.
 fn matches(pattern: &str, key: &str) -> bool {
     let schema = ostler_contract::json!({ "type": "string", "pattern": pattern });
     jsonschema::validator_for(&schema).is_ok_and(|validator| validator.is_valid(&Value::from(key)))
 }
 
-/// Rewrites a value node by node. `visit` is handed the place, what describes it and the value; what it
-/// answers stands in its place, and `None` goes on inside.
+/// Rewrites a value part by part. `visit` receives the path, the nodes and the value. It returns the replacement, or
+/// `None` to descend.
 pub fn rewrite(
     value: &Value,
     nodes: &Nodes<'_>,

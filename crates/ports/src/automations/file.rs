@@ -14,16 +14,16 @@ use ostler_contract::protocol::wire::state::{
 };
 use ostler_contract::{Call, RpcError, Thrown};
 
-use super::format::{AutomationFormat, Read, patched_text, text};
+use super::format::{AutomationFormat, ParsedAutomation, patched_text, text};
 use crate::Report;
-use crate::folder::{Edit, Events, Folder, Place, Watching};
+use crate::folder::{Edit, Events, Folder, FolderSetup, Watching};
 use crate::runs::{RunRetention, Runs, Titles};
 use crate::state::StateDb;
 use ostler_contract::stores::automations::message;
 use ostler_contract::stores::automations::{exists, none_such, refuse_id};
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
-/// Automations a person may write and edit while the host runs; their runs in the state database.
+/// Automations that users can write and edit while the host runs, with their runs in the state database.
 pub struct FileAutomations {
     folder: Folder<AutomationFormat>,
     runs: Runs,
@@ -36,7 +36,7 @@ impl FileAutomations {
         Self::watched(config_dir, db, report, Watching::Events).await
     }
 
-    /// The same, with a choice of how edits are noticed.
+    /// Like [`Self::open`], with a choice of how edits are noticed.
     pub async fn watched(
         config_dir: &Path,
         db: Arc<StateDb>,
@@ -46,34 +46,37 @@ impl FileAutomations {
         let config_dir = fs::canonicalize(config_dir).unwrap_or_else(|_| config_dir.to_owned());
         let watchers = Watchers::new("automations".to_owned(), report.clone())?;
         let told = watchers.clone();
-        let place = Place {
+        let setup = FolderSetup {
             path: config_dir.join("automations"),
             events: Arc::new(Events::new(&config_dir)),
             watching,
             report: report.clone(),
             tell: Box::new(move |changed| {
-                // Whoever called knows.
+                // The caller knows of its change.
                 if !changed.own {
-                    told.tell(&AutomationChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
+                    told.notify(&AutomationChange {
+                        id: changed.id.as_ref().to_owned(),
+                        r#type: changed.how,
+                    });
                 }
             }),
         };
-        let folder = blocking(move || Folder::open(place, AutomationFormat)).await?.map_err(Thrown::new)?;
+        let folder = blocking(move || Folder::open(setup, AutomationFormat)).await?.map_err(Thrown::new)?;
         Ok(Self { folder, runs: Runs::new(db, report), watchers })
     }
 
-    /// The same with other rules for ended runs. Call it within a tokio runtime.
+    /// Sets the rules for ended runs. Call it within a tokio runtime.
     #[must_use]
     pub fn retaining(self, runs: RunRetention) -> Self {
         Self { runs: self.runs.retaining(runs), ..self }
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let (list, get, watch) = (self.clone(), self.clone(), self.clone());
         AutomationStore {
             list: Call::now(move |()| {
-                Ok(list.folder.shelf().iter().map(|(_, read)| read.kept.clone()).collect())
+                Ok(list.folder.contents().iter().map(|(_, read)| read.kept.clone()).collect())
             }),
             get: Call::new(move |(id,): (String,)| get.get(id)),
             triggers: Call::now(|()| Ok(Vec::new())),
@@ -99,15 +102,17 @@ impl FileAutomations {
     }
 
     fn keep(&self, run: &AutomationRunState) -> Pending<()> {
-        let shelf = self.folder.shelf();
-        let read = automation_id(&run.automation).and_then(|id| shelf.get(id));
+        let contents = self.folder.contents();
+        let read = automation_id(&run.automation).and_then(|id| contents.get(id));
         self.runs.keep(run, read.map(|read| read.kept.definition.title.as_str()))
     }
 
     fn find(&self, query: RunQuery) -> Pending<RunPage> {
-        let shelf = self.folder.shelf();
-        let titled = |(_, read): (_, &Arc<Read>)| (read.kept.id.clone(), read.kept.definition.title.clone());
-        let titles = if query.text.is_some() { shelf.iter().map(titled).collect() } else { Titles::new() };
+        let contents = self.folder.contents();
+        let titled = |(_, read): (_, &Arc<ParsedAutomation>)| {
+            (read.kept.id.clone(), read.kept.definition.title.clone())
+        };
+        let titles = if query.text.is_some() { contents.iter().map(titled).collect() } else { Titles::new() };
         self.runs.find(query, titles)
     }
 
@@ -124,7 +129,7 @@ impl FileAutomations {
             (None, None) => Ok(Edit::Write(text(definition, owner.as_deref()))),
             _ => Err(exists(&taken)),
         });
-        // An automation that was here before, and whose file a person removed, has left its runs.
+        // If a user removed the file of an earlier automation with this id, its runs remain.
         let runs = self.runs.clone();
         Box::pin(async move {
             let kept = kept(edited.await?.after, &id)?;
@@ -133,9 +138,9 @@ impl FileAutomations {
         })
     }
 
-    /// One that is there and cannot be read is an error, unless an earlier version of it could be.
+    /// An automation whose file cannot be read is an error, unless an earlier version could be read.
     fn get(&self, id: String) -> Pending<Option<KeptAutomation>> {
-        if let Some(read) = self.folder.shelf().get(&id) {
+        if let Some(read) = self.folder.contents().get(&id) {
             return ready(Ok(Some(read.kept.clone())));
         }
         if refuse_id(&id).is_err() {
@@ -144,7 +149,7 @@ impl FileAutomations {
         let path = self.folder.path().join(format!("{id}.md"));
         let looked = self.folder.edit(id, move |held| match held.broken {
             Some(why) => Err(Thrown::new(format_args!("{}: {why}", path.display()))),
-            None => Ok(Edit::Keep),
+            None => Ok(Edit::Unchanged),
         });
         Box::pin(async move { Ok(looked.await?.after.map(|read| read.kept.clone())) })
     }
@@ -156,7 +161,7 @@ impl FileAutomations {
         let path = self.folder.path().join(format!("{id}.md"));
         let sought = id.clone();
         let edited = self.folder.edit(id.clone(), move |held| match (held.value, held.broken) {
-            // Writing would undo what a person is about to mend.
+            // Writing would overwrite what a user is about to fix.
             (_, Some(why)) => {
                 let line = format!("{}: {why}; fix the file before changing the automation", path.display());
                 Err(RpcError::conflict(line).into())
@@ -173,7 +178,7 @@ impl FileAutomations {
         }
         let edited = self
             .folder
-            .edit(id.clone(), |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Keep }));
+            .edit(id.clone(), |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Unchanged }));
         let runs = self.runs.clone();
         Box::pin(async move {
             let there = edited.await?.before.is_some();
@@ -185,6 +190,6 @@ impl FileAutomations {
     }
 }
 
-fn kept(after: Option<Arc<Read>>, id: &str) -> Result<KeptAutomation, Thrown> {
+fn kept(after: Option<Arc<ParsedAutomation>>, id: &str) -> Result<KeptAutomation, Thrown> {
     after.map(|read| read.kept.clone()).ok_or_else(|| none_such(id))
 }

@@ -1,4 +1,4 @@
-//! An automation as a file: its definition as frontmatter, its message as the body.
+//! The format of an automation: its definition as frontmatter, its message as the body.
 
 use std::fs::Metadata;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::frontmatter;
 use ostler_contract::stores::automations::{TIMESTAMP, check, is_timestamp};
 use ostler_contract::stores::automations::{iso, message};
 
-/// The fields above the message: what a person may write. Read for its shape alone.
+/// The fields of the frontmatter that users can write. Parsed only for their shape.
 #[derive(Debug, Clone, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 struct AutomationFile {
-    /// The file's name says it too.
+    /// The name of the file also contains it.
     id: Option<Text>,
     title: Text,
     enabled: Option<bool>,
@@ -33,7 +33,7 @@ struct AutomationFile {
     owner: Option<Text>,
     created_at: Option<Text>,
     modified_at: Option<Text>,
-    /// What a message carries beside its text.
+    /// The fields of a message in addition to its text.
     message: Option<MessageFields>,
     #[serde(rename = "_meta")]
     meta: Option<JsonObject>,
@@ -123,11 +123,11 @@ enum ConditionFields {
     AfterDate { date: Text },
 }
 
-/// A file as it was read.
+/// A parsed file.
 #[derive(Clone)]
-pub(super) struct Read {
+pub(super) struct ParsedAutomation {
     pub(super) kept: KeptAutomation,
-    /// All of its fields, those unknown too.
+    /// All its fields, including unknown ones.
     fields: JsonObject,
     body: String,
 }
@@ -135,14 +135,14 @@ pub(super) struct Read {
 pub(super) struct AutomationFormat;
 
 impl Format for AutomationFormat {
-    type Value = Arc<Read>;
+    type Value = Arc<ParsedAutomation>;
     type Index = ();
 
     fn check_id(&self, id: &str) -> Result<(), String> {
         ostler_contract::stores::automations::check_id(id)
     }
 
-    fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Arc<Read>, String> {
+    fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Arc<ParsedAutomation>, String> {
         let (fields, body) = frontmatter::split(text).map_err(|error| error.to_string())?;
         let value = Value::Object(fields.clone());
         let shape = AutomationFile::shape();
@@ -167,11 +167,11 @@ impl Format for AutomationFormat {
             created_at: text("createdAt").unwrap_or_default().to_owned(),
             modified_at: text("modifiedAt").unwrap_or_default().to_owned(),
         };
-        Ok(Arc::new(Read { kept, fields, body: body.into_owned() }))
+        Ok(Arc::new(ParsedAutomation { kept, fields, body: body.into_owned() }))
     }
 
-    /// Times nobody wrote are the file's own.
-    fn date(&self, value: Arc<Read>, found: &Metadata) -> Arc<Read> {
+    /// Times that are not in the file are those of the file itself.
+    fn date(&self, value: Arc<ParsedAutomation>, found: &Metadata) -> Arc<ParsedAutomation> {
         let mut read = Arc::unwrap_or_clone(value);
         let time = |at: SystemTime| Timestamp::try_from(at).map(iso).ok();
         let modified = found.modified().ok();
@@ -179,14 +179,14 @@ impl Format for AutomationFormat {
             read.kept.modified_at = modified.and_then(time).unwrap_or_default();
         }
         if read.kept.created_at.is_empty() {
-            // A file that was copied may be younger than what it holds.
+            // A copied file can be younger than its content.
             let made = [found.created().ok(), modified].into_iter().flatten().min();
             read.kept.created_at = made.and_then(time).unwrap_or_default();
         }
         Arc::new(read)
     }
 
-    fn same(&self, one: &Arc<Read>, other: &Arc<Read>) -> bool {
+    fn same(&self, one: &Arc<ParsedAutomation>, other: &Arc<ParsedAutomation>) -> bool {
         one.kept.definition == other.kept.definition && one.kept.owner == other.kept.owner
     }
 }
@@ -195,7 +195,7 @@ fn must(wrong: &Mismatch) -> String {
     format!("{} must be {}", wrong.path, wrong.expected)
 }
 
-/// The definition of a file, as the protocol has it: what people leave out put in.
+/// Returns the definition of a file in the form of the protocol, with defaults for what users omit.
 fn definition(fields: &JsonObject, body: &str) -> Result<AutomationDefinition, String> {
     let field = |name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
     let mut said = field("message").unwrap_or_else(|| json!({}));
@@ -218,7 +218,7 @@ fn definition(fields: &JsonObject, body: &str) -> Result<AutomationDefinition, S
     Ok(definition)
 }
 
-/// A trigger with what people leave out: titles, and the time zone of a schedule.
+/// Adds the defaults that users omit from a trigger: titles, and the time zone of a schedule.
 fn complete(mut trigger: Value) -> Value {
     let named_after = |value: &mut Value, other: &str| {
         if value["title"].is_null() {
@@ -234,7 +234,7 @@ fn complete(mut trigger: Value) -> Value {
     trigger
 }
 
-/// Names every field the shape has no place for.
+/// Returns the fields that the shape does not have.
 fn unknown(value: &Value, shape: &Shape, found: &mut dyn FnMut(String)) {
     match (shape.core(), value) {
         (Shape::Object(object), Value::Object(given)) => unknown_fields(given, &object().fields, None, found),
@@ -273,7 +273,7 @@ fn dotted(path: &str) -> String {
     if path.starts_with('[') { path.to_owned() } else { format!(".{path}") }
 }
 
-/// The text of a new automation's file.
+/// Returns the text of a new automation's file.
 pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> String {
     let mut fields = JsonObject::new();
     let patch = AutomationDefinitionPatch {
@@ -294,15 +294,15 @@ pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> Str
     frontmatter::join(&fields, &body)
 }
 
-/// The text of an automation's file with the changes in it, and everything else as it stood.
-pub(super) fn patched_text(read: &Read, patch: AutomationDefinitionPatch) -> String {
+/// Returns the text of an automation's file with the changes applied, and everything else unchanged.
+pub(super) fn patched_text(read: &ParsedAutomation, patch: AutomationDefinitionPatch) -> String {
     let (mut fields, mut body) = (read.fields.clone(), read.body.clone());
     patch_file(&mut fields, &mut body, patch);
     if fields.contains_key("modifiedAt") {
         fields.insert("modifiedAt".to_owned(), iso(Timestamp::now()).into());
     }
     if !fields.contains_key("createdAt") {
-        // The file's own time moves as it is written.
+        // Writing updates the time of the file.
         fields.insert("createdAt".to_owned(), read.kept.created_at.clone().into());
     }
     frontmatter::join(&fields, &body)

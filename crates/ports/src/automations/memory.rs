@@ -1,4 +1,4 @@
-//! Automations in memory: gone when the process is.
+//! Automations in memory, until the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +26,12 @@ pub struct MemoryAutomations {
 }
 
 impl MemoryAutomations {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(report: Report) -> Result<Self, Thrown> {
         Ok(Self { held: Mutex::default(), runs: Runs::new(StateDb::memory()?, report) })
     }
 
-    /// The same with other rules for ended runs. Call it within a tokio runtime.
+    /// Sets the rules for ended runs. Call it within a tokio runtime.
     #[must_use]
     pub fn retaining(self, runs: RunRetention) -> Self {
         Self { runs: self.runs.retaining(runs), ..self }
@@ -41,7 +41,7 @@ impl MemoryAutomations {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let (list, get) = (self.clone(), self.clone());
         AutomationStore {
@@ -55,10 +55,10 @@ impl MemoryAutomations {
             run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
             find_runs: Some(member!(self, |store: &Self, (query,): (RunQuery,)| store.find(query))),
-            // Nobody but the host can change what is in its memory.
+            // Only the host can change its memory.
             watch: None,
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
-            // What is gone with the process has no clock to keep.
+            // Schedules of a store in memory have no progress to persist.
             progress: None,
             keep_progress: None,
             place: None,

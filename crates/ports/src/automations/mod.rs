@@ -1,4 +1,4 @@
-//! The automation stores: definitions in files people edit, or in memory; runs in the state database.
+//! The automation stores: definitions in files that users edit, or in memory; runs in the state database.
 
 mod file;
 mod format;

@@ -6,7 +6,7 @@ use ostler_contract::protocol::wire::state::{
 use ostler_contract::{Thrown, Value, json};
 use serde::de::DeserializeOwned;
 
-/// An automation store, empty at the start. Members it may leave out are tried where it has them.
+/// Tests an automation store, which is empty at the start. Tests optional members if it has them.
 pub async fn automations_conformance(store: AutomationStore) {
     keeps_definitions(&store).await;
     changes_what_is_named(&store).await;

@@ -1,8 +1,8 @@
-//! What every store of a point has to do, whoever provides it: one suite per point. A case that fails panics.
+//! Conformance tests of stores: one suite per registration point, for every provider. A failed case panics.
 //!
-//! Each wants an empty store, and a tokio runtime around it.
+//! Each requires an empty store and a tokio runtime.
 
-// These are tests, in a place where others can run them too.
+// These are tests, located where other crates can run them too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod automations;
@@ -25,7 +25,7 @@ pub use sessions::sessions_conformance;
 pub use usage::usage_conformance;
 pub use vault::vault_conformance;
 
-/// What a watcher was told.
+/// The changes that a watcher received.
 #[derive(Clone)]
 pub struct Heard<C>(Arc<(Mutex<std::collections::VecDeque<C>>, Notify)>);
 
@@ -36,7 +36,7 @@ impl<C> Default for Heard<C> {
 }
 
 impl<C: Cross + Sync> Heard<C> {
-    /// The function to hand to `watch`.
+    /// Returns the function for `watch`.
     pub fn listener(&self) -> HostFunction<fn(C)> {
         let heard = self.0.clone();
         HostFunction::now(move |(change,)| {
@@ -46,7 +46,7 @@ impl<C: Cross + Sync> Heard<C> {
         })
     }
 
-    /// The next change; one that does not come in time fails.
+    /// Returns the next change; fails if it does not arrive in time.
     pub async fn next(&self) -> C {
         let next = async {
             loop {
@@ -59,7 +59,7 @@ impl<C: Cross + Sync> Heard<C> {
         tokio::time::timeout(Duration::from_secs(20), next).await.expect("a watcher is told of a change")
     }
 
-    /// What was told and not asked for.
+    /// Returns the received changes that were not read yet.
     pub fn unheard(&self) -> Vec<C> {
         self.0.0.lock().unwrap().drain(..).collect()
     }

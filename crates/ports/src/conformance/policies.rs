@@ -6,7 +6,7 @@ fn row(id: &str, effect: &str) -> JsonObject {
     row.as_object().cloned().unwrap()
 }
 
-/// Policies, none at the start.
+/// Tests a policy store, which is empty at the start.
 pub async fn policies_conformance(policies: Policies) {
     let ids = async || -> Vec<String> {
         let rows = policies.list.unbounded(()).await.unwrap();

@@ -3,21 +3,21 @@ use ostler_contract::{HostFunction, JsonObject, Value, json};
 
 use super::Heard;
 
-/// Which numbers a store can keep.
+/// The numbers that a store can represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
-    /// Every one JSON can write.
+    /// All numbers of JSON.
     Exact,
-    /// Those JavaScript has: whole ones beyond 2^53 are rounded.
+    /// Numbers of JavaScript: integers beyond 2^53 are rounded.
     Doubles,
 }
 
-/// A record store, empty at the start.
+/// Tests a record store, which is empty at the start.
 pub async fn records_conformance(store: RecordStore, numbers: Numbers) {
     records_conformance_of(store, numbers, None).await;
 }
 
-/// The same with collections that are not cached.
+/// Tests the uncached collections of a record store.
 pub async fn uncached_records_conformance(store: RecordStore, numbers: Numbers) {
     records_conformance_of(store, numbers, Some(true)).await;
 }
@@ -91,7 +91,7 @@ async fn finds(collection: &StoredCollection) {
     put(collection, json!({ "id": "c", "kind": "y", "n": 1 })).await;
     let find = async |wanted: Value| ids(collection.find.unbounded((record(wanted),)).await.unwrap());
 
-    // Twice: a store may answer differently once it has an index.
+    // Twice, because a store can answer differently once it has an index.
     for _ in 0..2 {
         assert_eq!(find(json!({})).await, ["a", "b", "c"]);
         assert_eq!(find(json!({ "kind": "x" })).await, ["a", "b"]);
@@ -174,7 +174,7 @@ async fn tells_watchers(collection: &StoredCollection) {
 
     put(collection, json!({ "id": "a", "n": 1 })).await;
     assert_eq!(first.next().await, change("a", ChangeType::Added));
-    // The same again is no change.
+    // Storing an equal record is not a change.
     put(collection, json!({ "n": 1, "id": "a" })).await;
     put(collection, json!({ "id": "a", "n": 2 })).await;
     assert_eq!(first.next().await, change("a", ChangeType::Updated));
@@ -207,7 +207,7 @@ async fn keeps_order(collection: &StoredCollection) {
         calls.push(collection.put.unbounded((record(json!({ "id": "a", "n": n })),)));
         calls.push(collection.put.unbounded((record(json!({ "id": format!("b{n}"), "n": n })),)));
     }
-    // Awaited the other way round: a call takes its place when it is made.
+    // Awaited in reverse: calls are ordered by when they are made.
     while let Some(call) = calls.pop() {
         call.await.unwrap();
     }

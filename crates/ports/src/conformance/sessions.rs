@@ -5,7 +5,7 @@ use ostler_contract::points::{
 use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
 use ostler_contract::{JsonObject, Value, json};
 
-/// A session store, empty at the start. Members it may leave out are tried where it has them.
+/// Tests a session store, which is empty at the start. Tests optional members if it has them.
 pub async fn sessions_conformance(store: SessionStore) {
     keeps_sessions(&store).await;
     keeps_what_belongs_to_one(&store).await;
@@ -143,7 +143,7 @@ async fn keeps_sessions(store: &SessionStore) {
     let flags = SessionFlags { is_read: false, is_archived: true };
     store.set_flags.unbounded(("s".into(), flags)).await.unwrap();
     assert_eq!(store.flags.unbounded(("s".into(),)).await, Ok(Some(flags)));
-    // Marks of a session the backend lists and the host has not opened.
+    // Marks of a session that the backend lists and the host has not opened.
     store.set_flags.unbounded(("listed".into(), flags)).await.unwrap();
     assert_eq!(store.flags.unbounded(("listed".into(),)).await, Ok(Some(flags)));
     assert_eq!(ids().await, ["s", "s2"]);
@@ -239,7 +239,7 @@ async fn forgets(store: &SessionStore) {
     assert_eq!(store.chat_title.unbounded(("s".into(), "b".into())).await, Ok(None));
     assert_eq!(store.sessions.unbounded(()).await, Ok(vec!["s2".to_owned()]));
 
-    // Calls take their place when they are made.
+    // Calls are ordered by when they are made.
     let mut calls: Vec<_> = (0..20)
         .map(|n| {
             store
@@ -258,7 +258,7 @@ async fn forgets(store: &SessionStore) {
     assert_eq!(store.sessions.unbounded(()).await, Ok(vec![]));
 }
 
-/// A session that is no draft.
+/// A session that is not a draft.
 fn begun(uri: &str) -> KeptSession {
     KeptSession { draft: None, ..kept(uri) }
 }
@@ -269,7 +269,7 @@ async fn lists_in_pages(store: &SessionStore) {
         None => store.sessions.unbounded(()).await.unwrap().len() as u64,
     };
     assert_eq!(count().await, 0);
-    // In no order of the listing.
+    // In another order than the listing.
     let sessions = [("b", 2), ("e", 1), ("c", 2), ("a", 2), ("d", 3)];
     for (id, day) in sessions {
         let kept = KeptSession {
@@ -327,10 +327,10 @@ async fn lists_in_pages(store: &SessionStore) {
             }
             assert_eq!(seen, ["d", "a", "b", "c", "e"], "in pages of {size}");
         }
-        // A place need not be that of a session that is still there.
+        // A position does not have to be that of an existing session.
         let place = ListedPlace { modified_at: "2026-01-02T00:00:00.000Z".into(), uri: "echo:/aa".into() };
         assert_eq!(ids(&page.unbounded((2, Some(place))).await.unwrap()), ["b", "c"]);
-        // Whatever changes moves.
+        // A changed session moves in the listing.
         let touched = KeptSession { modified_at: "2026-01-04T00:00:00.000Z".into(), ..begun("echo:/e") };
         store.set_config.unbounded(("e".into(), touched)).await.unwrap();
         store.forget.unbounded(("a".into(),)).await.unwrap();
@@ -363,7 +363,7 @@ async fn knows_whose_a_chat_is(store: &SessionStore) {
     assert_eq!(of("my:/own").await.as_deref(), Some("s"));
     assert_eq!(of("ahp-chat:/2").await.as_deref(), Some("s2"));
     assert_eq!(of("ahp-chat:/3").await, None, "a closed chat is nobody's");
-    // On its way from one to the other it is in both.
+    // While it is moved, it is in both.
     set("s2", &[("ahp-chat:/2", false), ("ahp-chat:/1", false)]).await;
     assert_eq!(of("ahp-chat:/1").await.as_deref(), Some("s"));
     set("s", &[("my:/own", true)]).await;

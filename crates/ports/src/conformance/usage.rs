@@ -10,7 +10,7 @@ fn entry(at: &str, pools: &[&str], input: u64, usd: f64) -> UsageEntry {
     serde_json::from_value(entry).unwrap()
 }
 
-/// A store of use, empty at the start.
+/// Tests a usage store, which is empty at the start.
 pub async fn usage_conformance(usage: Usage) {
     let records = async |query: UsageQuery| usage.records.unbounded((query,)).await.unwrap();
     let total = async |query: UsageQuery| usage.total.unbounded((query,)).await.unwrap();
@@ -23,7 +23,7 @@ pub async fn usage_conformance(usage: Usage) {
     let first = entry(days[0], &["user:ada", "team:web"], 10, 0.5);
     let second = entry(days[1], &["user:ben", "team:web"], 20, 0.75);
     let third = entry(days[2], &["user:ada"], 40, 1.0);
-    // Not in the order of time.
+    // Not in chronological order.
     for entry in [&second, &first, &third] {
         usage.record.unbounded((entry.clone(),)).await.unwrap();
     }

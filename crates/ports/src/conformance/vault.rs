@@ -1,7 +1,7 @@
 use ostler_contract::points::Vault;
 use ostler_contract::vault_name::NotAVaultName;
 
-/// A vault, empty at the start.
+/// Tests a vault, which is empty at the start.
 pub async fn vault_conformance(vault: Vault) {
     let get = |name: &str| vault.get.unbounded((name.into(),));
     let set = |name: &str, value: &str| vault.set.unbounded((name.into(), value.into()));

@@ -1,4 +1,4 @@
-//! Files a person may mean who typed the beginning of a path, or a name that lies deeper.
+//! Completion of file paths, from the beginning of a path or from a name in a deeper directory.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -11,27 +11,27 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ostler_contract::RpcError;
 use ostler_contract::points::ResourceCompletion;
 
-use super::place::{Roots, real, uri_of};
+use super::served_path::{Roots, real, uri_of};
 
-/// How many are answered.
+/// The maximum number of completions.
 const ANSWERED: usize = 50;
-/// How many entries of one directory are looked at, and for how long: somebody is typing.
+/// The maximum number of entries of a directory, and the maximum time for them, because the user is typing.
 const LOOKED_AT: usize = 200_000;
 const LOOKED_FOR: Duration = Duration::from_millis(1_000);
-/// How long what lies deeper is read, in the background.
+/// How long deeper directories are read in the background.
 const READ_FOR: Duration = Duration::from_secs(60);
-/// The longest file of patterns that is read, in bytes.
+/// The maximum size of a pattern file in bytes.
 const PATTERNS: u64 = 1 << 20;
-/// Directories nobody means who does not say so.
+/// Directories that are completed only if they are typed.
 const PASSED_OVER: &[&str] = &["node_modules"];
-/// The same, where no patterns say what is ignored.
+/// Further such directories, if there are no ignore patterns.
 const PASSED_OVER_WITHOUT_PATTERNS: &[&str] = &["target"];
-/// The files of patterns, those that decide last at the end.
+/// The pattern files, in ascending priority.
 const IGNORE_FILES: &[&str] = &[".git/info/exclude", ".gitignore", ".ignore"];
 
 impl Roots {
-    /// First what continues what was typed, then what lies deeper and has it in its name, then in its path. What is
-    /// ignored is found by its own path only.
+    /// Returns paths that continue the typed text first, then deeper ones that contain it in their name, then in their
+    /// path. Ignored files are only found by their own path.
     pub fn complete(&self, directory: &str, typed: &str) -> Result<Vec<ResourceCompletion>, RpcError> {
         let place = self.locate(directory)?;
         let named = place.path();
@@ -49,7 +49,7 @@ impl Roots {
         let mut paths = going_on(&root, folder, &beginning.to_lowercase(), end);
         let walks = Box::new(move |each: &mut dyn FnMut(String) -> bool| walk(&root, &named, rules, each));
         if beginning.is_empty() {
-            // More is likely to be typed.
+            // The user will probably type more.
             self.names.prepare(&base, walks);
         } else if paths.len() < ANSWERED {
             for deeper in self.names.find(&base, &typed.to_lowercase(), ANSWERED, walks) {
@@ -64,14 +64,14 @@ impl Roots {
     }
 }
 
-/// The patterns of a directory, over those of the directories above.
+/// The patterns of a directory, with priority over those of its parents.
 struct Rules {
     own: Gitignore,
     above: Option<Arc<Rules>>,
 }
 
 impl Rules {
-    /// Those of the directories above a path, from the directory that is served.
+    /// Returns the patterns of the directories above a path, from the served directory.
     fn above(root: &Dir, path: &Path, named: &Path) -> Option<Arc<Self>> {
         let depth = path.components().filter(|part| part.as_os_str() != ".").count();
         let mut folders: Vec<&Path> = named.ancestors().skip(1).take(depth).collect();
@@ -85,7 +85,7 @@ impl Rules {
         rules
     }
 
-    /// With those of one more directory: `below` is where it is from the root, `named` its whole path.
+    /// Adds the patterns of a directory: `below` is its path from the root, `named` its whole path.
     fn of(root: &Dir, below: &Path, named: &Path, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let mut builder = GitignoreBuilder::new(named);
         let mut any = false;
@@ -96,7 +96,7 @@ impl Rules {
                 continue;
             }
             for line in text.lines() {
-                // A pattern that is none matches nothing, as for git.
+                // An invalid pattern matches nothing, as in git.
                 any |= builder.add_line(None, line).is_ok();
             }
         }
@@ -106,7 +106,7 @@ impl Rules {
         }
     }
 
-    /// The nearest directory whose patterns say something of a path decides.
+    /// The nearest directory with a matching pattern decides.
     fn ignores(&self, path: &Path, directory: bool) -> bool {
         let mut rules = Some(self);
         while let Some(here) = rules {
@@ -120,7 +120,7 @@ impl Rules {
     }
 }
 
-/// Each entry's name, and whether it is a directory, until it takes too long; links are told as files.
+/// Returns the name of each entry and whether it is a directory, until the time limit. Links count as files.
 fn entries(dir: &Dir, end: Instant) -> Vec<(String, bool)> {
     let in_time = |_: &_| Instant::now() < end;
     let listed =
@@ -154,7 +154,7 @@ fn going_on(root: &Dir, folder: &str, beginning: &str, end: Instant) -> Vec<Stri
         .collect()
 }
 
-/// Calls a function with what lies below a directory and is not ignored, the nearest first, until it says `false`.
+/// Calls a function with everything below a directory that is not ignored, nearest first, until it returns `false`.
 fn walk(root: &Dir, named: &Path, above: Option<Arc<Rules>>, each: &mut dyn FnMut(String) -> bool) {
     let begun = Instant::now();
     let mut folders = VecDeque::from([(PathBuf::new(), above)]);

@@ -1,9 +1,9 @@
 //! The files below the directories a host serves: the store behind `file:`.
 
 mod complete;
-mod names;
-mod place;
+mod path_index;
 mod read;
+mod served_path;
 mod watch;
 mod write;
 
@@ -19,30 +19,31 @@ use ostler_contract::{Call, HostFunction, RpcError};
 use tokio::sync::Semaphore;
 
 use ostler_contract::stores::watchers::{blocking, runtime};
-use place::Roots;
+use served_path::Roots;
 
-/// How many directories are listed, and how many are searched, at the same time.
+/// How many directories are listed, and how many are searched, concurrently.
 const AT_ONCE: usize = 2;
 
-/// The files below some directories. What a client names outside them is refused, by whatever way it goes there.
+/// The files below served directories. Paths outside them are rejected, also through links.
 #[derive(Debug)]
 pub struct DiskFiles {
     roots: Roots,
-    /// One change at a time, so that what one looks at is still so when it writes.
+    /// One change at a time, so that the checks of a change are still valid when it writes.
     changing: Arc<Semaphore>,
-    /// Lists and searches hold every name of a directory: a few at a time. Whoever waits holds no thread.
+    /// Lists and searches have all names of a directory in memory, so only a few run concurrently. Waiting ones use no
+    /// thread.
     listing: Arc<Semaphore>,
     searching: Arc<Semaphore>,
 }
 
 impl DiskFiles {
-    /// The files below these directories.
+    /// Creates the store of the files below these directories.
     pub fn new(served: &[PathBuf]) -> Self {
         Self::without(served, &[])
     }
 
-    /// The files below these directories, but for those that are the host's own: what it keeps its secrets, its people
-    /// and its automations in. They are neither read nor written, listed nor watched, whichever way leads there.
+    /// Creates the store of the files below these directories, except for private ones of the host: its secrets, users
+    /// and automations. Those cannot be read, written, listed or watched, by any path.
     pub fn without(served: &[PathBuf], private: &[PathBuf]) -> Self {
         let of = |at_once| Arc::new(Semaphore::new(at_once));
         Self {
@@ -53,9 +54,10 @@ impl DiskFiles {
         }
     }
 
-    /// The files as the point has them.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> ResourceStore {
-        /// A call that works on the disk where that holds nobody up; with a semaphore, when there is a permit of it.
+        /// Returns a call that accesses the disk on a thread for blocking work, once the semaphore, if any, has a
+        /// permit.
         macro_rules! on_disk {
             ($turns:ident, |$store:ident, $arguments:tt: $types:ty| $body:expr) => {{
                 let store = self.clone();
@@ -64,7 +66,7 @@ impl DiskFiles {
                     async move {
                         let turn = $store.$turns.clone().acquire_owned().await;
                         blocking(move || {
-                            // Until the work ends: nobody may wait for it any more.
+                            // Held until the work ends, even if the caller no longer waits.
                             let _turn = turn;
                             $body
                         })
@@ -112,7 +114,7 @@ impl DiskFiles {
             copy: Some(on_disk!(changing, |store, (source, destination, options, _): Transfer| {
                 store.roots.transfer(&source, &destination, options, true)
             })),
-            // What is served is open to who holds the grant; nothing else is to be had.
+            // Served files are available to callers with the grant; nothing else can be requested.
             request: Some(on_disk!(|store, (uri, ..): (String, ResourceWriter, ResourceAccess)| {
                 let unmediated = RpcError::permission_denied(format!("This host does not mediate {uri}"));
                 store.roots.locate(&uri).map(drop).map_err(|_| unmediated)

@@ -9,13 +9,13 @@ use ostler_contract::RpcError;
 use ostler_contract::points::{ResourceContent, ResourceFacts, ResourceResolving};
 use ostler_contract::wire::commands::DirectoryEntry;
 
-use super::place::{Roots, uri_of};
+use super::served_path::{Roots, uri_of};
 
 /// The largest file that is read or written, in bytes.
 pub(super) const LARGEST: u64 = 32 << 20;
 /// The longest directory that is listed.
 const LONGEST: usize = 50_000;
-/// What asks the system not to wait for whoever writes into a pipe.
+/// The flag that opens a pipe without waiting for a writer.
 const NONBLOCK: i32 = 0o4000;
 
 impl Roots {
@@ -23,10 +23,10 @@ impl Roots {
         let place = self.locate(uri)?;
         let folder = self.at(&place, |root, path| root.open_dir(path))?;
         let mut entries = Vec::new();
-        let failed = |error: io::Error| super::place::refusal(uri, &error);
+        let failed = |error: io::Error| super::served_path::refusal(uri, &error);
         for entry in folder.entries().map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // A name that is no text cannot be said in a URI of text either.
+            // A name that is not UTF-8 cannot be in a URI.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             let directory = match link {
@@ -81,7 +81,7 @@ impl Roots {
     }
 }
 
-/// The bytes of a file, or why it has none to give.
+/// Returns the bytes of a file, or why it cannot be read.
 pub(super) fn read_whole(root: &Dir, path: &Path) -> io::Result<Result<Vec<u8>, String>> {
     let file = root.open_with(path, OpenOptions::new().read(true).custom_flags(NONBLOCK))?;
     let found = file.metadata()?;
@@ -99,7 +99,7 @@ pub(super) fn read_whole(root: &Dir, path: &Path) -> io::Result<Result<Vec<u8>, 
     }
 }
 
-/// Another one for another content: of what the system changes with a file, every part.
+/// Returns a value that changes with the content, from all metadata that the system changes with it.
 pub(super) fn etag(found: &Metadata) -> String {
     format!("W/\"{:x}-{:x}-{:x}.{:x}\"", found.ino(), found.len(), found.mtime(), found.mtime_nsec())
 }

@@ -1,4 +1,4 @@
-//! Changes under a file or directory, gathered for a moment and told together.
+//! Changes under a file or directory, collected for a moment and reported together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,34 +11,34 @@ use ostler_contract::{Call, HostFunction, RpcError};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::place::{Roots, uri_of};
+use super::served_path::{Roots, uri_of};
 
-/// How long changes are gathered.
+/// How long changes are collected.
 const GATHERED: Duration = Duration::from_millis(50);
-/// How many are told at once.
+/// The maximum number of changes in a report.
 const AT_ONCE: usize = 1000;
 
-type Told = HostFunction<fn(Vec<ResourceChanged>)>;
+type OnChange = HostFunction<fn(Vec<ResourceChanged>)>;
 
 impl Roots {
-    /// Watches until the answer is called.
+    /// Watches until the returned function is called.
     pub fn watch(
         &self,
         uri: &str,
         recursive: bool,
-        told: Told,
+        on_change: OnChange,
         runtime: &Handle,
     ) -> Result<Call<fn()>, RpcError> {
         let place = self.locate(uri)?;
         let real = self.real(&place)?;
         let roots = self.clone();
-        let (tell, changes) = mpsc::unbounded_channel();
+        let (sender, changes) = mpsc::unbounded_channel();
         let failed = |error: notify::Error| RpcError::internal(format!("{uri} cannot be watched: {error}"));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if let Ok(event) = event {
                 for change in changes_of(&event).into_iter().filter(|(path, _)| !roots.is_private(path)) {
-                    // Nobody listens any more.
-                    let _ = tell.send(change);
+                    // The receiver has ended.
+                    let _ = sender.send(change);
                 }
             }
         })
@@ -48,7 +48,7 @@ impl Roots {
         if self.real(&place)? != real {
             return Err(RpcError::conflict(format!("{uri} was moved while it was looked at")));
         }
-        // Told by the names they were asked for, whatever links are on the way.
+        // The names that the caller asked for, not those behind links.
         let asked = place.path();
         let named = move |path: &Path| {
             uri_of(&path.strip_prefix(&real).map_or_else(
@@ -59,7 +59,7 @@ impl Roots {
                 },
             ))
         };
-        runtime.spawn(tell_gathered(changes, named, told));
+        runtime.spawn(report_gathered(changes, named, on_change));
         let watcher = Mutex::new(Some(watcher));
         Ok(Call::now(move |()| {
             if let Ok(mut watcher) = watcher.lock() {
@@ -72,7 +72,7 @@ impl Roots {
 
 type Change = (PathBuf, ChangeType);
 
-/// What an event says of which paths. Reading is no change.
+/// Converts an event to changes of paths. Reading is not a change.
 fn changes_of(event: &Event) -> Vec<Change> {
     let of = |path: &Path, how: ChangeType| (path.to_owned(), how);
     let each = |how: ChangeType| event.paths.iter().map(|path| of(path, how)).collect();
@@ -81,7 +81,7 @@ fn changes_of(event: &Event) -> Vec<Change> {
         EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {
             each(ChangeType::Deleted)
         }
-        // What both sides say is said of each already.
+        // Each side was already reported separately.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
         EventKind::Modify(_) | EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
             each(ChangeType::Updated)
@@ -90,10 +90,10 @@ fn changes_of(event: &Event) -> Vec<Change> {
     }
 }
 
-async fn tell_gathered(
+async fn report_gathered(
     mut changes: mpsc::UnboundedReceiver<Change>,
     named: impl Fn(&Path) -> String,
-    told: Told,
+    on_change: OnChange,
 ) {
     while let Some(first) = changes.recv().await {
         tokio::time::sleep(GATHERED).await;
@@ -108,14 +108,14 @@ async fn tell_gathered(
         }
         let items =
             batch.iter().map(|(path, how)| ResourceChanged { uri: named(path), r#type: *how }).collect();
-        // Whoever was told is gone.
-        if told.call((items,)).await.is_err() {
+        // The receiver has ended.
+        if on_change.call((items,)).await.is_err() {
             return;
         }
     }
 }
 
-/// What two changes one after the other come to.
+/// Combines two successive changes.
 fn both(first: ChangeType, then: ChangeType) -> ChangeType {
     match (first, then) {
         (ChangeType::Added, ChangeType::Updated) => ChangeType::Added,

@@ -1,4 +1,4 @@
-//! Writing: a file is whole at any instant, and a link at the end of a path is never followed.
+//! Writing: a file is complete at any time, and a link at the end of a path is never followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write as _};
@@ -8,11 +8,11 @@ use cap_tempfile::TempFile;
 use ostler_contract::RpcError;
 use ostler_contract::points::{ResourceTransfer, ResourceWrite, WriteMode};
 
-use super::place::{Named, Roots, refusal};
 use super::read::{LARGEST, etag, read_whole};
+use super::served_path::{NamedFile, Roots, refusal};
 
-impl Named {
-    /// What the name is of now, if there is something.
+impl NamedFile {
+    /// Returns the metadata of what has the name, if it exists.
     fn found(&self) -> io::Result<Option<Metadata>> {
         match self.folder.symlink_metadata(&self.name) {
             Ok(found) => Ok(Some(found)),
@@ -46,7 +46,7 @@ impl Roots {
             return Err(RpcError::conflict(format!("{uri} is not what it was when {wanted} was read")));
         }
         let before = match (&found, content.mode.unwrap_or(WriteMode::Truncate), content.position) {
-            // Nothing of it stays.
+            // No part of it remains.
             (None, ..) | (_, WriteMode::Truncate, 0) => Vec::new(),
             _ => read_whole(&named.folder, named.name.as_ref())
                 .map_err(failed)?
@@ -59,7 +59,7 @@ impl Roots {
             return Err(RpcError::invalid_params(why));
         }
         if content.create_only {
-            // Taken first: whoever makes it meanwhile keeps it.
+            // Created first, so that a concurrently created file is not overwritten.
             let new = named.folder.open_with(&named.name, OpenOptions::new().write(true).create_new(true));
             new.map_err(failed)?;
         }
@@ -112,11 +112,11 @@ impl Roots {
             if options.fail_if_exists {
                 return Err(refusal(destination, &ErrorKind::AlreadyExists.into()));
             }
-            // What is lost has to be what was meant: a file is no directory.
+            // A directory does not replace a file or the reverse, so that nothing is lost by mistake.
             if there.is_dir() != found.is_dir() {
                 return Err(refusal(destination, &ErrorKind::AlreadyExists.into()));
             }
-            // A file makes way as it is replaced; a directory has to go first.
+            // Renaming replaces a file; a directory has to be removed first.
             if there.is_dir() {
                 remove(&to, &there, true).map_err(at_destination)?;
             }
@@ -135,7 +135,7 @@ impl Roots {
     }
 }
 
-/// The bytes of a file once some are written into it.
+/// Returns the content of a file after a write.
 fn placed(mut before: Vec<u8>, bytes: Vec<u8>, content: &ResourceWrite) -> Result<Vec<u8>, String> {
     let length = before.len() as u64;
     if content.position > length {
@@ -158,8 +158,8 @@ fn placed(mut before: Vec<u8>, bytes: Vec<u8>, content: &ResourceWrite) -> Resul
     Ok(before)
 }
 
-/// Puts bytes in place of what a name held. When this returns, a crash does not lose them.
-fn put(named: &Named, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()> {
+/// Replaces the content of a name. The content is durable when this returns.
+fn put(named: &NamedFile, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()> {
     let mut file = TempFile::new(&named.folder)?;
     file.write_all(bytes)?;
     if let Some(before) = before {
@@ -169,7 +169,7 @@ fn put(named: &Named, bytes: &[u8], before: Option<&Metadata>) -> io::Result<()>
     file.replace(&named.name)
 }
 
-fn remove(named: &Named, found: &Metadata, recursive: bool) -> io::Result<()> {
+fn remove(named: &NamedFile, found: &Metadata, recursive: bool) -> io::Result<()> {
     match (found.is_dir(), recursive) {
         (false, _) => named.folder.remove_file(&named.name),
         (true, false) => named.folder.remove_dir(&named.name),
@@ -177,8 +177,8 @@ fn remove(named: &Named, found: &Metadata, recursive: bool) -> io::Result<()> {
     }
 }
 
-/// Copies a file, or a directory with everything below. Links are copied as links where they lead nowhere outside, and
-/// left out otherwise, as devices are.
+/// Copies a file, or a directory with everything below. Links are copied as links if they do not lead outside,
+/// otherwise omitted, like devices.
 fn copy(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io::Result<()> {
     let mut left: Vec<(Dir, OsString, Dir, OsString)> =
         vec![(from.try_clone()?, name.to_owned(), to.try_clone()?, new.to_owned())];

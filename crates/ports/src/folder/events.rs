@@ -1,4 +1,4 @@
-//! What the operating system tells of the folders of one configuration folder.
+//! Events of the operating system about the folders of one configuration folder.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::Seen;
+use super::FolderEvent;
 
-type Tell = Arc<dyn Fn(Seen) + Send + Sync>;
+type Tell = Arc<dyn Fn(FolderEvent) + Send + Sync>;
 type Routes = Arc<Mutex<HashMap<PathBuf, Tell>>>;
 
-/// One watcher for all folders: a system has few to give.
+/// One watcher for all folders, because the number of watchers of a system is small.
 pub(crate) struct Events {
     config_dir: PathBuf,
     system: Mutex<Result<System, String>>,
@@ -21,11 +21,11 @@ pub(crate) struct Events {
 
 struct System {
     watcher: RecommendedWatcher,
-    /// The configuration folder that is watched, for folders that come and go in it.
+    /// The configuration folder that is watched, for folders that are created and removed in it.
     config_dir: Option<FolderId>,
 }
 
-/// Which folder a path leads to: its inode, where there are such.
+/// Identifies the folder that a path leads to: its inode, where inodes exist.
 pub(super) type FolderId = u64;
 
 pub(super) fn folder_id(path: &Path) -> Option<FolderId> {
@@ -45,7 +45,7 @@ impl Events {
             let routes = told.lock().unwrap_or_else(PoisonError::into_inner);
             match event {
                 Ok(event) => tell(&routes, &event),
-                Err(_) => routes.values().for_each(|tell| tell(Seen::Lost)),
+                Err(_) => routes.values().for_each(|tell| tell(FolderEvent::Lost)),
             }
         });
         let system = watcher.map(|watcher| System { watcher, config_dir: None });
@@ -53,13 +53,14 @@ impl Events {
         Self { config_dir: config_dir.to_owned(), system, routes }
     }
 
-    /// Tells of a folder from now on, as far as it is watched.
-    pub(super) fn route(&self, folder: &Path, tell: impl Fn(Seen) + Send + Sync + 'static) {
+    /// Reports the events of a folder from now on, if it is watched.
+    pub(super) fn route(&self, folder: &Path, tell: impl Fn(FolderEvent) + Send + Sync + 'static) {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.insert(folder.to_owned(), Arc::new(tell));
     }
 
-    /// Watches a folder, and its coming and going. Answers which folder that is now, if there is one.
+    /// Watches a folder, and its creation and removal. Returns the id of the folder that the path leads to, if it
+    /// exists.
     pub(super) fn watch(&self, folder: &Path) -> Result<Option<FolderId>, String> {
         let mut system = self.system.lock().unwrap_or_else(PoisonError::into_inner);
         let system = system.as_mut().map_err(|error| error.clone())?;
@@ -73,7 +74,7 @@ impl Events {
             system.config_dir = watch(&self.config_dir).transpose().map_err(|error| error.to_string())?;
         }
         match watch(folder) {
-            // It went meanwhile.
+            // It was removed in the meantime.
             Some(Err(_)) if !folder.exists() => Ok(None),
             watched => watched.transpose().map_err(|error| error.to_string()),
         }
@@ -82,7 +83,7 @@ impl Events {
     pub(super) fn forget(&self, folder: &Path) {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner).remove(folder);
         if let Ok(system) = self.system.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            // It is gone, or was never watched.
+            // It was removed, or never watched.
             let _ = system.watcher.unwatch(folder);
         }
     }
@@ -90,20 +91,20 @@ impl Events {
 
 fn tell(routes: &HashMap<PathBuf, Tell>, event: &Event) {
     if event.need_rescan() {
-        routes.values().for_each(|tell| tell(Seen::Lost));
+        routes.values().for_each(|tell| tell(FolderEvent::Lost));
         return;
     }
-    // Reading is no change, and the host reads.
+    // Reading is not a change, and the host itself reads.
     if matches!(event.kind, EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write)) {
         return;
     }
     for path in &event.paths {
         if let Some(tell) = routes.get(path) {
-            tell(Seen::Folder);
+            tell(FolderEvent::Folder);
         } else if let Some(tell) = path.parent().and_then(|folder| routes.get(folder)) {
             match path.file_name().and_then(|name| name.to_str()) {
-                Some(name) => tell(Seen::File(name.to_owned())),
-                None => tell(Seen::Lost),
+                Some(name) => tell(FolderEvent::File(name.to_owned())),
+                None => tell(FolderEvent::Lost),
             }
         }
     }

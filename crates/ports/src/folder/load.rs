@@ -8,9 +8,9 @@ use std::thread;
 use super::Format;
 use crate::stamp::Stamp;
 
-/// No file a person wrote is larger.
+/// The largest file that is read.
 const LARGEST: u64 = 64 << 20;
-/// From how many files on several threads read them.
+/// The number of files from which several threads read them.
 const MANY: usize = 500;
 
 /// A file as it was read.
@@ -21,7 +21,7 @@ pub(super) struct Read<V> {
     pub(super) ignored: Vec<String>,
 }
 
-/// Reads one file; nothing where there is none.
+/// Reads one file; `None` if it does not exist.
 pub(super) fn read<F: Format>(format: &F, path: &Path, id: &str) -> Option<Read<F::Value>> {
     let (mut file, found) = match open(path) {
         Ok(opened) => opened?,
@@ -46,7 +46,7 @@ fn open(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
 }
 
 fn open_file(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a pipe would wait for a writer.
     if !fs::metadata(path)?.is_file() {
         return Ok(None);
     }
@@ -68,7 +68,7 @@ fn text_of(file: &mut File, size: u64) -> Result<String, String> {
     })
 }
 
-/// The text of a file, with why it cannot be had.
+/// Returns the text of a file, or why it cannot be read.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     match open(path) {
         Ok(Some((mut file, found))) => text_of(&mut file, found.len()),

@@ -1,12 +1,12 @@
-//! A folder of Markdown files, each one value under the name of its file: read once, kept in memory, changed
-//! by calls and by people's edits. Records and automations are both kept so.
+//! A folder of Markdown files, one value in each file, under the file's name. The values are read once and stay in
+//! memory; calls and edits of the files change them. Records and automations are stored this way.
 //!
-//! One thread per folder does everything that touches its files, in order. Readers take what is in memory.
+//! One thread per folder reads and writes its files, in order. Readers use the values in memory.
 
+mod contents;
 mod events;
-mod keeper;
+mod folder_thread;
 mod load;
-mod shelf;
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -21,38 +21,38 @@ use tokio::sync::oneshot;
 
 use crate::Report;
 use crate::worker::stopped;
+pub(crate) use contents::Contents;
 pub(crate) use events::Events;
-use keeper::Keeper;
+use folder_thread::FolderThread;
 pub(crate) use load::read_text;
-pub(crate) use shelf::Shelf;
 
-/// How a folder learns of edits.
+/// How a folder notices edits of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watching {
-    /// The operating system tells. The folder is compared now and then all the same: events get lost.
+    /// By events of the operating system. The folder is also compared periodically, because events can be lost.
     Events,
-    /// The folder is compared this often, where the system cannot tell: some network file systems.
+    /// By comparing the folder at this interval, where the system has no events: some network file systems.
     Every(Duration),
 }
 
-/// What the files of a folder hold.
+/// The format of the files of a folder.
 pub(crate) trait Format: Send + Sync + 'static {
-    /// What one holds; cheap to clone.
+    /// The value of one file; cheap to clone.
     type Value: Clone + Send + Sync + 'static;
-    /// Whatever finds values otherwise than by id.
+    /// An index that finds values by something other than their id.
     type Index: Default + Send + Sync + 'static;
 
-    /// Whether a file may be called that, without its `.md`. If not, why.
+    /// Checks a file's name, without its `.md`. The error says why it is not allowed.
     fn check_id(&self, id: &str) -> Result<(), String>;
-    /// Reads a file's text, and says what in it is ignored. The error says what is wrong and where.
+    /// Parses a file's text and adds to `ignored` what it ignores. The error says what is wrong and where.
     fn read(&self, id: &str, text: &str, ignored: &mut Vec<String>) -> Result<Self::Value, String>;
-    /// What a file's times say of its value.
+    /// Sets the times of a value from its file's metadata.
     fn date(&self, value: Self::Value, _: &Metadata) -> Self::Value {
         value
     }
-    /// Whether two values are alike, so that nothing changed.
+    /// Returns whether two values are equal, so that nothing changed.
     fn same(&self, one: &Self::Value, other: &Self::Value) -> bool;
-    /// Keeps the index true.
+    /// Updates the index after a change of one value.
     fn reindex(_: &mut Self::Index, _: &Arc<str>, _: Option<&Self::Value>, _: Option<&Self::Value>) {}
 }
 
@@ -60,52 +60,52 @@ pub(crate) trait Format: Send + Sync + 'static {
 pub(crate) struct Changed {
     pub(crate) id: Arc<str>,
     pub(crate) how: ChangeType,
-    /// Whether a call changed it; otherwise somebody edited the file.
+    /// Whether a call changed it; otherwise the file was edited.
     pub(crate) own: bool,
 }
 
-/// What stands under an id when it is to be edited.
-pub(crate) struct Held<'a, V> {
+/// The current state of the file that an edit changes.
+pub(crate) struct Current<'a, V> {
     pub(crate) value: Option<&'a V>,
-    /// Why the file does not read, if it is there and does not.
+    /// Why the file cannot be read, if it exists and cannot.
     pub(crate) broken: Option<&'a str>,
 }
 
-/// What becomes of it.
+/// What an edit does with the file.
 pub(crate) enum Edit {
-    Keep,
+    Unchanged,
     /// The file's new text.
     Write(String),
     Remove,
 }
 
-/// What came of an edit.
+/// The value before and after an edit.
 pub(crate) struct Edited<V> {
     pub(crate) before: Option<V>,
     pub(crate) after: Option<V>,
 }
 
-type EditOf<V> = Box<dyn FnOnce(Held<'_, V>) -> Result<Edit, Thrown> + Send>;
+type EditOf<V> = Box<dyn FnOnce(Current<'_, V>) -> Result<Edit, Thrown> + Send>;
 
-/// What the folder's thread is asked.
-enum Order<V> {
+/// A request to the folder's thread.
+enum Request<V> {
     Edit { id: String, edit: EditOf<V>, answer: oneshot::Sender<Result<Edited<V>, Thrown>> },
-    Seen(Seen),
+    Observed(FolderEvent),
     Stop,
 }
 
-/// What the system tells of a folder.
-pub(crate) enum Seen {
+/// An event of the operating system about a folder.
+pub(crate) enum FolderEvent {
     /// A file in it, by name.
     File(String),
-    /// The folder itself came or went.
+    /// The folder itself was created or removed.
     Folder,
     /// Events were lost.
     Lost,
 }
 
-/// Where a folder is and whom it tells.
-pub(crate) struct Place {
+/// Where a folder is, and who is notified of its changes.
+pub(crate) struct FolderSetup {
     pub(crate) path: PathBuf,
     pub(crate) events: Arc<Events>,
     pub(crate) watching: Watching,
@@ -113,56 +113,56 @@ pub(crate) struct Place {
     pub(crate) tell: Box<dyn Fn(Changed) + Send>,
 }
 
-/// The folder, open.
+/// An open folder.
 pub(crate) struct Folder<F: Format> {
     path: PathBuf,
-    shelf: Arc<RwLock<Shelf<F>>>,
-    orders: mpsc::Sender<Order<F::Value>>,
+    contents: Arc<RwLock<Contents<F>>>,
+    requests: mpsc::Sender<Request<F::Value>>,
     events: Arc<Events>,
 }
 
 impl<F: Format> Folder<F> {
-    /// Reads every file; a folder that is not there is an empty one. Blocks.
-    pub(crate) fn open(place: Place, format: F) -> Result<Self, String> {
-        let path = place.path.clone();
-        let events = place.events.clone();
-        let (orders, taken) = mpsc::channel();
-        let shelf = Arc::new(RwLock::new(Shelf::default()));
-        let mut keeper = Keeper::new(place, format, shelf.clone());
-        keeper.load()?;
+    /// Reads every file. A missing folder counts as empty. Blocks.
+    pub(crate) fn open(setup: FolderSetup, format: F) -> Result<Self, String> {
+        let path = setup.path.clone();
+        let events = setup.events.clone();
+        let (requests, taken) = mpsc::channel();
+        let contents = Arc::new(RwLock::new(Contents::default()));
+        let mut folder_thread = FolderThread::new(setup, format, contents.clone());
+        folder_thread.load()?;
 
-        let tell = orders.clone();
+        let tell = requests.clone();
         events.route(&path, move |seen| {
             // The folder is being closed.
-            let _ = tell.send(Order::Seen(seen));
+            let _ = tell.send(Request::Observed(seen));
         });
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         thread::Builder::new()
             .name(name)
-            .spawn(move || keeper.run(&taken))
+            .spawn(move || folder_thread.run(&taken))
             .map_err(|error| format!("{}: cannot start a thread: {error}", path.display()))?;
-        Ok(Self { path, shelf, orders, events })
+        Ok(Self { path, contents, requests, events })
     }
 
-    /// Everything in it, to read.
-    pub(crate) fn shelf(&self) -> RwLockReadGuard<'_, Shelf<F>> {
-        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the contents for reading.
+    pub(crate) fn contents(&self) -> RwLockReadGuard<'_, Contents<F>> {
+        self.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything in it, to change the index of.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Shelf<F>) -> T) -> T {
-        change(&mut self.shelf.write().unwrap_or_else(PoisonError::into_inner))
+    /// Locks the contents for a change of their index.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Contents<F>) -> T) -> T {
+        change(&mut self.contents.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Edits one file. The edit takes its place now and is given what stands there when its turn comes; once
-    /// the answer is there, a crash does not lose it.
+    /// Edits one file. The edit is queued now and receives the current value when its turn comes. Once it has been
+    /// acknowledged, it is durable.
     pub(crate) fn edit(
         &self,
         id: String,
-        edit: impl FnOnce(Held<'_, F::Value>) -> Result<Edit, Thrown> + Send + 'static,
+        edit: impl FnOnce(Current<'_, F::Value>) -> Result<Edit, Thrown> + Send + 'static,
     ) -> Pending<Edited<F::Value>> {
         let (answer, answered) = oneshot::channel();
-        match self.orders.send(Order::Edit { id, edit: Box::new(edit), answer }) {
+        match self.requests.send(Request::Edit { id, edit: Box::new(edit), answer }) {
             Ok(()) => Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) }),
             Err(_) => ready(Err(stopped())),
         }
@@ -177,6 +177,6 @@ impl<F: Format> Drop for Folder<F> {
     fn drop(&mut self) {
         self.events.forget(&self.path);
         // Its thread may have ended already.
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.requests.send(Request::Stop);
     }
 }

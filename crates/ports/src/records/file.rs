@@ -11,21 +11,21 @@ use ostler_contract::points::{CollectionOptions, RecordChange, RecordStore, Stor
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use tokio::sync::OnceCell;
 
-use super::direct::DirectCollection;
+use super::encoded::EncodedRecord;
 use super::find::{Snapshot, index};
 use super::format::RecordFormat;
-use super::packed::Packed;
+use super::uncached::UncachedCollection;
 use super::{check_options, check_record};
 use crate::Report;
 use crate::atomic::{self, Access, Staged};
-use crate::folder::{Edit, Events, Folder, Place, Watching, read_text};
-use ostler_contract::stores::same::holds;
+use crate::folder::{Edit, Events, Folder, FolderSetup, Watching, read_text};
+use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
-/// Up to this many records are looked through at once.
+/// Up to this number, records are searched on the caller's thread.
 const FEW: usize = 500;
 
-/// Records in the configuration folder, a file each, which people may edit while the host runs.
+/// Records in the configuration folder, one file each, which users can edit while the host runs.
 pub struct FileRecords {
     config_dir: PathBuf,
     report: Report,
@@ -34,15 +34,15 @@ pub struct FileRecords {
     open: Mutex<HashMap<String, Arc<OnceCell<Open>>>>,
 }
 
-/// A collection that is open.
+/// An open collection.
 #[derive(Clone)]
 enum Open {
     Cached(Arc<FileCollection>),
-    Uncached(Arc<DirectCollection>),
+    Uncached(Arc<UncachedCollection>),
 }
 
 impl Open {
-    /// Its options.
+    /// Returns its options.
     fn options(&self) -> CollectionOptions {
         match self {
             Self::Cached(collection) => CollectionOptions { body: collection.body.clone(), uncached: None },
@@ -54,26 +54,26 @@ impl Open {
 }
 
 impl FileRecords {
-    /// The records of a configuration folder. A collection's own folder is made with its first record.
+    /// Creates the store of a configuration folder. The first record of a collection creates its folder.
     pub fn new(config_dir: &Path, report: Report) -> Self {
         Self::watched(config_dir, report, Watching::Events)
     }
 
-    /// The same, with a choice of how edits are noticed.
+    /// Like [`Self::new`], with a choice of how edits are noticed.
     pub fn watched(config_dir: &Path, report: Report, watching: Watching) -> Self {
         let config_dir = fs::canonicalize(config_dir).unwrap_or_else(|_| config_dir.to_owned());
         let events = Arc::new(Events::new(&config_dir));
         Self { config_dir, report, watching, events, open: Mutex::default() }
     }
 
-    /// The store as the point has it.
+    /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> RecordStore {
         RecordStore {
             collection: Call::new(move |(name, options): (String, CollectionOptions)| {
                 let store = self.clone();
                 async move { store.collection(name, options).await }
             }),
-            // Every change is in its file once it is answered.
+            // Every acknowledged change is in its file.
             close: None,
         }
     }
@@ -93,7 +93,7 @@ impl FileRecords {
                 "records {name} is already open with body {held}; cannot open it with body {asked}"
             )));
         }
-        // Both would write to its files.
+        // Both collections would write to its files.
         if held.uncached != options.uncached.filter(|uncached| *uncached) {
             let word = if held.uncached.is_some() { "uncached" } else { "cached" };
             return Err(Thrown::new(format_args!(
@@ -111,26 +111,26 @@ impl FileRecords {
             return self.read(name, options.body).await.map(Open::Cached);
         }
         let format = RecordFormat { body: options.body };
-        let opened = DirectCollection::open(name, &self.config_dir, format, self.report.clone());
+        let opened = UncachedCollection::open(name, &self.config_dir, format, self.report.clone());
         opened.await.map(|opened| Open::Uncached(Arc::new(opened)))
     }
 
     async fn read(&self, name: String, body: Option<String>) -> Result<Arc<FileCollection>, Thrown> {
         let watchers = Watchers::new(format!("records {name}"), self.report.clone())?;
         let told = watchers.clone();
-        let place = Place {
+        let setup = FolderSetup {
             path: self.config_dir.join(&name),
             events: self.events.clone(),
             watching: self.watching,
             report: self.report.clone(),
             tell: Box::new(move |changed| {
-                told.tell(&RecordChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
+                told.notify(&RecordChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
             }),
         };
         let format = RecordFormat { body: body.clone() };
         let folder = blocking(move || {
-            convert(&place.path, &format, &place.report);
-            Folder::open(place, format)
+            convert(&setup.path, &format, &setup.report);
+            Folder::open(setup, format)
         })
         .await?
         .map_err(Thrown::new)?;
@@ -150,9 +150,9 @@ impl FileCollection {
         let (get, list, find) = (self.clone(), self.clone(), self.clone());
         let (ids, put, remove, watch) = (self.clone(), self.clone(), self.clone(), self);
         StoredCollection {
-            get: Call::now(move |(id,): (String,)| Ok(get.packed(&id).map(|record| record.open()))),
+            get: Call::now(move |(id,): (String,)| Ok(get.encoded(&id).map(|record| record.decode()))),
             ids: Some(Call::now(move |()| {
-                Ok(ids.folder.shelf().iter().map(|(id, _)| id.as_ref().to_owned()).collect())
+                Ok(ids.folder.contents().iter().map(|(id, _)| id.as_ref().to_owned()).collect())
             })),
             list: Call::new(move |()| list.clone().find(JsonObject::new())),
             find: Call::new(move |(wanted,)| find.clone().find(wanted)),
@@ -162,12 +162,12 @@ impl FileCollection {
         }
     }
 
-    fn packed(&self, id: &str) -> Option<Packed> {
-        self.folder.shelf().get(id).cloned()
+    fn encoded(&self, id: &str) -> Option<EncodedRecord> {
+        self.folder.contents().get(id).cloned()
     }
 
     async fn find(self: Arc<Self>, wanted: JsonObject) -> Result<Vec<JsonObject>, Thrown> {
-        let few = self.folder.shelf().len() <= FEW;
+        let few = self.folder.contents().len() <= FEW;
         let narrowed = if few { Some(self.all()) } else { self.candidates(&wanted) };
         match narrowed {
             Some(candidates) if candidates.len() <= FEW => Ok(matching(&candidates, &wanted)),
@@ -182,26 +182,26 @@ impl FileCollection {
         }
     }
 
-    fn all(&self) -> Vec<Packed> {
-        self.folder.shelf().iter().map(|(_, record)| record.clone()).collect()
+    fn all(&self) -> Vec<EncodedRecord> {
+        self.folder.contents().iter().map(|(_, record)| record.clone()).collect()
     }
 
-    /// Records that may hold what is wanted, as far as the index can tell without being added to.
-    fn candidates(&self, wanted: &JsonObject) -> Option<Vec<Packed>> {
-        let shelf = self.folder.shelf();
-        let mut ids = shelf.index.candidates(wanted)?;
+    /// Returns the records that can match, according to the existing index.
+    fn candidates(&self, wanted: &JsonObject) -> Option<Vec<EncodedRecord>> {
+        let contents = self.folder.contents();
+        let mut ids = contents.index.candidates(wanted)?;
         ids.sort_unstable();
-        Some(ids.into_iter().filter_map(|id| shelf.get(id).cloned()).collect())
+        Some(ids.into_iter().filter_map(|id| contents.get(id).cloned()).collect())
     }
 
-    /// Adds the fields that are searched for to the index. Nobody waits for that but who searches.
+    /// Adds the searched fields to the index. Only the searching caller waits.
     fn index(&self, wanted: &JsonObject) {
-        for field in self.folder.change(|shelf| shelf.index.begin(wanted)) {
+        for field in self.folder.change(|contents| contents.index.begin(wanted)) {
             let snapshot: Snapshot =
-                self.folder.shelf().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
+                self.folder.contents().iter().map(|(id, record)| (id.clone(), record.clone())).collect();
             let made = index(&field, &snapshot);
-            self.folder.change(|shelf| {
-                let (finder, entries) = shelf.index_and_entries();
+            self.folder.change(|contents| {
+                let (finder, entries) = contents.index_and_entries();
                 finder.end(field, made, &snapshot, |id| entries.get(id));
             });
         }
@@ -221,17 +221,18 @@ impl FileCollection {
         if Slug::parse(&id).is_none() {
             return ready(Ok(false));
         }
-        let edited =
-            self.folder.edit(id, |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Keep }));
+        let edited = self
+            .folder
+            .edit(id, |held| Ok(if held.value.is_some() { Edit::Remove } else { Edit::Unchanged }));
         Box::pin(async move { edited.await.map(|edited| edited.before.is_some()) })
     }
 }
 
-fn matching(candidates: &[Packed], wanted: &JsonObject) -> Vec<JsonObject> {
-    candidates.iter().map(Packed::open).filter(|record| holds(record, wanted)).collect()
+fn matching(candidates: &[EncodedRecord], wanted: &JsonObject) -> Vec<JsonObject> {
+    candidates.iter().map(EncodedRecord::decode).filter(|record| contains_fields(record, wanted)).collect()
 }
 
-/// Makes Markdown of records kept as JSON once: `<id>.json` with no `<id>.md` beside it.
+/// Converts records of earlier versions to Markdown: `<id>.json` without `<id>.md` beside it.
 pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
     let Ok(files) = fs::read_dir(folder) else { return };
     let mut converted = Vec::new();
@@ -251,7 +252,7 @@ pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
     if converted.is_empty() {
         return;
     }
-    // A record is durable as Markdown before it is gone as JSON.
+    // A record is durable as Markdown before its JSON file is renamed.
     if let Err(error) = atomic::sync_folder(folder) {
         report(format!("{} could not be written: {error}", folder.display()));
         return;

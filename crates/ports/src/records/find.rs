@@ -1,38 +1,43 @@
-//! Finding records by their fields. A field that was once searched for is indexed from then on.
+//! Finds records by their fields. A field is indexed from its first search on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ostler_contract::{JsonObject, Value};
 
-use super::packed::Packed;
-use ostler_contract::stores::same::digest;
+use super::encoded::EncodedRecord;
+use ostler_contract::stores::equality::digest;
 
-/// Fields beyond these are compared record by record.
+/// The maximum number of indexed fields; others are compared record by record.
 const FIELDS: usize = 16;
 
 type Index = BTreeSet<(u64, Arc<str>)>;
 
-/// Ids by what a field holds.
+/// Ids by the values of fields.
 #[derive(Default)]
 pub(super) struct Finder {
     fields: HashMap<String, Index>,
-    /// Fields whose index is being made, with the records that changed since.
+    /// Fields whose index is being built, with the records that changed since.
     making: HashMap<String, Vec<Arc<str>>>,
 }
 
-/// Records as they stood, by id.
-pub(super) type Snapshot = Vec<(Arc<str>, Packed)>;
+/// A snapshot of records by id.
+pub(super) type Snapshot = Vec<(Arc<str>, EncodedRecord)>;
 
 impl Finder {
-    pub(super) fn moved(&mut self, id: &Arc<str>, before: Option<&Packed>, after: Option<&Packed>) {
+    pub(super) fn moved(
+        &mut self,
+        id: &Arc<str>,
+        before: Option<&EncodedRecord>,
+        after: Option<&EncodedRecord>,
+    ) {
         for changed in self.making.values_mut() {
             changed.push(id.clone());
         }
         if self.fields.is_empty() {
             return;
         }
-        let (before, after) = (before.map(Packed::open), after.map(Packed::open));
+        let (before, after) = (before.map(EncodedRecord::decode), after.map(EncodedRecord::decode));
         let value = |record: &Option<JsonObject>, field: &str| {
             record.as_ref().and_then(|record| record.get(field)).map(digest)
         };
@@ -50,7 +55,7 @@ impl Finder {
         }
     }
 
-    /// The fields of `wanted` that are to be indexed now: not yet, and nobody is at it.
+    /// Returns the fields of `wanted` that are neither indexed nor being indexed.
     pub(super) fn begin(&mut self, wanted: &JsonObject) -> Vec<String> {
         let free = FIELDS.saturating_sub(self.fields.len() + self.making.len());
         let lacking =
@@ -60,13 +65,13 @@ impl Finder {
         fields
     }
 
-    /// Takes an index that was made of a snapshot, with what changed since.
+    /// Adds an index that was built from a snapshot, updated with the changes since.
     pub(super) fn end<'a>(
         &mut self,
         field: String,
         mut made: Index,
         snapshot: &Snapshot,
-        now: impl Fn(&str) -> Option<&'a Packed>,
+        now: impl Fn(&str) -> Option<&'a EncodedRecord>,
     ) {
         for id in self.making.remove(&field).unwrap_or_default() {
             let before = snapshot.binary_search_by(|(other, _)| other.cmp(&id)).ok();
@@ -80,8 +85,8 @@ impl Finder {
         self.fields.insert(field, made);
     }
 
-    /// Ids of records that may hold what is wanted, in no order: the fewest some field narrows them to. Nothing
-    /// where no field of it is indexed.
+    /// Returns the ids of records that can match, unordered, from the field with the fewest. `None` if no field is
+    /// indexed.
     pub(super) fn candidates(&self, wanted: &JsonObject) -> Option<Vec<&Arc<str>>> {
         let mut narrowed: Vec<_> = wanted
             .iter()
@@ -90,7 +95,7 @@ impl Finder {
         if narrowed.is_empty() {
             return None;
         }
-        // All at once: whichever ends first is the shortest.
+        // In parallel: the iterator that ends first is the shortest.
         loop {
             for (ids, found) in &mut narrowed {
                 match ids.next() {
@@ -107,11 +112,11 @@ fn ids<'a>(index: &'a Index, value: &Value) -> impl Iterator<Item = &'a Arc<str>
     index.range((digest, Arc::from(""))..).take_while(move |(other, _)| *other == digest).map(|(_, id)| id)
 }
 
-/// The index of a field over all records of a snapshot.
+/// Builds the index of a field over a snapshot.
 pub(super) fn index(field: &str, snapshot: &Snapshot) -> Index {
     snapshot.iter().filter_map(|(id, record)| Some((held(record, field)?, id.clone()))).collect()
 }
 
-fn held(record: &Packed, field: &str) -> Option<u64> {
-    record.open().get(field).map(digest)
+fn held(record: &EncodedRecord, field: &str) -> Option<u64> {
+    record.decode().get(field).map(digest)
 }

@@ -1,12 +1,12 @@
-//! A record as a file: the body field as the body, the others as frontmatter.
+//! The format of a record: the body field as the body, the others as frontmatter.
 
 use std::sync::Arc;
 
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{JsonObject, Slug, Value};
 
+use super::encoded::EncodedRecord;
 use super::find::Finder;
-use super::packed::Packed;
 use crate::folder::Format;
 use crate::frontmatter;
 
@@ -20,7 +20,7 @@ impl RecordFormat {
         frontmatter::join(&record, body.as_ref().and_then(Value::as_str).unwrap_or_default())
     }
 
-    /// What a record reads back as: its id first, a body though it had none.
+    /// Returns the record as it is read back: its id first, and always with a body.
     pub(super) fn complete(
         &self,
         id: &str,
@@ -49,7 +49,7 @@ impl RecordFormat {
 }
 
 impl Format for RecordFormat {
-    type Value = Packed;
+    type Value = EncodedRecord;
     type Index = Finder;
 
     fn check_id(&self, id: &str) -> Result<(), String> {
@@ -59,16 +59,21 @@ impl Format for RecordFormat {
         }
     }
 
-    fn read(&self, id: &str, text: &str, _: &mut Vec<String>) -> Result<Packed, String> {
+    fn read(&self, id: &str, text: &str, _: &mut Vec<String>) -> Result<EncodedRecord, String> {
         let (fields, body) = frontmatter::split(text).map_err(|error| error.to_string())?;
-        Ok(Packed::new(&self.complete(id, fields, &body)?))
+        Ok(EncodedRecord::encode(&self.complete(id, fields, &body)?))
     }
 
-    fn same(&self, one: &Packed, other: &Packed) -> bool {
-        one.same(other)
+    fn same(&self, one: &EncodedRecord, other: &EncodedRecord) -> bool {
+        one.equals(other)
     }
 
-    fn reindex(finder: &mut Finder, id: &Arc<str>, before: Option<&Packed>, after: Option<&Packed>) {
+    fn reindex(
+        finder: &mut Finder,
+        id: &Arc<str>,
+        before: Option<&EncodedRecord>,
+        after: Option<&EncodedRecord>,
+    ) {
         finder.moved(id, before, after);
     }
 }

@@ -1,4 +1,4 @@
-//! Records in memory, for tests: gone when the process is.
+//! Records in memory, for tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use ostler_contract::{Call, JsonObject, Thrown, Value};
 
 use super::{check_options, check_record};
 use crate::Report;
-use ostler_contract::stores::same::{holds, same_objects};
+use ostler_contract::stores::equality::{contains_fields, equal_objects};
 use ostler_contract::stores::watchers::Watchers;
 
-/// A store that keeps records in memory and otherwise does as [`FileRecords`](super::FileRecords) does.
+/// Returns a store in memory that otherwise behaves like [`FileRecords`](super::FileRecords).
 pub fn memory_records() -> RecordStore {
     let open: Arc<Mutex<HashMap<String, MemoryCollection>>> = Arc::default();
     RecordStore {
@@ -42,7 +42,7 @@ struct MemoryCollection {
 
 impl MemoryCollection {
     fn new(name: String, body: Option<String>) -> Result<Self, Thrown> {
-        // Nothing to report but what a watcher throws, and that is the test's to see.
+        // Only errors of watchers are reported, and tests see those themselves.
         let report: Report = Arc::new(drop);
         let watchers = Watchers::new(format!("records {name}"), report)?;
         Ok(Self { name, body, held: Arc::default(), watchers })
@@ -60,7 +60,7 @@ impl MemoryCollection {
             ids: Some(Call::now(move |()| Ok(ids.held().keys().cloned().collect()))),
             list: Call::now(move |()| Ok(list.held().values().cloned().collect())),
             find: Call::now(move |(wanted,)| {
-                Ok(find.held().values().filter(|record| holds(record, &wanted)).cloned().collect())
+                Ok(find.held().values().filter(|record| contains_fields(record, &wanted)).cloned().collect())
             }),
             put: Call::now(move |(record,)| put.put(record)),
             remove: Call::now(move |(id,): (String,)| Ok(remove.remove(&id))),
@@ -77,13 +77,13 @@ impl MemoryCollection {
         }
         let mut held = self.held();
         let how = match held.get(&id) {
-            Some(before) if same_objects(before, &record) => return Ok(()),
+            Some(before) if equal_objects(before, &record) => return Ok(()),
             Some(_) => ChangeType::Updated,
             None => ChangeType::Added,
         };
         held.insert(id.clone(), record);
-        // Under the lock, so that watchers hear of changes in their order.
-        self.watchers.tell(&RecordChange { id, r#type: how });
+        // Under the lock, so that watchers are notified in the order of the changes.
+        self.watchers.notify(&RecordChange { id, r#type: how });
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl MemoryCollection {
         let mut held = self.held();
         let there = held.remove(id).is_some();
         if there {
-            self.watchers.tell(&RecordChange { id: id.to_owned(), r#type: ChangeType::Deleted });
+            self.watchers.notify(&RecordChange { id: id.to_owned(), r#type: ChangeType::Deleted });
         }
         there
     }

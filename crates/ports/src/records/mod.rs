@@ -1,11 +1,11 @@
 //! The record stores: in files, and in memory. Spec: *Records*.
 
-mod direct;
+mod encoded;
 mod file;
 mod find;
 mod format;
 mod memory;
-mod packed;
+mod uncached;
 
 pub use file::FileRecords;
 pub use memory::memory_records;

@@ -1,4 +1,4 @@
-//! Copies of the database, made while a host writes it.
+//! Copies of the database while a host writes to it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{BUSY, StateDb, refuse_cut, schema, sentence, thrown};
 
-/// How long to wait until another process lets go of the file.
+/// How long to wait for another process's lock of the file.
 const RETRY: Duration = Duration::from_millis(20);
 
 impl StateDb {
-    /// Copies the database that a start would open into `copy`, an empty file or none, as it is at one moment; the
-    /// host may run and write meanwhile. Answers the file that was copied, or nothing where there is none. Refuses what
-    /// [`StateDb::open`] refuses. Blocks.
+    /// Copies the database that a start would open into `copy`, an empty file or none, as it is at one moment; the host
+    /// can run and write at the same time. Returns the copied file, or `None` if there is none. Rejects what
+    /// [`StateDb::open`] rejects. Blocks.
     pub fn copy_to(former: &Path, dir: &Path, copy: &Path) -> Result<Option<PathBuf>, Thrown> {
         let Some(path) = Self::found(former, dir) else { return Ok(None) };
         let place = path.display().to_string();
@@ -27,7 +27,7 @@ impl StateDb {
         let unwritten = |error| Thrown::new(format_args!("{place} could not be copied to {target}: {error}"));
         let mut written = Connection::open(copy).map_err(unwritten)?;
         let backup = Backup::new(&source, &mut written).map_err(unwritten)?;
-        // All pages in one step: between two, the host may write, and the copy would begin anew.
+        // All pages in one step, because a write of the host between two steps would restart the copy.
         let end = Instant::now() + BUSY;
         loop {
             match backup.step(-1).map_err(unwritten)? {
@@ -40,8 +40,8 @@ impl StateDb {
         }
     }
 
-    /// Checks every page of a copy that no process has open: that it is whole, ostler's, and not of a newer ostler.
-    /// Blocks.
+    /// Checks every page of a copy that no process has open: it must be complete, from ostler, and not from a newer
+    /// version. Blocks.
     pub fn verify(copy: &Path) -> Result<(), Thrown> {
         let place = copy.display().to_string();
         let failed = |error| Thrown::new(sentence(&place, &error));
@@ -56,7 +56,7 @@ impl StateDb {
     }
 }
 
-/// Opens a database that a host may have open, to read it.
+/// Opens a database for reading, also while a host has it open.
 fn readable(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;

@@ -1,5 +1,5 @@
-//! Whether the database's files are still the ones that were opened. SQLite goes on writing to a file that was removed,
-//! and over one that was cut: what it commits then is lost at the next start.
+//! Checks that the database's files are still the ones that were opened. SQLite continues to write to a removed file
+//! and over a truncated one; such commits are lost at the next start.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read as _;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use super::reserve::{FRAME_HEADER, HEADER};
 use super::{index_of, log_of};
 
-/// The files of one database, as they were opened.
+/// The opened files of one database.
 pub(super) struct Guard {
     files: Vec<Watched>,
     log: Option<Log>,
-    /// A file that was cut or replaced does not become whole again.
+    /// A truncated or replaced file does not become valid again.
     lost: Option<String>,
 }
 
-/// The write-ahead log, which gets shorter by itself, but never below what SQLite's index of it counts.
+/// The write-ahead log, which SQLite shortens, but never below the length in its index.
 struct Log {
     path: PathBuf,
-    /// Kept open: closing a file ends the locks that this process has on it, and SQLite's are on this one.
+    /// Stays open, because closing a file ends the locks of this process on it, including those of SQLite.
     index: File,
 }
 
 struct Watched {
     path: PathBuf,
     identity: Option<(u64, u64)>,
-    /// The longest it has been, where it does not get shorter by itself.
+    /// The greatest length so far, if the file does not get shorter by itself.
     length: Option<u64>,
 }
 
 impl Guard {
-    /// The database at `path` and its write-ahead log, both open.
+    /// Opens the database at `path` and its write-ahead log.
     pub fn of(path: &Path) -> Self {
         let watched = |path: PathBuf, measured: bool| {
             let found = fs::metadata(&path).ok()?;
@@ -43,10 +43,10 @@ impl Guard {
         Self { files: files.into_iter().flatten().collect(), log, lost: None }
     }
 
-    /// Looks at the files.
+    /// Checks the files.
     ///
     /// # Errors
-    /// What happened to one of them, and what to do.
+    /// What happened to a file, and what to do.
     pub fn look(&mut self) -> Result<(), String> {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
@@ -66,11 +66,11 @@ impl Guard {
                         continue;
                     }
                 },
-                // It may be moved back.
+                // It can be moved back.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     return Err(sentence(&file.path, "was removed"));
                 }
-                // A folder that cannot be looked into says nothing of the file.
+                // If the folder cannot be read, nothing is known of the file.
                 Err(_) => continue,
             };
             let lost = sentence(&file.path, happened);
@@ -85,16 +85,16 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether a file was cut or replaced.
+    /// Returns whether a file was truncated or replaced.
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
 }
 
 impl Log {
-    /// Whether the log, whose length was just read, is shorter than its index says. SQLite changes the index before it
-    /// shortens the log and after it lengthens it, so the length is read first; another process may do both in between,
-    /// so it is read again.
+    /// Returns whether the log, whose length was just read, is shorter than in its index. SQLite changes the index
+    /// before it shortens the log and after it extends it, so the length is read first. Another process can do both in
+    /// between, so it is read again.
     fn is_cut(&self, just_read: Option<u64>) -> bool {
         let length =
             |read_before: Option<u64>| read_before.or_else(|| Some(fs::metadata(&self.path).ok()?.len()));
@@ -104,7 +104,8 @@ impl Log {
         })
     }
 
-    /// How long the log is at least, by the header of its index (*The WAL-Index File Format* in SQLite's documentation).
+    /// Returns the minimum length of the log from the header of its index (*The WAL-Index File Format* in SQLite's
+    /// documentation).
     #[cfg(unix)]
     fn counted(&self) -> Option<u64> {
         use std::os::unix::fs::FileExt as _;
@@ -113,7 +114,7 @@ impl Log {
         self.index.read_exact_at(&mut header, 0).ok()?;
         let (first, second) = header.split_at(COPY);
         let is_initialized = first[12] == 1;
-        // Somebody writes it now where the copies differ.
+        // If the copies differ, it is being written.
         if !is_initialized || first != second {
             return None;
         }
@@ -140,7 +141,7 @@ fn sentence(path: &Path, happened: &str) -> String {
     )
 }
 
-/// Whether a file that got shorter holds every page its header counts, as after a `VACUUM`.
+/// Returns whether a shorter file contains every page of its header, as after a `VACUUM`.
 fn is_whole(path: &Path, found: &Metadata) -> bool {
     let mut header = [0; 32];
     if File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_err() {

@@ -1,8 +1,8 @@
-//! What the host itself writes, in one SQLite database: `state.db` in the state folder.
+//! The state database of the host: `state.db` in the state folder, an SQLite database.
 //!
-//! One thread writes. Writes that wait for it become durable together, in one commit, and each is answered
-//! after that commit. Other threads read, from what was committed last, and never wait for the writer. A look-up by key
-//! takes less time than waking one of them and runs on its caller's thread.
+//! One thread writes. Waiting writes are committed together, and each is acknowledged after that commit. Other threads
+//! read the latest commit and never wait for the writer. A look-up by key takes less time than waking one of them and
+//! runs on the caller's thread.
 
 mod backup;
 mod guard;
@@ -26,28 +26,28 @@ use crate::atomic;
 use crate::worker::stopped;
 use guard::Guard;
 pub use relocate::Relocated;
-use writer::{Asked, Job, Writer};
+use writer::{Job, Writer, WriterRequest};
 
-/// How many threads read.
+/// The number of reading threads.
 const READERS: usize = 2;
-/// How long another process may hold the file.
+/// How long to wait for another process's lock of the file.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The database, open.
+/// The open database.
 pub struct StateDb {
     place: Arc<str>,
-    writes: mpsc::Sender<Asked>,
-    /// Nothing where the writer's connection is the only one.
+    writes: mpsc::Sender<WriterRequest>,
+    /// `None` if the writer's connection is the only one.
     reads: Option<Reads>,
     hears: Hears,
 }
 
-/// Takes why nothing can be stored any more, or nothing once it can be again.
+/// Receives why nothing can be stored, or `None` once that is possible again.
 type Hears = Arc<OnceLock<Box<dyn Fn(Option<&str>) + Send + Sync>>>;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The connections that read. Whoever reads on one locks it.
+/// The connections for reading; a reader locks one.
 struct Reads {
     connections: Arc<[Mutex<Connection>]>,
     asked: mpsc::Sender<Read>,
@@ -72,13 +72,13 @@ impl From<Thrown> for Failure {
 }
 
 impl StateDb {
-    /// The database's file in a state folder.
+    /// Returns the path of the database in a state folder.
     pub fn file(dir: &Path) -> PathBuf {
         dir.join("state.db")
     }
 
-    /// Opens the database of a state folder, and brings an older one up to date. A damaged file, one
-    /// of a newer host and one of another program are refused and left as they are. Blocks.
+    /// Opens the database of a state folder, and migrates an older one. Rejects damaged files and those of a newer host
+    /// or another program, and leaves them unchanged. Blocks.
     pub fn open(dir: &Path) -> Result<Arc<Self>, Thrown> {
         let path = Self::file(dir);
         let place: Arc<str> = path.display().to_string().into();
@@ -104,8 +104,8 @@ impl StateDb {
         Self::start(writer, place, Some(Reads { connections, asked: reads }), Some(path))
     }
 
-    /// The database that a start would open, where there is one: that of `dir`, or the one it would bring there from
-    /// `former`. Refuses what [`StateDb::open`] refuses, and writes nothing. No process may have it open. Blocks.
+    /// Checks the database that a start would open, if any: that of `dir`, or the one that it would move there from
+    /// `former`. Rejects what [`StateDb::open`] rejects, and writes nothing. No process may have it open. Blocks.
     pub fn examine(former: &Path, dir: &Path) -> Result<Option<PathBuf>, Thrown> {
         let Some(path) = Self::found(former, dir) else { return Ok(None) };
         let place = path.display().to_string();
@@ -120,19 +120,19 @@ impl StateDb {
         Ok(Some(path))
     }
 
-    /// The file that a start would open, or bring from `former`.
+    /// Returns the file that a start would open, or move from `former`.
     fn found(former: &Path, dir: &Path) -> Option<PathBuf> {
         let is_there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();
         [dir, former].into_iter().map(Self::file).find(is_there)
     }
 
-    /// Tells `hears` when the file turns out to be removed, replaced or cut short, from which on every write is refused,
-    /// and when a removed one is there again. Only the first is told.
+    /// Calls `hears` when the file was removed, replaced or truncated, after which every write is rejected, and when a
+    /// removed one is back. Only the first registered function is called.
     pub fn watch_file(&self, hears: impl Fn(Option<&str>) + Send + Sync + 'static) {
         let _ = self.hears.set(Box::new(hears));
     }
 
-    /// A database in memory: everything is as in a file, until the process ends.
+    /// Opens a database in memory, which otherwise behaves like one in a file.
     pub fn memory() -> Result<Arc<Self>, Thrown> {
         let place: Arc<str> = "the state in memory".into();
         let mut writer =
@@ -141,7 +141,7 @@ impl StateDb {
         Self::start(writer, place, None, None)
     }
 
-    /// Starts the thread that writes. `path` is the database's file, where it has one.
+    /// Starts the writing thread. `path` is the database's file, if it has one.
     fn start(
         writer: Connection,
         place: Arc<str>,
@@ -161,24 +161,23 @@ impl StateDb {
         Ok(Arc::new(Self { place, writes, reads, hears }))
     }
 
-    /// Writes. The write takes its place among others now; it is answered once a crash cannot lose it. A write
-    /// that fails changes nothing.
+    /// Writes. The write is queued now and acknowledged once it is durable. A failed write changes nothing.
     pub(crate) fn write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     ) -> Pending<T> {
         let (answer, answered) = oneshot::channel();
         let write = Job { job: Some(job), done: None, answer, place: self.place.clone() };
-        later(self.writes.send(Asked::Write(Box::new(write))).is_ok(), answered)
+        later(self.writes.send(WriterRequest::Write(Box::new(write))).is_ok(), answered)
     }
 
-    /// Brings what was committed into the database's own file, so that a copy of that file alone is whole.
+    /// Moves committed data from the log into the database file, so that a copy of that file alone is complete.
     pub(crate) fn checkpoint(&self) -> Pending<()> {
         let (answer, answered) = oneshot::channel();
-        later(self.writes.send(Asked::Checkpoint(answer)).is_ok(), answered)
+        later(self.writes.send(WriterRequest::Checkpoint(answer)).is_ok(), answered)
     }
 
-    /// Reads what was committed last.
+    /// Reads the latest commit.
     pub(crate) fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
@@ -188,14 +187,14 @@ impl StateDb {
         let place = self.place.clone();
         let read: Read = Box::new(move |connection| {
             let done = view(connection, job);
-            // Nobody waits any more.
+            // The caller no longer waits.
             let _ = answer.send(done.map_err(|failure| thrown(&place, failure)));
         });
         later(reads.asked.send(read).is_ok(), answered)
     }
 
-    /// Reads a few rows by their keys, on the caller's thread. Where every connection is in use, or another process has
-    /// locked the file, a thread that reads does it.
+    /// Reads a few rows by their keys on the caller's thread, or on a reading thread if every connection is in use or
+    /// another process has locked the file.
     pub(crate) fn look_up<T: Send + 'static>(
         &self,
         job: impl Fn(&Connection) -> Result<T, Failure> + Send + 'static,
@@ -210,7 +209,7 @@ impl StateDb {
     }
 }
 
-/// Refuses a database that holds nothing though a crash left a log of it: nothing SQLite does comes to that.
+/// Rejects an empty database with a log from a crash, which SQLite never creates.
 fn refuse_cut(path: &Path, place: &str) -> Result<(), Thrown> {
     if std::fs::metadata(path).is_ok_and(|found| found.len() == 0) && has_log(path) {
         return Err(Thrown::new(format_args!(
@@ -221,17 +220,17 @@ fn refuse_cut(path: &Path, place: &str) -> Result<(), Thrown> {
     Ok(())
 }
 
-/// Whether something is in the database's write-ahead log.
+/// Returns whether the database's write-ahead log is not empty.
 fn has_log(path: &Path) -> bool {
     std::fs::metadata(log_of(path)).is_ok_and(|found| found.len() > 0)
 }
 
-/// The write-ahead log of the database at `path`.
+/// Returns the path of the write-ahead log of the database at `path`.
 fn log_of(path: &Path) -> PathBuf {
     with_suffix(path, "-wal")
 }
 
-/// SQLite's index of the log of the database at `path`, which its connections share.
+/// Returns the path of SQLite's index of the log of the database at `path`, which its connections share.
 fn index_of(path: &Path) -> PathBuf {
     with_suffix(path, "-shm")
 }
@@ -242,11 +241,11 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a database to read it, and makes no file beside it.
+/// Opens a database for reading without creating files beside it.
 fn untouched(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     match path.to_str() {
-        // SQLite would make a log to read it otherwise.
+        // Otherwise SQLite would create a log for reading.
         Some(text) if !has_log(path) => {
             let text = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
             let uri = format!("file:{text}?immutable=1");
@@ -275,18 +274,18 @@ fn configure(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
-    // Where a plain sync leaves the write in the disk's own memory.
+    // For systems where a plain sync leaves the write in the cache of the disk.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Otherwise SQLite plans a statement anew for each value of a parameter that a partial index might depend on.
+    // Otherwise SQLite replans a statement for each value of a parameter that a partial index can depend on.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
 fn read_only(connection: Connection) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "query_only", true)?;
-    // Whether the log may still come into the database is for the connection that writes to know.
+    // Only the writing connection decides whether the log can be moved into the database.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
@@ -301,7 +300,7 @@ fn read_all(connection: &Mutex<Connection>, asked: &Mutex<mpsc::Receiver<Read>>)
     }
 }
 
-/// One view of the database for everything that is read while it lasts.
+/// A consistent view of the database for all reads during its lifetime.
 struct View<'a>(&'a Connection);
 
 impl<'a> View<'a> {
@@ -313,12 +312,12 @@ impl<'a> View<'a> {
 
 impl Drop for View<'_> {
     fn drop(&mut self) {
-        // Nothing was written. Where this fails, the next view cannot begin, and says why.
+        // Nothing was written. If this fails, the next transaction cannot begin and reports why.
         let _ = execute(self.0, "ROLLBACK");
     }
 }
 
-/// Reads in one view for all that the job asks.
+/// Runs all reads of a job in one view.
 fn view<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Result<T, Failure>,
@@ -327,12 +326,12 @@ fn view<T>(
     job(view.0)
 }
 
-/// Executes a statement that is prepared once.
+/// Executes a cached prepared statement.
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Reads, or returns nothing where that would wait for another process.
+/// Reads, or returns `None` if that would wait for another process.
 fn without_waiting<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Result<T, Failure>,
@@ -353,7 +352,7 @@ fn thrown(place: &str, failure: Failure) -> Thrown {
     }
 }
 
-/// What is wrong with the file and what to do.
+/// Describes what is wrong with the file and what to do.
 fn sentence(place: &str, error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => format!(

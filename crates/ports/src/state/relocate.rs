@@ -1,4 +1,4 @@
-//! The database of an earlier version, brought to where it is looked for now.
+//! Moves the database of an earlier version to its current place.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +9,20 @@ use rusqlite::Connection;
 use super::{StateDb, configure, log_of, schema, sentence, thrown};
 use crate::atomic;
 
-/// What became of a database at its former place.
+/// The outcome for a database at its former place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relocated {
     /// There is none.
     Unneeded,
     /// It is at its new place.
     Moved,
-    /// There is one at the new place already, and this one is not used.
+    /// The new place already has one, and this one is not used.
     Leftover,
 }
 
 impl StateDb {
-    /// Moves the database of one folder to another, unless there is one. What its write-ahead log holds is brought into
-    /// the file first, so that one file moves, at once. No process may have it open. Blocks.
+    /// Moves the database of one folder to another, unless that has one. Its write-ahead log is merged into the file
+    /// first, so that a single rename moves it. No process may have it open. Blocks.
     pub fn relocate(from: &Path, to: &Path) -> Result<Relocated, Thrown> {
         let (old, new) = (Self::file(from), Self::file(to));
         if from == to || fs::symlink_metadata(&old).is_err() {
@@ -41,7 +41,7 @@ impl StateDb {
     }
 }
 
-/// Brings the write-ahead log of a database into its file, and removes it.
+/// Merges the write-ahead log of a database into its file, and removes it.
 fn fold_log(path: &Path) -> Result<(), Thrown> {
     let place = path.display().to_string();
     let failed = |error| Thrown::new(sentence(&place, &error));
@@ -51,7 +51,7 @@ fn fold_log(path: &Path) -> Result<(), Thrown> {
     let busy: bool =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).map_err(failed)?;
     connection.close().map_err(|(_, error)| failed(error))?;
-    // The last connection that closes removes them.
+    // Closing the last connection removes them.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if busy || log_of(&real).exists() {
         return Err(Thrown::new(format_args!("{place} is held by another process; it cannot be moved")));

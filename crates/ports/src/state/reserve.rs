@@ -1,8 +1,7 @@
-//! The write-ahead log's file at its usual size from the start.
+//! Creates the write-ahead log's file with its usual size.
 //!
-//! A commit that lengthens the file has to store its new length as well, which takes half again as long as writing over
-//! what is there. SQLite begins the log anew once it holds [`PAGES`] pages, so a log of that size is written over for as
-//! long as the host runs.
+//! A commit that extends the file also has to store its new length, which takes half again as long as overwriting.
+//! SQLite restarts the log once it contains [`PAGES`] pages, so a log of that size is only overwritten.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -12,22 +11,22 @@ use rusqlite::Connection;
 
 use super::{execute, log_of};
 
-/// Pages of the log after which SQLite brings it into the database (`wal_autocheckpoint`, its default).
+/// The pages of the log after which SQLite merges it into the database (`wal_autocheckpoint`, its default).
 const PAGES: u64 = 1000;
-/// What the log adds to each page of the database.
+/// The size of the header of each page in the log.
 pub(super) const FRAME_HEADER: u64 = 24;
-/// A page of the database, as the log has it.
+/// The size of a page of the database in the log.
 const FRAME: u64 = 4096 + FRAME_HEADER;
-/// What the log begins with.
+/// The size of the log's header.
 pub(super) const HEADER: u64 = 32;
 const SIZE: u64 = HEADER + PAGES * FRAME;
-/// How much is written at once.
+/// The size of one write.
 static PIECE: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Fills the log of the database at `path` with zeros up to its usual size. SQLite reads the log as far as its checksums
-/// are right, so zeros after that are nothing to it. Where the disk has no room, the log stays as it is.
+/// Fills the log of the database at `path` with zeros up to its usual size. SQLite reads the log as far as its
+/// checksums are valid and ignores the zeros after that. If the disk is full, the log stays unchanged.
 pub(super) fn reserve(connection: &Connection, path: &Path) {
-    // Keeps other processes from lengthening the log meanwhile.
+    // Prevents other processes from extending the log in the meantime.
     if execute(connection, "BEGIN IMMEDIATE").is_err() {
         return;
     }
@@ -38,7 +37,7 @@ pub(super) fn reserve(connection: &Connection, path: &Path) {
 }
 
 fn fill(path: &Path) -> std::io::Result<()> {
-    // Beside an empty database, a log that is not means that the database was cut.
+    // A log with content beside an empty database means that the database was truncated.
     if std::fs::metadata(path)?.len() == 0 {
         return Ok(());
     }

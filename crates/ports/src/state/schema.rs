@@ -1,15 +1,14 @@
-//! The tables, and how an older database comes up to date.
+//! The tables, and the migrations of older databases.
 
 use ostler_contract::Thrown;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::Failure;
 
-/// Says that a database is ostler's: `ostl`.
+/// The application id of ostler's databases: `ostl`.
 const APPLICATION: i32 = 0x6f73_746c;
 
-/// What each version added; a database's version is how many of these it has been through. One that was
-/// released is never changed.
+/// The migrations; the version of a database is the number of applied ones. A released migration is never changed.
 const VERSIONS: &[&str] = &["
     CREATE TABLE sessions (id TEXT NOT NULL UNIQUE, kept TEXT NOT NULL) STRICT;
     CREATE TABLE session_flags (
@@ -151,7 +150,7 @@ const VERSIONS: &[&str] = &["
     END;
 "];
 
-/// Refuses a database that is not ostler's, or a newer ostler's.
+/// Rejects a database that is not from ostler, or from a newer version.
 pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure> {
     let version = number(connection, "user_version")?;
     let application = number(connection, "application_id")?;
@@ -171,7 +170,7 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure>
     Ok(())
 }
 
-/// Makes the tables, or adds what an older database lacks.
+/// Creates the tables, or migrates an older database.
 pub(super) fn upgrade(connection: &mut Connection) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version = usize::try_from(number(&transaction, "user_version")?).unwrap_or(0);

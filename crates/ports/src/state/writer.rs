@@ -1,4 +1,4 @@
-//! The thread that writes: a batch at a time, each one commit.
+//! The writing thread, which commits in batches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use super::reserve::reserve;
 use super::{Failure, Hears, execute, sentence, thrown};
 use crate::worker::stopped;
 
-/// How many writes go into one commit at most.
+/// The maximum number of writes in a commit.
 const BATCH: usize = 256;
-/// How often the files are looked at where nothing is written.
+/// How often the files are checked while nothing is written.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// A write that waits.
+/// A queued write.
 pub(super) trait Write: Send {
-    /// Writes; whether that went well.
+    /// Writes; returns whether it succeeded.
     fn run(&mut self, connection: &Connection) -> bool;
-    /// Tells who asked, once it is known whether the commit succeeded.
+    /// Answers the caller once the outcome of the commit is known.
     fn answer(self: Box<Self>, committed: Result<(), Thrown>);
 }
 
-/// What the writer is asked for.
-pub(super) enum Asked {
-    /// To write.
+/// A request to the writer.
+pub(super) enum WriterRequest {
+    /// Write.
     Write(Box<dyn Write>),
-    /// To bring what was committed into the database's own file.
+    /// Merge the log into the database file.
     Checkpoint(oneshot::Sender<Result<(), Thrown>>),
 }
 
-/// A write with what came of it.
+/// A write with its outcome.
 pub(super) struct Job<F, T> {
     pub(super) job: Option<F>,
     pub(super) done: Option<Result<T, Failure>>,
@@ -57,18 +57,18 @@ where
     fn answer(self: Box<Self>, committed: Result<(), Thrown>) {
         let done = self.done.unwrap_or_else(|| Err(stopped().into()));
         let done = committed.and(done.map_err(|failure| thrown(&self.place, failure)));
-        // Nobody waits any more: it is written all the same.
+        // The caller may no longer wait; it is written anyway.
         let _ = self.answer.send(done);
     }
 }
 
-/// The connection that writes, and the files it writes to.
+/// The writing connection and its files.
 pub(super) struct Writer {
     connection: Connection,
     place: Arc<str>,
     guard: Option<Guard>,
     hears: Hears,
-    /// Why nothing can be stored, as it was told last.
+    /// Why nothing can be stored, as last reported.
     lost: Option<String>,
 }
 
@@ -84,8 +84,8 @@ impl Writer {
         }
     }
 
-    /// Serves writes until nobody can ask for any.
-    pub(super) fn write_all(&mut self, asked: &Receiver<Asked>) {
+    /// Serves requests until all senders are dropped.
+    pub(super) fn write_all(&mut self, asked: &Receiver<WriterRequest>) {
         loop {
             let first = match asked.recv_timeout(LOOK_EVERY) {
                 Ok(first) => first,
@@ -98,12 +98,12 @@ impl Writer {
             let (mut batch, mut checkpoints) = (Batch::default(), Vec::new());
             let whole = self.look();
             let mut next = Some(first);
-            // What is asked for while the batch is being written joins it: it costs no commit of its own.
+            // Requests that arrive during the batch join it and need no separate commit.
             while let Some(asked_for) = next {
                 match asked_for {
-                    Asked::Write(write) if whole.is_ok() => batch.run(&self.connection, write),
-                    Asked::Write(write) => batch.writes.push(write),
-                    Asked::Checkpoint(answer) => checkpoints.push(answer),
+                    WriterRequest::Write(write) if whole.is_ok() => batch.run(&self.connection, write),
+                    WriterRequest::Write(write) => batch.writes.push(write),
+                    WriterRequest::Checkpoint(answer) => checkpoints.push(answer),
                 }
                 next = if batch.writes.len() < BATCH { asked.try_recv().ok() } else { None };
             }
@@ -119,7 +119,7 @@ impl Writer {
         }
     }
 
-    /// Brings what was committed into the database's own file. Over one that was cut it would write half a database.
+    /// Merges the log into the database file, unless the file was truncated, which would create half a database.
     fn checkpoint(&mut self) -> Result<(), Thrown> {
         self.look()?;
         let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -127,17 +127,17 @@ impl Writer {
         self.look()
     }
 
-    /// Commits a batch. It is durable where the files are still the ones that were opened once it is committed.
+    /// Commits a batch. It is durable if the files are still the opened ones after the commit.
     fn commit(&mut self, batch: &mut Batch) -> Result<(), Thrown> {
         batch.commit(&self.connection).map_err(|error| {
-            // Whatever was begun is taken back; where nothing was, there is nothing to take back.
+            // Rolls back the transaction, if one has begun.
             let _ = self.connection.execute_batch("ROLLBACK");
             Thrown::new(sentence(&self.place, &error))
         })?;
         self.look()
     }
 
-    /// Looks at the files, and tells where that changed anything.
+    /// Checks the files, and reports changes of their state.
     fn look(&mut self) -> Result<(), Thrown> {
         let lost = self.guard.as_mut().and_then(|guard| guard.look().err());
         if lost != self.lost {
@@ -147,7 +147,7 @@ impl Writer {
             self.lost.clone_from(&lost);
         }
         if self.guard.as_ref().is_some_and(Guard::is_lost) {
-            // Closing would bring what is left of the log into the database.
+            // Closing would merge the rest of the log into the database.
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
         lost.map_or(Ok(()), |lost| Err(Thrown::new(lost)))
@@ -160,7 +160,7 @@ struct Batch {
     writes: Vec<Box<dyn Write>>,
     /// Whether a transaction has begun and contains a write.
     begun: bool,
-    /// What failed for all of them.
+    /// The error for all of them.
     failed: Option<rusqlite::Error>,
 }
 
@@ -172,8 +172,8 @@ impl Batch {
         self.writes.push(write);
     }
 
-    /// Runs one write, so that one that fails takes none of the others with it. The first one is the whole transaction
-    /// and needs no savepoint.
+    /// Runs one write, so that a failure does not affect the others. The first one is the whole transaction and needs
+    /// no savepoint.
     fn add(&mut self, connection: &Connection, write: &mut dyn Write) -> rusqlite::Result<()> {
         if self.begun {
             execute(connection, "SAVEPOINT one")?;

@@ -1,4 +1,4 @@
-//! One endpoint: whose tools, which token, and what its backend wants of it.
+//! One endpoint: its session's tools, its token, and the options of its backend.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::message::{Called, outcome};
+use super::message::{ToolOutcome, outcome};
 use crate::guard::Token;
 
-/// What a server says of itself.
+/// The description of the server.
 #[derive(Debug)]
 pub(super) struct About {
     pub name: String,
     pub version: String,
 }
 
-/// The tools of one session, under a path and a token of their own.
+/// The tools of one session, under a separate path and token.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     /// The last part of its path.
@@ -31,16 +31,16 @@ pub(super) struct Endpoint {
     pub about: Arc<About>,
     key: Secret<String>,
     token: Token,
-    held: Mutex<Held>,
-    /// How often the tools had changed when they were last listed.
+    openers: Mutex<Openers>,
+    /// The change count of the tools at the latest listing.
     listed: AtomicU64,
-    /// The number of the one stream; a change ends the one before.
+    /// The number of the current stream; a change ends the previous one.
     stream: watch::Sender<u64>,
 }
 
-/// Who holds it open, and how they want it.
+/// The openers of an endpoint that have not closed it, and the options of the latest.
 #[derive(Debug, Default)]
-struct Held {
+struct Openers {
     by: HashSet<u64>,
     options: ToolsServerOptions,
 }
@@ -55,59 +55,59 @@ impl Endpoint {
             key: Secret::new(key),
             tools,
             about,
-            held: Mutex::default(),
+            openers: Mutex::default(),
             listed,
             stream: watch::Sender::new(0),
         }
     }
 
-    /// What a backend is told to show.
+    /// Returns the token for the backend.
     pub fn token(&self) -> &str {
         self.key.reveal()
     }
 
-    /// Whether a token is its own. Compared in constant time.
+    /// Returns whether a token is its token. Compared in constant time.
     pub fn admits(&self, given: &str) -> bool {
         self.token.is(given)
     }
 
-    /// Holds it open for a backend, in the way it wants.
-    pub fn hold(&self, opener: u64, options: ToolsServerOptions) {
-        let mut held = self.held.lock();
-        held.by.insert(opener);
-        held.options = options;
+    /// Opens it for a backend, with the backend's options.
+    pub fn open_for(&self, opener: u64, options: ToolsServerOptions) {
+        let mut openers = self.openers.lock();
+        openers.by.insert(opener);
+        openers.options = options;
     }
 
-    /// Lets go of it for a backend; nobody's is closed.
-    pub fn let_go(&self, opener: u64) {
-        let mut held = self.held.lock();
-        if held.by.remove(&opener) && held.by.is_empty() {
+    /// Closes it for a backend. It ends when the last one closes it.
+    pub fn close_for(&self, opener: u64) {
+        let mut openers = self.openers.lock();
+        if openers.by.remove(&opener) && openers.by.is_empty() {
             self.stream.send_modify(|number| *number += 1);
         }
     }
 
-    /// Whether somebody holds it and its session is there.
+    /// Returns whether a backend has it open and its session exists.
     pub fn is_open(&self) -> bool {
-        !self.held.lock().by.is_empty() && !self.tools.changes().borrow().gone
+        !self.openers.lock().by.is_empty() && !self.tools.changes().borrow().gone
     }
 
-    /// Whether its backend asked to be told of changes.
+    /// Returns whether its backend requested notifications of changes.
     pub fn notifies(&self) -> bool {
-        self.held.lock().options.tools_changed == Some(ToolsChanged::Notify)
+        self.openers.lock().options.tools_changed == Some(ToolsChanged::Notify)
     }
 
-    /// Every tool there is now.
+    /// Returns all current tools.
     pub fn list(&self) -> Vec<BoundTool> {
         self.listed.store(self.tools.changes().borrow().moved, Ordering::Release);
         self.tools.list()
     }
 
-    /// How often the tools had changed when they were last listed.
+    /// The change count of the tools at the latest listing.
     pub fn listed(&self) -> u64 {
         self.listed.load(Ordering::Acquire)
     }
 
-    /// Begins the one stream, in place of the one before.
+    /// Begins the stream and ends the previous one.
     pub fn begin_stream(&self) -> (u64, watch::Receiver<u64>) {
         let mut mine = 0;
         self.stream.send_modify(|number| {
@@ -117,14 +117,14 @@ impl Endpoint {
         (mine, self.stream.subscribe())
     }
 
-    /// Calls a tool; `None` where there is none of that name.
-    pub async fn call(&self, name: &str, input: Value) -> Option<Called> {
+    /// Calls a tool; `None` if it does not exist.
+    pub async fn call(&self, name: &str, input: Value) -> Option<ToolOutcome> {
         let tool = self.tools.list().into_iter().find(|tool| tool.definition.name == name)?;
-        let run_client = self.held.lock().options.run_client.clone();
+        let run_client = self.openers.lock().options.run_client.clone();
         Some(match (tool.run, run_client) {
             (Some(run), _) => outcome(run.call((input, None)).await, tool.definition.output_schema.is_some()),
             (None, Some(run)) => outcome(run.unbounded((name.to_owned(), input)).await, false).of_client(),
-            (None, None) => Called::failed(no_client(name)),
+            (None, None) => ToolOutcome::failed(no_client(name)),
         })
     }
 }

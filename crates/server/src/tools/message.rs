@@ -1,4 +1,4 @@
-//! The messages an endpoint takes, one per request: `initialize`, `tools/list`, `tools/call` and nothing else.
+//! The messages that an endpoint accepts, one per request: `initialize`, `tools/list`, `tools/call` and nothing else.
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
 use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode};
@@ -10,9 +10,9 @@ use ostler_protocol::error::code;
 use super::endpoint::Endpoint;
 use crate::reply::{Reply, refuse};
 
-/// The header in which a client names the revision it speaks.
+/// The header with the client's version of MCP.
 const VERSION_HEADER: &str = "mcp-protocol-version";
-/// The longest message.
+/// The maximum size of a message.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
 /// One message.
@@ -22,15 +22,15 @@ enum Message {
         method: String,
         params: Value,
     },
-    /// A notification, or an answer to what nobody asked.
+    /// A notification, or an unexpected answer.
     Said,
 }
 
-/// Answers what was posted.
+/// Answers a POST.
 pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
     let bodies = request.extensions().get::<Bodies>().cloned().unwrap_or_default();
     let (head, body) = request.into_parts();
-    // Charged until the call is answered.
+    // The message is charged until the call is answered.
     let body = match bodies.read_json(body, BODY_LIMIT).await {
         Ok(body) => body,
         Err(JsonBodyError::Body(
@@ -63,7 +63,7 @@ pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
     http::json(StatusCode::OK, &whole)
 }
 
-/// Takes a body for exactly one message; otherwise what is wrong with it, to stand behind *one JSON-RPC message*.
+/// Parses a body as exactly one message. The error is the text after *one JSON-RPC message*.
 fn read(body: Option<Value>) -> Result<Message, String> {
     let Some(body) = body else { return Err(", and it is empty".to_owned()) };
     let Value::Object(mut fields) = body else { return Err(", an object".to_owned()) };
@@ -104,13 +104,13 @@ async fn result(endpoint: &Endpoint, method: &str, params: Value) -> Result<Valu
                 Some(_) => return Err(invalid("arguments have to be an object".to_owned())),
             };
             let called = endpoint.call(name, input).await;
-            called.map(Called::result).ok_or_else(|| invalid(no_tool(name)))
+            called.map(ToolOutcome::result).ok_or_else(|| invalid(no_tool(name)))
         }
         _ => Err((code::METHOD_NOT_FOUND, no_method(method))),
     }
 }
 
-/// A tool as MCP lists it.
+/// Returns a tool in the form of MCP.
 fn listed(tool: &BoundTool) -> Value {
     let definition = &tool.definition;
     let mut row = json!({
@@ -130,7 +130,7 @@ fn listed(tool: &BoundTool) -> Value {
     row
 }
 
-/// What a tool says it does, in MCP's words; nothing of what it does not say.
+/// Returns the declared effects of a tool in the form of MCP; undeclared effects are omitted.
 fn hints(tool: &BoundTool) -> Option<Value> {
     let effects = tool.effects?;
     let mut hints = JsonObject::new();
@@ -145,35 +145,40 @@ fn hints(tool: &BoundTool) -> Option<Value> {
     (!hints.is_empty()).then_some(Value::Object(hints))
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Called {
+pub(super) struct ToolOutcome {
     content: Value,
     structured: Option<Value>,
     failed: bool,
-    /// What the tool answered, as it was.
+    /// The unchanged answer of the tool.
     answer: Value,
 }
 
-/// What a tool answered or threw.
-pub(super) fn outcome(outcome: Result<Value, Thrown>, has_schema: bool) -> Called {
+/// Converts the answer or the error of a tool.
+pub(super) fn outcome(outcome: Result<Value, Thrown>, has_schema: bool) -> ToolOutcome {
     match outcome {
         Ok(answer) => {
             let text = tool_text(&answer);
             let structured = (has_schema && answer.is_object()).then(|| answer.clone());
-            Called { content: json!([{ "type": "text", "text": text }]), structured, failed: false, answer }
+            ToolOutcome {
+                content: json!([{ "type": "text", "text": text }]),
+                structured,
+                failed: false,
+                answer,
+            }
         }
-        Err(thrown) => Called::failed(thrown.message),
+        Err(thrown) => ToolOutcome::failed(thrown.message),
     }
 }
 
-impl Called {
+impl ToolOutcome {
     pub fn failed(why: String) -> Self {
         let content = json!([{ "type": "text", "text": why }]);
         Self { content, structured: None, failed: true, answer: Value::Null }
     }
 
-    /// Reads what a client's tool answered: a result of the protocol says itself whether it succeeded.
+    /// Converts the answer of a client tool, which is a result of the protocol and states whether it succeeded.
     pub fn of_client(self) -> Self {
         let Some(success) = self.answer.get("success").and_then(Value::as_bool) else { return self };
         if self.failed || self.answer.get("pastTenseMessage").is_none() {

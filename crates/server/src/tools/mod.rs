@@ -1,5 +1,5 @@
-//! Tools endpoints, under `/ahp-mcp/<id>`: the tools bound to one session, served over MCP to the agent behind its
-//! backend. Spec: *Tools MCP endpoint*.
+//! Tools endpoints, under `/ahp-mcp/<id>`: the tools of one session, served over MCP to the agent of its backend. Spec:
+//! *Tools MCP endpoint*.
 
 mod endpoint;
 mod message;
@@ -22,7 +22,7 @@ use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 use endpoint::{About, Endpoint};
 
-/// The tools endpoints of a host: one per session, for its life.
+/// The tools endpoints of a host: one per session, for the session's lifetime.
 #[derive(Clone)]
 pub struct ToolServers(Arc<Shared>);
 
@@ -34,8 +34,8 @@ struct Shared {
 }
 
 impl ToolServers {
-    /// Endpoints of a server that goes by this name and version. `origin` is read when one is opened; where it is
-    /// nothing none can be.
+    /// Creates the endpoints of a server with this name and version. `origin` is read when one is opened; without it
+    /// none can be opened.
     pub fn new(
         origin: impl Fn() -> Option<String> + Send + Sync + 'static,
         name: &str,
@@ -45,7 +45,7 @@ impl ToolServers {
         Self(Arc::new(Shared { origin: Box::new(origin), about, endpoints: Mutex::default() }))
     }
 
-    /// Opens endpoints for backends.
+    /// Returns the function that opens endpoints for backends.
     pub fn opener(&self) -> OpenToolsServer {
         let servers = self.clone();
         OpenToolsServer::new(move |tools, options| {
@@ -58,21 +58,21 @@ impl ToolServers {
     fn open(&self, tools: &SessionTools, options: ToolsServerOptions) -> Option<ToolsServer> {
         let origin = (self.0.origin)()?;
         let endpoint = self.endpoint_of(tools);
-        endpoint.hold(tools.opener(), options);
+        endpoint.open_for(tools.opener(), options);
         let (opener, held) = (tools.opener(), Arc::downgrade(&endpoint));
         Some(ToolsServer {
             url: format!("{}{PREFIX}/{}", origin.trim_end_matches('/'), endpoint.id),
             token: endpoint.token().to_owned(),
             close: Func::new(move |()| {
                 if let Some(endpoint) = held.upgrade() {
-                    endpoint.let_go(opener);
+                    endpoint.close_for(opener);
                 }
                 Ok(())
             }),
         })
     }
 
-    /// The session's endpoint: made at its first opening, forgotten with the session.
+    /// Returns the session's endpoint, created at its first opening and removed with the session.
     fn endpoint_of(&self, tools: &SessionTools) -> Arc<Endpoint> {
         let mut endpoints = self.0.endpoints.lock();
         if let Some(endpoint) = endpoints.values().find(|endpoint| endpoint.tools.is_of(tools)) {
@@ -90,7 +90,7 @@ impl ToolServers {
         endpoint
     }
 
-    /// Answers a request under `/ahp-mcp`; nothing for any other.
+    /// Answers a request under `/ahp-mcp`; `None` for other requests.
     pub async fn request(&self, request: Request) -> Option<Response> {
         let path = request.uri().path();
         let id = match path.strip_prefix(PREFIX)? {
@@ -99,11 +99,11 @@ impl ToolServers {
         };
         let endpoint = self.0.endpoints.lock().get(id).filter(|endpoint| endpoint.is_open()).cloned();
         let Some(endpoint) = endpoint else { return Some(refuse(&Reply::NoTools(path.to_owned()))) };
-        // Before the method and the body are looked at.
+        // Checked before the method and the body.
         if !bearer(request.headers()).is_some_and(|given| endpoint.admits(given)) {
             return Some(refuse(&Reply::NotItsToken));
         }
-        // An agent's MCP client sends no origin. A page in a browser does, and has no business here with any token.
+        // An agent's MCP client sends no origin. A page in a browser does, and is rejected even with a token.
         if !origin_is_near(request.headers(), &HostNames::default()) {
             return Some(refuse(&Reply::ForeignOrigin));
         }
@@ -114,8 +114,7 @@ impl ToolServers {
         })
     }
 
-    /// The part of the listener they are served from. Each endpoint checks its own token, and reads messages into
-    /// `bodies`.
+    /// Returns the mount of the endpoints. Each endpoint checks its token and charges messages to `bodies`.
     pub fn mount(&self, bodies: Bodies) -> Mount {
         let servers = self.clone();
         Mount::new(

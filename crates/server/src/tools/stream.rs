@@ -1,4 +1,4 @@
-//! The one stream of an endpoint: it tells an agent that the tools have changed.
+//! The stream of an endpoint, which notifies an agent of changes of the tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use tokio::sync::watch;
 use super::endpoint::Endpoint;
 use crate::reply::{Reply, refuse};
 
-/// Says nothing, so that a peer that is gone is noticed.
+/// An empty comment, which detects a closed connection.
 const STILL_HERE: &[u8] = b": still here\n\n";
-/// How often it is said.
+/// Its interval.
 const EVERY: Duration = Duration::from_secs(25);
 
 struct Stream {
     changes: watch::Receiver<Brought>,
-    /// The change the agent knows of.
+    /// The latest change that the agent knows.
     told: u64,
     mine: u64,
     current: watch::Receiver<u64>,
 }
 
-/// Opens the stream of a backend that asked for one. It ends with the session, the endpoint, or the next stream.
+/// Opens the stream of a backend that requested one. It ends with the session, the endpoint, or the next stream.
 pub(super) fn open(endpoint: &Arc<Endpoint>) -> Response {
     if !endpoint.notifies() {
         return refuse(&Reply::NoStream);

@@ -15,7 +15,7 @@ pub use step::{ROWS, Step};
 
 /// What a request asked for.
 #[derive(Debug, Clone)]
-enum Asked {
+enum RequestKind {
     Initialize,
     Reconnect,
     List,
@@ -54,7 +54,7 @@ pub struct Mirror {
     beside: Beside,
     /// Channels the host did not have when they were asked for.
     refused: BTreeSet<String>,
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<u64, RequestKind>,
     out: Vec<String>,
     next: u64,
     count: i64,
@@ -146,13 +146,13 @@ impl Mirror {
             if !back {
                 params["initialSubscriptions"] = json!([uri::ROOT]);
             }
-            self.request("initialize", params, Asked::Initialize);
+            self.request("initialize", params, RequestKind::Initialize);
         }
         if back {
             let subscriptions: Vec<&String> = self.states.keys().collect();
             let params = json!({ "channel": uri::ROOT, "clientId": self.name, "lastSeenServerSeq": self.seen,
                 "subscriptions": subscriptions });
-            self.request("reconnect", params, Asked::Reconnect);
+            self.request("reconnect", params, RequestKind::Reconnect);
         }
     }
 
@@ -162,7 +162,7 @@ impl Mirror {
         self.ready = false;
         // What it wanted to be removed may or may not be; if it is not, the listing says so.
         for asked in self.asked.values() {
-            if let Asked::DisposeSession(session) = asked {
+            if let RequestKind::DisposeSession(session) = asked {
                 self.own.remove(session);
             }
         }
@@ -177,7 +177,7 @@ impl Mirror {
         self.restarted = true;
     }
 
-    fn request(&mut self, method: &str, params: Value, asked: Asked) {
+    fn request(&mut self, method: &str, params: Value, asked: RequestKind) {
         let id = self.next;
         self.next += 1;
         self.asked.insert(id, asked);
@@ -229,16 +229,16 @@ impl Mirror {
         let result = &frame["result"];
         let failed = frame.get("error").is_some();
         match asked {
-            Asked::Initialize => {
+            RequestKind::Initialize => {
                 assert!(!failed, "{}: {frame}", self.name);
                 self.restarted = false;
-                if self.asked.values().any(|asked| matches!(asked, Asked::Reconnect)) {
+                if self.asked.values().any(|asked| matches!(asked, RequestKind::Reconnect)) {
                     return;
                 }
                 self.replace(&result["snapshots"]);
                 self.list();
             }
-            Asked::Reconnect => {
+            RequestKind::Reconnect => {
                 assert!(!failed, "{}: {frame}", self.name);
                 if result["type"] == "replay" {
                     for missing in result["missing"].as_array().expect("what is missing") {
@@ -252,7 +252,7 @@ impl Mirror {
                 }
                 self.list();
             }
-            Asked::List => {
+            RequestKind::List => {
                 assert!(!failed, "{}: {frame}", self.name);
                 let rows = result["items"].as_array().expect("rows").iter();
                 self.listed = rows
@@ -261,25 +261,25 @@ impl Mirror {
                 self.refused.clear();
                 self.ready = true;
             }
-            Asked::Subscribe(channel) if failed => {
+            RequestKind::Subscribe(channel) if failed => {
                 self.own.remove(&channel);
                 self.refused.insert(channel);
             }
-            Asked::Subscribe(channel) => self.take_snapshot(&channel, &result["snapshot"]),
-            Asked::CreateSession(session) if !failed => {
+            RequestKind::Subscribe(channel) => self.take_snapshot(&channel, &result["snapshot"]),
+            RequestKind::CreateSession(session) if !failed => {
                 self.own.insert(session);
             }
             // One that was never announced is removed without a word.
-            Asked::DisposeSession(session) if !failed => {
+            RequestKind::DisposeSession(session) if !failed => {
                 self.own.remove(&session);
             }
-            Asked::CreateSession(_) | Asked::DisposeSession(_) | Asked::Other => {}
+            RequestKind::CreateSession(_) | RequestKind::DisposeSession(_) | RequestKind::Other => {}
         }
     }
 
     /// Asks for the listing: notifications are not replayed.
     fn list(&mut self) {
-        self.request("listSessions", json!({ "channel": uri::ROOT }), Asked::List);
+        self.request("listSessions", json!({ "channel": uri::ROOT }), RequestKind::List);
     }
 
     fn take_snapshot(&mut self, channel: &str, snapshot: &Value) {
@@ -379,10 +379,12 @@ impl Mirror {
             self.out.push(frame.to_string());
         }
         for channel in wanted {
-            let under_way =
-                self.asked.values().any(|asked| matches!(asked, Asked::Subscribe(one) if *one == channel));
+            let under_way = self
+                .asked
+                .values()
+                .any(|asked| matches!(asked, RequestKind::Subscribe(one) if *one == channel));
             if !under_way && !self.states.contains_key(&channel) && !self.refused.contains(&channel) {
-                self.request("subscribe", json!({ "channel": channel }), Asked::Subscribe(channel));
+                self.request("subscribe", json!({ "channel": channel }), RequestKind::Subscribe(channel));
             }
         }
     }

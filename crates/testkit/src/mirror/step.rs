@@ -4,7 +4,7 @@ use ostler_contract::{Value, json};
 use ostler_protocol::wire::state::{ChatState, ResponsePart, SessionState, ToolCallState};
 use ostler_protocol::{Version, uri};
 
-use super::{Asked, Mirror, State};
+use super::{Mirror, RequestKind, State};
 
 /// One thing that a client does. What it is done to is chosen from what the client knows by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,13 +126,13 @@ impl Mirror {
                 if how.is_multiple_of(2) {
                     params["activeClient"] = self.active_client();
                 }
-                self.request("createSession", params, Asked::CreateSession(session));
+                self.request("createSession", params, RequestKind::CreateSession(session));
             }
             (Step::Dispose, Some((session, _)), _) => {
                 self.request(
                     "disposeSession",
                     json!({ "channel": session }),
-                    Asked::DisposeSession(session),
+                    RequestKind::DisposeSession(session),
                 );
             }
             (Step::Say, _, Some((chat, _))) => {
@@ -196,10 +196,10 @@ impl Mirror {
                 if how.is_multiple_of(5) {
                     params["initialMessage"] = message(SAID[usize::from(how) % 5]);
                 }
-                self.request("createChat", params, Asked::Other);
+                self.request("createChat", params, RequestKind::Other);
             }
             (Step::CloseChat, _, Some((chat, _))) => {
-                self.request("disposeChat", json!({ "channel": chat }), Asked::Other);
+                self.request("disposeChat", json!({ "channel": chat }), RequestKind::Other);
             }
             (Step::MoveChat, Some((session, state)), Some((chat, _))) => {
                 let after = pick(&state.chats, how).map(|row| row.resource).filter(|_| how.is_multiple_of(2));
@@ -207,7 +207,7 @@ impl Mirror {
                     0 => json!({ "kind": "newSession" }),
                     _ => json!({ "kind": "session", "session": session, "after": after }),
                 };
-                self.request("moveChat", json!({ "channel": chat, "destination": destination }), Asked::Other);
+                self.request("moveChat", json!({ "channel": chat, "destination": destination }), RequestKind::Other);
             }
             (Step::Rename, Some((session, _)), chat) => {
                 let action = json!({ "type": "session/titleChanged", "title": format!("Title {how}") });
@@ -304,7 +304,7 @@ impl Mirror {
             _ => {
                 let params = json!({ "channel": uri::AUTOMATIONS, "automation": resource,
                     "requestId": format!("r{number}") });
-                return self.request("runAutomation", params, Asked::Other);
+                return self.request("runAutomation", params, RequestKind::Other);
             }
         };
         self.dispatch(uri::AUTOMATIONS, action);
@@ -320,10 +320,10 @@ impl Mirror {
         let (Some(terminal), false) = (pick(&terminals, at), how.is_multiple_of(7) && terminals.len() < 3)
         else {
             let params = json!({ "channel": format!("ahp-terminal:/t{number}") });
-            return self.request("createTerminal", params, Asked::Other);
+            return self.request("createTerminal", params, RequestKind::Other);
         };
         let action = match how % 6 {
-            0 => return self.request("disposeTerminal", json!({ "channel": terminal }), Asked::Other),
+            0 => return self.request("disposeTerminal", json!({ "channel": terminal }), RequestKind::Other),
             1 => json!({ "type": "terminal/resized", "cols": 40 + i64::from(how), "rows": 20 }),
             2 => json!({ "type": "terminal/claimed", "claim": { "kind": "client", "clientId": self.name } }),
             3 if how.is_multiple_of(5) => json!({ "type": "terminal/input", "data": "exit 3\r" }),
@@ -343,13 +343,13 @@ impl Mirror {
         match (how % 4, pick(&operations, how / 4)) {
             (0, Some((channel, operation))) => {
                 let params = json!({ "channel": channel, "operationId": operation });
-                self.request("invokeChangesetOperation", params, Asked::Other);
+                self.request("invokeChangesetOperation", params, RequestKind::Other);
             }
             _ => {
                 let Some(directory) = session.working_directories.iter().flatten().next() else { return };
                 let params = json!({ "channel": uri::ROOT, "uri": format!("{directory}/f{}", at % 4),
                     "data": format!("{how}\n"), "encoding": "utf-8" });
-                self.request("resourceWrite", params, Asked::Other);
+                self.request("resourceWrite", params, RequestKind::Other);
             }
         }
     }

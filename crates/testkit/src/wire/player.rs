@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_millis(400);
 const LAST: &str = "the end of the transcript";
 
 /// A client's end, and what came of it so far.
-struct Held {
+struct ClientEnd {
     end: End,
     before: VecDeque<Value>,
     seq: u64,
@@ -36,8 +36,8 @@ pub async fn play(transcript: &Transcript, open: impl Fn() -> BoxFuture<'static,
         if let Line::Client(on, _) | Line::Text(on, _) | Line::Ends(on) = line
             && !player.ends.contains_key(on)
         {
-            let held = Held { end: open().await, before: VecDeque::new(), seq: 0 };
-            player.ends.insert(on.clone(), held);
+            let client = ClientEnd { end: open().await, before: VecDeque::new(), seq: 0 };
+            player.ends.insert(on.clone(), client);
         }
         match line {
             Line::Host(_, open) if recording && open == OPEN => filled.push((*number, player.record().await)),
@@ -55,7 +55,7 @@ pub async fn play(transcript: &Transcript, open: impl Fn() -> BoxFuture<'static,
 
 struct Player<'a> {
     transcript: &'a Transcript,
-    ends: BTreeMap<String, Held>,
+    ends: BTreeMap<String, ClientEnd>,
     bound: Bindings,
 }
 
@@ -81,8 +81,8 @@ impl Player<'_> {
     }
 
     fn say(&self, on: &str, text: String) -> Result<(), String> {
-        let held = self.ends.get(on).ok_or("no such connection")?;
-        held.end.say.send(text).map_err(|_| "the host has closed".to_owned())
+        let client = self.ends.get(on).ok_or("no such connection")?;
+        client.end.say.send(text).map_err(|_| "the host has closed".to_owned())
     }
 
     async fn hear(&mut self, on: &str, expected: &Value) -> Result<(), String> {
@@ -101,15 +101,15 @@ impl Player<'_> {
             return Err(format!("\n  {}\nthe host said\n{shown}", lines.join("\n  ")));
         }
         let params = &frame["params"];
-        if let Some(held) = self.ends.get_mut(on)
+        if let Some(client) = self.ends.get_mut(on)
             && frame["method"] == "action"
             && params.get("rejectionReason").is_none()
         {
             let seq = params["serverSeq"].as_u64().unwrap_or_default();
-            if seq <= held.seq {
-                return Err(format!("serverSeq {seq} comes after {}", held.seq));
+            if seq <= client.seq {
+                return Err(format!("serverSeq {seq} comes after {}", client.seq));
             }
-            held.seq = seq;
+            client.seq = seq;
         }
         Ok(())
     }
@@ -117,32 +117,32 @@ impl Player<'_> {
     /// The next frame: any, or where a connection does not keep their order, the next answer under this id or
     /// the next notification.
     async fn next(&mut self, on: &str, wanted: Option<Option<&Value>>) -> Result<Option<Value>, String> {
-        let held = self.ends.get_mut(on).ok_or("no such connection")?;
-        let ordered = held.end.ordered;
+        let client = self.ends.get_mut(on).ok_or("no such connection")?;
+        let ordered = client.end.ordered;
         let fits = |frame: &Value| match wanted {
             Some(id) if !ordered => frame.get("id") == id,
             _ => true,
         };
-        if let Some(at) = held.before.iter().position(&fits) {
-            return Ok(held.before.remove(at));
+        if let Some(at) = client.before.iter().position(&fits) {
+            return Ok(client.before.remove(at));
         }
         loop {
-            match tokio::time::timeout(LIMIT, held.end.hear.recv()).await {
+            match tokio::time::timeout(LIMIT, client.end.hear.recv()).await {
                 Err(_) => {
-                    let before: Vec<String> = held.before.iter().map(Value::to_string).collect();
+                    let before: Vec<String> = client.before.iter().map(Value::to_string).collect();
                     return Err(format!("the host said nothing more; unread: [{}]", before.join(", ")));
                 }
                 Ok(None) => return Ok(None),
                 Ok(Some(frame)) if fits(&frame) => return Ok(Some(frame)),
-                Ok(Some(frame)) => held.before.push_back(frame),
+                Ok(Some(frame)) => client.before.push_back(frame),
             }
         }
     }
 
     async fn record(&mut self) -> Vec<(String, Value)> {
         let mut seen = Vec::new();
-        for (name, held) in &mut self.ends {
-            while let Ok(Some(frame)) = tokio::time::timeout(QUIET, held.end.hear.recv()).await {
+        for (name, client) in &mut self.ends {
+            while let Ok(Some(frame)) = tokio::time::timeout(QUIET, client.end.hear.recv()).await {
                 seen.push((name.clone(), frame));
             }
         }

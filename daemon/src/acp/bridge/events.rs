@@ -1,4 +1,4 @@
-//! What the daemon sends, as updates and requests to the editor.
+//! Converts actions of the daemon to updates and requests for the editor.
 
 use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
 use ahp::{ClientEvent, SubscriptionEvent};
@@ -6,23 +6,25 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
-use super::{Bridge, Open, Sent, Told};
-use crate::acp::wire::{Failure, Unanswered, take_back};
-use crate::acp::{ask, content, options};
+use super::{Bridge, Open, Sent, TaskEvent};
+use crate::acp::editor_connection::{EditorError, Failure, take_back};
+use crate::acp::{content, editor_requests, options};
 
 impl Bridge {
-    pub(super) async fn told(&mut self, told: Told) {
-        match told {
-            Told::Created { request, outcome: Err(why), .. } => {
+    pub(super) async fn handle_task_event(&mut self, event: TaskEvent) {
+        match event {
+            TaskEvent::Created { request, outcome: Err(why), .. } => {
                 request.answer(Err(Failure::internal(why.to_string())));
             }
-            Told::Created { request, session, outcome: Ok(()) } => self.open(request, &session, false).await,
-            Told::Withdrawn { session, prompt } => {
+            TaskEvent::Created { request, session, outcome: Ok(()) } => {
+                self.open(request, &session, false).await
+            }
+            TaskEvent::Withdrawn { session, prompt } => {
                 self.cancel(&session, |waiting| waiting.number == prompt).await;
             }
-            Told::Answered { session, id, number, answer } => {
+            TaskEvent::Answered { session, id, number, answer } => {
                 let Some(open) = self.open.get_mut(&session) else { return };
-                // One that was answered elsewhere meanwhile is gone.
+                // A request that was answered elsewhere in the meantime no longer exists.
                 if open.asked.get(&id).is_none_or(|(latest, _)| *latest != number) {
                     return;
                 }
@@ -31,7 +33,8 @@ impl Bridge {
                 let request =
                     waiting.as_array().into_iter().flatten().find(|request| request["id"] == id.as_str());
                 let shared = !open.session.active_clients.is_empty();
-                let action = request.and_then(|request| ask::action(request, answer.as_ref(), shared));
+                let action =
+                    request.and_then(|request| editor_requests::action(request, answer.as_ref(), shared));
                 let chat = open.chat_uri.clone();
                 if let Some(action) = action {
                     let _ = self.dispatch(&chat, action, Sent::Other).await;
@@ -40,7 +43,7 @@ impl Bridge {
         }
     }
 
-    /// Asks the editor what a session asks, where it can be asked.
+    /// Passes a session's request for input to the editor, if the editor supports it.
     pub(super) fn ask(&mut self, session: &str, request: &Value) {
         let Some(open) = self.open.get_mut(session) else { return };
         let Some(id) = request["id"].as_str().map(str::to_owned) else { return };
@@ -48,20 +51,20 @@ impl Bridge {
         {
             return;
         }
-        let Some(asked) = ask::ask(session, request, self.editor.abilities) else { return };
+        let Some(asked) = editor_requests::ask(session, request, self.editor.abilities) else { return };
         let (answer, cancellation) = self.wire.request(asked.method, asked.params);
         self.asked += 1;
         let number = self.asked;
         open.asked.insert(id.clone(), (number, cancellation));
-        let (tell, session) = (self.tell.clone(), session.to_owned());
+        let (sender, session) = (self.task_event_sender.clone(), session.to_owned());
         tokio::spawn(async move {
             let answer = match answer.await {
                 Ok(answer) => Some(answer),
-                Err(Unanswered::Refused(_)) => None,
+                Err(EditorError::Refused(_)) => None,
                 // Its sessions continue without it.
-                Err(Unanswered::Closed) => return,
+                Err(EditorError::Closed) => return,
             };
-            let _ = tell.send(Told::Answered { session, id, number, answer });
+            let _ = sender.send(TaskEvent::Answered { session, id, number, answer });
         });
     }
 
@@ -98,7 +101,7 @@ impl Bridge {
         let before = options::commands(&open.session);
         let shared = !open.session.active_clients.is_empty();
         apply_action_to_session(&mut open.session, &envelope.action);
-        // What the editor did not decide was left to the clients that have gone.
+        // The other clients, which could have answered in place of the editor, have left.
         let alone = shared && open.session.active_clients.is_empty();
         match &envelope.action {
             StateAction::SessionTitleChanged(changed) => {
@@ -142,7 +145,7 @@ impl Bridge {
         }
     }
 
-    /// Asks the editor what a session waits for and the editor is not being asked.
+    /// Passes open requests for input to the editor that it does not have yet.
     pub(super) fn ask_waiting(&mut self, session: &str) {
         let Some(open) = self.open.get(session) else { return };
         let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
@@ -216,20 +219,20 @@ impl Bridge {
         }
     }
 
-    /// A turn ended: the prompt that started it is answered.
+    /// Answers the prompt that started an ended turn.
     pub(super) fn ended(&mut self, session: &str, turn: &str, outcome: Result<&str, &str>) {
         let Some(open) = self.open.get_mut(session) else { return };
         match (open.prompts.remove(turn), outcome) {
             (Some(prompt), Ok(reason)) => prompt.request.answer(Ok(json!({ "stopReason": reason }))),
             (Some(prompt), Err(why)) => prompt.request.answer(Err(Failure::internal(why))),
-            // Another client's turn: the editor has nothing that would say so.
+            // For another client's turn the editor has no notification.
             (None, Err(why)) => self.update(session, &content::chunk("agent_message_chunk", why)),
             (None, Ok(_)) => {}
         }
     }
 }
 
-/// Why a turn that is complete stopped, where its backend says so.
+/// Returns why a completed turn stopped, if its backend reports it.
 fn stop_reason(meta: Option<&JsonObject>) -> &'static str {
     match meta.and_then(|meta| meta.get("ostler.stopReason")).and_then(Value::as_str) {
         Some("max_tokens") => "max_tokens",
@@ -238,7 +241,7 @@ fn stop_reason(meta: Option<&JsonObject>) -> &'static str {
     }
 }
 
-/// How full the context is, where the backend reports it.
+/// Returns the usage of the context, if the backend reports it.
 fn usage_update(usage: &Value) -> Option<Value> {
     let meta = &usage["_meta"];
     let (used, size) = (meta["ostler.contextTokens"].as_u64()?, meta["ostler.contextSize"].as_u64()?);

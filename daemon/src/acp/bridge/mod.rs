@@ -16,9 +16,9 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::{ChatState, RootState, SessionState, SnapshotState};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::acp::ask::Abilities;
+use crate::acp::editor_connection::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
+use crate::acp::editor_requests::Abilities;
 use crate::acp::reconnect;
-use crate::acp::wire::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
 use crate::acp::{content, options};
 use crate::client::Connection;
 use crate::exit::Exit;
@@ -27,7 +27,7 @@ use crate::place::Place;
 /// How many turns of a session are replayed at most when it is loaded.
 const REPLAYED: usize = 500;
 
-/// What an editor said of itself.
+/// The capabilities of an editor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Editor {
     notices: bool,
@@ -37,13 +37,13 @@ struct Editor {
     abilities: Abilities,
 }
 
-/// What a task beside the bridge has to tell it.
-enum Told {
+/// An event from a task of the bridge.
+enum TaskEvent {
     /// A session was created, or could not be.
     Created { request: Request, session: String, outcome: Result<(), Exit> },
-    /// The editor took a prompt back.
+    /// The editor withdrew a prompt.
     Withdrawn { session: String, prompt: u64 },
-    /// The editor answered what a session asked, with nothing where it answered with an error.
+    /// The editor answered a request for input; `None` for an error.
     Answered { session: String, id: String, number: u64, answer: Option<Value> },
 }
 
@@ -51,17 +51,17 @@ enum Told {
 enum Sent {
     /// The turn that a prompt starts, by its id.
     Prompt { session: String, id: String },
-    /// A changed setting, to be answered with the options then.
+    /// A changed setting; the answer contains the options after the change.
     Setting { session: String, request: Request },
     /// Nothing.
     Other,
 }
 
-/// A prompt that is not answered.
+/// An unanswered prompt.
 struct Prompt {
-    /// Its number: its turn may get another id than it was dispatched with.
+    /// Its number, because the id of its turn can differ from the dispatched one.
     number: u64,
-    /// Ends the watch for the editor taking it back.
+    /// Ends the watch for its withdrawal.
     _watched: oneshot::Sender<()>,
     request: Request,
     message: Value,
@@ -86,13 +86,14 @@ struct Open {
     chat_uri: String,
     chat: Box<ChatState>,
     chat_from: u64,
-    /// The editor's prompts that are not answered, by turn or queued message.
+    /// The unanswered prompts, by turn or queued message.
     prompts: HashMap<String, Prompt>,
-    /// What the editor is being asked, by input request, with its number: after a reconnect it is asked again.
+    /// The open requests to the editor, by input request, each with its number, because they are repeated after a
+    /// reconnect.
     asked: HashMap<String, (u64, Cancellation)>,
     /// The request that waits for older turns.
     loading: Option<Request>,
-    /// The model of the next turns, where the backend has no setting for it.
+    /// The model of the next turns, if the backend has no setting for it.
     model: Option<String>,
 }
 
@@ -109,19 +110,19 @@ pub struct Bridge {
     /// Sessions by their default chats.
     chats: HashMap<String, String>,
     sent: HashMap<i64, Sent>,
-    /// How many prompts there were.
+    /// The number of prompts so far.
     prompted: u64,
-    /// How much the editor was asked.
+    /// The number of requests to the editor so far.
     asked: u64,
-    tell: mpsc::UnboundedSender<Told>,
-    told: mpsc::UnboundedReceiver<Told>,
+    task_event_sender: mpsc::UnboundedSender<TaskEvent>,
+    task_events: mpsc::UnboundedReceiver<TaskEvent>,
 }
 
 impl Bridge {
-    /// Between a daemon and an editor. New sessions have this backend.
+    /// Creates the bridge between a daemon and an editor. New sessions use this backend.
     pub fn new(daemon: Connection, wire: Wire, provider: Option<String>, place: Place) -> Self {
         let events = daemon.client().events();
-        let (tell, told) = mpsc::unbounded_channel();
+        let (task_event_sender, task_events) = mpsc::unbounded_channel();
         Self {
             daemon: Arc::new(daemon),
             events,
@@ -135,16 +136,16 @@ impl Bridge {
             sent: HashMap::new(),
             prompted: 0,
             asked: 0,
-            tell,
-            told,
+            task_event_sender,
+            task_events,
         }
     }
 
-    /// Runs until the editor closes its end. Turns it started go on. When the daemon closes the connection, it continues
+    /// Runs until the editor closes its end. Its turns continue. When the daemon closes the connection, it continues
     /// with the next one.
     ///
     /// # Errors
-    /// Exit 1 where no daemon returns.
+    /// Exit 1 if no daemon returns.
     pub async fn run(mut self, mut incoming: mpsc::Receiver<Incoming>) -> Result<(), Exit> {
         if let SnapshotState::Root(root) = self.subscribe(uri::ROOT).await?.0 {
             self.root = Some(root);
@@ -152,7 +153,7 @@ impl Bridge {
         loop {
             tokio::select! {
                 biased;
-                Some(told) = self.told.recv() => self.told(told).await,
+                Some(event) = self.task_events.recv() => self.handle_task_event(event).await,
                 event = self.events.recv() => match event {
                     Some(event) => self.event(event).await,
                     None => tokio::select! {
@@ -272,7 +273,7 @@ async fn list(daemon: &Connection, params: &Value) -> Result<Value, Exit> {
     let rows = page["items"].as_array().into_iter().flatten().filter_map(|row| {
         let mut directories = row["workingDirectories"].as_array().into_iter().flatten();
         let directory = directories.next().and_then(Value::as_str).and_then(content::file_path);
-        // The protocol asks for a directory; a session without one has none that an editor could open.
+        // The protocol requires a directory, so an editor cannot open a session without one.
         let directory = directory.unwrap_or_else(|| "/".to_owned());
         if cwd.is_some_and(|cwd| cwd.trim_end_matches('/') != directory.trim_end_matches('/')) {
             return None;

@@ -6,8 +6,8 @@ use ostler_contract::{Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AgentInfo, ResponsePart, SnapshotState};
 
-use super::{Bridge, Open, REPLAYED, Told};
-use crate::acp::wire::{Failure, Request, take_back};
+use super::{Bridge, Open, REPLAYED, TaskEvent};
+use crate::acp::editor_connection::{Failure, Request, take_back};
 use crate::acp::{content, options};
 use crate::exit::Exit;
 
@@ -28,16 +28,16 @@ impl Bridge {
                 .answer(Err(Failure::bad_params("cwd and additionalDirectories have to be absolute paths")));
         };
         let session = uri::session(&provider, &uuid::Uuid::new_v4().to_string());
-        let (daemon, tell) = (self.daemon.clone(), self.tell.clone());
+        let (daemon, sender) = (self.daemon.clone(), self.task_event_sender.clone());
         tokio::spawn(async move {
             let params =
                 json!({ "channel": session, "provider": provider, "workingDirectories": directories });
             let outcome = daemon.request("createSession", params).await.map(|_| ());
-            let _ = tell.send(Told::Created { request, session, outcome });
+            let _ = sender.send(TaskEvent::Created { request, session, outcome });
         });
     }
 
-    /// Follows a session; its turns so far are replayed where they are asked for.
+    /// Follows a session, and replays its turns if requested.
     pub(super) async fn open(&mut self, request: Request, session: &str, replay: bool) {
         let opened = self.follow(session).await;
         let opened = match opened {
@@ -76,7 +76,7 @@ impl Bridge {
         })
     }
 
-    /// Asks for older turns, or replays those there are.
+    /// Requests older turns, or replays those in the state.
     pub(super) async fn load(&mut self, session: &str, request: Request) {
         let Some(open) = self.open.get_mut(session) else { return };
         let cursor = open.chat.turns_next_cursor.clone().filter(|_| open.chat.turns.len() < REPLAYED);
@@ -110,7 +110,7 @@ impl Bridge {
             .for_each(|update| self.update(session, &update));
     }
 
-    /// Answers a request that opened a session, and reports what it is in the middle of.
+    /// Answers a request that opened a session, and reports its running turn.
     pub(super) fn opened(&mut self, session: &str, request: Request) {
         let created = request.method == "session/new";
         let mut answer = self.settings(session);
@@ -142,7 +142,7 @@ impl Bridge {
         options::config_options(&open.session, backend, open.model.as_deref(), self.editor.booleans)
     }
 
-    /// The settings of a session, as the answers that open one have them.
+    /// Returns the settings of a session in the form of the answers that open it.
     pub(super) fn settings(&self, session: &str) -> Value {
         let Some(open) = self.open.get(session) else { return json!({}) };
         let options = self.config_options(open);

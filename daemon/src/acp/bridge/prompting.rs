@@ -5,9 +5,9 @@ use ostler_protocol::wire::actions::StateAction;
 
 use tokio::sync::oneshot;
 
-use super::{Bridge, Prompt, Sent, Told, Waits};
+use super::{Bridge, Prompt, Sent, TaskEvent, Waits};
 use crate::acp::content;
-use crate::acp::wire::{Failure, Request};
+use crate::acp::editor_connection::{Failure, Request};
 
 impl Bridge {
     pub(super) async fn prompt(&mut self, request: Request, session: &str) {
@@ -25,18 +25,19 @@ impl Bridge {
             message["model"] = json!({ "id": model });
         }
         let id = uuid::Uuid::new_v4().to_string();
-        // During another client's turn the host starts this one after it.
+        // During another client's turn, the host queues this one.
         let waits = match open.chat.active_turn {
             Some(_) => Waits::InQueue,
             None => Waits::ForTurn,
         };
         self.prompted += 1;
-        let (number, withdrawal, tell) = (self.prompted, request.withdrawal(), self.tell.clone());
+        let (number, withdrawal, sender) =
+            (self.prompted, request.withdrawal(), self.task_event_sender.clone());
         let (_watched, answered) = oneshot::channel::<()>();
         let of = session.to_owned();
         tokio::spawn(async move {
             tokio::select! {
-                () = withdrawal => drop(tell.send(Told::Withdrawn { session: of, prompt: number })),
+                () = withdrawal => drop(sender.send(TaskEvent::Withdrawn { session: of, prompt: number })),
                 _ = answered => {}
             }
         });
@@ -79,7 +80,7 @@ impl Bridge {
         }
     }
 
-    /// Stops what these prompts of the editor run or wait for.
+    /// Stops the turns of these prompts, or removes their queued messages.
     pub(super) async fn cancel(&mut self, session: &str, which: impl Fn(&Prompt) -> bool) {
         let Some(open) = self.open.get_mut(session) else { return };
         let chat = open.chat_uri.clone();
@@ -93,7 +94,7 @@ impl Bridge {
         for (id, waits) in stopped {
             let action = match waits {
                 Waits::InQueue => json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id }),
-                // The host takes actions in order: a turn that was just dispatched has begun by then.
+                // The host handles actions in order, so a turn that was just dispatched has begun before.
                 Waits::ForTurn => json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 0 }),
             };
             // Answered once the host has removed the message, or has ended the turn that it started before.
@@ -103,7 +104,7 @@ impl Bridge {
         }
     }
 
-    /// A turn started: whether it is one of the editor's prompts.
+    /// Handles the start of a turn, which can belong to a prompt of the editor.
     pub(super) async fn started(&mut self, session: &str, turn: &str, queued: Option<&str>) -> bool {
         let Some(open) = self.open.get_mut(session) else { return false };
         if let Some(mut prompt) = queued.and_then(|queued| open.prompts.remove(queued)) {

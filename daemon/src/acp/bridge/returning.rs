@@ -1,5 +1,5 @@
-//! After the connection to the daemon was lost: the sessions that the editor has open are followed again, and it is sent
-//! what happened in them since.
+//! Continues after a lost connection to the daemon: follows the open sessions again, and sends the editor what it
+//! missed.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ostler_protocol::wire::state::{ChatState, ResponsePart, SnapshotState, Turn,
 
 use super::{Bridge, Open, Sent, Waits};
 use crate::acp::content;
-use crate::acp::wire::{Failure, take_back};
+use crate::acp::editor_connection::{Failure, take_back};
 use crate::client::Connection;
 use crate::exit::Exit;
 
@@ -70,7 +70,7 @@ impl Bridge {
             self.more(&session, seen_of(&before.chat, &turn.id), &turn.response_parts);
         }
         self.settle_prompts(&session, running.map(|turn| turn.id).as_deref(), &queued);
-        // The lost connection may have lost this with it.
+        // This may have been lost with the connection.
         self.cancel(&session, |prompt| prompt.cancelled).await;
         if let Some(request) = before.loading {
             self.load(&session, request).await;
@@ -104,7 +104,7 @@ impl Bridge {
         }
     }
 
-    /// Sends what a turn has more than the editor was sent of it.
+    /// Sends the part of a turn that the editor has not received.
     fn more(&self, session: &str, seen: Option<&[ResponsePart]>, now: &[ResponsePart]) {
         let seen = seen.unwrap_or_default();
         for (at, part) in now.iter().enumerate() {
@@ -133,12 +133,12 @@ impl Bridge {
     }
 }
 
-/// The part of a text that its beginning lacks.
+/// Returns the rest of a text after a beginning.
 fn rest<'a>(before: &str, now: &'a str) -> Option<&'a str> {
     now.strip_prefix(before).filter(|rest| !rest.is_empty())
 }
 
-/// What the editor was sent of a turn.
+/// The part of a turn that the editor has received.
 fn seen_of<'a>(before: &'a ChatState, turn: &str) -> Option<&'a [ResponsePart]> {
     let active = before.active_turn.as_ref().filter(|active| active.id == turn);
     let ended = before.turns.iter().find(|ended| ended.id == turn);
@@ -147,12 +147,12 @@ fn seen_of<'a>(before: &'a ChatState, turn: &str) -> Option<&'a [ResponsePart]> 
         .or_else(|| ended.map(|ended| ended.response_parts.as_slice()))
 }
 
-/// The turns that ended since.
+/// Returns the turns that ended since.
 fn missed<'a>(before: &'a ChatState, now: &'a ChatState) -> impl Iterator<Item = &'a Turn> {
     let known = before.turns.last().map(|turn| turn.id.as_str());
     let from =
         known.and_then(|known| now.turns.iter().position(|turn| turn.id == known)).map_or(0, |at| at + 1);
-    // Of a session that had turns and has none of them any more, nothing is known.
+    // If a session has none of its earlier turns any more, nothing is known about them.
     now.turns.iter().skip(if known.is_some() && from == 0 { usize::MAX } else { from })
 }
 

@@ -1,17 +1,17 @@
-//! The editor's unsaved text: agents of the sessions it has open read it in place of the files.
+//! The editor's unsaved text: agents of its open sessions read it in place of the files.
 
 use ostler_contract::json;
 use ostler_protocol::error::code;
 use ostler_protocol::wire::messages::JsonRpcError;
 
 use super::Bridge;
-use crate::acp::wire::Unanswered;
+use crate::acp::editor_connection::EditorError;
 
-/// The scheme that the daemon asks for unsaved text by.
+/// The scheme of the daemon's requests for unsaved text.
 const SCHEME: &str = "ostler-buffer";
 
 impl Bridge {
-    /// Tells the daemon that the editor has files of a session open, and answers what it asks.
+    /// Announces to the daemon that the editor has files of a session open, and answers its requests.
     pub(super) fn announce_files(&self, session: &str) {
         if !self.editor.files {
             return;
@@ -28,15 +28,15 @@ impl Bridge {
                     wire.request("fs/read_text_file", json!({ "sessionId": session, "path": path }));
                 match answer.await {
                     Ok(answer) => Ok(json!({ "data": answer["content"], "encoding": "utf-8" })),
-                    Err(Unanswered::Refused(why)) => Err(refused(code::NOT_FOUND, why)),
-                    Err(Unanswered::Closed) => {
+                    Err(EditorError::Refused(why)) => Err(refused(code::NOT_FOUND, why)),
+                    Err(EditorError::Closed) => {
                         Err(refused(code::NOT_FOUND, "the editor has disconnected".to_owned()))
                     }
                 }
             }
         });
         let (daemon, params) = (self.daemon.clone(), json!({ "session": session }));
-        // A backend that reads no files through the host does not mind.
+        // This has no effect for a backend that reads no files through the host.
         tokio::spawn(async move {
             let _ = daemon.request("x-acp/buffers", params).await;
         });
@@ -47,7 +47,7 @@ fn refused(code: i32, message: String) -> JsonRpcError {
     JsonRpcError { code, message, data: None }
 }
 
-/// The session and the path of a URI.
+/// Returns the session and the path of a URI.
 fn asked(uri: &str) -> Option<(String, String)> {
     let uri = url::Url::parse(uri).ok().filter(|uri| uri.scheme() == SCHEME)?;
     let session = uri.query_pairs().find(|(name, _)| name == "session")?.1.into_owned();

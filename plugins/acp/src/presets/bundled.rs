@@ -1,4 +1,4 @@
-//! The copy of the registry that comes with the plugin.
+//! The bundled copy of the registry.
 
 /// Each `agent.json`.
 pub const AGENTS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Presets: agents as the ACP registry describes them, bundled and read from a newer file or folder.
+//! Presets: descriptions of agents from the ACP registry, bundled or read from a newer file or folder.
 
 mod bundled;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::machine::Needs;
 
-/// One agent of a registry: the members of its `agent.json` that starting it needs.
+/// One agent of a registry: the members of its `agent.json` that are required to start it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Preset {
     id: String,
@@ -26,12 +26,12 @@ pub struct Preset {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Meta {
-    ostler: Facts,
+    ostler: PresetFacts,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Facts {
+struct PresetFacts {
     /// The variable with its API key.
     key: Option<String>,
     /// The method that signs in with the key.
@@ -40,9 +40,9 @@ struct Facts {
     state_variable: Option<String>,
     /// The file of its configuration, in the user's home.
     seed: Option<String>,
-    /// The path to the member of `_meta` that takes plugins.
+    /// The path to the member of `_meta` for plugins.
     plugins: Option<Vec<String>>,
-    /// Python packages that it does not bring along.
+    /// Python packages that it requires and does not contain.
     with: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ struct Binary {
     env: BTreeMap<String, String>,
 }
 
-/// How a preset's agent is started.
+/// How an agent of a preset is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The program, looked up on `PATH`.
@@ -88,9 +88,9 @@ pub struct Launch {
 }
 
 impl Preset {
-    /// What it needs in a machine.
+    /// Its needs in a machine.
     pub fn needs(&self) -> Needs {
-        let Facts { key, key_method, state_variable, seed, .. } = self.meta.ostler.clone();
+        let PresetFacts { key, key_method, state_variable, seed, .. } = self.meta.ostler.clone();
         let Distribution { npx, uvx, .. } = &self.distribution;
         let part = match (npx, uvx) {
             (Some(_), _) => "node",
@@ -100,7 +100,7 @@ impl Preset {
         Needs { part: Some(part.to_owned()), key, key_method, state_variable, seed }
     }
 
-    /// The path to the member of `_meta` in which it takes plugins.
+    /// The path to the member of `_meta` for plugins.
     pub fn plugins_at(&self) -> Option<Vec<String>> {
         self.meta.ostler.plugins.clone()
     }
@@ -134,8 +134,8 @@ impl Preset {
 }
 
 impl Package {
-    /// `<runner> <with> <package> <args>`, or `<runner> <with> <from> <package> <cmd> <args>` where the program has another
-    /// name.
+    /// `<runner> <with> <package> <args>`, or `<runner> <with> <from> <package> <cmd> <args>` if the program has
+    /// another name.
     fn launch(&self, runner: &[&str], from: &str, with: &[&str], install: &str) -> Launch {
         let mut words: Vec<String> = runner.iter().chain(with).map(|word| (*word).to_owned()).collect();
         match &self.cmd {
@@ -148,7 +148,7 @@ impl Package {
     }
 }
 
-/// This platform as the registry names it, as `linux-x86_64`.
+/// Returns this platform in the form of the registry, such as `linux-x86_64`.
 fn platform() -> String {
     let system = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
     format!("{system}-{}", std::env::consts::ARCH)
@@ -192,7 +192,7 @@ impl Presets {
     }
 }
 
-/// Reads the agents of a file or folder over those there are.
+/// Reads the agents of a file or folder, which replace existing ones.
 fn read_over(
     presets: &mut BTreeMap<String, Preset>,
     path: &Path,

@@ -14,7 +14,7 @@ pub(super) struct ClientCall {
 }
 
 impl Conversation {
-    /// Has the client that contributed a tool run it.
+    /// Makes the client that contributed a tool run it.
     pub(super) async fn run_by_client(
         &mut self,
         name: &str,
@@ -59,7 +59,7 @@ impl Conversation {
         self.client_calls.push(ClientCall { id, turn, done });
     }
 
-    /// The client is done. `false` where no call waits.
+    /// Handles the client's result. Returns `false` if no call waits.
     pub(super) async fn completed_by_client(&mut self, call: &str, result: Value) -> bool {
         let Some(at) = self.client_calls.iter().position(|waiting| waiting.id == call) else { return false };
         let ClientCall { id, turn, done } = self.client_calls.swap_remove(at);
@@ -71,7 +71,7 @@ impl Conversation {
         true
     }
 
-    /// The turn is over: nothing waits for a client any more.
+    /// Ends all calls because the turn is over.
     pub(super) fn abandon_client_calls(&mut self) {
         for ClientCall { id, done, .. } in std::mem::take(&mut self.client_calls) {
             let _ = done.send(Err("the turn ended before the client had run the tool".to_owned()));
@@ -80,7 +80,7 @@ impl Conversation {
     }
 }
 
-/// The tool's name as its client knows it.
+/// Returns the client's name of the tool.
 fn own_name<'a>(tool: &'a BoundTool, client: &str) -> &'a str {
     let name = tool.definition.name.as_str();
     name.strip_prefix(client).and_then(|rest| rest.strip_prefix("__")).unwrap_or(name)

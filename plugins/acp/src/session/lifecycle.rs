@@ -12,20 +12,20 @@ use tokio::time::Instant;
 
 use super::{Command, Conversation, Live};
 use crate::agent::Surroundings;
+use crate::agent_connection::Failure;
 use crate::errors::AgentError;
 use crate::mcp::{self, Endpoint};
 use crate::opening::{self, Opened, Plan, Unopened};
-use crate::wire::Failure;
 
-/// How many requests of an agent wait that opens its session.
+/// The maximum number of waiting requests of an agent that opens its session.
 const QUESTIONS: usize = 8;
-/// How often an agent is started for one turn: for its session with one request and the other, and for a new one.
+/// The maximum number of starts of an agent for one turn: for its session with either request, and for a new one.
 pub(super) const STARTS: u32 = 3;
-/// How long the agent may take to close its session before its process is stopped.
+/// How long the agent can take to close its session before its process is stopped.
 const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
 impl Conversation {
-    /// Starts the agent and opens its session, beside everything else.
+    /// Starts the agent and opens its session on a separate task.
     pub(super) async fn open(&mut self) {
         let imported = self.imported.clone();
         let resume = self.stored.lock().id.clone().or_else(|| imported.clone());
@@ -33,7 +33,7 @@ impl Conversation {
         self.open_with(resume, imported.is_some()).await;
     }
 
-    /// The same with the session that is continued; a new one where there is none.
+    /// Opens the session that is continued, or a new one.
     async fn open_with(&mut self, resume: Option<String>, imported: bool) {
         let fork = self.fork.take();
         self.starts += 1;
@@ -65,14 +65,14 @@ impl Conversation {
         self.opening = Some(opening::open(plan).boxed());
     }
 
-    /// The tokens that the client which created the session lent it, by the agent's variables.
+    /// Returns the tokens from the client that created the session, by the agent's variables.
     fn lent(&self) -> BTreeMap<String, String> {
         let tokens = self.start.credentials.iter().flatten();
         let variable = |resource: &String| self.shared.agent.credentials.get(resource).cloned();
         tokens.filter_map(|(resource, token)| Some((variable(resource)?, token.clone()))).collect()
     }
 
-    /// Takes a token that was lent. An agent reads its environment once: it is started again with it, for the next turn.
+    /// Stores a token from a client. An agent reads its environment only once, so it is restarted for the next turn.
     pub(super) fn take_token(&mut self, resource: String, token: String) {
         if !self.shared.agent.credentials.contains_key(&resource) {
             return;
@@ -85,8 +85,8 @@ impl Conversation {
         self.outdate();
     }
 
-    /// Takes the plugins that clients bring now. An agent hears of plugins when its session is opened: it is started again
-    /// with them, for the next turn. Until it has ended, it may use the folders of the plugins it was told of.
+    /// Sets the current plugins of clients. An agent receives plugins when its session is opened, so it is restarted
+    /// for the next turn. Until it has ended, it can use the folders of its earlier plugins.
     pub(super) fn take_plugins(&mut self, plugins: Vec<ClientPlugin>, done: oneshot::Sender<()>) {
         let before = self.start.client_plugins.replace(plugins).unwrap_or_default();
         if self.start.client_plugins.as_deref() == Some(&before)
@@ -100,13 +100,13 @@ impl Conversation {
         self.outdate();
     }
 
-    /// The running agent is to be started again. That is not its fault.
+    /// Marks the running agent for a restart that does not count as a failure.
     fn outdate(&mut self) {
         self.outdated = true;
         self.starts = 0;
     }
 
-    /// Ends an agent that has nothing to do and was told of plugins that are to be removed.
+    /// Ends an idle agent with plugins that are about to be removed.
     pub(super) async fn let_go(&mut self) {
         let busy = self.turn.is_some()
             || self.waiting.is_some()
@@ -120,7 +120,7 @@ impl Conversation {
         self.plugins_left();
     }
 
-    /// No agent runs that was told of earlier plugins.
+    /// Reports that no running agent has earlier plugins.
     fn plugins_left(&mut self) {
         for done in self.leaving.drain(..) {
             let _ = done.send(());
@@ -135,7 +135,7 @@ impl Conversation {
         }
     }
 
-    /// The agent was started too often for one turn, which fails with what it ended with.
+    /// Fails a turn for which the agent was started too often, with the agent's last failure.
     pub(super) async fn give_up(&mut self) {
         let why = self.ended_by.take().unwrap_or(AgentError::Ended {
             status: None,
@@ -156,7 +156,7 @@ impl Conversation {
         self.fail_with(&AgentError::Starts { starts, why: Box::new(why) }).await;
     }
 
-    /// The session's tools endpoint, opened once.
+    /// Returns the session's tools endpoint, opened once.
     async fn endpoint(&mut self) -> Option<Endpoint> {
         if !self.shared.agent.host_tools {
             return None;
@@ -190,7 +190,7 @@ impl Conversation {
         self.endpoint.as_ref().map(|server| Endpoint { url: server.url.clone(), token: server.token.clone() })
     }
 
-    /// The agent's session is open, or could not be.
+    /// Handles the result of opening the agent's session.
     pub(super) async fn opened(&mut self, opened: Result<Opened, Unopened>) {
         self.asked_while_opening = None;
         let Opened { running, incoming, session, settings, early, continued, notes, replayed } = match opened
@@ -231,9 +231,9 @@ impl Conversation {
         self.advance().await;
     }
 
-    /// No session is open, and nothing of the agent runs. An agent that failed at the session it had is started again: for
-    /// the other request that continues it, where it announced one, and then for a new one, which is told the conversation.
-    /// Its own is tried again where that fails as well.
+    /// Handles a failure to open a session, after which no process of the agent runs. An agent that failed to continue
+    /// its session is restarted: first with the other request to continue it, if supported, then for a new session,
+    /// which receives the conversation. If that fails as well, its own is tried again.
     async fn unopened(&mut self, unopened: Unopened) {
         self.terminals.close().await;
         match unopened {
@@ -253,7 +253,7 @@ impl Conversation {
         }
     }
 
-    /// The agent closed its output. A prompt that waits fails by itself; without one the agent is let go.
+    /// Handles a closed output of the agent. A waiting prompt fails by itself; without one the agent is dropped.
     pub(super) async fn hung_up(&mut self) {
         let Some(live) = &mut self.live else { return };
         live.closed = true;
@@ -265,26 +265,26 @@ impl Conversation {
             }
             live.running.kill().await;
             self.terminals.close().await;
-            // Nobody would hear an answer, and a turn of the agent's own would wait for it.
+            // No answer could be delivered, and a turn of the agent itself would wait for it.
             self.cancel_questions();
         }
     }
 
-    /// The agent's process ended. What it left behind keeps its output open, and is killed.
+    /// Handles the end of the agent's process, and kills its remaining processes, which keep its output open.
     pub(super) fn exited(&mut self) {
         if let Some(live) = &self.live {
             live.running.kill_leftovers();
         }
     }
 
-    /// Stops an agent that occupies more memory than it may.
+    /// Stops an agent that exceeds its memory limit.
     pub(super) async fn check_memory(&mut self) {
         if let Some(why) = self.live.as_ref().and_then(|live| live.running.over_memory()) {
             self.stop(why).await;
         }
     }
 
-    /// Stops an agent that uses more than it may, which ends its turn. The next turn starts it again.
+    /// Stops an agent that exceeds a limit, which ends its turn. The next turn starts it again.
     pub(super) async fn stop(&mut self, why: AgentError) {
         let sentence = self.sentence(&why);
         self.log(&sentence);
@@ -303,7 +303,7 @@ impl Conversation {
         }
     }
 
-    /// Stops an agent that has nothing to do. The next turn starts it again.
+    /// Stops an idle agent. The next turn starts it again.
     pub(super) fn sleep(&mut self) {
         let Some(Live { running, .. }) = self.live.take() else { return };
         let terminals = self.terminals.close();
@@ -327,7 +327,7 @@ impl Conversation {
             turn.cancelled().await;
         }
         if let Some(Live { running, session, incoming, .. }) = self.live.take() {
-            // What the agent still sends is no longer read, so that it can answer.
+            // Further messages of the agent are discarded, so that it can answer.
             drop(incoming);
             let facts = running.facts.clone();
             let (wire, params) = (running.wire.clone(), json!({ "sessionId": session }));

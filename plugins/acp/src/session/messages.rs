@@ -1,18 +1,18 @@
-//! What the agent sends: updates of its session, and requests.
+//! Messages of the agent: updates of its session, and requests.
 
 use futures::FutureExt;
 use ostler_contract::{Value, json};
 
 use super::{Answers, Conversation};
-use crate::elicitation::{Answered, Shown};
+use crate::agent_connection::{Failure, Incoming, Request};
+use crate::elicitation::{Answered, PublishedQuestion};
 use crate::errors::AgentError;
 use crate::permissions::{Always, Question};
 use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
-use crate::wire::{Failure, Incoming, Request};
 
-/// How many names of unknown updates are logged, and how much of each.
+/// The maximum number of logged names of unknown updates, and their length.
 const NAMES: usize = 64;
 const NAME_SHOWN: usize = 100;
 
@@ -78,12 +78,12 @@ impl Conversation {
         }
     }
 
-    /// The turn the agent works on: not one that waits until an earlier prompt, which was cancelled, is answered.
+    /// Returns the turn on which the agent works, but not one that waits for the answer to an earlier cancelled prompt.
     pub(super) fn prompted_turn(&mut self) -> Option<&mut Turn> {
         self.turn.as_mut().filter(|_| self.waiting.is_none())
     }
 
-    /// The slash commands, as a customization of the session.
+    /// Returns the slash commands as a customization of the session.
     async fn commands(&mut self, commands: Vec<Command>) {
         self.shared.catalogue.learn_commands(&commands);
         let agent = &self.shared.agent;
@@ -107,7 +107,7 @@ impl Conversation {
         self.changed(id, value).await;
     }
 
-    /// The whole list of settings, which replaces the configuration options among those there are.
+    /// Handles the whole list of settings, which replaces the existing configuration options.
     pub(super) async fn settings(&mut self, settings: Vec<Setting>) {
         let Some(live) = &mut self.live else { return };
         let older = std::mem::replace(&mut live.settings, settings);
@@ -143,7 +143,7 @@ impl Conversation {
         }
     }
 
-    /// The agent names the session, or takes its name back: the host's own, of the first message, is shown then.
+    /// Handles a title from the agent, or its removal, after which the host's title from the first message applies.
     async fn title(&mut self, title: Option<String>) {
         let named = std::mem::replace(&mut self.named, title.is_some());
         if let Some(title) = title.or_else(|| self.first.clone().filter(|_| named)) {
@@ -151,7 +151,7 @@ impl Conversation {
         }
     }
 
-    /// Serves a request, which the offer of the connection contains.
+    /// Serves a request that the connection has offered.
     pub(super) async fn request(&mut self, mut request: Request) {
         self.stirred(false);
         match request.method.as_str() {
@@ -191,7 +191,7 @@ impl Conversation {
         }
     }
 
-    /// The agent asks for approval.
+    /// Handles a request for approval.
     async fn approval(&mut self, request: Request) {
         let (change, mut question) = match Question::read(request) {
             Ok(read) => read,
@@ -199,7 +199,7 @@ impl Conversation {
         };
         let terminals = self.terminals.clone();
         let (standing, session) = (self.shared.standing.clone(), self.start.uri.clone());
-        // Outside a turn no user is asked.
+        // Users are only asked during a turn.
         let Some(turn) = self.asking_turn() else { return question.cancel() };
         let (call, turn_id) = (change.id.clone(), turn.id.clone());
         let tool = turn.asked_about(change).await;
@@ -222,7 +222,8 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/inputNeededSet", "request": request })).await;
     }
 
-    /// The turn in which the agent may ask the user: the one it works on, or the one that waits until its session is open.
+    /// Returns the turn in which the agent can ask the user: the one it works on, or the one that waits for its
+    /// session.
     fn asking_turn(&mut self) -> Option<&mut Turn> {
         match self.opening.is_some() {
             true => self.turn.as_mut(),
@@ -230,9 +231,9 @@ impl Conversation {
         }
     }
 
-    /// The agent asks the user something.
+    /// Handles a question of the agent.
     async fn question(&mut self, request: Request) {
-        // Outside a turn no user is asked.
+        // Users are only asked during a turn.
         let Some(turn) = self.asking_turn() else {
             return request.answer(Ok(json!({ "action": "cancel" })));
         };
@@ -243,7 +244,8 @@ impl Conversation {
         }
     }
 
-    /// A user answers a question; `false` where none waits. An answer that the agent cannot be handed is asked for again.
+    /// Handles a user's answer to a question; returns `false` if none waits. The question is repeated after an invalid
+    /// answer.
     pub(super) async fn answer(&mut self, id: &str, response: &str, answers: &Answers) -> bool {
         let outcome = self.forms.answer(id, response, answers);
         self.heard_user();
@@ -264,8 +266,8 @@ impl Conversation {
     }
 
     /// Asks the user a question.
-    async fn show(&mut self, shown: Shown) {
-        let Shown { id, request, withdrawal } = shown;
+    async fn show(&mut self, question: PublishedQuestion) {
+        let PublishedQuestion { id, request, withdrawal } = question;
         let of = id.clone();
         self.withdrawals.push(withdrawal.wait().map(move |()| of).boxed());
         self.emit.chat(json!({ "type": "chat/inputRequested", "request": request })).await;
@@ -274,7 +276,7 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/inputNeededSet", "request": needed })).await;
     }
 
-    /// A user answers.
+    /// Handles a user's answer.
     pub(super) async fn confirm(&mut self, call: &str, approved: bool, option: Option<&str>) {
         let Some(always) = self.questions.answer(call, approved, option) else { return };
         self.heard_user();
@@ -291,7 +293,7 @@ impl Conversation {
         }
     }
 
-    /// The agent took a question back.
+    /// Handles the withdrawal of a question.
     pub(super) async fn withdrawn(&mut self, call: &str) {
         self.heard_user();
         if self.forms.withdraw(call) {
@@ -305,14 +307,14 @@ impl Conversation {
         }
     }
 
-    /// A question needs no answer of a user any more.
+    /// Reports that a question no longer needs an answer.
     async fn completed(&mut self, id: &str, response: &str) {
         let completed = json!({ "type": "chat/inputCompleted", "requestId": id, "response": response });
         self.emit.chat(completed).await;
         self.withdraw_request(id);
     }
 
-    /// Takes back what users were asked about a call.
+    /// Withdraws requests about a call from users.
     pub(super) fn withdraw_request(&self, call: &str) {
         let (emit, call) = (self.emit.clone(), call.to_owned());
         tokio::spawn(async move {
@@ -320,8 +322,8 @@ impl Conversation {
         });
     }
 
-    /// How full the context is, the cost of the session so far, and of the turn. Agents report the session's cost: what
-    /// a turn adds to it is the turn's. Of a session that was continued the cost before is not known.
+    /// Reports the usage of the context, the cost of the session so far, and of the turn. Agents report the session's
+    /// cost, whose increase is the turn's. The earlier cost of a continued session is unknown.
     fn usage_report(&mut self, usage: &ContextUsage) -> Value {
         let mut meta = json!({ "ostler.contextTokens": usage.used, "ostler.contextSize": usage.size });
         if let Some(Cost { amount, currency }) = &usage.cost {

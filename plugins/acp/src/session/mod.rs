@@ -1,9 +1,9 @@
 //! One chat's conversation: a task that owns the agent's process, its ACP session and the running turn.
 
-mod changes;
 mod client_tools;
 mod lifecycle;
 mod messages;
+mod setting_changes;
 mod turns;
 mod workers;
 
@@ -24,10 +24,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-use self::changes::{Change, Chooser};
 use self::client_tools::ClientCall;
+use self::setting_changes::{Change, Chooser};
 use self::workers::Child;
 use crate::agent::Running;
+use crate::agent_connection::{Failure, Incoming, Request};
 use crate::buffers::Buffers;
 use crate::command_turn::CommandTurns;
 use crate::elicitation::{Forms, Misfit};
@@ -43,36 +44,35 @@ use crate::stored::Stored;
 use crate::terminals::Terminals;
 use crate::transcript::Transcript;
 use crate::updates::{Emitter, Turn};
-use crate::wire::{Failure, Incoming, Request};
 
 /// A user's answers, by question.
 pub type Answers = BTreeMap<String, ChatInputAnswer>;
 
-/// What a conversation is told.
+/// A request to a conversation.
 pub enum Command {
     /// Runs a turn. `begun` resolves once the agent's session is open, or the turn failed.
     Begin { turn: String, message: Message, model: Option<ModelSelection>, begun: oneshot::Sender<()> },
-    /// Runs the latest turn, which failed, again.
+    /// Repeats the latest turn, which failed.
     Resume { turn: String, begun: oneshot::Sender<bool> },
     /// Stops a turn.
     Cancel { turn: String },
     /// Stops a subagent.
     StopWorker { call: String },
-    /// Names the place that a turn is forked at.
+    /// Returns the position at which a turn is forked.
     ForkPoint { turn: String, done: oneshot::Sender<String> },
     /// Answers an approval.
     Confirm { call: String, approved: bool, option: Option<String> },
     /// Answers a question.
     Answer { id: String, answers: Answers, response: String, done: oneshot::Sender<bool> },
-    /// Takes the tools of the session anew.
+    /// Updates the tools of the session.
     Tools(Vec<BoundTool>),
-    /// The plugins of clients. `done` resolves once no agent that was told of earlier ones runs.
+    /// The plugins of clients. `done` resolves once no agent with earlier ones runs.
     Plugins { plugins: Vec<ClientPlugin>, done: oneshot::Sender<()> },
-    /// Has a client run a tool it contributed.
+    /// Makes a client run a tool that it contributed.
     RunByClient { name: String, input: Value, done: oneshot::Sender<Result<Value, String>> },
     /// A client ran a tool.
     Completed { call: String, result: Value, done: oneshot::Sender<bool> },
-    /// Takes a token that the client which created the chat pushed.
+    /// Stores a token from the client that created the chat.
     Lent { resource: String, token: String },
     /// A user named the session.
     Renamed,
@@ -82,7 +82,7 @@ pub enum Command {
     Close { removing: bool, done: oneshot::Sender<()> },
 }
 
-/// What conversations of one agent share.
+/// Shared state of the conversations of one agent.
 #[derive(Clone)]
 pub struct Shared {
     /// The host.
@@ -91,17 +91,17 @@ pub struct Shared {
     pub agent: Arc<AgentOptions>,
     /// What all agents share.
     pub runtime: Arc<Runtime>,
-    /// What is known of the agent's settings.
+    /// The known settings of the agent.
     pub catalogue: Arc<Catalogue>,
-    /// Answers that hold in its sessions.
+    /// Standing answers in its sessions.
     pub standing: Arc<Standing>,
-    /// Sessions of the agent that were deleted with their conversation, until the host asks for it.
+    /// Sessions of the agent that were deleted with their conversation, until the host requests their deletion.
     pub deleted: Arc<Mutex<HashSet<String>>>,
     /// Clients with files open.
     pub buffers: Buffers,
     /// Whether the agent was seen to send parts after a turn had ended.
     pub sends_late: Arc<AtomicBool>,
-    /// Judges users' answers to what agents ask.
+    /// Validates users' answers to questions of agents.
     pub misfit: Misfit,
 }
 
@@ -120,14 +120,14 @@ pub struct Conversation {
     commands: mpsc::UnboundedReceiver<Command>,
     live: Option<Live>,
     opening: Option<BoxFuture<'static, Result<Opened, Unopened>>>,
-    /// What the agent asks for while its session is opened.
+    /// Requests of the agent while its session is opened.
     asked_while_opening: Option<mpsc::Receiver<Request>>,
     prompting: Option<BoxFuture<'static, Result<Value, Failure>>>,
-    /// Settings that are to be changed, after the one that the agent was asked to change.
+    /// Queued changes of settings, after the one that was sent to the agent.
     changes: VecDeque<Change>,
     changing: Option<BoxFuture<'static, (Change, Result<Value, Failure>)>>,
     turn: Option<Turn>,
-    /// The message that is sent once the agent can take it.
+    /// The message that waits for the agent.
     waiting: Option<Waiting>,
     /// The latest message.
     latest: Message,
@@ -139,70 +139,70 @@ pub struct Conversation {
     children: HashMap<String, Child>,
     client_calls: Vec<ClientCall>,
     client_calls_made: u64,
-    /// To itself, for what runs beside it.
+    /// The sender to itself, for its separate tasks.
     own: mpsc::WeakUnboundedSender<Command>,
-    /// The session that the agent's own is to be forked from, as long as it was not tried.
+    /// The session from which the agent's session will be forked, until that was tried.
     fork: Option<String>,
     /// The latest turn of the conversation.
     latest_turn: Option<String>,
-    /// Settings users chose, over those the agent starts with.
+    /// Settings that users chose, over the agent's defaults.
     chosen: JsonObject,
     transcript: Transcript,
-    /// The hidden context of the chat, as long as no prompt with it was answered.
+    /// The hidden context of the chat, until a prompt with it was answered.
     context: Option<String>,
     /// The commands that users ran in terminals.
     in_terminals: CommandTurns,
-    /// The latest of them that the prompt tells.
+    /// The latest one in the prompt.
     told_commands: u64,
     endpoint: Option<ToolsServer>,
-    /// Whether the running agent has another token than it was lent since, or other plugins than there are.
+    /// Whether the token or the plugins of the running agent are outdated.
     outdated: bool,
-    /// What waits for the end of an agent that was told of earlier plugins.
+    /// Waiters for the end of an agent with earlier plugins.
     leaving: Vec<oneshot::Sender<()>>,
     /// How often the agent was started for the running turn.
     starts: u32,
     /// Why it has to be started again in it.
     ended_by: Option<AgentError>,
-    /// Requests for the session it had that it failed at since a session was open.
+    /// Requests to continue its session that failed since a session was open.
     failed_at: Vec<&'static str>,
     settling: Option<Settling>,
-    /// Whether what comes without a prompt is the agent's own: its latest turn ended well.
+    /// Whether messages without a prompt are the agent's own, because its latest turn succeeded.
     speaks: bool,
     /// How many turns the agent began.
     own_turns: u64,
-    /// How much the agent sent in the running turn, in bytes.
+    /// The size of the agent's text in the running turn, in bytes.
     turn_output: usize,
-    /// The first message, after which the host names a chat.
+    /// The first message, from which the host derives a title.
     first: Option<String>,
     /// Whether the agent has named the session.
     named: bool,
-    /// Places for requests whose answers may be large.
+    /// Slots for requests with large answers.
     serving: Arc<Semaphore>,
-    /// Names of updates that were left out.
+    /// Names of skipped updates.
     left_out: HashSet<String>,
-    /// What the agent's session cost so far, where it says so, and before the running turn.
+    /// The reported cost of the agent's session so far, and before the running turn.
     cost: Option<f64>,
     cost_before: Option<f64>,
     /// When a cancelled prompt that was not answered stops the agent.
     cancel_by: Option<Instant>,
     idle_since: Instant,
-    /// When the agent's memory is looked at next.
+    /// When the agent's memory is checked next.
     memory_at: Instant,
 }
 
-/// What a fork point begins with that is the latest turn.
+/// The prefix of a fork point at the latest turn.
 const LATEST: &str = "latest:";
 
-/// The agent's session that a new one is forked from.
+/// The agent's session from which a new one is forked.
 fn forked_from(runtime: &Runtime, start: &Start) -> Option<String> {
     let latest = start.fork_at.as_ref().is_some_and(|point| point.starts_with(LATEST));
     let source = Stored::read(start.resume.as_deref());
     source.id.filter(|_| latest && !source.untold && runtime.uses(Unstable::Fork))
 }
 
-/// How many requests with large answers are served at a time.
+/// The maximum number of concurrent requests with large answers.
 const SERVED: usize = 4;
-/// How often the memory of an agent with a limit is looked at.
+/// How often the memory of an agent with a limit is checked.
 const MEMORY_EVERY: Duration = Duration::from_secs(2);
 
 /// An agent with an open session.
@@ -225,9 +225,9 @@ struct Waiting {
 /// A turn whose prompt is answered.
 struct Settling {
     answer: Value,
-    /// Whether the agent began the turn: no prompt of it was answered, so it may still wait for a user.
+    /// Whether the agent began the turn, so that no prompt was answered and it can still wait for a user.
     own: bool,
-    /// How long nothing may come.
+    /// The time without messages after which it ends.
     quiet: Duration,
     until: Instant,
     at_most: Instant,
@@ -244,7 +244,7 @@ enum Next {
     Deadline,
 }
 
-/// What a running agent does.
+/// An event of a running agent.
 enum FromAgent {
     /// It sent a message, or closed its output.
     Message(Option<Incoming>),
@@ -252,7 +252,7 @@ enum FromAgent {
     Exited,
 }
 
-/// Waits for a future that may not be there, once.
+/// Waits once for an optional future.
 async fn filled<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     let Some(future) = slot else { return std::future::pending().await };
     let outcome = future.await;
@@ -260,7 +260,7 @@ async fn filled<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
     outcome
 }
 
-/// The next question while a session is opened.
+/// Returns the next request while a session is opened.
 async fn asked(questions: &mut Option<mpsc::Receiver<Request>>) -> Option<Request> {
     match questions {
         Some(questions) => questions.recv().await,
@@ -290,7 +290,7 @@ async fn at(deadline: Option<Instant>) {
 }
 
 impl Conversation {
-    /// A conversation whose agent starts with its first turn.
+    /// Creates a conversation whose agent starts with its first turn.
     pub fn new(
         shared: Shared,
         start: Start,
@@ -367,7 +367,7 @@ impl Conversation {
     /// Runs until the conversation is closed.
     pub async fn run(mut self) {
         if self.fork.is_some() {
-            // The other conversation continues: what is forked is how it is now.
+            // The other conversation continues; its current state is forked.
             self.open().await;
         }
         loop {
@@ -450,7 +450,7 @@ impl Conversation {
         ControlFlow::Continue(())
     }
 
-    /// When something has to happen though nothing was heard.
+    /// Returns the next time at which work is due without a message.
     fn deadline(&self) -> Option<Instant> {
         let settled = self.settles_at();
         let busy = self.turn.is_some() || self.prompting.is_some() || self.opening.is_some();
@@ -484,7 +484,7 @@ impl Conversation {
         }
     }
 
-    /// The place that a turn is forked at: the agent can only fork what it has, with all turns.
+    /// Returns the position at which a turn is forked. The agent can only fork its session as a whole.
     fn fork_point(&self, turn: String) -> String {
         let latest = self.turn.is_none() && self.latest_turn.as_ref() == Some(&turn);
         match latest && self.shared.runtime.uses(Unstable::Fork) {

@@ -1,4 +1,4 @@
-//! Turns: a message becomes a prompt once the agent can take it, and ends with the prompt's answer.
+//! Turns: a message becomes a prompt once the agent is ready, and ends with the prompt's answer.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::changes::Chooser;
 use super::lifecycle::STARTS;
+use super::setting_changes::Chooser;
 use super::{Conversation, Settling, Waiting};
 use crate::account;
+use crate::agent_connection::Failure;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
 use crate::settings::{MODEL, OWN_MODEL};
 use crate::updates::Turn;
-use crate::wire::Failure;
 
-/// How long nothing may come after the answer to a prompt until its turn ends. Some agents send parts after it.
+/// The time without messages after the answer to a prompt until its turn ends, because some agents send parts after it.
 const QUIET: Duration = Duration::from_millis(40);
-/// The same for an agent that was seen to send parts after a turn had ended, and for its own turns.
+/// The same time for an agent that has sent parts after the end of a turn, and for its own turns.
 const QUIET_LATE: Duration = Duration::from_millis(400);
-/// What stands between the latest prompted turn and the number of one that the agent began.
+/// The separator between the latest prompted turn and the number of a turn that the agent began.
 const OWN: &str = "-own-";
-/// How long a turn waits for such parts at most.
+/// The maximum time that a turn waits for such parts.
 const QUIET_AT_MOST: Duration = Duration::from_secs(10);
 
 impl Conversation {
@@ -59,7 +59,7 @@ impl Conversation {
         }
     }
 
-    /// Sends the message that waits, where the agent can take it, and otherwise does what it takes.
+    /// Sends the waiting message if the agent is ready, and otherwise takes the next step towards that.
     pub(super) async fn advance(&mut self) {
         // A prompt that was cancelled has to be answered first.
         if self.waiting.is_none()
@@ -92,7 +92,7 @@ impl Conversation {
         }
     }
 
-    /// What it tells beside the message is told again until a prompt was answered.
+    /// The additional context is repeated until a prompt was answered.
     fn prompt(&mut self, mut message: Message) {
         let Some(live) = &self.live else { return };
         if let Some((commands, latest)) = self.in_terminals.untold() {
@@ -103,7 +103,7 @@ impl Conversation {
             message.put_before(context);
         }
         let transcript = self.stored.lock().untold.then(|| self.transcript.text()).flatten();
-        // A session that begins with the conversation lacks nothing, whatever becomes of this prompt.
+        // A session that begins with the conversation is complete, whatever the outcome of this prompt.
         self.stored.lock().untold = transcript.is_some();
         if let Some(transcript) = transcript {
             message.put_before(transcript);
@@ -121,7 +121,7 @@ impl Conversation {
 
     async fn choose_model(&mut self, model: ModelSelection) {
         let known = self.live.iter().flat_map(|live| &live.settings).find(|setting| setting.is(MODEL));
-        // An agent without models runs with its own.
+        // An agent without models uses its default.
         let Some((setting, turn)) = known.zip(self.turn.as_ref()) else { return };
         // Chosen before the agent had reported its models.
         if model.id == OWN_MODEL && !setting.offers(OWN_MODEL) {
@@ -131,7 +131,7 @@ impl Conversation {
         self.set(id, Value::String(model.id), Chooser::Turn(turn)).await;
     }
 
-    /// The prompt is answered.
+    /// Handles the answer to the prompt.
     pub(super) async fn answered(&mut self, answer: Result<Value, Failure>) {
         self.cancel_by = None;
         if answer.is_ok() {
@@ -140,7 +140,7 @@ impl Conversation {
             self.in_terminals.told(self.told_commands);
         }
         match answer {
-            // The turn was cancelled: its end is reported already.
+            // The turn was cancelled, and its end is already reported.
             Ok(_) if self.turn.is_none() || self.waiting.is_some() => self.advance().await,
             Ok(answer) => {
                 let quiet = match self.shared.sends_late.load(Ordering::Relaxed) {
@@ -167,31 +167,31 @@ impl Conversation {
         }
     }
 
-    /// Ends the running turn, as the agent asks to be signed in.
+    /// Ends the running turn because the agent requires a sign-in.
     pub(super) async fn fail_signed_out(&mut self) {
         let auth = self.live.as_ref().map(|live| live.running.facts.auth.clone()).unwrap_or_default();
         self.fail_with(&AgentError::SignIn(auth)).await;
     }
 
-    /// A login that is no longer valid: an agent has read it when it started, and is started again for the next turn.
+    /// Handles an invalid login: the agent read it at its start, so it is restarted for the next turn.
     pub(super) fn expired_with(&mut self, failure: &Failure) {
         self.outdated |= failure.is_auth_required();
     }
 
-    /// Ends the turn once nothing has come for so long.
+    /// Ends the turn after a time without messages.
     fn settle(&mut self, answer: Value, quiet: Duration, own: bool) {
         let now = Instant::now();
         let (until, at_most) = (now + quiet, now + QUIET_AT_MOST);
         self.settling = Some(Settling { answer, own, quiet, until, at_most });
     }
 
-    /// When the turn ends if nothing comes. One that the agent began does not end while a user is asked something in it.
+    /// Returns when the turn ends without messages. A turn of the agent does not end while a user is asked in it.
     pub(super) fn settles_at(&self) -> Option<Instant> {
         let asked = !self.questions.is_empty() || !self.forms.is_empty() || !self.client_calls.is_empty();
         self.settling.as_ref().filter(|settling| !(settling.own && asked)).map(|settling| settling.until)
     }
 
-    /// A user or a client answered what was asked in a turn that the agent began: the agent continues with it.
+    /// Handles the answer to a question in a turn of the agent, which continues with it.
     pub(super) fn heard_user(&mut self) {
         if let Some(settling) = self.settling.as_mut().filter(|settling| settling.own) {
             let now = Instant::now();
@@ -199,7 +199,7 @@ impl Conversation {
         }
     }
 
-    /// Something came after the answer: more may. After a part of the answer the wait for the next one is longer.
+    /// Handles a message after the answer, as more can follow. After a part of the answer, the wait is longer.
     pub(super) fn stirred(&mut self, by_part: bool) {
         if let Some(settling) = &mut self.settling {
             if by_part {
@@ -209,8 +209,8 @@ impl Conversation {
         }
     }
 
-    /// The agent says something without a prompt: in a turn of its own, as no action adds to a turn that has ended. What
-    /// comes of a prompt that was cancelled or failed is in no turn.
+    /// Begins a turn for output without a prompt, because actions cannot extend an ended turn. Output of a cancelled or
+    /// failed prompt belongs to no turn.
     pub(super) async fn speak(&mut self) {
         let idle = self.turn.is_none() && self.waiting.is_none() && self.prompting.is_none();
         if !idle || !self.speaks {
@@ -232,7 +232,7 @@ impl Conversation {
         self.settle(json!({ "stopReason": "end_turn" }), QUIET_LATE, true);
     }
 
-    /// Nothing more came after the answer: the turn ends.
+    /// Ends the turn because no more messages arrived after the answer.
     pub(super) async fn settled(&mut self) {
         let Some(Settling { answer, .. }) = self.settling.take() else { return };
         let status = match answer.get("stopReason").and_then(Value::as_str) {
@@ -270,7 +270,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the running turn with what the agent failed with.
+    /// Ends the running turn with the agent's failure.
     pub(super) async fn fail_with(&mut self, why: &AgentError) {
         let ways = account::ways(why, &self.shared.agent);
         self.end_failed(why.kind(), self.sentence(why), ways).await;
@@ -295,7 +295,7 @@ impl Conversation {
         }
     }
 
-    /// Stops a turn. The agent answers its prompt in its own time; the next one waits for that.
+    /// Stops a turn. The agent answers its prompt later, and the next one waits for that.
     pub(super) async fn cancel(&mut self, id: &str) {
         if self.turn.as_ref().is_none_or(|turn| turn.id != id) {
             return;
@@ -317,7 +317,7 @@ impl Conversation {
         }
     }
 
-    /// A cancelled prompt was not answered: the agent is stopped, and the next turn starts it again.
+    /// Stops an agent that did not answer a cancelled prompt; the next turn starts it again.
     pub(super) async fn cancel_timed_out(&mut self) {
         self.cancel_by = None;
         self.prompting = None;
@@ -332,7 +332,7 @@ impl Conversation {
         self.advance().await;
     }
 
-    /// The agent's connection closed: how it ended, with nothing of it left.
+    /// Ends the agent after its connection closed, and returns how it ended.
     async fn lost(&mut self) -> AgentError {
         let Some(live) = self.live.take() else {
             return AgentError::Ended { status: None, broken: None, stderr: String::new(), noise: None };
@@ -354,7 +354,7 @@ impl Conversation {
     }
 }
 
-/// The tokens of a turn, where the agent names them with its end.
+/// Returns the tokens of a turn, if the agent reports them with its end.
 fn end_usage(answer: &Value) -> Option<Value> {
     let usage = answer.get("usage")?;
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
@@ -371,7 +371,7 @@ fn end_usage(answer: &Value) -> Option<Value> {
     })
 }
 
-/// What a failed request says, for a user.
+/// Returns the error of a failed request for users.
 pub(super) fn refusal(failure: &Failure) -> String {
     words(failure)
 }

@@ -11,9 +11,9 @@ use crate::options::Unstable;
 use crate::protocol::{Subagent, Update};
 use crate::updates::{Emitter, Turn};
 
-/// How long the host may take to open a worker's chat.
+/// The limit for opening a worker chat.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
-/// How many subagents of a conversation are shown; others are left out.
+/// The maximum number of shown subagents of a conversation.
 const SHOWN: usize = 256;
 
 /// A subagent of the conversation.
@@ -31,7 +31,7 @@ impl Conversation {
         self.shared.runtime.uses(Unstable::Subagents)
     }
 
-    /// What the agent says of a subagent.
+    /// Handles an update of a subagent.
     pub(super) async fn subagent(&mut self, change: Subagent) {
         if !self.shows_workers() || self.prompted_turn().is_none() {
             return;
@@ -53,13 +53,13 @@ impl Conversation {
                 };
                 self.end_worker(&change.session, status).await;
             }
-            // Without a state it may only have another title.
+            // Without a state only its title may have changed.
             None if known => {}
             _ => self.open_worker(&change.session).await,
         }
     }
 
-    /// An update of a subagent's session; `false` where it is none of the conversation.
+    /// Handles an update of a subagent's session; returns `false` if it does not belong to the conversation.
     pub(super) async fn worker_update(&mut self, session: &str, update: Update) -> bool {
         if !self.children.contains_key(session) {
             return false;
@@ -86,7 +86,7 @@ impl Conversation {
         true
     }
 
-    /// Opens the chat of a subagent that works, where it is not open.
+    /// Opens the chat of a working subagent, unless it is open.
     async fn open_worker(&mut self, session: &str) {
         let Some(child) = self.children.get_mut(session).filter(|child| child.working.is_none()) else {
             return;
@@ -116,7 +116,7 @@ impl Conversation {
         }
     }
 
-    /// The turn ends, and what its subagents do with it.
+    /// Ends the work of the subagents with the turn.
     pub(super) async fn end_workers(&mut self, status: TurnStatus) {
         let working: Vec<String> = self.children.keys().cloned().collect();
         for session in working {
@@ -124,7 +124,7 @@ impl Conversation {
         }
     }
 
-    /// A user stops a subagent: itself where it can be cancelled, otherwise the turn.
+    /// Stops a subagent for a user: only it if it can be cancelled, otherwise the turn.
     pub(super) async fn stop_worker(&mut self, call: &str) {
         let found = self.children.iter().find(|(session, _)| call_of(session) == call);
         let Some((session, child)) = found else { return };
@@ -139,7 +139,7 @@ impl Conversation {
     }
 }
 
-/// The host's name of the call that a worker stands for. It is a part of an address.
+/// Returns the host's name of the call of a worker, which is part of a URI.
 fn call_of(session: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     session.chars().map(plain).collect()

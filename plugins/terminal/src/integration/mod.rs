@@ -1,5 +1,5 @@
-//! Shells report their commands: where a prompt begins and ends, which command runs, how it ended, and where the shell
-//! works. They are told by a script that runs behind the user's own startup files; the host takes the reports out of the
+//! Shells report their commands: where a prompt begins and ends, which command runs, how it ended, and the working
+//! directory. A script that runs after the user's startup files enables this; the host removes the reports from the
 //! output.
 
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ const BASH: &str = include_str!("bash.sh");
 const ZSH: &str = include_str!("zshenv.zsh");
 const FISH: &str = include_str!("integration.fish");
 
-/// The variable in which zsh finds the folder of the user's startup files again.
+/// The variable in which zsh finds the folder of the user's startup files.
 const ZDOTDIR: &str = "OSTLER_ZDOTDIR";
 
-/// The scripts, written when the first shell needs them.
+/// The scripts, written for the first shell.
 #[derive(Debug, Default)]
 pub struct Integration(Mutex<Option<TempDir>>);
 
 impl Integration {
-    /// The arguments that have a shell run its script, and in `env` the variables. A shell that is not known, or a
-    /// script that cannot be written, starts without.
+    /// Returns the arguments that make a shell run its script, and adds the variables to `env`. Unknown shells run
+    /// without a script, and so do all if it cannot be written.
     pub fn inject(&self, shell: &str, env: &mut BTreeMap<String, String>) -> Vec<String> {
         match name_of(shell) {
             "bash" => match self.file("bash", "integration.sh", BASH) {
@@ -47,7 +47,7 @@ impl Integration {
         }
     }
 
-    /// A script's file. Only this user can read the folder.
+    /// Returns the file of a script, in a folder that only this user can read.
     fn file(&self, folder: &str, name: &str, text: &str) -> io::Result<PathBuf> {
         let mut scripts = self.0.lock();
         let scripts = match &mut *scripts {

@@ -1,6 +1,5 @@
 //! GitLab: the secret itself in `X-Gitlab-Token`, or, where the secret is a signing token (`whsec_…`), Standard
-//! Webhooks. A token says nothing about time.
-//! <https://docs.gitlab.com/user/project/integrations/webhooks/>
+//! Webhooks. A token contains no time. <https://docs.gitlab.com/user/project/integrations/webhooks/>
 
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ pub(super) static SENDER: Sender = Sender {
 #[derive(Debug)]
 struct Gitlab;
 
-/// Whether a secret is a signing token. A call that only shows it as a token does not pass.
+/// Returns whether a secret is a signing token. A call that only sends it as a token is rejected.
 fn signs(secret: &str) -> bool {
     secret.starts_with(standard::PREFIX)
 }

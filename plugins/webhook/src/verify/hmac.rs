@@ -1,5 +1,5 @@
-//! An HMAC in a header, as most senders have it, and as a record can describe it: which algorithm, how the signature is
-//! written, what is in front of it, and whether a time in another header is signed with the body.
+//! An HMAC in a header, the method of most senders, which a record can also describe: the algorithm, the encoding of
+//! the signature, its prefix, and whether a time in another header is signed with the body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub(super) static SENDER: Sender = Sender {
     vectors: VECTORS,
 };
 
-/// How many signatures of a call are looked at.
+/// The maximum number of checked signatures of a call.
 pub(super) const MOST: usize = 8;
 /// Times above this are milliseconds since 1970: in seconds they are in the year 5138.
 const MOST_SECONDS: u64 = 99_999_999_999;
 
-/// The hash function, as a record and OpenSSL name it.
+/// The hash function, with its name in records and OpenSSL.
 type Algorithm = (&'static str, &'static hmac::Algorithm);
 
 const SHA256: Algorithm = ("sha256", &hmac::HMAC_SHA256);
@@ -44,7 +44,7 @@ const ALGORITHMS: &[Algorithm] = &[
     ("sha512", &hmac::HMAC_SHA512),
 ];
 
-/// How a signature is written.
+/// The encoding of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Hex,
@@ -57,7 +57,7 @@ pub(super) struct Hmac {
     pub header: Cow<'static, str>,
     pub algorithm: Algorithm,
     pub encoding: Encoding,
-    /// What is in front of a signature in the header.
+    /// The prefix of a signature in the header.
     pub prefix: Cow<'static, str>,
     /// Whether the header has several signatures, each after the prefix and separated by commas.
     pub several: bool,
@@ -67,7 +67,7 @@ pub(super) struct Hmac {
     pub greeting: fn(&Head, &[u8]) -> Option<Greeting>,
 }
 
-/// A time that is signed in front of the body.
+/// A time that is signed before the body.
 #[derive(Debug)]
 pub(super) struct Timestamp {
     pub header: Cow<'static, str>,
@@ -86,7 +86,7 @@ impl Timestamp {
             name => (name, "{timestamp}.{body}"),
         };
         let (before, after) = signed.strip_suffix("{body}")?.split_once("{timestamp}")?;
-        // These are in a command line too.
+        // These are also used in a command line.
         if [before, after].iter().any(|part| part.contains(['{', '}', '"', '$', '`', '\\'])) {
             return None;
         }
@@ -129,7 +129,7 @@ impl Hmac {
             Some("base64") => Some(Encoding::Base64),
             _ => None,
         };
-        // In a header neither passes, and it is in front of a signature in a command line.
+        // Neither is valid in a header, and it precedes a signature in a command line.
         let prefix = text("prefix", "").filter(|prefix| {
             prefix.bytes().all(|byte| byte.is_ascii_graphic() && !br#""'`$\"#.contains(&byte))
         });

@@ -27,7 +27,7 @@ pub(super) static SENDER: Sender = Sender {
 #[derive(Debug)]
 struct Linear(Hmac);
 
-/// Nothing else of a body is read for its time.
+/// Nothing else of a body is parsed for its time.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Timed {

@@ -1,6 +1,6 @@
-//! Senders that cannot send a bearer token prove in their own way who they are, most of them with a signature that is
-//! made with the endpoint's secret over the body as it came, byte for byte. A sender is a file with a [`Sender`] and a
-//! row of [`SENDERS`].
+//! Senders that cannot send a bearer token authenticate in their own way, most of them with a signature over the exact
+//! bytes of the body, created with the endpoint's secret. A sender is a file with a [`Sender`] and a row of
+//! [`SENDERS`].
 
 mod bitbucket;
 mod discord;
@@ -48,37 +48,37 @@ pub(crate) static SENDERS: &[&Sender] = &[
 pub(crate) struct Sender {
     /// Its name in a record.
     pub name: &'static str,
-    /// What a record has in `verify`, as YAML: the name, or an object with the fields it needs.
+    /// The value of `verify` as YAML: the name, or an object with the required fields.
     pub example: &'static str,
-    /// The headers that a call needs, each of them once.
+    /// The required headers of a call, each exactly once.
     pub headers: &'static [&'static str],
-    /// The largest body it sends.
+    /// The maximum size of its bodies.
     pub body_limit: usize,
-    /// The id that is the same when it repeats a delivery.
+    /// The position of the id that is the same for repeated deliveries.
     pub delivery: Delivery,
     /// The fields of `verify` besides `scheme`.
     pub fields: &'static [&'static str],
-    /// How its calls are verified, from those fields.
+    /// Creates the verification of its calls from those fields.
     pub scheme: fn(&JsonObject) -> Result<Arc<dyn Scheme>, String>,
-    /// Calls whose signatures are published, or made with another program.
+    /// Calls with published signatures, or with signatures from another program.
     #[cfg(test)]
     pub vectors: &'static [Vector],
 }
 
-/// Where the id of a delivery is.
+/// The position of the id of a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Delivery {
     /// In a header.
     Header(&'static str),
     /// In the body.
     Body(fn(&[u8]) -> Option<String>),
-    /// The sender has none, or it is not known which header has it.
+    /// The sender has none, or its header is unknown.
     Unknown,
 }
 
-/// How calls are verified.
+/// The verification of calls.
 pub(crate) trait Scheme: fmt::Debug + Send + Sync {
-    /// Reads what the headers claim. The body of a call that claims nothing, or something malformed, is not read.
+    /// Parses the claim in the headers. Without a valid claim, the body is not read.
     fn claim(&self, head: &Head) -> Option<Claim>;
 
     /// Checks a claim before the body is read.
@@ -104,7 +104,7 @@ pub(crate) trait Scheme: fmt::Debug + Send + Sync {
         claim.is_one_of(&[hmac::made(::ring::hmac::HMAC_SHA256, &self.key(secret), &[&claim.prefix, body])])
     }
 
-    /// Why a secret cannot be one of this sender's, whatever the calls are.
+    /// Returns why a secret is invalid for this sender, independent of calls.
     fn unusable(&self, secret: &str) -> Option<&'static str> {
         let _ = secret;
         None
@@ -119,24 +119,24 @@ pub(crate) trait Scheme: fmt::Debug + Send + Sync {
     /// Adds to a call what the sender adds.
     ///
     /// # Errors
-    /// Why nobody else can make such a call.
+    /// Why only the sender can make such a call.
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String>;
 
-    /// How a shell adds it.
+    /// Returns how a shell adds it.
     fn shell(&self, secret: &str) -> Option<Shell>;
 }
 
-/// How far a sender's clock may be off, in seconds, either way.
+/// The tolerated deviation of a sender's clock, in seconds.
 const WINDOW: u64 = 300;
 
-/// Why a call does not pass. What was expected is not said.
+/// Why a call is rejected. It does not contain the expected value.
 pub(crate) type Unsigned = &'static str;
 
 pub(crate) const MISSING: Unsigned = "The sender's signature is missing or malformed";
 const OLD: Unsigned = "The sender's signature has expired";
 const WRONG: Unsigned = "The sender's signature does not match the endpoint's secret";
 
-/// What is left to check after the headers.
+/// The remaining checks after the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The body.
@@ -145,16 +145,16 @@ pub(crate) enum Proof {
     Sender,
 }
 
-/// What the headers of a call claim.
+/// The claim in the headers of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
-    /// When it was signed, in seconds since 1970, where a header says so.
+    /// The time of the signature in seconds since 1970, if a header contains it.
     at: Option<u64>,
-    /// What is signed in front of the body.
+    /// The signed text before the body.
     prefix: Vec<u8>,
-    /// Any of these passes: a sender whose secret changes signs with both for a while.
+    /// The signatures, any of which is accepted, because a sender whose secret changes uses both for a while.
     signatures: Vec<Vec<u8>>,
-    /// What may be the secret.
+    /// The candidate for the secret.
     token: Option<Vec<u8>>,
 }
 
@@ -169,7 +169,7 @@ pub(crate) enum Greeting {
     Empty,
 }
 
-/// What a call is signed with, where this program is the sender.
+/// The inputs of a signature if this program is the sender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signing<'a> {
     /// The endpoint's secret.
@@ -197,7 +197,7 @@ impl Outgoing {
     }
 }
 
-/// How a shell calls an endpoint as its sender: `$SECRET` is the secret, `$B` the body, `$T` the time.
+/// The shell commands that call an endpoint like its sender: `$SECRET` is the secret, `$B` the body, `$T` the time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shell {
     /// Commands before the call.
@@ -211,7 +211,7 @@ pub struct Shell {
 /// The command that sets `$T`.
 const TIME: &str = "T=$(date +%s); ";
 
-/// How the calls of an endpoint are verified, as its record says.
+/// The verification of an endpoint's calls, from its record.
 #[derive(Clone)]
 pub(crate) struct Verify {
     pub sender: &'static Sender,
@@ -220,7 +220,7 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    /// Reads the field `verify` of a record: the name of a sender, or `{ scheme: <name>, … }`.
+    /// Parses the field `verify` of a record: the name of a sender, or `{ scheme: <name>, … }`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -251,7 +251,7 @@ impl Verify {
     /// Adds to a call what the sender adds.
     ///
     /// # Errors
-    /// Why nobody else can make such a call.
+    /// Why only the sender can make such a call.
     pub fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
         if let Delivery::Header(name) = self.sender.delivery {
             call.header(name, signing.id);
@@ -282,7 +282,7 @@ fn names() -> String {
 }
 
 impl Claim {
-    /// Whether one of the signatures is one of these, in a time that does not show which.
+    /// Returns whether one of the signatures is one of these, in a time that does not reveal which.
     fn is_one_of(&self, made: &[Vec<u8>]) -> Result<(), Unsigned> {
         let mut passes = subtle::Choice::from(0);
         for signature in &self.signatures {
@@ -294,24 +294,24 @@ impl Claim {
     }
 }
 
-/// Whether a time is close to now.
+/// Returns whether a time is close to the current one.
 fn fresh(at: Option<u64>, now: u64) -> Result<(), Unsigned> {
     if at.is_some_and(|at| at.abs_diff(now) > WINDOW) { Err(OLD) } else { Ok(()) }
 }
 
-/// The one value of a header, as text. One that comes twice is none: what signed which is not known.
+/// Returns the single value of a header as text; `None` for a repeated header, because its meaning is ambiguous.
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
-/// Seconds since 1970, in digits alone.
+/// Parses seconds since 1970, with only digits.
 fn seconds(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// So many bytes in hex.
+/// Parses a number of bytes in hex.
 fn hex(text: &str, length: usize) -> Option<Vec<u8>> {
     if text.len() != 2 * length {
         return None;

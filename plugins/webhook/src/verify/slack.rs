@@ -33,7 +33,7 @@ pub(super) static SENDER: Sender = Sender {
     vectors: VECTORS,
 };
 
-/// Slack sends a challenge to a new endpoint. Nothing else of a body is read for it.
+/// Slack sends a challenge to a new endpoint. Nothing else of a body is parsed for it.
 fn url_verification(_: &Head, body: &[u8]) -> Option<Greeting> {
     #[derive(Deserialize)]
     struct Request {

@@ -24,7 +24,7 @@ pub(super) static SENDER: Sender = Sender {
     vectors: VECTORS,
 };
 
-/// What a secret begins with.
+/// The prefix of a secret.
 pub(super) const PREFIX: &str = "whsec_";
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Scheme for Standard {
     }
 }
 
-/// A secret that is not base64 is the key as it is; an empty key would be anybody's.
+/// A secret that is not base64 is used as the key. An empty key would be public.
 fn key(secret: &str) -> Vec<u8> {
     let bare = secret.strip_prefix(PREFIX).unwrap_or(secret);
     match STANDARD.decode(bare) {

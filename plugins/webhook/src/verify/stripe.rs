@@ -1,4 +1,4 @@
-//! Stripe: `Stripe-Signature: t=<time>,v1=<hex>,…` over `<time>.<body>`. Versions other than `v1` say nothing here.
+//! Stripe: `Stripe-Signature: t=<time>,v1=<hex>,…` over `<time>.<body>`. Versions other than `v1` are ignored.
 //! <https://docs.stripe.com/webhooks?verify=verify-manually>
 
 use std::sync::Arc;

@@ -33,7 +33,7 @@ pub(super) static SENDER: Sender = Sender {
 
 /// The parameter of a URL that has the hash of the body.
 const HASH: &str = "bodySHA256";
-/// The most fields of a form.
+/// The maximum number of fields of a form.
 const MOST_FIELDS: usize = 1000;
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Twilio {
     }
 }
 
-/// The hash in a query; nothing where there are several.
+/// Returns the hash in a query; `None` if there are several.
 fn hash(query: &[u8]) -> Option<Cow<'_, str>> {
     let query = query.strip_prefix(b"?").unwrap_or(query);
     let mut hashes = form_urlencoded::parse(query).filter(|(name, _)| name == HASH);

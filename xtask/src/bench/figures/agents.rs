@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::context::Context;
 use super::super::failure::{Failure, Result};
 use super::super::figure::{Figure, Pair, Target};
-use super::super::net::crowd::{Crowd, Words};
+use super::super::net::crowd::{Crowd, TurnActions};
 use super::super::net::frames;
 use super::super::net::ws::Ws;
 use super::super::ostler::Folder;
@@ -240,7 +240,7 @@ fn stream((_process, address): &Daemon) -> Result<f64> {
             connection.ask("subscribe", json!({ "channel": talk.chat }))?;
             connections.push(connection);
         }
-        crowds.push((Crowd::new(connections, &Words::of("chat"))?, begin));
+        crowds.push((Crowd::new(connections, &TurnActions::of("chat"))?, begin));
     }
     let begun = Instant::now();
     let outcomes: Vec<Result<Duration>> = std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::context::Context;
 use super::super::failure::{Failure, Result};
 use super::super::figure::Figure;
-use super::super::net::crowd::{Crowd, Words};
+use super::super::net::crowd::{Crowd, TurnActions};
 use super::super::net::frames;
 use super::super::net::http_load::{Until, calls_per_second};
 use super::super::net::ws::Ws;
@@ -98,7 +98,7 @@ fn publishes(address: SocketAddr) -> Result<f64> {
         connection.ask("subscribe", json!({ "channel": "x-busy://board" }))?;
         connections.push(connection);
     }
-    let mut crowd = Crowd::new(connections, &Words::of("x-busy"))?;
+    let mut crowd = Crowd::new(connections, &TurnActions::of("x-busy"))?;
     let mut rates = Vec::with_capacity(GOES.1);
     for at in 0..GOES.0 + GOES.1 {
         let params = json!({ "channel": "ahp-root://", "words": WORDS });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::context::{Context, Running};
 use super::super::failure::{Failure, Result};
 use super::super::figure::{Figure, Target};
-use super::super::floor::Keeps;
+use super::super::floor::Persistence;
 use super::super::net::frames;
 use super::super::net::ws::Ws;
 use super::super::process::{pin_thread, unpin_thread};
@@ -42,7 +42,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
 fn measure_pinned(context: &Context) -> Result<Vec<Figure>> {
     let bounds = Bounds { floor: true, ..context.bounds(5, Duration::from_secs(30)) };
     let mut figures = alternate(bounds, CREATED, |side| {
-        let server = start(context, side, Keeps::Durably)?;
+        let server = start(context, side, Persistence::Durable)?;
         let mut client = Ws::introduced(server.address, "bench")?;
         let took = timed(|at| {
             let params = json!({ "channel": format!("echo:/{at:032x}"), "provider": "echo" });
@@ -54,7 +54,7 @@ fn measure_pinned(context: &Context) -> Result<Vec<Figure>> {
         Ok(vec![share(&took, 0.5)?, share(&took, 0.99)?])
     })?;
     figures.extend(alternate(bounds, TITLED, |side| {
-        let mut at_work = AtWork::begin(start(context, side, Keeps::Durably)?)?;
+        let mut at_work = AtWork::begin(start(context, side, Persistence::Durable)?)?;
         let took = timed(|at| {
             let title = format!("title {at}");
             let action = json!({ "type": "session/titleChanged", "title": title });
@@ -63,7 +63,7 @@ fn measure_pinned(context: &Context) -> Result<Vec<Figure>> {
         Ok(vec![share(&took, 0.5)?])
     })?);
     figures.extend(alternate(bounds, MARKED, |side| {
-        let mut at_work = AtWork::begin(start(context, side, Keeps::InMemory)?)?;
+        let mut at_work = AtWork::begin(start(context, side, Persistence::InMemory)?)?;
         let took = timed(|at| {
             let is_read = at % 2 == 0;
             let action = json!({ "type": "session/isReadChanged", "isRead": is_read });
@@ -72,7 +72,7 @@ fn measure_pinned(context: &Context) -> Result<Vec<Figure>> {
         Ok(vec![share(&took, 0.5)?])
     })?);
     figures.extend(alternate(bounds, SPOKEN, |side| {
-        let mut at_work = AtWork::begin(start(context, side, Keeps::Durably)?)?;
+        let mut at_work = AtWork::begin(start(context, side, Persistence::Durable)?)?;
         let took = timed(|at| {
             let action = json!({ "type": "chat/turnStarted", "turnId": format!("turn-{at}"),
                 "message": { "text": "/words 1", "origin": { "kind": "user" } } });
@@ -85,10 +85,10 @@ fn measure_pinned(context: &Context) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn start(context: &Context, side: Side, keeps: Keeps) -> Result<Running> {
+fn start(context: &Context, side: Side, persistence: Persistence) -> Result<Running> {
     let running = match side {
         Side::Ostler => context.start(side),
-        Side::Floor => context.start_rust_floor(keeps),
+        Side::Floor => context.start_rust_floor(persistence),
     }?;
     running.process.pin(SERVER);
     Ok(running)

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::context::{Context, Running};
 use super::super::failure::{Failure, Result};
 use super::super::figure::{Figure, Target};
-use super::super::net::crowd::{Crowd, Words};
+use super::super::net::crowd::{Crowd, TurnActions};
 use super::super::net::frames;
 use super::super::net::ws::Ws;
 use super::super::rounds::{Column, alternate};
@@ -54,7 +54,7 @@ fn rate(server: &Running, subscribers: usize) -> Result<f64> {
     for connection in &mut connections {
         connection.ask("subscribe", json!({ "channel": chat }))?;
     }
-    let mut crowd = Crowd::new(connections, &Words::of("chat"))?;
+    let mut crowd = Crowd::new(connections, &TurnActions::of("chat"))?;
     let mut rates = Vec::with_capacity(TIMED);
     for at in 0..FIRST + TIMED {
         let begin = frames::text(

@@ -20,12 +20,12 @@ const CONTENT: &[u8] = br#""content":"word "#;
 
 /// What the actions that carry words are called on a channel, and the one that ends them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub struct TurnActions {
     delta: Vec<u8>,
     over: Vec<u8>,
 }
 
-impl Words {
+impl TurnActions {
     /// `<scope>/delta` and `<scope>/turnComplete`.
     pub fn of(scope: &str) -> Self {
         let named = |name: &str| format!("\"type\":\"{scope}/{name}\"").into_bytes();
@@ -35,19 +35,19 @@ impl Words {
 
 /// What one subscriber has been sent of the turn.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedTurn {
     /// How many words came, each in a delta of its own, in order.
     pub words: usize,
     /// Whether the turn is over.
     pub over: bool,
 }
 
-impl Seen {
+impl ReceivedTurn {
     /// Takes one frame.
     ///
     /// # Errors
     /// A delta that does not hold the next word, and only that.
-    pub fn take(&mut self, words: &Words, payload: &[u8]) -> Result<()> {
+    pub fn take(&mut self, words: &TurnActions, payload: &[u8]) -> Result<()> {
         if memchr::memmem::find(payload, &words.delta).is_some() {
             let word = memchr::memmem::find(payload, CONTENT).map(|at| &payload[at + CONTENT.len()..]);
             // `word 12 "`: a delta that was gathered from several goes on behind the space.
@@ -74,7 +74,7 @@ struct Member {
     stream: TcpStream,
     /// The beginning of a frame that is not all there.
     rest: Vec<u8>,
-    seen: Seen,
+    seen: ReceivedTurn,
 }
 
 /// Subscribers of one chat.
@@ -82,7 +82,7 @@ pub struct Crowd {
     poll: Poll,
     members: Vec<Member>,
     buffer: Vec<u8>,
-    words: Words,
+    words: TurnActions,
 }
 
 impl Crowd {
@@ -90,7 +90,7 @@ impl Crowd {
     ///
     /// # Errors
     /// What the system says.
-    pub fn new(connections: Vec<Ws>, words: &Words) -> Result<Self> {
+    pub fn new(connections: Vec<Ws>, words: &TurnActions) -> Result<Self> {
         let poll = Poll::new()?;
         let mut members = Vec::with_capacity(connections.len());
         for connection in connections {
@@ -98,7 +98,7 @@ impl Crowd {
             stream.set_nonblocking(true)?;
             let mut stream = TcpStream::from_std(stream);
             poll.registry().register(&mut stream, Token(members.len()), Interest::READABLE)?;
-            members.push(Member { stream, rest, seen: Seen::default() });
+            members.push(Member { stream, rest, seen: ReceivedTurn::default() });
         }
         Ok(Self { poll, members, buffer: vec![0; READ], words: words.clone() })
     }
@@ -110,7 +110,7 @@ impl Crowd {
     /// A word that is missing, or did not come alone.
     pub fn run_turn(&mut self, begin: &[u8], words: usize) -> Result<Duration> {
         for member in &mut self.members {
-            member.seen = Seen::default();
+            member.seen = ReceivedTurn::default();
         }
         let Some(first) = self.members.first_mut() else { return Err(Failure::new("nobody subscribed")) };
         let begun = Instant::now();
@@ -154,7 +154,7 @@ impl Drop for Crowd {
 
 impl Member {
     /// Reads until there is no more.
-    fn read(&mut self, words: &Words, buffer: &mut [u8]) -> Result<()> {
+    fn read(&mut self, words: &TurnActions, buffer: &mut [u8]) -> Result<()> {
         loop {
             let kept = self.rest.len();
             if kept >= buffer.len() {
@@ -199,17 +199,17 @@ mod tests {
 
     #[test]
     fn every_word_has_to_come_alone_and_in_order() {
-        let (mut seen, chat) = (Seen::default(), Words::of("chat"));
+        let (mut seen, chat) = (ReceivedTurn::default(), TurnActions::of("chat"));
         seen.take(&chat, br#"{"method":"action","params":{"action":{"type":"chat/turnStarted"}}}"#).unwrap();
         seen.take(&chat, delta("word 0 ").as_bytes()).unwrap();
         seen.take(&chat, delta("word 1 ").as_bytes()).unwrap();
-        assert_eq!(seen, Seen { words: 2, over: false });
+        assert_eq!(seen, ReceivedTurn { words: 2, over: false });
         for wrong in ["word 1 ", "word 3 ", "word 2 word 3 ", "word 2", "2 "] {
             assert!(seen.clone().take(&chat, delta(wrong).as_bytes()).is_err(), "{wrong}");
         }
         seen.take(&chat, delta("word 2 ").as_bytes()).unwrap();
         seen.take(&chat, br#"{"params":{"action":{"type":"chat/turnComplete","turnId":"t"}}}"#).unwrap();
-        assert_eq!(seen, Seen { words: 3, over: true });
+        assert_eq!(seen, ReceivedTurn { words: 3, over: true });
     }
 
     /// A server that sends these bytes once it was sent something, in pieces of this size.
@@ -229,7 +229,7 @@ mod tests {
             // Open until the crowd leaves.
             while stream.read(&mut head).is_ok_and(|read| read > 0) {}
         });
-        (Crowd::new(vec![Ws::connect(address).unwrap()], &Words::of("chat")).unwrap(), server)
+        (Crowd::new(vec![Ws::connect(address).unwrap()], &TurnActions::of("chat")).unwrap(), server)
     }
 
     fn turn(words: usize) -> Vec<u8> {

@@ -1,8 +1,8 @@
-//! Channels of plugins: who may watch one, the state a watch begins with, what is published on it and to whom. What a
-//! plugin is asked on the way is never waited for by anything but what asked.
+//! Channels of plugins: who can subscribe, the initial state of a subscription, and what is published to whom. Only the
+//! request itself waits for the answers of a plugin.
 
 mod publish;
-mod watching;
+mod subscriptions;
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::channels::Channels;
 use crate::core::ids::ConnectionId;
 use crate::users::clients::Client;
 use publish::Lanes;
-use watching::Watching;
+use subscriptions::Watching;
 
-pub(crate) use watching::Begin;
+pub(crate) use subscriptions::Begin;
 
-/// The channels of plugins, as far as the host keeps something of them.
+/// The state that the host has of plugins' channels.
 #[derive(Debug, Default)]
 pub(crate) struct PluginChannels {
     lanes: Lanes,
     watching: Watching,
 }
 
-/// A URI of a plugin's channel as the channel itself is called: its scheme is lowercase.
+/// Returns the canonical URI of a plugin's channel, with a lowercase scheme.
 pub(crate) fn channel_name(spelled: &str) -> String {
     match (uri::scheme(spelled), spelled.split_once(':')) {
         (Some(scheme), Some((_, rest))) => format!("{scheme}:{rest}"),
@@ -35,13 +35,13 @@ pub(crate) fn channel_name(spelled: &str) -> String {
 }
 
 impl Channels {
-    /// The plugin channel of a scheme.
+    /// Returns the plugin channel of a scheme.
     pub(crate) fn plugin_channel(&self, scheme: &str) -> Option<Owned<SchemeChannel>> {
         let channels = self.core.registry()?.all::<SchemeChannel>();
         channels.iter().find(|channel| channel.scheme.eq_ignore_ascii_case(scheme)).cloned()
     }
 
-    /// The channel of a scheme, if it is this plugin's.
+    /// Returns the channel of a scheme, if it belongs to this plugin.
     fn channel_of_plugin(&self, plugin: &PluginId, scheme: &str) -> Result<Owned<SchemeChannel>, String> {
         match self.plugin_channel(scheme) {
             Some(channel) if channel.owner == Registrant::Plugin(plugin.clone()) => Ok(channel),
@@ -50,7 +50,7 @@ impl Channels {
         }
     }
 
-    /// A connection as a plugin's channel is told of it.
+    /// Returns a connection in the form that a plugin's channel receives.
     fn subscriber_of(&self, connection: ConnectionId) -> Option<Subscriber> {
         let connection = self.access.clients.get(connection)?;
         Some(Subscriber {
@@ -59,7 +59,7 @@ impl Channels {
         })
     }
 
-    /// Who watches a URI of a plugin's channel, once per client and person.
+    /// Returns the subscribers of a URI of a plugin's channel, once per client and user.
     pub(crate) fn channel_subscribers(
         &self,
         plugin: &PluginId,
@@ -82,7 +82,7 @@ impl Channels {
         subscribers
     }
 
-    /// Counts a watch of a client and begins what comes of it.
+    /// Counts a subscription of a client and starts the resulting notification of the plugin.
     pub(crate) fn begin_to_watch(
         &self,
         scheme: &str,
@@ -93,12 +93,12 @@ impl Channels {
         self.plugin_channels.watching.add(&scheme.to_ascii_lowercase(), client, at, begin);
     }
 
-    /// Puts down that a client has its snapshot.
+    /// Records that a client has its snapshot.
     pub(crate) fn came_to_watch(&self, scheme: &str, client: &str) {
         self.plugin_channels.watching.came(scheme, client);
     }
 
-    /// Tells a plugin's channel that a connection watches a URI no longer.
+    /// Notifies a plugin's channel that a connection no longer subscribes to a URI.
     pub(crate) fn left_plugin_channel(
         self: &Arc<Self>,
         scheme: &str,

@@ -1,5 +1,5 @@
-//! Publishing on a plugin's channel. An action everybody may see goes out at once; one whose subscribers are asked about
-//! waits for that in the lane of its URI, and what is published there meanwhile waits behind it.
+//! Publishing on a plugin's channel. An action that all subscribers can see is sent immediately. One whose subscribers
+//! the plugin has to check waits for that in the lane of its URI, and later actions of the URI wait behind it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -17,18 +17,18 @@ use crate::core::fanout::{Encoded, Outgoing, Overlaid, Overlay};
 use crate::core::ids::ConnectionId;
 use crate::core::stage::Stage;
 
-/// The most actions that wait in one lane.
+/// The maximum number of actions that wait in a lane.
 const MOST_WAITING: usize = 10_000;
-/// The most actions that are asked about together.
+/// The maximum number of actions in one check.
 const MOST_TOGETHER: usize = 128;
 
 type Visible = Call<fn(reader: Option<Reader>, client: String) -> bool>;
 
-/// What waits, by URI. A URI is here while somebody works on its lane.
+/// The waiting actions by URI. A URI is in here while a task works on its lane.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(Mutex<HashMap<String, VecDeque<Published>>>);
 
-/// One action on its way.
+/// An action that is being published.
 #[derive(Debug)]
 struct Published {
     channel: String,
@@ -36,7 +36,7 @@ struct Published {
     audience: Option<Audience>,
 }
 
-/// Who may see an action.
+/// The check of who can see an action.
 #[derive(Debug, Clone)]
 struct Audience {
     owner: Registrant,
@@ -45,18 +45,18 @@ struct Audience {
     to: Option<String>,
 }
 
-/// Connections, and who is behind each.
+/// Connections with their subscribers.
 #[derive(Debug, Default)]
 struct Crowd {
     subscribers: Vec<Subscriber>,
-    /// Where in the list; nowhere for one that is gone.
+    /// The index in the list; none for one that has disconnected.
     connections: Vec<(ConnectionId, Option<usize>)>,
 }
 
 type Decided = Arc<Mutex<HashMap<ConnectionId, bool>>>;
 
 impl Channels {
-    /// Publishes an action on a channel of the caller's.
+    /// Publishes an action on a channel of the caller.
     pub(crate) fn publish_on_channel(
         self: &Arc<Self>,
         caller: &Caller,
@@ -110,7 +110,7 @@ impl Channels {
         let asks = published.audience.as_ref().is_some_and(|audience| audience.visible.is_some());
         if !asks {
             drop(lanes);
-            // Nobody is waited for, so it is out before this returns.
+            // Without a check, it is sent before this returns.
             let channel = published.channel.clone();
             let _ = self.send_published(&channel, vec![published]).now_or_never();
             return Ok(());
@@ -130,14 +130,14 @@ impl Channels {
         Ok(())
     }
 
-    /// Sends an action at once where nobody watches, so that there is nobody to ask about; else answers it.
+    /// Sends an action immediately if there are no subscribers to check; otherwise returns it.
     fn send_unwatched(self: &Arc<Self>, published: Published) -> Option<Published> {
         if !self.core.fanout.watchers(&published.channel).is_empty() {
             return Some(published);
         }
         let Published { channel, action, audience } = published;
         let outgoing = self.outgoing(action, audience.as_ref(), &Decided::default());
-        // Whoever came meanwhile has to be asked about.
+        // New subscribers have to be checked too.
         let (outgoing, _) = self.core.fanout.publish_known(&channel, outgoing, |_| false).err()?;
         Some(Published { channel, action: outgoing.action, audience })
     }
@@ -163,8 +163,8 @@ impl Channels {
         batch
     }
 
-    /// Sends actions of a URI, in order, to everybody who may see each. They are asked about together; whoever
-    /// subscribes meanwhile is asked about too.
+    /// Sends actions of a URI, in order, to the subscribers who can see each. Checks them together, and also those who
+    /// subscribe in the meantime.
     async fn send_published(self: &Arc<Self>, channel: &str, batch: Vec<Published>) {
         let crowd = match batch.iter().any(|published| published.audience.is_some()) {
             true => self.crowd(&self.core.fanout.watchers(channel)),
@@ -183,7 +183,7 @@ impl Channels {
                 let known = |connection: ConnectionId| decided.lock().contains_key(&connection);
                 match self.core.fanout.publish_known(channel, outgoing, known) {
                     Ok(()) => {
-                        // The send is over, and a replay asks anew.
+                        // The send is complete; a replay checks again.
                         *decided.lock() = HashMap::new();
                         break;
                     }
@@ -212,7 +212,7 @@ impl Channels {
         crowd
     }
 
-    /// Which connections of a crowd may see an action.
+    /// Returns which connections can see an action.
     async fn see(&self, audience: Option<&Audience>, crowd: &Crowd) -> HashMap<ConnectionId, bool> {
         let Some(audience) = audience else { return HashMap::new() };
         let may_be: Vec<usize> =
@@ -233,8 +233,8 @@ impl Channels {
             .collect()
     }
 
-    /// Asks about all in one crossing. Where one does not answer in time each is asked about alone, so that it costs
-    /// itself.
+    /// Checks all in one crossing of the boundary. If that times out, checks each alone, so that only the slow one
+    /// fails.
     async fn ask_visible(&self, audience: &Audience, visible: &Visible, of: &[&Subscriber]) -> Vec<bool> {
         if of.is_empty() {
             return Vec::new();
@@ -266,7 +266,7 @@ impl Audience {
     }
 }
 
-/// What was decided holds for the send; whoever is replayed the action is asked about anew.
+/// The decision is valid for the send; a replay of the action checks again.
 fn overlay(channels: Weak<Channels>, audience: Audience, decided: Decided) -> Overlay {
     let seen = move |connection| match decided.lock().get(&connection) {
         Some(true) => Overlaid::Same,

@@ -1,5 +1,5 @@
-//! The recent past of every channel: what a client that lost its connection is sent of the channels it had. All channels
-//! share one limit, and the oldest action of all goes first.
+//! The recent past of every channel, which a client that lost its connection receives. All channels share one limit,
+//! and the oldest action of all is removed first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{FRAME_WEIGHT, Logged, OVERLAY_WEIGHT};
 
 impl Logged {
-    /// What it takes in memory to keep it: a short frame takes less than what stands around it, and an overlay holds
-    /// more than its frame shows.
+    /// Returns the memory of an entry: a short frame is smaller than its overhead, and an overlay contains more than
+    /// its frame.
     fn weight(&self) -> usize {
         let older = self.outgoing.older.as_ref().map_or(0, String::len);
         let overlay = if self.outgoing.overlay.is_some() { OVERLAY_WEIGHT } else { 0 };
@@ -20,7 +20,7 @@ impl Logged {
 #[derive(Debug, Default)]
 struct Past {
     actions: VecDeque<Logged>,
-    /// Every action of the channel after this one is there.
+    /// Every action of the channel after this one is retained.
     from: u64,
 }
 
@@ -28,23 +28,23 @@ struct Past {
 #[derive(Debug)]
 pub(super) struct Log {
     channels: HashMap<Arc<str>, Past>,
-    /// The channel of each action there is, oldest first.
+    /// The channel of each retained action, oldest first.
     order: VecDeque<Arc<str>>,
     bytes: usize,
     limit: usize,
     /// The number before the first one of this host.
     start: u64,
-    /// The latest number whose channel has no past any more.
+    /// The latest number whose channel no longer has a past.
     forgotten: u64,
 }
 
 impl Log {
-    /// A log of at most `limit` bytes, of actions that are numbered from `start` on.
+    /// Creates a log of at most `limit` bytes, of actions with numbers from `start` on.
     pub fn new(limit: usize, start: u64) -> Self {
         Self { channels: HashMap::new(), order: VecDeque::new(), bytes: 0, limit, start, forgotten: start }
     }
 
-    /// Adds actions of one channel. They are there until the next call of [`Log::trim`], however large they are.
+    /// Adds actions of one channel. They are retained until the next call of [`Log::trim`], whatever their size.
     pub fn add(&mut self, channel: &Arc<str>, actions: impl Iterator<Item = Logged>) {
         let past = self.channels.entry(channel.clone()).or_insert_with(|| {
             let from = self.forgotten;
@@ -57,13 +57,13 @@ impl Log {
         }
     }
 
-    /// The `count` newest actions of a channel, oldest first.
+    /// Returns the `count` newest actions of a channel, oldest first.
     pub fn newest(&self, channel: &str, count: usize) -> impl Iterator<Item = &Logged> + Clone {
         let actions = self.channels.get(channel).map(|past| past.actions.range(past.actions.len() - count..));
         actions.into_iter().flatten()
     }
 
-    /// Removes what is over the limit.
+    /// Removes actions beyond the limit.
     pub fn trim(&mut self) {
         while self.bytes > self.limit {
             let Some(channel) = self.order.pop_front() else { break };
@@ -79,7 +79,7 @@ impl Log {
         }
     }
 
-    /// The actions of a channel after a number, oldest first; `None` where some are gone.
+    /// Returns the actions of a channel after a number, oldest first; `None` if some were removed.
     pub fn after(&self, channel: &str, seen: u64) -> Option<impl Iterator<Item = &Logged>> {
         let past = self.channels.get(channel);
         if seen < self.start || seen < past.map_or(self.forgotten, |past| past.from) {
@@ -92,7 +92,7 @@ impl Log {
         Some(actions.into_iter().flatten())
     }
 
-    /// Whether a number is one of this host.
+    /// Returns whether a number is from this host.
     pub fn knows(&self, seen: u64) -> bool {
         seen >= self.start
     }

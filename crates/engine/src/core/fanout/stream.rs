@@ -1,6 +1,6 @@
-//! Streams: channels that may say more than a subscriber can take, such as terminals. Their actions are not kept for
-//! replay. A subscriber that does not keep up is left behind: it is sent nothing more until it has taken what waits for
-//! it, then the actions that make the state of the channel from whatever it has.
+//! Streams: channels that can produce more than a subscriber can receive, such as terminals. Their actions are not
+//! retained for replay. A subscriber that does not keep up is left behind: it receives nothing more until it has
+//! received what is queued, then the actions that restore the state of the channel from any state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -16,14 +16,14 @@ use crate::core::envelope::{Encoded, envelope_frame};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Item};
 
-/// How much of a stream may wait for one subscriber, in bytes.
+/// How much of a stream can be queued for one subscriber, in bytes.
 const WAITING_MAX: usize = 1 << 20;
-/// More than this, and its source pauses for the subscriber, in bytes.
+/// The size in bytes from which the source pauses for the subscriber.
 const FULL: usize = WAITING_MAX / 2;
-/// How long no source pauses for a subscriber that was left behind.
+/// How long sources do not pause for a subscriber that was left behind.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// What a channel's source is told about those who follow it.
+/// Notifications of a stream's source about the subscribers.
 #[derive(Debug, Default)]
 pub struct Stream {
     due: Notify,
@@ -31,48 +31,48 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Waits until somebody who was left behind has taken what waited.
+    /// Waits until a subscriber that was left behind has received what was queued.
     pub async fn due(&self) {
         self.due.notified().await;
     }
 
-    /// Has [`Stream::due`] answer.
+    /// Makes [`Stream::due`] resolve.
     pub fn wake(&self) {
         self.due.notify_one();
     }
 
-    /// Resolves when a subscriber for whom much waited has taken some of it.
+    /// Resolves when a subscriber with a long queue has received some of it.
     pub fn taken(&self) -> Notified<'_> {
         self.room.notified()
     }
 }
 
-/// Whether those who follow a stream can take more.
+/// Whether the subscribers of a stream can receive more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// All can.
+    /// All of them.
     ForAll,
-    /// Some can.
+    /// Some of them.
     ForSome,
-    /// Nobody can.
+    /// None of them.
     ForNone,
 }
 
-/// Where a subscriber is.
+/// The state of a subscriber that was left behind.
 const FOLLOWS: u8 = 0;
-/// It has still to take what waited when it was left behind.
+/// It has not yet received what was queued when it was left behind.
 const BEHIND: u8 = 1;
-/// It has taken that, and is owed the state.
+/// It has received that, and needs the state.
 const DUE: u8 = 2;
 
-/// How one subscriber follows a stream.
+/// The state of one subscriber of a stream.
 #[derive(Debug)]
 pub struct Flow {
     stream: Arc<Stream>,
     place: AtomicU8,
-    /// How much waits for it, in bytes.
+    /// How much is queued for it, in bytes.
     waiting: AtomicUsize,
-    /// When it was left behind last.
+    /// When it was last left behind.
     left: Mutex<Option<Instant>>,
 }
 
@@ -99,7 +99,7 @@ impl Flow {
         self.is(FOLLOWS) && self.left.lock().is_none_or(|left| left.elapsed() >= DISTRUST)
     }
 
-    /// It misses what is said from now on.
+    /// It misses actions from now on.
     fn owe(&self) {
         self.place.store(DUE, Ordering::Release);
         self.stream.wake();
@@ -111,12 +111,12 @@ impl Flow {
     }
 }
 
-/// Stands for bytes that wait for a subscriber, until it is dropped.
+/// Represents bytes that are queued for a subscriber, until it is dropped.
 #[derive(Debug)]
 pub struct Ticket {
     flow: Arc<Flow>,
     bytes: usize,
-    /// Whether the subscriber was left behind here.
+    /// Whether the subscriber was left behind at this point.
     last: bool,
 }
 
@@ -133,7 +133,7 @@ impl Drop for Ticket {
 }
 
 impl Flow {
-    /// Queues an action, or leaves the subscriber behind. Answers whether it has everything so far.
+    /// Queues an action, or leaves the subscriber behind. Returns whether it is up to date.
     fn follow(self: &Arc<Self>, subscriber: &Subscriber, frame: Option<&Arc<Batch>>) -> bool {
         if !self.is(FOLLOWS) {
             return false;
@@ -146,14 +146,14 @@ impl Flow {
         }
         self.place.store(BEHIND, Ordering::Release);
         *self.left.lock() = Some(Instant::now());
-        // Nothing to write, but it is taken when everything before it was.
+        // It writes nothing, but it is dropped after everything before it was written.
         subscriber.push(Item::Stream(Batch::new(Vec::new()), self.ticket(0, true)));
         false
     }
 }
 
 impl Fanout {
-    /// Makes a channel a stream, until it is removed.
+    /// Turns a channel into a stream, until it is removed.
     pub fn open_stream(&self, channel: &str) -> Arc<Stream> {
         let mut inner = self.inner();
         let stream = Arc::new(Stream::default());
@@ -166,13 +166,14 @@ impl Fanout {
         stream
     }
 
-    /// Whether some subscriber of a stream is up to date.
+    /// Returns whether a subscriber of a stream is up to date.
     pub fn is_followed(&self, channel: &str) -> bool {
         let inner = self.inner();
         inner.channels.get(channel).is_some_and(|entry| entry.flows().any(|(flow, _)| flow.is(FOLLOWS)))
     }
 
-    /// Sends an action of a stream under the next number to those who keep up; without one, all miss something.
+    /// Sends an action of a stream with the next number to the subscribers that keep up. Without an action, all miss
+    /// something.
     pub fn publish_stream(&self, channel: &str, action: Option<Encoded>) {
         let mut inner = self.inner();
         inner.seq += 1;
@@ -190,7 +191,8 @@ impl Fanout {
         }
     }
 
-    /// Sends the state of a stream, as actions, to those who are owed it. Answers whether there was memory for all.
+    /// Sends the state of a stream, as actions, to the subscribers that need it. Returns whether there was memory for
+    /// all.
     pub fn publish_state(&self, channel: &str, state: impl FnOnce() -> Vec<String>) -> bool {
         let owed = |entry: &Channel| entry.flows().any(|(flow, _)| flow.is(DUE));
         if !self.inner().channels.get(channel).is_some_and(owed) {
@@ -218,7 +220,7 @@ impl Fanout {
         done
     }
 
-    /// Whether those who follow a stream can take more. Nobody waits for those who were left behind lately.
+    /// Returns which subscribers of a stream can receive more. Ignores those that were left behind recently.
     pub fn room(&self, channel: &str) -> Room {
         let inner = self.inner();
         let (mut full, mut free) = (false, false);
@@ -238,7 +240,7 @@ impl Fanout {
 }
 
 impl Inner {
-    /// A connection that came back is owed the state of a stream if it may have missed something.
+    /// A reconnected client needs the state of a stream if it may have missed something.
     pub(super) fn resume_stream(&mut self, channel: &str, connection: ConnectionId, seen: u64) {
         let Some(entry) = self.channels.get_mut(channel) else { return };
         let Some(streamed) = &mut entry.stream else { return };
@@ -252,7 +254,7 @@ impl Inner {
 }
 
 impl Channel {
-    /// The subscribers of a stream. They spell its channel as it is.
+    /// Returns the subscribers of a stream, which use its canonical URI.
     fn flows(&self) -> impl Iterator<Item = (&Arc<Flow>, &Subscriber)> {
         self.subscribers.iter().filter_map(|one| Some((one.flow.as_ref()?, one)))
     }

@@ -41,7 +41,7 @@ impl ChannelKind for Catalogue {
     }
 }
 
-/// Takes an action on an automation. Its store may take long, so that it has a task of its own.
+/// Handles an action on an automation on a separate task, because its store can take long.
 pub(super) fn act(connection: &Arc<Connection>, dispatched: &Dispatched<'_>) {
     let (front, by) = (connection.front().clone(), connection.principal());
     let (outbox, spelled) = (connection.outbox.clone(), dispatched.spelled.to_owned());

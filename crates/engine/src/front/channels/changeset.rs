@@ -1,4 +1,4 @@
-//! What a session changed.
+//! Changesets of sessions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl ChannelKind for Changeset {
         front.workspace.watched_changeset(spelled)
     }
 
-    /// What it holds is asked first.
+    /// Its content is requested first.
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
         let connection = connection.clone();
         tokio::spawn(async move {

@@ -1,5 +1,5 @@
-//! The kinds of channels. Each file is one kind: who may watch it, what it is called, the state a subscription begins with,
-//! what an action of a client does there, and what follows when a client leaves it.
+//! The kinds of channels. Each file is one kind: its grant, its canonical URI, its snapshot, the handling of clients'
+//! actions, and what follows when a client unsubscribes.
 
 mod automations;
 mod changeset;
@@ -26,22 +26,22 @@ use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{Snapshots, snapshot};
 
-/// How often an action is in memory until it is handled, beside its text.
+/// The number of copies of an action in memory until it is handled, in addition to its text.
 const COPIES: usize = 2;
 
-/// A subscription asked for.
+/// A requested subscription.
 pub(super) struct Subscribing {
-    /// The URI as the client spelt it.
+    /// The URI from the client's request.
     pub spelled: String,
     pub latency: Option<u64>,
-    /// How many of a chat's turns the client wants, where not all.
+    /// How many of a chat's turns the client requests, if not all.
     pub turns: Option<usize>,
     pub answer: Snapshots,
 }
 
-/// An action a client dispatched, which it may.
+/// An authorized action of a client.
 pub(super) struct Dispatched<'a> {
-    /// The URI as the client spelt it.
+    /// The URI from the client's request.
     pub spelled: &'a str,
     pub row: &'static Action,
     pub action: &'a Arc<Value>,
@@ -50,57 +50,57 @@ pub(super) struct Dispatched<'a> {
     pub length: usize,
 }
 
-/// What a kind of channel does for a connection.
+/// The operations of a kind of channel for a connection.
 pub(super) trait ChannelKind: Send + Sync {
-    /// Whether a connection may watch it.
+    /// Checks that a connection can subscribe to it.
     fn may_watch(&self, connection: &Connection) -> Result<(), RpcError>;
 
-    /// The channel's own name, if it is there.
+    /// Returns the canonical URI of the channel, if it exists.
     fn resolve(&self, front: &Front, spelled: &str) -> Result<String, RpcError>;
 
-    /// Subscribes a connection that may watch it; the snapshot goes where it is wanted.
+    /// Subscribes an authorized connection and delivers the snapshot.
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing);
 
-    /// Why it takes no action at all, whatever the action is.
+    /// Returns why it accepts no actions at all, if that is so.
     fn takes_none(&self) -> Option<&'static str> {
         None
     }
 
-    /// Takes an action, or says why not.
+    /// Handles an action, or returns why it is rejected.
     fn dispatch(&self, _: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
         Err(no_channel(dispatched.spelled).message)
     }
 
-    /// Whether a plugin decides who may watch it and what the state is, which may take long.
+    /// Returns whether a plugin decides on access and the state, which can take long.
     fn asks_plugin(&self) -> bool {
         false
     }
 
-    /// Whether a client that comes back may watch it still, by what the plugin says.
+    /// Asks the plugin whether a reconnecting client can still subscribe to it.
     fn may_resume<'a>(&'a self, _: &'a Arc<Connection>, _: &'a str) -> BoxFuture<'a, bool> {
         Box::pin(std::future::ready(true))
     }
 
-    /// Takes a subscription up again where a lost connection was.
+    /// Restores a subscription of a lost connection.
     fn resume(&self, connection: &Connection, spelled: &str, channel: &str) {
         connection.remember(spelled, channel);
     }
 
-    /// Ends a subscription the connection may not have any more.
+    /// Ends a subscription that the connection is no longer authorized for.
     fn recheck(&self, connection: &Arc<Connection>, spelled: &str) {
         if self.may_watch(connection).is_err() {
             connection.handle_unsubscribe(spelled);
         }
     }
 
-    /// A connection watches it no longer, however that came.
+    /// Called when a connection is no longer subscribed to it, for any reason.
     fn left(&self, _: &Connection, _channel: &str) {}
 
-    /// A client unsubscribed from it.
+    /// Called when a client unsubscribes from it.
     fn unsubscribed(&self, _: &Connection, _channel: &str) {}
 }
 
-/// The kind of the channel a client spells so.
+/// Returns the kind of the channel that a client names.
 pub(super) fn kind_of(front: &Front, spelled: &str) -> Box<dyn ChannelKind> {
     match front.sessions.channel(spelled) {
         Channel::Root => Box::new(root::Root),
@@ -120,12 +120,12 @@ pub(super) fn kind_of(front: &Front, spelled: &str) -> Box<dyn ChannelKind> {
     }
 }
 
-/// Asks a connection for a grant.
+/// Checks a grant of a connection.
 fn require(connection: &Connection, subject: &'static str, operation: &'static str) -> Result<(), RpcError> {
     connection.front().access.gate.require(&connection.principal(), &Grant::of(subject, operation))
 }
 
-/// Subscribes to a channel whose state is at hand: `state` adds the subscriber and returns the state it begins with.
+/// Subscribes to a channel whose state is in memory: `state` adds the subscriber and returns the snapshot.
 fn begin(
     connection: &Arc<Connection>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What is no channel of this host.
+//! URIs that are not channels of this host.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::core::refusals::no_channel;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// No channel.
+/// Not a channel.
 pub(super) struct NoChannel;
 
 impl ChannelKind for NoChannel {
     fn may_watch(&self, _: &Connection) -> Result<(), RpcError> {
-        // Nobody may not watch what is not there: the subscription says so.
+        // No grant is checked; the subscription returns the error.
         Ok(())
     }
 

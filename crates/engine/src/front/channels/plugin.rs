@@ -1,4 +1,4 @@
-//! Watching a plugin's channel: the gate, the snapshot, and the end.
+//! Subscriptions of plugins' channels: the authorization, the snapshot, and the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +18,15 @@ use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{Snapshots, snapshot};
 
-/// The most channels one connection watches when it asks for one of a plugin's.
+/// The maximum number of channels of a connection when it subscribes to one of a plugin.
 const MOST_WATCHED: usize = 4096;
-/// The longest URI of a plugin's channel, in bytes.
+/// The maximum length of a URI of a plugin's channel, in bytes.
 const LONGEST: usize = 2048;
 
-/// A watch on its way.
+/// A subscription that is being established.
 struct Watch {
     channel: Owned<SchemeChannel>,
-    /// The URI as the client spelt it.
+    /// The URI from the client's request.
     spelled: String,
     latency: Option<u64>,
     answer: Snapshots,
@@ -39,7 +39,7 @@ pub(super) struct Plugin {
 
 impl ChannelKind for Plugin {
     fn may_watch(&self, _: &Connection) -> Result<(), RpcError> {
-        // Asked when it is subscribed to: its plugin may decide.
+        // Checked during the subscription, because its plugin can decide.
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl ChannelKind for Plugin {
                     if connection.authorized_for(&watch.channel, &watch.spelled).await {
                         return connection.begin_watch(watch);
                     }
-                    // Who is refused watches it no longer either.
+                    // A rejected client is no longer subscribed to it either.
                     connection.handle_unsubscribe(&watch.spelled);
                     watch.answer.fail(refusal);
                 });
@@ -89,7 +89,7 @@ impl ChannelKind for Plugin {
         Box::pin(connection.may_watch_plugin(&self.scheme, spelled))
     }
 
-    /// Nothing is asked, what was missed is replayed.
+    /// Without a check, missed actions are replayed.
     fn resume(&self, connection: &Connection, spelled: &str, _: &str) {
         let name = channel_name(spelled);
         connection.remember(spelled, &name);
@@ -119,7 +119,7 @@ impl ChannelKind for Plugin {
 }
 
 impl Connection {
-    /// A plugin's channel has as many URIs as its clients make up, so what one client may make up has an end.
+    /// Clients can invent URIs of a plugin's channel, so their number per client is limited.
     fn may_watch_more(&self, spelled: &str) -> Result<(), RpcError> {
         if spelled.len() > LONGEST {
             return Err(RpcError::invalid_params(format!("a channel's URI has at most {LONGEST} bytes")));
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection may watch a URI of a plugin's channel.
+    /// Checks whether the connection can subscribe to a URI of a plugin's channel.
     async fn may_watch_plugin(self: &Arc<Self>, scheme: &str, spelled: &str) -> bool {
         let Some(channel) = self.front().channels.plugin_channel(scheme) else { return false };
         self.front().access.require_named(&self.principal(), &channel.channel.grant).is_ok()
@@ -148,7 +148,7 @@ impl Connection {
         self.front().access.authorized(&channel.owner, &uri, &self.principal(), ask).await
     }
 
-    /// Counts as a subscriber from here on; what is published waits behind the snapshot.
+    /// It is a subscriber from here on; published actions wait behind the snapshot.
     fn begin_watch(self: &Arc<Self>, watch: Watch) {
         let Watch { channel, spelled, latency, answer } = watch;
         let front = self.front().clone();
@@ -166,7 +166,7 @@ impl Connection {
             let arguments = (name.clone(), reader, client);
             Box::new(move || drop(asked.send(snapshots.within(limit::SNAPSHOT, arguments))))
         };
-        // Unsubscribed, or gone, while it was asked about.
+        // It unsubscribed or disconnected during the check.
         if !self.count_watch(&channel.scheme, &spelled, &name, Some(ask)) {
             front.core.fanout.withdraw(&name, self.id(), &hold);
             return answer
@@ -192,10 +192,10 @@ impl Connection {
                     if why.rpc.is_none() {
                         front.core.report_failed(&channel.owner, &format!("the snapshot of {name}"), &why);
                     }
-                    // One that was watched before stays so.
+                    // An earlier subscription remains.
                     if !watched && front.core.fanout.withdraw(&name, connection.id(), &hold) {
                         connection.forget(&spelled);
-                        // One that does not answer may have put the client down all the same.
+                        // A plugin that does not answer may still have recorded the client.
                         let threw = answered.into_inner();
                         front.channels.left_plugin_channel(&scheme, &name, &*connection, threw);
                     }
@@ -205,7 +205,7 @@ impl Connection {
         });
     }
 
-    /// Counts a watch the client still wants.
+    /// Counts a subscription that the client still wants.
     fn count_watch(&self, scheme: &str, spelled: &str, name: &str, begin: Option<Begin>) -> bool {
         let Some(client) = self.client_id() else { return false };
         let at = (self.id(), name.to_owned());

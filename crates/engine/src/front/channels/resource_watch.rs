@@ -1,4 +1,4 @@
-//! A watch on a resource.
+//! Resource watches.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::core::refusals::no_channel;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// A watch, by its id.
+/// A resource watch, by its id.
 pub(super) struct Watch(pub String);
 
 impl ChannelKind for Watch {

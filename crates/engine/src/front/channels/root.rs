@@ -49,7 +49,7 @@ impl ChannelKind for Root {
 }
 
 impl Connection {
-    /// Takes a change of the root channel's settings: those of whoever built the host first, then the rest.
+    /// Handles a change of the root channel's settings: first those of the builder of the host, then the others.
     fn change_config(self: &Arc<Self>, channel: &str, origin: Origin, mut config: JsonObject, replace: bool) {
         let front = self.front().clone();
         let settings = front.channels.own_settings().cloned();
@@ -57,7 +57,7 @@ impl Connection {
         front.core.root.drop_unknown(&mut config, owns);
         let (own, rest): (JsonObject, JsonObject) = config.into_iter().partition(|(key, _)| owns(key));
         let (connection, channel) = (self.clone(), channel.to_owned());
-        // What a client sent may be a credential: it is not sent back with the refusal, but what is in force is.
+        // A client's value can be a credential, so the rejection contains the current value instead.
         let refuse = move |front: &Front, origin: &Origin, shown: JsonObject, why: &str| {
             let action = json!({ "type": "root/configChanged", "config": shown }).to_string();
             connection.outbox.send(rejection(&channel, &action, front.core.fanout.seq(), origin, why));
@@ -70,7 +70,7 @@ impl Connection {
                 && taken.is_ok()
                 && let Some(settings) = front.channels.own_settings()
             {
-                // Nothing of these is taken back by being left out.
+                // Omitting these does not reset them.
                 front.channels.publish_own_settings(None, &settings.values());
             }
             taken

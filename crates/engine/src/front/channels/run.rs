@@ -29,7 +29,7 @@ impl ChannelKind for Run {
 
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
         let front = connection.front();
-        // A run may have ended long ago: the store still knows it.
+        // A run may have ended long ago and be only in the store.
         let Ok(run) = self.resolve(front, &subscribing.spelled) else {
             return subscribe_kept(connection, subscribing);
         };

@@ -1,4 +1,4 @@
-//! A session and what is in it: its chats, and the notes beside its files.
+//! Sessions, their chats, and their annotations.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{Dispatch, Entry, Place, Subscription, ToSession};
 
-/// A session's channel, or one in it.
+/// The channel of a session, a chat or annotations.
 pub(super) struct OfSession(pub Channel);
 
 fn name_of(entry: &Entry, place: &Place) -> String {

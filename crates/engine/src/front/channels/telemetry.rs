@@ -10,7 +10,7 @@ use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::Snapshots;
 
-/// A telemetry channel. It has no state, and nothing of the past is told, so that it is never taken up again.
+/// A telemetry channel. It has no state and no replay, so it is never restored.
 pub(super) struct Telemetry;
 
 impl ChannelKind for Telemetry {
@@ -30,7 +30,7 @@ impl ChannelKind for Telemetry {
             return answer.fail(no_channel(channel));
         };
         connection.remember(channel, channel);
-        // Others may be told already, and so may it be from now on.
+        // Other subscribers may exist already; it receives the notifications from now on.
         connection.outbox.hold();
         front.core.fanout.subscribe(channel, subscriber);
         match answer {
@@ -40,7 +40,7 @@ impl ChannelKind for Telemetry {
                 connection.outbox.unhold();
             }
         }
-        // Only now: what is told at once has to find who asked.
+        // Only now, because an immediate notification must reach the new subscriber.
         front.channels.begin_telling(channel, teller);
     }
 

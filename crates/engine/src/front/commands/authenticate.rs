@@ -1,4 +1,4 @@
-//! `authenticate`: tokens for the resources the host asks for, and who a connection is.
+//! `authenticate`: tokens for the resources that the host requests, and the identity of a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::front::connection::Connection;
 use crate::users::People;
 use crate::users::principal::Principal;
 
-/// What a token for the host itself comes to.
+/// The result of a token for the host itself.
 enum SignIn {
-    /// The connection is who it is.
+    /// The identity of the connection stays.
     Stays,
-    /// It becomes this.
+    /// The connection becomes this principal.
     As(Principal),
-    /// The token is none the host gave out.
+    /// The host did not issue the token.
     Unknown,
 }
 
@@ -31,7 +31,7 @@ fn nobodys(people: &People) -> RpcError {
         .with_data(json!({ "resources": [people.sign_in()] }))
 }
 
-/// How long a token lasts; nothing where it does not say.
+/// Returns the lifetime of a token, if it is known.
 fn lasts(seconds: Option<i64>) -> Result<Option<Duration>, RpcError> {
     match seconds {
         None => Ok(None),
@@ -88,8 +88,8 @@ impl Connection {
         }
     }
 
-    /// Whether the connection pushed the tokens without which an agent cannot be used. What a plugin starts uses the
-    /// agent's own credentials.
+    /// Returns whether the connection has the tokens that an agent requires. Work of plugins uses the agent's own
+    /// credentials.
     pub(super) fn check_tokens(&self, agent: Option<&Agent>) -> Result<(), RpcError> {
         let asked = agent.and_then(|agent| agent.protected_resources.as_ref());
         let (Some(asked), false) = (asked, matches!(self.principal(), Principal::Plugin { .. })) else {
@@ -106,7 +106,7 @@ impl Connection {
         Err(RpcError::auth_required(why).with_data(json!({ "resources": lacking })))
     }
 
-    /// Keeps a token for a resource a backend asks for.
+    /// Stores a token for a resource of a backend.
     fn keep_for(&self, params: &c::AuthenticateParams) -> Result<(ProtectedResourceMetadata, u64), RpcError> {
         let agents = self.front().core.root.agents();
         let asked = agents.iter().flat_map(|agent| agent.protected_resources.iter().flatten());
@@ -117,7 +117,7 @@ impl Connection {
         Ok((record, self.keep_credential(&params.resource, &params.token)))
     }
 
-    /// What follows a token that was taken: its end, and the listeners.
+    /// Schedules the end of an accepted token and raises the event.
     fn given(
         self: &Arc<Self>,
         params: &c::AuthenticateParams,
@@ -149,8 +149,8 @@ impl Connection {
         self.given(params, people.sign_in(), Some(nth), lasts);
     }
 
-    /// Who a token makes the connection, as far as the host itself knows; an empty token makes it nobody's. The host
-    /// itself and plugins are who they are.
+    /// Returns the identity that a token gives the connection, as far as the host itself knows. An empty token removes
+    /// the identity. The host itself and plugins keep theirs.
     fn sign_in(&self, people: &People, token: &str) -> Result<SignIn, RpcError> {
         match self.principal() {
             Principal::Root => return Ok(SignIn::Stays),
@@ -168,9 +168,9 @@ impl Connection {
         })
     }
 
-    /// Ends what a token gave once its time is over, and says so to this connection alone.
+    /// Ends the identity from a token at its expiry, and notifies only this connection.
     fn expire(self: &Arc<Self>, record: ProtectedResourceMetadata, nth: u64, lasts: Duration) {
-        // Longer than the clock counts is forever.
+        // A lifetime beyond the range of the clock is unlimited.
         let Some(end) = Instant::now().checked_add(lasts) else { return };
         let connection = Arc::downgrade(self);
         tokio::spawn(async move {

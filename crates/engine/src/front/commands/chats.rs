@@ -1,4 +1,4 @@
-//! Chats as commands: opened beside a session's first one, and closed.
+//! Commands for chats: opening and closing additional chats of a session.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Connection {
         });
     }
 
-    /// Whether a client may choose a URI for a chat: anything with a scheme that is nobody's, and an id.
+    /// Returns whether a client can choose a URI for a chat: any with an unreserved scheme and an id.
     fn is_chat(&self, chat: &str) -> Result<(), RpcError> {
         let sessions = &self.front().sessions;
         if sessions.locate(&sessions.channel(chat)).is_some() {
@@ -91,7 +91,7 @@ impl Connection {
                 None => return responder.fail(nothing_at(&to.session)),
             },
             c::ChatMoveDestination::NewSession(_) => {
-                // It makes one.
+                // It creates one.
                 if let Err(refused) =
                     front.access.gate.require(&self.principal(), &Grant::of("session", "create"))
                 {

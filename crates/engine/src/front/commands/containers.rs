@@ -9,7 +9,7 @@ use super::Requester;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
 
-/// What makes containers. Who asks where nothing does was refused before.
+/// Returns the provider of containers. Without one, the command was rejected before.
 fn containers(connection: &Connection) -> Result<Containers, RpcError> {
     let containers = connection.front().workspace.containers().cloned();
     containers.ok_or_else(|| RpcError::method_not_found("nothing here makes containers"))
@@ -34,7 +34,7 @@ impl Requester {
 }
 
 impl Connection {
-    /// Sends a frame to the host inside.
+    /// Sends a frame to the host inside a container.
     pub(super) fn handle_relay_send(&self, params: DevContainerSend, responder: Responder) {
         let DevContainerSend { connection_id, data } = params;
         let containers = match containers(self) {
@@ -45,7 +45,7 @@ impl Connection {
         let Some((relay, container)) = found else {
             return responder.fail(no_relay(&connection_id));
         };
-        // Called here, so that frames go in the order they came.
+        // Called here, so that frames are sent in the order of their arrival.
         let written = containers.write.within(limit::RELAY, (container, relay, data));
         tokio::spawn(async move {
             responder.settle(written.await.map(|()| Value::Null).map_err(Thrown::into_rpc));

@@ -1,4 +1,4 @@
-//! `dispatchAction`: to which channel an action goes, and who may send it.
+//! `dispatchAction`: the channel of an action, and its authorization.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::front::connection::Connection;
 /// The action that changes the host's settings.
 const SETTINGS: &str = "root/configChanged";
 
-/// Where an action of a client has a message, whose text is `text`.
+/// The paths of messages in actions of clients, whose text is `text`.
 const MESSAGES: &[&str] = &["message", "draft"];
 
-/// An action as its refusal shows it. The values of settings are not sent back: one may be a credential.
+/// Returns an action in the form for its rejection, without the values of settings, because one can be a credential.
 fn refused(channel: &str, action: &Value) -> String {
     let mut shown = action.clone();
     if (channel == uri::ROOT || action["type"] == SETTINGS)
@@ -31,8 +31,8 @@ fn refused(channel: &str, action: &Value) -> String {
 }
 
 impl Connection {
-    /// Takes a dispatched action to its channel. An action that cannot be is refused, never dropped.
-    /// `length` is that of its text.
+    /// Passes a dispatched action to its channel. An action without a valid channel is rejected, never dropped.
+    /// `length` is the length of its text.
     pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction, length: usize) {
         let front = self.front();
         let origin =
@@ -71,13 +71,13 @@ impl Connection {
         }
     }
 
-    /// Tells the sender of an action why it was not taken.
+    /// Notifies the sender of an action why it is rejected.
     fn refuse_dispatched(&self, channel: &str, action: &Value, origin: &Origin, why: &str) {
         let seq = self.front().core.fanout.seq();
         self.outbox.send(rejection(channel, &refused(channel, action), seq, origin, why));
     }
 
-    /// Tells the sender of an action that does not read why it was not taken.
+    /// Notifies the sender of an invalid action why it is rejected.
     pub(crate) fn refuse_unread(&self, unread: &UnreadAction) {
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: unread.client_seq };
@@ -85,14 +85,14 @@ impl Connection {
         let action = unread.action.as_deref().map_or("null", RawValue::get);
         let action = match serde_json::from_str::<Value>(action) {
             Ok(read) => refused(&unread.channel, &read),
-            // What it says is not known, and it may set a credential.
+            // Its content is unknown and can contain a credential.
             Err(_) if unread.channel == uri::ROOT || action.contains("config") => "null".to_owned(),
             Err(_) => action.to_owned(),
         };
         self.outbox.send(rejection(&unread.channel, &action, seq, &origin, &unread.why));
     }
 
-    /// Whether a change of settings has one of the host that it changes. What is in force already changes nothing.
+    /// Returns whether a change of settings changes one of the host. An equal value is not a change.
     fn changes_host(&self, config: &JsonObject) -> bool {
         let front = self.front();
         let mut config = config.clone();
@@ -101,7 +101,7 @@ impl Connection {
         config.iter().any(|(key, value)| !is_own(key) && !front.core.root.is_in_force(key, value))
     }
 
-    /// Whether the connection may dispatch an action. Settings it keeps to itself ask less than the host's.
+    /// Checks that the connection can dispatch an action. Settings of a connection require less than the host's.
     pub(super) fn may_dispatch(&self, name: &str, asked: &Grant, action: &Value) -> Result<(), RpcError> {
         let asked = match name {
             SETTINGS => {

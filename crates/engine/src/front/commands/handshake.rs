@@ -1,4 +1,4 @@
-//! Coming in and coming back: `initialize`, `reconnect`, `authenticate`.
+//! The handshake: `initialize` and `reconnect`.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::sessions::{Collected, ToSession};
 use crate::workspace::terminals::PREFIX;
 
 impl Connection {
-    /// Records who the client is when its `initialize` or `reconnect` comes, which may wait for sessions, so that what it
-    /// sends next is accepted. Answers `responder` unless the command is refused.
+    /// Records the client when its `initialize` or `reconnect` arrives, which can wait for sessions, so that its next
+    /// messages are accepted. Returns `responder` unless the command is rejected.
     pub(crate) fn enter(&self, command: &Command, responder: Responder) -> Option<Responder> {
         match command {
             Command::Initialize(params) => {
@@ -57,7 +57,7 @@ impl Connection {
             Ok(negotiated) => negotiated,
             Err(error) => return responder.fail(error),
         };
-        // Whatever happens to a channel once its snapshot is taken waits behind the answer.
+        // Actions of a channel after its snapshot wait behind the answer.
         self.outbox.hold();
         let wanted = params.initial_subscriptions.unwrap_or_default();
         let snapshots = self.collect(&wanted);
@@ -146,7 +146,7 @@ impl Connection {
             });
             let mut back = back;
             let refused = futures::future::join_all(asked).await.into_iter().filter(|(_, may)| !may);
-            // From the end on, so that what is before keeps its place.
+            // From the end, so that earlier indexes stay valid.
             for (at, _) in refused.collect::<Vec<_>>().into_iter().rev() {
                 back.missing.push(back.known.remove(at).0);
             }
@@ -154,7 +154,7 @@ impl Connection {
         });
     }
 
-    /// Takes up what a client may still have: with what it missed, or with new snapshots.
+    /// Restores the subscriptions that a client can still have, with the missed actions or new snapshots.
     fn resume(self: &Arc<Self>, back: Back, responder: Responder) {
         let front = self.front().clone();
         let Back { client, seen, known, missing, _sessions } = back;
@@ -162,7 +162,7 @@ impl Connection {
             .iter()
             .map(|(spelled, channel)| (channel.clone(), self.subscriber(spelled, channel, None)))
             .collect();
-        // Whatever happens on these channels from now on waits behind the answer.
+        // Actions on these channels from now on wait behind the answer.
         self.outbox.hold();
         match front.core.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
             Some(replay) => {
@@ -195,7 +195,7 @@ impl Connection {
                 });
             }
         }
-        // A session the client no longer names has lost it.
+        // The client has left a session that it no longer names.
         for entry in front.sessions.all().into_iter().filter(|entry| entry.is_awake()) {
             front.sessions.tell(&entry, ToSession::Left { client: client.clone() });
         }
@@ -207,11 +207,11 @@ fn parts(snapshots: Vec<Collected>) -> Vec<(String, Option<Charge>)> {
     snapshots.into_iter().map(|Collected { text, charge }| (text, charge)).collect()
 }
 
-/// A client that came back, and what it may take up.
+/// A reconnecting client with the subscriptions that it can restore.
 struct Back {
     client: String,
     seen: i64,
-    /// The URI as the client spelt it, and the channel's own name.
+    /// The URI from the client's request, and the canonical URI.
     known: Vec<(String, String)>,
     missing: Vec<String>,
     /// Keeps the sessions of these channels in memory.

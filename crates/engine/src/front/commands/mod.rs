@@ -1,4 +1,5 @@
-//! What each client command does: a row for each names its lane and its handler. A command without a row does not compile.
+//! The handlers of client commands: a row for each names its lane and its handler. A command without a row does not
+//! compile.
 
 mod authenticate;
 mod chats;
@@ -27,7 +28,7 @@ use crate::front::connection::Connection;
 use crate::front::order::Prepared;
 use crate::users::principal::Principal;
 
-/// Who asked for something that is served on a task of its own, by what the host knew when it was asked.
+/// The requester of a command that is served on a separate task, as the host knew it at the request.
 struct Requester {
     connection: Arc<Connection>,
     principal: Principal,
@@ -41,9 +42,10 @@ impl Requester {
 
 /// Runs the handler of a command in the lane its row names, once the sessions it is about are in memory (`order.rs`):
 ///
-/// - `inline`: at once, in the order the connection's messages came. It cannot wait.
-/// - `session`: the same, and a session's mailbox answers.
-/// - `spawned`: on a task of its own, for a [`Requester`]; with a turn of that name ([`super::turns`]), a few at a time.
+/// - `inline`: immediately, in the order of the connection's messages. It cannot wait.
+/// - `session`: like `inline`, and a session's mailbox answers.
+/// - `spawned`: on a separate task, for a [`Requester`]; with a slot of that name ([`super::command_slots`]), a few
+///   concurrently.
 macro_rules! lanes {
     ($connection:ident, $by:ident, $prepared:ident, $responder:ident;
         $($lane:ident $([$turn:ident])? $variant:ident($params:pat) => $handler:expr;)+) => {
@@ -63,7 +65,7 @@ macro_rules! lanes {
             }
         }
 
-        /// Whether a command is handled on a task of its own.
+        /// Returns whether a command is handled on a separate task.
         pub(super) fn is_spawned(command: &Command) -> bool {
             match command {
                 $(Command::$variant(_) => lanes!(@is $lane),)+
@@ -199,7 +201,7 @@ lanes! { connection, by, prepared, responder;
 }
 
 impl Connection {
-    /// Records in the command's span which session or chat it is about.
+    /// Records the session or chat of a command in its span.
     fn record_channel(&self, command: &Command) {
         let span = Span::current();
         let Some(channel) = channels_of(command).first().copied().filter(|_| !span.is_disabled()) else {
@@ -214,7 +216,7 @@ impl Connection {
     }
 }
 
-/// The channels a command is about, in whose order it is handled.
+/// Returns the channels of a command, in whose order it is handled.
 pub(super) fn concerned(command: &Command) -> Vec<&str> {
     match command {
         Command::CreateSession(params) => vec![&params.channel],
@@ -233,7 +235,7 @@ pub(super) fn concerned(command: &Command) -> Vec<&str> {
     }
 }
 
-/// The channels of sessions a command names that is served from memory.
+/// Returns the sessions' channels of a command that is served from memory.
 pub(super) fn channels_of(command: &Command) -> Vec<&str> {
     match command {
         Command::Initialize(params) => {
@@ -253,7 +255,7 @@ pub(super) fn channels_of(command: &Command) -> Vec<&str> {
             Some(TerminalClaim::Session(claim)) => vec![&claim.session],
             _ => Vec::new(),
         },
-        // Their own handlers look, or they are about no session.
+        // Their handlers look up the session, or they concern none.
         Command::Ping(_)
         | Command::Authenticate(_)
         | Command::ListSessions(_)

@@ -1,4 +1,4 @@
-//! Pull requests made for sessions.
+//! Commands for pull requests of sessions.
 
 use std::sync::Arc;
 
@@ -17,13 +17,14 @@ use crate::front::connection::Connection;
 
 /// The operation of a changeset after which a pull request is created.
 const CREATE: &str = "create-pr";
-/// The key of its `_meta` with what a user filled in.
+/// The key of its `_meta` with the user's input.
 const FORM: &str = "vscode.pullRequest";
-/// What a source of changes answers the form in.
+/// The key under which a source of changes returns the form.
 const JSON: &str = "data:application/json,";
 
 impl Connection {
-    /// `invokeChangesetOperation`. What `create-pr` committed and pushed gets a pull request, or has one.
+    /// `invokeChangesetOperation`. After `create-pr` has committed and pushed, creates a pull request unless there is
+    /// one.
     pub(crate) async fn handle_changeset_operation(
         self: &Arc<Self>,
         params: InvokeChangesetOperationParams,
@@ -82,7 +83,7 @@ impl Connection {
         })
     }
 
-    /// `x-ostler/pull-request/create`: one for the branch of a session.
+    /// `x-ostler/pull-request/create`: creates a pull request for the branch of a session.
     pub(crate) async fn handle_pull_request(
         self: &Arc<Self>,
         params: PullRequestCreateParams,
@@ -118,7 +119,7 @@ impl Connection {
     }
 }
 
-/// The form that a source of changes answered, or an empty one.
+/// Returns the form from a source of changes, or an empty one.
 fn told_form(told: Option<&ChangesetOperationFollowUp>) -> Value {
     let text = told.and_then(|told| told.content.uri.strip_prefix(JSON));
     let text = text.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy());

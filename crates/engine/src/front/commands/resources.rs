@@ -1,4 +1,4 @@
-//! `resource…` commands: on what providers serve, what clients publish, and stored attachments.
+//! `resource…` commands on resources of providers and clients, and on stored attachments.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,9 +24,9 @@ use crate::resources::{member, scheme_of};
 use crate::sessions::content_of;
 use crate::users::principal::Principal;
 
-/// What a resource is taken for where its provider does not tell its size.
+/// The assumed size of a resource if its provider does not report it.
 const UNKNOWN_SIZE: usize = 1024 * 1024;
-/// What an entry of a directory takes in an answer beside its name, in bytes.
+/// The size of a directory entry in an answer in addition to its name, in bytes.
 const LISTED: usize = 32;
 /// From this size on, text that is much longer as JSON is sent as base64.
 const LONG_TEXT: usize = 64 * 1024;
@@ -42,7 +42,7 @@ impl Connection {
         let reader = front.resources.reader_of(principal);
         let size =
             front.resources.size_of(&provider, &params.uri, reader.clone()).await.unwrap_or(UNKNOWN_SIZE);
-        // The content, and as base64 or as text that is longer as JSON; the larger of both ways.
+        // The content, and its form as base64 or JSON text, whichever is larger.
         let charge = self.outbox.budget().take(size.saturating_mul(8) / 3).await;
         let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
         let read = provider.provider.read.within(limit::RESOURCE, (params.uri, reader));
@@ -68,7 +68,7 @@ impl Connection {
 }
 
 impl Requester {
-    /// Serves `resourceRead`: its memory is charged before the read, and until the answer is written.
+    /// Serves `resourceRead`: charges its memory before the read, until the answer is written.
     pub(super) async fn read_resource(&self, params: c::ResourceReadParams, responder: Responder) {
         if let Some(text) = uri::inline_text(&params.uri) {
             return responder.settle(Ok(result_of(ResourceContent::text(text))));
@@ -91,7 +91,7 @@ impl Requester {
         }
     }
 
-    /// Answers what was read once there is memory for its text.
+    /// Answers with the content once there is memory for its text.
     async fn settle_read(&self, read: Result<ResourceReadResult, RpcError>, responder: Responder) {
         let read = match read {
             Ok(read) => read,
@@ -100,13 +100,13 @@ impl Requester {
         if read.data.len() <= SMALL {
             return responder.ok(&read);
         }
-        // Without one, the connection is gone.
+        // Without a charge, the connection is closed.
         if let Some(charge) = self.connection.outbox.budget().take(2 * read.data.len()).await {
             responder.ok_charged(&read, charge);
         }
     }
 
-    /// Lists a directory or a scheme's root.
+    /// Lists a directory or the root of a scheme.
     pub(super) async fn list_resources(&self, params: c::ResourceListParams, responder: Responder) {
         let listed = match self.publisher("list", &params.uri, None) {
             Ok(None) => self.list(params).await,
@@ -142,7 +142,7 @@ impl Requester {
         Ok(c::ResourceListResult { entries })
     }
 
-    /// Facts about what a URI names.
+    /// Returns facts about a resource.
     pub(super) async fn resolve_resource(&self, params: c::ResourceResolveParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(text) = uri::inline_text(&params.uri) {
@@ -173,7 +173,7 @@ impl Requester {
         serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
     }
 
-    /// Writes what a URI names.
+    /// Writes a resource.
     pub(super) async fn write_resource(&self, params: c::ResourceWriteParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("put", &params.uri, None)? {
@@ -212,7 +212,7 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Makes a directory and its parents.
+    /// Creates a directory and its parents.
     pub(super) async fn make_directory(&self, params: c::ResourceMkdirParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("mkdir", &params.uri, None)? {
@@ -228,7 +228,7 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Removes what a URI names.
+    /// Deletes a resource.
     pub(super) async fn delete_resource(&self, params: c::ResourceDeleteParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("delete", &params.uri, None)? {
@@ -252,7 +252,7 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Moves within one scheme.
+    /// Moves a resource within a scheme.
     pub(super) async fn move_resource(&self, params: c::ResourceMoveParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("move", &params.source, Some(&params.destination))? {
@@ -279,7 +279,7 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Copies within one scheme.
+    /// Copies a resource within a scheme.
     pub(super) async fn copy_resource(&self, params: c::ResourceCopyParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("copy", &params.source, Some(&params.destination))? {
@@ -305,7 +305,7 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Asks for access to what a URI names.
+    /// Requests access to a resource.
     pub(super) async fn request_resource(&self, params: c::ResourceRequestParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("request", &params.uri, None)? {
@@ -317,7 +317,7 @@ impl Requester {
             return Err(RpcError::permission_denied(format!("This host does not mediate {}", params.uri)));
         };
         let write = params.write.unwrap_or_default();
-        // Who says neither asks to read.
+        // Without either, the request is for read access.
         let access = ResourceAccess { read: params.read.unwrap_or(!write), write };
         front
             .resources
@@ -326,7 +326,7 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Opens a channel of changes under a URI.
+    /// Opens a channel with the changes under a URI.
     pub(super) async fn watch_resource(
         &self,
         params: c::CreateResourceWatchParams,
@@ -350,12 +350,12 @@ impl Requester {
             .map(|channel| json!({ "channel": channel }))
     }
 
-    /// Who reads, where the host knows people.
+    /// Returns the reader, if the host has a users file.
     fn reader(&self) -> Option<Reader> {
         self.principal.reader().filter(|_| self.front().access.gate.guarded)
     }
 
-    /// Who writes, as a provider is told.
+    /// Returns the writer in the form for providers.
     fn writer(&self) -> ResourceWriter {
         ResourceWriter {
             owner: self.connection.owner(),
@@ -364,8 +364,8 @@ impl Requester {
         }
     }
 
-    /// The client that publishes a URI, if one does. Whoever may do something with files of the host may ask the client,
-    /// and the client decides. `other` has to be the same client's.
+    /// Returns the client that publishes a URI, if any. A caller with the grant for files of the host can send requests
+    /// to the client, and the client decides. `other` must belong to the same client.
     fn publisher(
         &self,
         operation: &'static str,
@@ -385,8 +385,8 @@ impl Requester {
         Ok(Some(client))
     }
 
-    /// A stored attachment, for whoever may read the messages that refer to it; `None` where the URI names something
-    /// else.
+    /// Returns a stored attachment for callers that can read the messages that refer to it; `None` if the URI is
+    /// something else.
     async fn attachment(&self, named: &str) -> Option<Result<KeptAttachment, RpcError>> {
         uri::attachment_id(named)?;
         let front = self.front();

@@ -1,4 +1,4 @@
-//! Sessions as commands: listed, made, disposed of, read page by page.
+//! Commands for sessions: listing, creating, disposing and reading them in pages.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::sessions::{NewSession, Place, ToSession};
 use crate::users::principal::Principal;
 use crate::workspace::directories::Directories;
 
-/// The most rows a page of sessions has.
+/// The maximum number of rows in a page of sessions.
 const PAGE_MAX: usize = 500;
 
 impl Connection {
-    /// Makes a session. `unknown` is why the store could not say whether its id is taken.
+    /// Creates a session. `unknown` is why the store could not report whether its id is taken.
     pub(super) fn handle_create_session(
         self: &Arc<Self>,
         params: c::CreateSessionParams,
@@ -52,7 +52,7 @@ impl Connection {
         if let Err(refused) = self.check_tokens(agent.as_deref()) {
             return responder.fail(refused);
         }
-        // Where the store cannot say, it may be taken.
+        // If the store cannot report it, the id may be taken.
         if let Some(why) = unknown {
             let error = format!("the session store could not be asked whether {id} is taken: {why}");
             return responder.fail(RpcError::internal(error));
@@ -71,7 +71,7 @@ impl Connection {
             config: params.config.unwrap_or_default(),
             active_client,
             client,
-            // A plugin's session is its work, not a form that somebody has opened.
+            // A session of a plugin is work, not a draft that a user has opened.
             draft: !matches!(self.principal(), Principal::Plugin { .. }),
             credentials: self.credentials(),
             ..NewSession::default()
@@ -115,7 +115,7 @@ impl Connection {
         });
     }
 
-    /// Whether what an owner made is this connection's to remove.
+    /// Returns whether this connection can remove the work of an owner.
     pub(super) fn owns(&self, owner: Option<&str>) -> bool {
         let principal = self.principal();
         owner.is_none()
@@ -147,7 +147,7 @@ impl Connection {
     }
 }
 
-/// The progress of a session that is being made, told to whoever asked for it.
+/// The progress of a session's creation, reported to the requester.
 struct Progress {
     token: String,
     connection: Arc<Connection>,
@@ -167,7 +167,7 @@ pub(super) async fn handle_list_sessions(
     front: &Front,
     params: c::ListSessionsParams,
 ) -> Result<c::ListSessionsResult, RpcError> {
-    // The row itself may have moved; what was behind it has not.
+    // The row itself may have moved, but the rows after it have not.
     let after = match &params.cursor {
         None => None,
         Some(cursor) => {

@@ -1,4 +1,4 @@
-//! Subscribing to one channel, and to several at once.
+//! Subscribing to one or several channels.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::front::channels::{Subscribing, kind_of};
 use crate::front::connection::Connection;
 use crate::sessions::{Collected, Snapshots};
 
-/// How long a plugin's channel may hold back the answer to a client that comes in; after that it is left out.
+/// How long a plugin's channel can delay the answer to a connecting client before it is omitted.
 pub(super) const COLLECT_LIMIT: Duration = Duration::from_secs(5);
 
 impl Connection {
-    /// Subscribes to several channels; what cannot be is left out.
+    /// Subscribes to several channels; omits those that fail.
     pub(super) fn collect(
         self: &Arc<Self>,
         wanted: &[String],
@@ -75,7 +75,7 @@ impl Snapshots {
         }
     }
 
-    /// Begins the text of a large snapshot, with room for so many bytes of its state.
+    /// Begins the text of a large snapshot, with capacity for so many bytes of its state.
     pub(crate) fn begin(&self, room: usize) -> String {
         match self {
             Self::Subscribe(responder) => responder.begin(room) + r#"{"snapshot":"#,
@@ -83,7 +83,7 @@ impl Snapshots {
         }
     }
 
-    /// Gives a snapshot that was written behind [`Snapshots::begin`].
+    /// Delivers a snapshot that was written after [`Snapshots::begin`].
     pub(crate) fn end(self, mut text: String, mut charge: Charge) {
         match self {
             Self::Subscribe(responder) => {
@@ -92,16 +92,16 @@ impl Snapshots {
             }
             Self::Collect(collect) => {
                 text.shrink_to_fit();
-                // And the answer that it becomes a part of.
+                // Also the answer that contains it.
                 charge.set(2 * text.len());
                 let _ = collect.send(Some(Collected { text, charge: Some(charge) }));
             }
         }
     }
 
-    /// Gives the snapshot that `subscribe` takes when it adds the subscriber. What other threads publish from then on comes
-    /// after it: until it has a state, a client drops the actions of a channel. Where `subscribe` fails, the answer is still
-    /// to be given.
+    /// Delivers the snapshot that `subscribe` takes when it adds the subscriber. Later actions of other threads follow
+    /// it, because a client drops the actions of a channel until it has a state. If `subscribe` fails, the request
+    /// remains unanswered.
     pub(crate) fn give_first<E>(
         self,
         subscribe: impl FnOnce() -> Result<String, E>,
@@ -110,7 +110,7 @@ impl Snapshots {
             Self::Subscribe(responder) => responder
                 .raw_first(|| subscribe().map(|snapshot| answer_of(&snapshot)))
                 .map_err(|(responder, why)| (Self::Subscribe(responder), why)),
-            // The whole connection waits for the answer that this is a part of.
+            // The whole connection waits for the answer that contains this.
             Self::Collect(_) => match subscribe() {
                 Ok(snapshot) => {
                     self.give(snapshot);
@@ -121,7 +121,7 @@ impl Snapshots {
         }
     }
 
-    /// Gives a snapshot whose channel says nothing meanwhile.
+    /// Delivers a snapshot of a channel without concurrent actions.
     pub(crate) fn give(self, snapshot: String) {
         match self {
             Self::Subscribe(responder) => responder.raw(&answer_of(&snapshot)),

@@ -1,4 +1,4 @@
-//! Terminals as commands: opened and disposed of.
+//! Commands for terminals: opening and disposing of them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::core::responder::Responder;
 use crate::core::titles::tidy_title;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::workspace::terminals::{Asked, SIZE, is_terminal, no_terminal, size};
+use crate::workspace::terminals::{NewTerminal, SIZE, is_terminal, no_terminal, size};
 
 impl Connection {
     pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {
@@ -29,7 +29,7 @@ impl Connection {
         });
     }
 
-    fn terminal_asked(&self, front: &Front, params: CreateTerminal) -> Result<Asked, RpcError> {
+    fn terminal_asked(&self, front: &Front, params: CreateTerminal) -> Result<NewTerminal, RpcError> {
         if !is_terminal(&params.channel) {
             let error = format!("{} is not a terminal URI: ahp-terminal:/<id>", params.channel);
             return Err(RpcError::invalid_params(error));
@@ -58,7 +58,7 @@ impl Connection {
             rows: size("rows", params.rows, SIZE.1)?,
             ..TerminalRequest::default()
         };
-        Ok(Asked { claim, name: params.name.as_deref().and_then(tidy_title), request })
+        Ok(NewTerminal { claim, name: params.name.as_deref().and_then(tidy_title), request })
     }
 
     pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {

@@ -1,4 +1,4 @@
-//! The host's own commands about what work cost.
+//! The host's commands about usage.
 
 use ostler_contract::points::Reader;
 use ostler_protocol::RpcError;
@@ -8,7 +8,7 @@ use super::Requester;
 use crate::users::principal::Principal;
 
 impl Requester {
-    /// Who reads use, as the scheme is read: somebody reads their own pools unasked.
+    /// Returns the reader of usage, as for the scheme: users can read their own pools without a grant.
     pub(super) fn reader_of_use(&self) -> Result<Option<Reader>, RpcError> {
         let front = self.front();
         front.usage.use_kept()?;

@@ -1,9 +1,9 @@
-//! Which files sign somebody in: no volume begins with one.
+//! Login files, which are never copied into volumes.
 
-/// Files that hold a login though their names do not say so.
+/// Login files that are not recognizable by their names.
 const NAMES: &[&str] =
     &[".netrc", "_netrc", ".pypirc", ".npmrc", "hosts.yml", "hosts.json", "apps.json", ".claude.json"];
-/// Words in a name that say so.
+/// Words that identify a login file by its name.
 const WORDS: &[&str] = &[
     "auth",
     "authentication",
@@ -26,7 +26,8 @@ const WORDS: &[&str] = &[
     "tokens",
 ];
 
-/// Whether a path names a login file. A name is read in words: `.credentials.json`, `oauth_creds.json`, `authToken`.
+/// Returns whether a path is a login file. Splits the name into words: `.credentials.json`, `oauth_creds.json`,
+/// `authToken`.
 pub(super) fn is_login_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let lower = name.to_ascii_lowercase();

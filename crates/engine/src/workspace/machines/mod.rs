@@ -1,5 +1,5 @@
-//! Machines: which one a session names, how one is made for it, and how its backend runs in it. A session that names a
-//! machine never falls back to this host.
+//! Machines: selecting and creating the machine of a session, and running its backend in it. A session with a machine
+//! never falls back to this host.
 
 mod login;
 mod need;
@@ -28,37 +28,38 @@ use crate::core::weak::upgraded;
 use crate::workspace::Workspace;
 use plan::{Asking, Needy, plan};
 
-/// The setting that names a session's machine.
+/// The setting with a session's machine.
 pub(crate) const SETTING: &str = "computer";
 const ADDRESS: &str = "computer://";
 const DISPOSABLE: &str = "disposable:";
 const DEV_CONTAINER: &str = "devcontainer://";
-/// What the host itself is called among machines.
+/// The display name of the host among machines.
 const HERE: &str = "This host";
 
-/// A machine made for a session that is not there yet.
+/// A machine that was created for a session that does not exist yet.
 #[derive(Debug)]
 pub(crate) struct Made(String);
 
 impl Made {
-    /// Its address.
+    /// Returns its address.
     pub(crate) fn uri(&self) -> &str {
         &self.0
     }
 }
 
 impl Workspace {
-    /// What makes machines.
+    /// Returns the provider of machines.
     pub(crate) fn computers(&self) -> Option<&Computers> {
         self.core.registry()?.port::<Computers>()
     }
 
-    /// Whether the host decides the setting for a backend: one that can run in a machine, on a host that has some.
+    /// Returns whether the host provides the setting for a backend: if the backend can run in a machine and the host
+    /// has machines.
     fn decides(&self, agent: &Agent) -> bool {
         agent.machine.is_some() && self.computers().is_some()
     }
 
-    /// Adds the setting to a backend's own, with the machines there are where somebody is about to choose.
+    /// Adds the setting to those of a backend, with the existing machines if a user is choosing.
     pub(crate) async fn offer_computers(
         &self,
         agent: &Agent,
@@ -92,7 +93,7 @@ impl Workspace {
         config.values.entry(SETTING.to_owned()).or_insert_with(|| "".into());
     }
 
-    /// Rows for what a person typed in the setting's picker; nothing where the host does not decide it.
+    /// Returns the rows of the setting's picker for typed text; `None` if the host does not provide the setting.
     pub(crate) async fn complete_computer(
         &self,
         agent: &Agent,
@@ -116,7 +117,7 @@ impl Workspace {
         )
     }
 
-    /// Values of the setting a backend may be given: running machines, then what machines are made from.
+    /// Returns the values of the setting for a backend: running machines, then templates.
     async fn computer_rows(&self, agent: &Agent) -> Vec<(String, String, String)> {
         let provider = agent.provider.to_string();
         let mut rows = Vec::new();
@@ -153,7 +154,7 @@ impl Workspace {
         rows
     }
 
-    /// The machines there are; nothing where their maker does not say.
+    /// Returns the existing machines, if their provider lists them.
     async fn machines(&self) -> Result<Option<Vec<Computer>>, Thrown> {
         match self.computers().and_then(|computers| computers.list.as_ref()) {
             Some(list) => list.within(limit::MACHINE, ()).await.map(Some),
@@ -168,8 +169,8 @@ impl Workspace {
         }
     }
 
-    /// Settles which machine a new session runs in: one that is there, one made now, or this host. What is made is
-    /// written down in the settings, and answered, to be kept with the session and unmade where it cannot be started.
+    /// Determines the machine of a new session: an existing one, a new one, or this host. A new one is recorded in the
+    /// settings and returned, so that it can be removed if the session does not start.
     pub(crate) async fn settle_computer(
         &self,
         session: &str,
@@ -219,7 +220,7 @@ impl Workspace {
         Ok(Some(Made(made)))
     }
 
-    /// Takes a machine away that was made for a session that never came.
+    /// Removes a machine whose session was not created.
     pub(crate) async fn unmake(&self, made: Made) {
         let remove = self.computers().and_then(|computers| computers.remove.as_ref());
         let Some(remove) = remove else {
@@ -242,7 +243,7 @@ impl Workspace {
         }
     }
 
-    /// What a machine is to be made of. The needs of its backends are asked now, and not before.
+    /// Creates the plan of a machine. The needs of its backends are requested only now.
     async fn machine_request(
         &self,
         (session, owner): (&str, Option<&str>),
@@ -331,9 +332,9 @@ impl Workspace {
         })
     }
 
-    /// Plans off the threads that serve, as paths of this host are looked at.
+    /// Creates the plan on a separate thread, because it accesses paths of this host.
     async fn planned(&self, asking: Asking) -> Result<(MachinePlan, Asking), RpcError> {
-        let here = self.core.local_system.get().cloned().unwrap_or_else(|| Arc::new(Nowhere));
+        let here = self.core.local_system.get().cloned().unwrap_or_else(|| Arc::new(NoLocalSystem));
         let planned = tokio::task::spawn_blocking(move || plan(&asking, &*here).map(|plan| (plan, asking)));
         match planned.await {
             Ok(planned) => planned.map_err(RpcError::invalid_params),
@@ -341,15 +342,14 @@ impl Workspace {
         }
     }
 
-    /// Why a session that was kept in a machine cannot go on: its backend runs in none any more, and what was to stay
-    /// inside would run on this host.
+    /// Why a session in a machine cannot continue: its backend no longer supports machines and would run on this host.
     pub(crate) fn stranded(&self, agent: &Agent, config: &SessionConfigState) -> Option<String> {
         let named = config.values.get(SETTING)?.as_str().filter(|named| named.starts_with(ADDRESS))?;
         let own = agent.machine.is_some() || config.schema.properties.contains_key(SETTING);
         (!own).then(|| format!("this session runs in {named}, and {}", no_machine_for(&agent.provider)))
     }
 
-    /// The machine a session runs in, for its backend.
+    /// Returns the machine of a session, for its backend.
     pub(crate) fn session_computer(
         self: &Arc<Self>,
         agent: &Agent,
@@ -389,7 +389,8 @@ impl Workspace {
         Some(SessionComputer { uri, place, how })
     }
 
-    /// A session is gone: for how long it held its machine is kept, and what was made for it alone may go too.
+    /// After a session was removed, records how long it used its machine, and allows the removal of a machine that was
+    /// created only for it.
     pub(crate) async fn leave_computer(&self, kept: &KeptSession) {
         if self.core.agent(&kept.provider).is_none_or(|agent| !self.decides(&agent)) {
             return;
@@ -436,13 +437,13 @@ fn unreadable(why: &dyn Display) -> String {
     format!("the profiles of machines could not be read: {why}")
 }
 
-/// A machine as its maker lists it.
+/// A machine from the provider's list.
 async fn seen(workspace: &Workspace, uri: &str) -> Result<Option<Computer>, Thrown> {
     let id = uri.strip_prefix(ADDRESS).unwrap_or(uri);
     Ok(workspace.machines().await?.into_iter().flatten().find(|machine| machine.id == id))
 }
 
-/// A path of this host as a machine sees it: the longest mount that holds it.
+/// Converts a path of this host to one in a machine, by the longest mount that contains it.
 fn mapped(machine: &Computer, path: &str) -> Option<String> {
     let path = need::absolute(path)?;
     let held = |source: &str| {
@@ -459,10 +460,10 @@ fn mapped(machine: &Computer, path: &str) -> Option<String> {
     need::absolute(&format!("{target}/{rest}"))
 }
 
-/// Where nothing stands.
-struct Nowhere;
+/// The local system of a host that has none.
+struct NoLocalSystem;
 
-impl LocalSystem for Nowhere {
+impl LocalSystem for NoLocalSystem {
     fn home(&self) -> Option<String> {
         None
     }

@@ -1,8 +1,8 @@
-//! The six shapes of a need, and what a path in a machine may look like.
+//! The six kinds of needs, and valid paths in machines.
 
 use ostler_contract::points::MachineNeed;
 
-/// A need by its shape.
+/// A need by its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape<'a> {
     Directory { path: &'a str, target: &'a str, read_only: bool },
@@ -14,7 +14,7 @@ pub(super) enum Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// The path the shape carries.
+    /// Returns the path of the need.
     pub fn own(&self) -> Option<&'a str> {
         match self {
             Self::Directory { path, .. } | Self::File { path, .. } | Self::State { path, .. } => Some(path),
@@ -24,7 +24,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Reads a need: it names exactly one shape.
+/// Parses a need, which has exactly one kind.
 pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
     let target = |shape: &str| {
         need.target
@@ -41,7 +41,7 @@ pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
         shapes.push(Shape::File { path, target: target("file")?, read_only });
     }
     if let Some(name) = &need.name {
-        // What a shell and a container both can set.
+        // The names of variables that both a shell and a container can set.
         let part = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'_';
         if name.is_empty()
             || name.starts_with(|first: char| first.is_ascii_digit())
@@ -73,14 +73,14 @@ pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
     }
 }
 
-/// An absolute path without empty parts and dots; `None` where it is none, or climbs.
+/// Normalizes an absolute path without empty segments and dots; `None` if it is relative or contains `..`.
 pub(super) fn absolute(path: &str) -> Option<String> {
     let rest = path.strip_prefix('/').filter(|_| !path.contains('\0'))?;
     let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     (!parts.contains(&"..")).then(|| format!("/{}", parts.join("/")))
 }
 
-/// Where in a machine something may land: below its root.
+/// Checks a target path in a machine: it must be below the root.
 pub(super) fn target(path: &str) -> Option<String> {
     absolute(path).filter(|target| target != "/")
 }

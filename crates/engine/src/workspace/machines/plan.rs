@@ -1,5 +1,5 @@
-//! What a machine is given, worked out of what its backends need: a plan, or the sentence that refuses the machine.
-//! Nothing here asks the host but through [`LocalSystem`]. Spec: *Backend extensions*.
+//! Plans of machines, computed from the needs of their backends, or the error that rejects the machine. Accesses the
+//! host only through [`LocalSystem`]. Spec: *Backend extensions*.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::core::local_system::{LocalSystem, Pinned};
 use super::login::is_login_file;
 use super::need::{Shape, absolute, shape_of, target};
 
-/// One backend and what it needs. Options may hold credentials, so neither this nor what holds it is ever printed.
+/// A backend and its needs. Options can contain credentials, so this is never printed.
 #[derive(Clone, Default)]
 pub(super) struct Needy {
     pub agent: String,
@@ -27,23 +27,23 @@ pub(super) struct Needy {
 }
 
 impl Needy {
-    /// How sentences name one of its needs.
+    /// Returns the name of one of its needs, for messages.
     fn whose(&self, need: &str) -> String {
         format!("need {need} of agent {}", self.agent)
     }
 }
 
-/// A machine to be planned.
+/// The inputs of a plan.
 #[derive(Clone, Default)]
 pub(super) struct Asking {
-    /// The profile's name and the values it gives.
+    /// The name and the values of the profile.
     pub profile: Option<(String, BTreeMap<String, String>)>,
     pub agents: Vec<Needy>,
-    /// Whose state its volumes hold, on a host that knows people.
+    /// The owner of the state in its volumes, on a host with a users file.
     pub owner: Option<String>,
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Profile(String),
@@ -65,7 +65,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Plans a machine.
+/// Creates the plan of a machine.
 pub(super) fn plan(asking: &Asking, here: &dyn LocalSystem) -> Result<MachinePlan, String> {
     let mut making =
         Making { asking, here, plan: MachinePlan::default(), taken: BTreeMap::new(), parts: None };
@@ -82,7 +82,7 @@ struct Making<'a> {
     asking: &'a Asking,
     here: &'a dyn LocalSystem,
     plan: MachinePlan,
-    /// Targets and variables, each with the need that took it.
+    /// Targets and variables, each with the need that uses it.
     taken: BTreeMap<String, String>,
     parts: Option<BTreeMap<String, Pinned>>,
 }
@@ -123,7 +123,7 @@ impl Making<'_> {
         }
     }
 
-    /// The value of a need and where it came from: the profile's, the plugin option, the default, the shape's own.
+    /// Returns the value of a need and its source: the profile, the plugin option, the default, or the need itself.
     fn given(
         &self,
         needy: &Needy,
@@ -175,7 +175,7 @@ impl Making<'_> {
         }
     }
 
-    /// A path of this host, its home put in.
+    /// Expands the home directory in a path of this host.
     fn path(&self, path: &str, origin: &Origin) -> Result<String, String> {
         let whole = match path.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
@@ -188,7 +188,7 @@ impl Making<'_> {
         absolute(&whole).ok_or_else(|| format!("{path} is not an absolute path ({origin})"))
     }
 
-    /// A path of this host at which something stands.
+    /// Returns an existing path of this host.
     fn standing(&self, path: &str, origin: &Origin, directory: Option<bool>) -> Result<String, String> {
         let whole = self.path(path, origin)?;
         let found = self.here.look(&whole).ok_or_else(|| format!("{path} is not there ({origin})"))?;
@@ -199,7 +199,7 @@ impl Making<'_> {
         }
     }
 
-    /// Takes a place in the machine, which nothing else may land at.
+    /// Reserves a target in the machine.
     fn take(&mut self, whose: &str, origin: &Origin, at: &str) -> Result<String, String> {
         let target = target(at)
             .ok_or_else(|| format!("its target {at} is not an absolute path below the root ({origin})"))?;
@@ -222,7 +222,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// No sentence about a variable holds its value.
+    /// Messages about a variable never contain its value.
     fn variable(&mut self, whose: &str, name: &str, value: String, origin: &Origin) -> Result<(), String> {
         if value.contains('\0') {
             return Err(format!("its value holds a character no variable can ({origin})"));
@@ -271,7 +271,7 @@ impl Making<'_> {
         }
     }
 
-    /// A pinned part with what it requires, each once.
+    /// Adds a pinned part with the parts that it requires, each once.
     fn pin(&mut self, whose: &str, part: &str, pinned: &BTreeMap<String, Pinned>) -> Result<(), String> {
         let mut wanted = vec![(part.to_owned(), None::<String>)];
         while let Some((name, by)) = wanted.pop() {
@@ -297,7 +297,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// The files a volume begins with. One that is not there is left out; one that signs somebody in is refused.
+    /// Returns the initial files of a volume. Omits missing files; rejects login files.
     fn seeds(&self, listed: &[String], target: &str) -> Result<Vec<MachineCopy>, String> {
         let mut copies: Vec<MachineCopy> = Vec::new();
         for path in listed {
@@ -330,7 +330,7 @@ fn part_target(part: &str) -> String {
     format!("/opt/{HOST}/{part}")
 }
 
-/// The name of a volume: no two of different backends, needs and owners are alike.
+/// Returns the name of a volume, which is unique per backend, need and owner.
 fn volume(agent: &str, need: &str, owner: Option<&str>) -> String {
     let mut name = HOST.to_owned();
     for part in [Some(agent), Some(need), owner].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What clients do with terminals: open, type, resize, hand over, name, clear and dispose of them.
+//! Actions of clients on terminals: opening, typing, resizing, claiming, naming, clearing and disposing of them.
 
 use ostler_protocol::actions::{self, Action, Scope};
 use ostler_protocol::wire::actions::StateAction;
@@ -12,7 +12,7 @@ use crate::core::titles::named;
 use crate::workspace::Workspace;
 
 impl Workspace {
-    /// Takes an action a client dispatched to a terminal, or says why not.
+    /// Handles an action of a client on a terminal, or returns why it is rejected.
     pub(crate) fn terminal_action(
         &self,
         uri: &str,
@@ -26,7 +26,7 @@ impl Workspace {
         let open = self.terminals.get(uri).ok_or_else(|| no_terminal(uri).message)?;
         let read = actions::read(action).map_err(|_| lacks_field(row.name, action))?;
         match read {
-            // It changes nothing by itself: what comes of it is output. An echo would show a password to all.
+            // It changes no state by itself; the result is output. An echo would show a password to all subscribers.
             StateAction::TerminalInput(typed) => open.input(typed.data).map_err(str::to_owned),
             StateAction::TerminalResized(resized) => {
                 let cols = size("cols", Some(resized.cols), SIZE.0).map_err(|error| error.message)?;
@@ -81,7 +81,7 @@ impl Workspace {
         }
     }
 
-    /// Whether somebody can hold a terminal: a client that says who it is, or a session there is.
+    /// Checks that a claim is valid: a known client or an existing session.
     pub(crate) fn may_hold(&self, claim: &TerminalClaim) -> Result<(), RpcError> {
         match claim {
             TerminalClaim::Client(claim) if claim.client_id.trim().is_empty() => {

@@ -1,42 +1,42 @@
-//! Marks of shell integration in a pseudoterminal's output: where a command begins and ends, where the shell works,
-//! what it calls itself. They are read as they stream by and taken out of what is shown.
+//! Marks of shell integration in a pseudoterminal's output: start and end of commands, working directory, title. They
+//! are parsed in the stream and removed from the displayed output.
 
 use ostler_protocol::uri::is_scheme;
 use percent_encoding::percent_decode_str;
 
-/// The longest mark that is waited for; a longer one is text.
+/// The maximum length of a mark; a longer one is text.
 const LONGEST: usize = 8192;
 const OPEN: &str = "\u{1b}]";
 
-/// One thing a terminal's output holds.
+/// A part of a terminal's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// What is shown.
+    /// Displayed text.
     Text(String),
-    /// The shell asks for a command: it has integration.
+    /// The shell shows a prompt, so it has integration.
     Prompt,
-    /// What is typed from here on is the command.
+    /// The typed command begins.
     Typing,
-    /// The command, as the shell names it.
+    /// The command line from the shell.
     Line(String),
-    /// The command runs; the line, where the mark carries it.
+    /// The command runs, with its line if the mark contains it.
     Executed(Option<String>),
-    /// It has ended.
+    /// The command has ended.
     Finished(Option<i64>),
-    /// The shell works here: a path.
+    /// The working directory of the shell, a path.
     Cwd(String),
-    /// The terminal calls itself this. The sequence stays in the text, for whoever draws it.
+    /// The title of the terminal. The sequence stays in the text, for clients that render it.
     Title(String),
 }
 
-/// Reads output piece by piece; what one write breaks off, the next goes on with.
+/// Parses output in parts; a mark can continue in the next write.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     held: String,
 }
 
 impl Marks {
-    /// What some more output holds.
+    /// Parses more output.
     pub fn read(&mut self, data: &str) -> Vec<Piece> {
         let mut rest = std::mem::take(&mut self.held);
         rest.push_str(data);
@@ -71,14 +71,14 @@ impl Marks {
                 }
             }
         }
-        // An escape at the very end may be the first half of a mark.
+        // An escape at the end can be the beginning of a mark.
         let shown = if rest[from..].ends_with('\u{1b}') { rest.len() - 1 } else { rest.len() };
         push_text(&mut pieces, &rest[from..shown]);
         self.held = rest[shown..].to_owned();
         pieces
     }
 
-    /// What was waited for in vain.
+    /// Returns an incomplete mark as text.
     pub fn rest(&mut self) -> Option<String> {
         Some(std::mem::take(&mut self.held)).filter(|held| !held.is_empty())
     }
@@ -97,9 +97,9 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
 enum End {
     /// Ends after `length` bytes; what follows begins at `after`.
     At { length: usize, after: usize },
-    /// Something else begins there: this was no mark.
+    /// This is not a mark.
     Broken(usize),
-    /// Not yet.
+    /// It is incomplete.
     Open,
 }
 
@@ -115,7 +115,7 @@ fn end_of(body: &str) -> End {
     }
 }
 
-/// What a sequence says: `None` where it is none of ours and stays, `Some(None)` where it is ours and says nothing.
+/// Parses a sequence: `None` if it is not a mark and stays in the text, `Some(None)` if it is a mark without an effect.
 fn read_mark(body: &str) -> Option<Option<Piece>> {
     let (code, rest) = body.split_once(';').unwrap_or((body, ""));
     let (word, said) = rest.split_once(';').unwrap_or((rest, ""));
@@ -135,7 +135,7 @@ fn read_mark(body: &str) -> Option<Option<Piece>> {
     })
 }
 
-/// The path in `file://<host>/<path>`.
+/// Returns the path in `file://<host>/<path>`.
 fn path_of(uri: &str) -> Option<String> {
     let (scheme, rest) = uri.split_once("://")?;
     if !is_scheme(scheme) {
@@ -145,7 +145,7 @@ fn path_of(uri: &str) -> Option<String> {
     (!path.contains('\0')).then_some(path)
 }
 
-/// The line a mark carries: `cmdline_url=<percent encoded>`.
+/// Returns the line in a mark: `cmdline_url=<percent encoded>`.
 fn line_in(said: &str) -> Option<String> {
     said.split(';').find_map(|field| field.strip_prefix("cmdline_url=")).map(decode)
 }
@@ -154,7 +154,7 @@ fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// `\\` and `\x3b` as they were before they were written into a mark.
+/// Unescapes `\\` and `\x3b` of a mark.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -184,7 +184,7 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// What a person typed, without the sequences a line editor draws with.
+/// Returns the typed text, without the escape sequences of a line editor.
 pub(super) fn plain(text: &str) -> String {
     let mut shown = String::new();
     let mut characters = text.chars().peekable();

@@ -1,4 +1,4 @@
-//! Terminals: live objects of whoever registered the store, listed on the root channel, each with a channel.
+//! Terminals: live objects of the terminal store, listed on the root channel, each with a channel.
 
 mod client;
 mod marks;
@@ -31,32 +31,32 @@ pub(crate) use client::size;
 pub(crate) use of_session::Holder;
 use screen::Screen;
 
-/// The command line prefix that runs what follows in a terminal.
+/// The message prefix that runs the following command in a terminal.
 pub(crate) const PREFIX: &str = "!";
-/// The size of a terminal nobody gave one.
+/// The default size of a terminal.
 pub(crate) const SIZE: (u16, u16) = (80, 24);
-/// The longest and widest a terminal may be.
+/// The maximum size of a terminal.
 const SIZE_MAX: u16 = 4096;
-/// How many terminals may be open.
+/// The maximum number of open terminals.
 const MOST: usize = 256;
-/// How much typed text may wait for a terminal, in bytes.
+/// The maximum size of queued input of a terminal, in bytes.
 const WAITING_MAX: usize = 1 << 20;
-/// How often terminals that change their titles are listed anew.
+/// The minimum interval of updates of the list after changes of titles.
 const LIST_EVERY: Duration = Duration::from_millis(200);
-/// How long a terminal waits for subscribers while nobody can take more.
+/// How long a terminal waits for subscribers while none can receive more.
 const WAIT_FOR_ALL: Duration = Duration::from_millis(100);
-/// How long it waits while somebody can.
+/// How long it waits while one can.
 const WAIT_FOR_SOME: Duration = Duration::from_millis(10);
-/// How long a resize waits for what was typed before it: a program may never read that.
+/// How long a resize waits for earlier input, which a program may never read.
 const WAIT_FOR_INPUT: Duration = Duration::from_millis(50);
-/// When it is tried again to send what there was no memory for.
+/// When to retry a send for which there was no memory.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The terminals there are, in the order they were opened.
+/// The terminals, in the order of their opening.
 #[derive(Debug, Default)]
 pub(crate) struct Terminals {
     open: Mutex<Vec<Arc<Open>>>,
-    /// Notified when the list shows another title.
+    /// Notified when a title in the list changes.
     titles: Arc<Notify>,
     lists: AtomicBool,
 }
@@ -73,40 +73,40 @@ pub(crate) struct Open {
     pub(crate) uri: String,
     screen: Mutex<Screen>,
     handle: OnceLock<Terminal>,
-    /// What is typed and resized, in order.
-    lane: Mutex<Option<mpsc::UnboundedSender<Tell>>>,
+    /// Queued input and resizes, in order.
+    lane: Mutex<Option<mpsc::UnboundedSender<TerminalInput>>>,
     waiting: AtomicUsize,
-    /// The size it was given last.
+    /// Its latest size.
     size: watch::Sender<(u16, u16)>,
     ended: watch::Sender<Option<Option<i64>>>,
 }
 
-/// What a terminal is told.
+/// Input of a terminal.
 #[derive(Debug)]
-enum Tell {
+enum TerminalInput {
     Input(String),
-    /// It has another size.
+    /// A change of its size.
     Resize,
 }
 
-/// A terminal asked for.
+/// A request for a terminal.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct NewTerminal {
     pub claim: TerminalClaim,
-    /// What a person calls it.
+    /// Its name.
     pub name: Option<String>,
     pub request: TerminalRequest,
 }
 
 impl Terminals {
-    /// The terminal of a URI, once it is listed.
+    /// Returns the terminal of a URI, once it is listed.
     pub(crate) fn get(&self, uri: &str) -> Option<Arc<Open>> {
         let open = self.open.lock().iter().find(|open| open.uri == uri).cloned()?;
         let listed = open.screen.lock().listed;
         listed.then_some(open)
     }
 
-    /// Takes a URI.
+    /// Reserves a URI.
     fn claim(&self, open: &Arc<Open>) -> Result<(), RpcError> {
         let mut all = self.open.lock();
         if all.iter().any(|other| other.uri == open.uri) {
@@ -134,8 +134,8 @@ impl Workspace {
         self.core.registry()?.port::<TerminalStore>()
     }
 
-    /// Opens a terminal and lists it. One that cannot be leaves nothing behind.
-    pub(crate) async fn open_terminal(self: &Arc<Self>, asked: Asked) -> Result<Arc<Open>, RpcError> {
+    /// Opens a terminal and lists it. A failure leaves nothing behind.
+    pub(crate) async fn open_terminal(self: &Arc<Self>, asked: NewTerminal) -> Result<Arc<Open>, RpcError> {
         let store = self.terminal_store().ok_or_else(|| not_served("createTerminal"))?.clone();
         if self.core.is_stopping() {
             return Err(RpcError::internal(STOPPING));
@@ -173,7 +173,7 @@ impl Workspace {
         };
         self.list_titles();
         open.start(self, terminal, asked.name);
-        // Disposed of, with its session say, before it was there.
+        // It was disposed of before it was open, for example with its session.
         if !self.terminals.open.lock().iter().any(|other| Arc::ptr_eq(other, &open)) {
             self.end_terminal(&open).await;
             return Err(RpcError::internal("the terminal was disposed of before it was open"));
@@ -183,7 +183,7 @@ impl Workspace {
         Ok(open)
     }
 
-    /// What the store calls when the terminal says something. It keeps neither the host nor the terminal.
+    /// Returns the callbacks for the store. They keep neither the host nor the terminal alive.
     fn events_of(self: &Arc<Self>, open: &Arc<Open>) -> TerminalEvents {
         let to = || (Arc::downgrade(self), Arc::downgrade(open));
         let both = |(workspace, open): &(Weak<Self>, Weak<Open>)| workspace.upgrade().zip(open.upgrade());
@@ -235,7 +235,7 @@ impl Workspace {
         }
     }
 
-    /// What ran in a terminal may have changed the files where it worked.
+    /// A command in a terminal can have changed files in its directory.
     fn terminal_worked(&self, open: &Open) {
         let (claim, cwd) = {
             let screen = open.screen.lock();
@@ -251,14 +251,14 @@ impl Workspace {
         }
     }
 
-    /// Lists a terminal under another title, soon.
+    /// Schedules an update of a title in the list.
     fn retitled(&self, open: &Open, changed: bool) {
         if changed && open.screen.lock().listed {
             self.terminals.titles.notify_one();
         }
     }
 
-    /// Lists terminals that change their titles, at a bounded rate.
+    /// Updates the list after changes of titles, at a bounded rate.
     fn list_titles(self: &Arc<Self>) {
         if self.terminals.lists.swap(true, Ordering::AcqRel) {
             return;
@@ -281,9 +281,9 @@ impl Workspace {
         }
     }
 
-    /// Says on the root channel which terminals there are.
+    /// Publishes the list of terminals on the root channel.
     fn list_terminals(&self) {
-        // Under one lock to the end, so that an older list never follows a newer one.
+        // Under one lock until it is sent, so that an older list never follows a newer one.
         let all = self.terminals.open.lock();
         let listed = |open: &Arc<Open>| -> Option<TerminalInfo> {
             let screen = open.screen.lock();
@@ -292,7 +292,7 @@ impl Workspace {
         self.core.root.set_terminals(&self.core.fanout, all.iter().filter_map(listed).collect());
     }
 
-    /// Ends a terminal and takes it off the list; answers whether there was one.
+    /// Ends a terminal and removes it from the list; returns whether there was one.
     pub(crate) async fn dispose_terminal(&self, uri: &str) -> bool {
         let Some(open) = self.terminals.take(uri) else { return false };
         self.list_terminals();
@@ -322,7 +322,7 @@ impl Workspace {
         open.ended.send_if_modified(|ended| ended.replace(ended.flatten()).is_none());
     }
 
-    /// Ends the terminals a session holds.
+    /// Ends the terminals that a session claims.
     pub(crate) async fn end_terminals_of(&self, session: &str) {
         let of_session = |open: &&Arc<Open>| match &open.screen.lock().state.claim {
             TerminalClaim::Session(claim) => {
@@ -343,14 +343,14 @@ impl Workspace {
 }
 
 impl Open {
-    /// Lets clients at it.
+    /// Makes it available to clients.
     fn start(self: &Arc<Self>, workspace: &Arc<Workspace>, terminal: Terminal, name: Option<String>) {
         let (lane, told) = mpsc::unbounded_channel();
         let mut screen = self.screen.lock();
         screen.named = name.is_some();
         match (name, &terminal.title) {
             (Some(name), _) => screen.state.title = name,
-            // Unless its process said something else meanwhile.
+            // Unless its process has changed it in the meantime.
             (None, Some(title)) if screen.state.title == UNTITLED => screen.state.title.clone_from(title),
             _ => {}
         }
@@ -372,7 +372,7 @@ impl Open {
         }
     }
 
-    /// Waits until subscribers can take more, or for as long as a program may be held up for them.
+    /// Waits until subscribers can receive more, within the limit for delaying a program.
     async fn ready(&self, workspace: &Workspace) {
         let Some(stream) = self.screen.lock().stream.clone() else { return };
         let since = Instant::now();
@@ -391,12 +391,12 @@ impl Open {
         }
     }
 
-    /// Adds a watcher; answers the state it begins with and the number it was taken at.
+    /// Adds a subscriber; returns the snapshot and its number.
     pub(crate) fn subscribe(&self, workspace: &Workspace, subscriber: Subscriber) -> Option<(String, u64)> {
         self.screen.lock().subscribe(&workspace.core.fanout, subscriber)
     }
 
-    /// Types into it, after what waits.
+    /// Queues input.
     fn input(&self, data: String) -> Result<(), &'static str> {
         const EXITED: &str = "the terminal has exited";
         if self.screen.lock().has_exited() {
@@ -408,15 +408,15 @@ impl Open {
             return Err("the terminal has not taken what was typed before; wait for it");
         }
         self.waiting.fetch_add(data.len(), Ordering::AcqRel);
-        lane.send(Tell::Input(data)).map_err(|_| EXITED)
+        lane.send(TerminalInput::Input(data)).map_err(|_| EXITED)
     }
 
-    /// Everything it said, as far as it is kept.
+    /// Returns its stored output.
     fn output(&self) -> String {
         self.screen.lock().output()
     }
 
-    /// Gives it another size, and says so.
+    /// Changes its size, and publishes that.
     fn resized(&self, workspace: &Workspace, cols: u16, rows: u16) {
         let resized = TerminalResizedAction { cols: cols.into(), rows: rows.into() };
         self.screen.lock().apply(&workspace.core.fanout, &StateAction::TerminalResized(resized), None);
@@ -426,7 +426,7 @@ impl Open {
     fn resize(&self, cols: u16, rows: u16) {
         self.size.send_replace((cols, rows));
         if let Some(lane) = &*self.lane.lock() {
-            let _ = lane.send(Tell::Resize);
+            let _ = lane.send(TerminalInput::Resize);
         }
     }
 
@@ -438,7 +438,7 @@ impl Open {
         }
     }
 
-    /// The exit code, once there is an end.
+    /// Returns the exit code, once it has ended.
     async fn wait(&self) -> Option<i64> {
         let mut ended = self.ended.subscribe();
         let code = ended.wait_for(Option::is_some).await.ok().and_then(|ended| *ended);
@@ -446,10 +446,10 @@ impl Open {
     }
 }
 
-/// Tells a terminal what it is told, one after the other, except that a resize does not wait for long.
+/// Passes input to a terminal in order, except that a resize does not wait long.
 async fn serve(
     open: Weak<Open>,
-    mut told: mpsc::UnboundedReceiver<Tell>,
+    mut told: mpsc::UnboundedReceiver<TerminalInput>,
     mut size: watch::Receiver<(u16, u16)>,
     log: Log,
 ) {
@@ -458,9 +458,9 @@ async fn serve(
         let Some(terminal) = open.handle.get() else { return };
         let failed = |why: Thrown| log.line(format_args!("{}: {}", open.uri, why.for_log()));
         let data = match tell {
-            Tell::Input(data) => data,
-            Tell::Resize => {
-                // It may have overtaken what was typed.
+            TerminalInput::Input(data) => data,
+            TerminalInput::Resize => {
+                // It can have overtaken input.
                 if size.has_changed().unwrap_or_default() {
                     resize(terminal, &mut size).await.unwrap_or_else(failed);
                 }
@@ -492,7 +492,7 @@ async fn resize(terminal: &Terminal, size: &mut watch::Receiver<(u16, u16)>) -> 
     }
 }
 
-/// Brings subscribers up to date that have taken what waited for them when they were left behind.
+/// Updates subscribers that were left behind and have received what was queued for them.
 async fn bring_up(open: Weak<Open>, workspace: Weak<Workspace>, stream: Arc<Stream>) {
     loop {
         stream.due().await;
@@ -511,7 +511,7 @@ async fn bring_up(open: Weak<Open>, workspace: Weak<Workspace>, stream: Arc<Stre
     }
 }
 
-/// What a terminal is called until somebody says.
+/// The default title of a terminal.
 const UNTITLED: &str = "Terminal";
 
 fn state_of(request: &TerminalRequest, claim: TerminalClaim) -> TerminalState {
@@ -528,12 +528,12 @@ fn state_of(request: &TerminalRequest, claim: TerminalClaim) -> TerminalState {
     }
 }
 
-/// The sentence for a terminal nobody knows.
+/// Returns the error for an unknown terminal.
 pub(crate) fn no_terminal(uri: &str) -> RpcError {
     RpcError::not_found(format!("No terminal at {uri}"))
 }
 
-/// Whether a URI may name a terminal.
+/// Returns whether a URI can be that of a terminal.
 pub(crate) fn is_terminal(uri: &str) -> bool {
     let named = uri.split_once(':').is_some_and(|(_, rest)| !rest.trim_start_matches('/').is_empty());
     named && matches!(Channel::parse(uri), Channel::Terminal(_))

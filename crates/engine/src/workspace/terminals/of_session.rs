@@ -1,4 +1,4 @@
-//! Terminals a backend opens: the host mints the URI and lists them, so that people can watch.
+//! Terminals of backends: the host creates the URI and lists them, so that users can see them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -8,24 +8,24 @@ use ostler_contract::{HostFunction, Thrown};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalSessionClaim};
 
-use super::{Asked, Open, SIZE};
+use super::{NewTerminal, Open, SIZE};
 use crate::core::titles::tidy_title;
 use crate::core::weak::upgraded;
 use crate::workspace::Workspace;
 
-/// Where a terminal of a session is opened.
+/// The session of a new terminal.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder {
     pub session: String,
     pub chat: String,
     /// The session's first directory.
     pub directory: Option<String>,
-    /// Variables every terminal of the session has.
+    /// Variables of every terminal of the session.
     pub env: BTreeMap<String, String>,
 }
 
 impl Workspace {
-    /// How a chat's backend opens terminals; nothing where the host has no store of them.
+    /// Returns the function with which a chat's backend opens terminals; `None` without a terminal store.
     pub(crate) fn session_terminals(self: &Arc<Self>, holder: Holder) -> Option<SessionTerminals> {
         self.terminal_store()?;
         let workspace = Arc::downgrade(self);
@@ -39,7 +39,7 @@ impl Workspace {
         Some(SessionTerminals { open })
     }
 
-    /// Opens a terminal that a chat holds.
+    /// Opens a terminal that a chat claims.
     pub(crate) async fn open_for(
         self: &Arc<Self>,
         holder: &Holder,
@@ -61,7 +61,8 @@ impl Workspace {
             cols: SIZE.0,
             rows: SIZE.1,
         };
-        let asked = Asked { claim, name: request.name.as_deref().and_then(tidy_title), request: wanted };
+        let asked =
+            NewTerminal { claim, name: request.name.as_deref().and_then(tidy_title), request: wanted };
         Ok(self.open_terminal(asked).await?)
     }
 }

@@ -1,5 +1,5 @@
-//! What watchers see of one terminal: its state, the last of what it said, and the actions that change them. Every
-//! change is reduced and published under one lock, so that a snapshot falls between two actions and never into one.
+//! The state of one terminal for subscribers: its stored output, and the actions that change it. Every change is
+//! reduced and published under one lock, so that a snapshot is always between two actions.
 
 use std::sync::Arc;
 
@@ -20,46 +20,46 @@ use crate::core::fanout::{Fanout, Origin, Outgoing, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
 use crate::core::titles::tidy_title;
 
-/// How much of what a terminal said is kept, in characters.
+/// The size of the stored output, in characters.
 pub(super) const KEPT: usize = 200_000;
-/// How much more may gather before the oldest is dropped, so that not every write moves all of it.
+/// The excess from which the oldest output is dropped, so that not every write moves all of it.
 const SLACK: usize = KEPT / 4;
-/// How much of what a terminal says before it is open is kept, in bytes.
+/// The size of the stored output before the terminal is open, in bytes.
 const EARLY_MAX: usize = 4 * KEPT;
 
-/// One terminal as it is seen.
+/// The state of a terminal for subscribers.
 #[derive(Debug)]
 pub(super) struct Screen {
     uri: String,
     pub state: TerminalState,
-    /// How many characters the content holds.
+    /// The number of characters in the content.
     held: usize,
-    /// Reads marks where a pseudoterminal stands behind it.
+    /// Parses marks, if it is a pseudoterminal.
     marks: Option<Marks>,
-    /// Whether a person gave the title: no process takes it back.
+    /// Whether a user set the title, which processes cannot change then.
     pub named: bool,
     /// Whether clients may see it.
     pub listed: bool,
-    /// What it said before that: whether it holds marks is not known yet.
+    /// The output before that, in which marks are not parsed yet.
     early: String,
-    /// How it ended before that, if it did.
+    /// Its end before that, if it ended.
     early_exit: Option<Option<i64>>,
-    /// Whether it was disposed of: nothing more is said.
+    /// Whether it was disposed of, after which nothing is published.
     pub gone: bool,
-    /// Those who watch it, once clients may see it.
+    /// Its subscribers, once clients can see it.
     pub stream: Option<Arc<Stream>>,
     commands: Commands,
 }
 
-/// The command a shell is at.
+/// The current command of a shell.
 #[derive(Debug, Default)]
 struct Commands {
     count: u64,
-    /// What was typed since the prompt, where that is known.
+    /// The text typed since the prompt, if known.
     typed: Option<String>,
-    /// The line the shell named.
+    /// The line from the shell.
     line: Option<String>,
-    /// The command that runs and when it began, in milliseconds.
+    /// The running command and its start, in milliseconds.
     running: Option<(String, i64)>,
 }
 
@@ -80,7 +80,7 @@ impl Screen {
         }
     }
 
-    /// Lets clients see it; marks are read where it is a pseudoterminal.
+    /// Makes it visible to clients; parses marks if it is a pseudoterminal.
     pub fn list(&mut self, fanout: &Fanout, is_pty: bool, now: i64) {
         self.state.is_pty = Some(is_pty);
         self.marks = is_pty.then(Marks::default);
@@ -93,12 +93,12 @@ impl Screen {
         }
     }
 
-    /// Whether its process has ended.
+    /// Returns whether its process has ended.
     pub fn has_exited(&self) -> bool {
         matches!(self.state.lifecycle, TerminalLifecycleState::Exited(_))
     }
 
-    /// As the root channel lists it.
+    /// Returns its entry on the root channel.
     pub fn info(&self) -> TerminalInfo {
         TerminalInfo {
             resource: self.uri.clone(),
@@ -108,20 +108,20 @@ impl Screen {
         }
     }
 
-    /// Everything it said, as far as it is kept.
+    /// Returns its stored output.
     pub fn output(&mut self) -> String {
         self.trim(0);
         self.state.content.iter().map(text_of).collect()
     }
 
-    /// Adds a watcher; answers the state it begins with and the number it was taken at.
+    /// Adds a subscriber; returns the snapshot and its number.
     pub fn subscribe(&mut self, fanout: &Fanout, subscriber: Subscriber) -> Option<(String, u64)> {
         self.trim(0);
         let state = serde_json::to_string(&self.state).ok()?;
         Some((state, fanout.subscribe(&self.uri, subscriber)))
     }
 
-    /// Reduces an action and sends it to whoever watches; answers whether it changed anything.
+    /// Reduces an action and sends it to subscribers; returns whether it changed anything.
     pub fn apply(&mut self, fanout: &Fanout, action: &StateAction, origin: Option<Origin>) -> bool {
         if self.gone || apply_action_to_terminal(&mut self.state, action) != ReduceOutcome::Applied {
             return false;
@@ -129,7 +129,7 @@ impl Screen {
         if let StateAction::TerminalCleared(_) = action {
             self.held = 0;
         }
-        // A client waits for what it dispatched; what the terminal says is made good for who misses it.
+        // A client waits for the echo of its action, while missed output is replaced by the state.
         if origin.is_some() {
             if let Ok(text) = serde_json::to_string(action) {
                 fanout.publish(&self.uri, vec![Outgoing { origin, ..Outgoing::host(text, Version::V0_9) }]);
@@ -142,7 +142,7 @@ impl Screen {
         true
     }
 
-    /// Sends those who were left behind everything there is; answers whether there was memory for that.
+    /// Sends the whole state to subscribers that were left behind; returns whether there was memory for it.
     pub fn bring_up(&mut self, fanout: &Fanout) -> bool {
         if self.gone {
             return true;
@@ -154,7 +154,7 @@ impl Screen {
         })
     }
 
-    /// The actions that make this state of any earlier one.
+    /// Returns the actions that create this state from any earlier one.
     fn actions(&self) -> Vec<StateAction> {
         let state = &self.state;
         let mut actions = vec![StateAction::TerminalCleared(TerminalClearedAction {})];
@@ -204,7 +204,7 @@ impl Screen {
         actions
     }
 
-    /// Takes output; answers whether a listing shows something else now.
+    /// Adds output; returns whether the entry in the list changes.
     pub fn said(&mut self, fanout: &Fanout, data: &str, now: i64) -> bool {
         if self.has_exited() || data.is_empty() {
             return false;
@@ -222,7 +222,8 @@ impl Screen {
             self.text(fanout, data);
             return false;
         };
-        // Titles stand between pieces of text. The last one counts, so that a program that sets many costs one action.
+        // Titles are between parts of text. Only the last one counts, so that a program that sets many causes one
+        // action.
         let (mut text, mut title) = (String::new(), None);
         for piece in marks.read(data) {
             match piece {
@@ -240,7 +241,7 @@ impl Screen {
         title.is_some_and(|title| self.calls_itself(fanout, &title))
     }
 
-    /// Takes text between marks.
+    /// Adds text between marks.
     fn printed(&mut self, fanout: &Fanout, text: &str) {
         if text.is_empty() {
             return;
@@ -299,7 +300,7 @@ impl Screen {
         self.apply(fanout, &StateAction::TerminalCommandFinished(finished), None);
     }
 
-    /// The process works somewhere else now.
+    /// Changes the working directory of the process.
     pub fn works_at(&mut self, fanout: &Fanout, cwd: &str) {
         let cwd = file_uri(cwd);
         if self.state.cwd.as_deref() != Some(&cwd) {
@@ -308,7 +309,7 @@ impl Screen {
         }
     }
 
-    /// The process calls itself something; answers whether it is called that now.
+    /// Sets the title from the process; returns whether it was changed.
     pub fn calls_itself(&mut self, fanout: &Fanout, title: &str) -> bool {
         let title = tidy_title(&plain(title)).filter(|title| !self.named && *title != self.state.title);
         let Some(title) = title else { return false };
@@ -316,7 +317,7 @@ impl Screen {
         self.apply(fanout, &changed, None)
     }
 
-    /// The process has ended; answers whether that is new.
+    /// Records the end of the process; returns whether it is new.
     pub fn exited(&mut self, fanout: &Fanout, exit_code: Option<i64>, now: i64) -> bool {
         if self.has_exited() || self.early_exit.is_some() || self.gone {
             return false;
@@ -332,7 +333,7 @@ impl Screen {
         self.apply(fanout, &StateAction::TerminalExited(TerminalExitedAction { exit_code }), None)
     }
 
-    /// Drops the oldest of what is too much.
+    /// Drops the oldest output beyond the limit.
     fn trim(&mut self, slack: usize) {
         if self.held <= KEPT + slack {
             return;

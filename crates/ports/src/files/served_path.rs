@@ -1,5 +1,5 @@
-//! The fence: which file a URI names, and the directory it is reached from. Nothing outside the directories served is
-//! opened, whatever links lead there: a path is walked below a directory that is open, never from the root.
+//! Resolution of URIs to files in served directories. Nothing outside them is opened, even through links, because paths
+//! are resolved below an open directory, never from the root.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -11,29 +11,29 @@ use ostler_contract::points::worktrees_beside;
 use ostler_contract::{RpcError, problem};
 use url::Url;
 
-use super::names::Names;
+use super::path_index::PathIndex;
 
-/// The directories served, and what is not served even where it lies below one of them.
+/// The served directories, and private ones, which are not served even below served ones.
 #[derive(Debug, Clone)]
 pub(super) struct Roots {
     served: Vec<PathBuf>,
     private: Vec<PathBuf>,
     /// The paths of large directories.
-    pub(super) names: Names,
+    pub(super) names: PathIndex,
 }
 
-/// A place below a directory served.
+/// A path below a served directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// As it was named, for sentences.
+pub(super) struct ServedPath {
+    /// The URI from the request, for messages.
     pub uri: String,
     root: PathBuf,
     /// Below the root; empty for the root itself.
     path: PathBuf,
 }
 
-/// A file or directory by its name in a directory that is open.
-pub(super) struct Named {
+/// A file or directory by its name in an open directory.
+pub(super) struct NamedFile {
     pub folder: Dir,
     pub name: OsString,
 }
@@ -44,23 +44,24 @@ impl Roots {
         Self {
             served: served.iter().map(found).collect(),
             private: private.iter().map(found).collect(),
-            names: Names::default(),
+            names: PathIndex::default(),
         }
     }
 
-    /// The place a URI names.
-    pub fn locate(&self, uri: &str) -> Result<Place, RpcError> {
+    /// Resolves a URI.
+    pub fn locate(&self, uri: &str) -> Result<ServedPath, RpcError> {
         let path = path_of(uri)?;
         let there = real(&path).unwrap_or_else(|| path.clone());
         let place = self
             .below(&path)
             .or_else(|| self.below(&there))
-            .map(|(root, path)| Place { uri: uri.to_owned(), root, path })
+            .map(|(root, path)| ServedPath { uri: uri.to_owned(), root, path })
             .ok_or_else(|| outside(uri))?;
         if self.is_private(&there) { Err(private(uri)) } else { Ok(place) }
     }
 
-    /// Whether a real path is the host's own. A directory that is served for itself, below the host's own, is not.
+    /// Returns whether a real path is private to the host. A directory below a private one that is explicitly served is
+    /// not.
     pub fn is_private(&self, path: &Path) -> bool {
         self.private.iter().filter(|own| path.starts_with(own)).any(|own| {
             let meant = |root: PathBuf| root != *own && root.starts_with(own);
@@ -68,8 +69,8 @@ impl Roots {
         })
     }
 
-    /// Refuses what would take the host's own with it.
-    pub fn holds_nothing_private(&self, place: &Place) -> Result<(), RpcError> {
+    /// Rejects an operation on a directory that contains private files.
+    pub fn holds_nothing_private(&self, place: &ServedPath) -> Result<(), RpcError> {
         let path = place.path();
         let path = real(&path).unwrap_or(path);
         match self.private.iter().any(|own| own.starts_with(&path)) {
@@ -81,23 +82,27 @@ impl Roots {
         }
     }
 
-    /// The roots a path is below: directories served, and the folders of their working trees.
+    /// Returns the roots above a path: served directories, and the folders of their working trees.
     fn roots_of(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let served = self.served.iter().filter(move |root| path.starts_with(root)).cloned();
         served.chain(self.served.iter().filter_map(move |root| trees_of(root, path)))
     }
 
-    /// The root a path is below, the nearest one, and the rest of it.
+    /// Returns the nearest root above a path, and the rest of the path.
     fn below(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
         let root = self.roots_of(path).max_by_key(|root| root.components().count())?;
         let rest = path.strip_prefix(&root).ok()?.to_owned();
         Some((root, rest))
     }
 
-    /// Does something with what a place names. A link that leads out of its root may still lead to a place that is
-    /// served; a link elsewhere is refused.
-    pub fn at<T>(&self, place: &Place, work: impl Fn(&Dir, &Path) -> io::Result<T>) -> Result<T, RpcError> {
-        let on = |place: &Place| {
+    /// Runs an operation on a path. A link that leaves its root is followed if its target is served; other links are
+    /// rejected.
+    pub fn at<T>(
+        &self,
+        place: &ServedPath,
+        work: impl Fn(&Dir, &Path) -> io::Result<T>,
+    ) -> Result<T, RpcError> {
+        let on = |place: &ServedPath| {
             let root = Dir::open_ambient_dir(&place.root, ambient_authority())?;
             work(&root, place.below_root())
         };
@@ -110,30 +115,32 @@ impl Roots {
         }
     }
 
-    fn where_it_leads(&self, place: &Place) -> Option<Place> {
+    fn where_it_leads(&self, place: &ServedPath) -> Option<ServedPath> {
         let real = std::fs::canonicalize(place.root.join(&place.path)).ok()?;
         if self.is_private(&real) {
             return None;
         }
         let (root, path) = self.below(&real)?;
-        let real = Place { uri: place.uri.clone(), root, path };
+        let real = ServedPath { uri: place.uri.clone(), root, path };
         (real != *place).then_some(real)
     }
 
-    /// The directory a place is in, open, and its name there: for what must not follow a link at the end.
-    pub fn named(&self, place: &Place) -> Result<Named, RpcError> {
+    /// Opens the parent directory of a path and returns it with the name, for operations that must not follow a link at
+    /// the end.
+    pub fn named(&self, place: &ServedPath) -> Result<NamedFile, RpcError> {
         let Some(name) = place.path.file_name().map(OsString::from) else {
             let why = format!("{} is a directory this host serves; it stays where it is", place.uri);
             return Err(RpcError::permission_denied(why));
         };
-        let parent = Place { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
+        let parent =
+            ServedPath { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
         let folder = self.at(&parent, |root, path| root.open_dir(path))?;
-        Ok(Named { folder, name })
+        Ok(NamedFile { folder, name })
     }
 
-    /// The path of what a place names, its links followed, where that is served.
-    pub fn real(&self, place: &Place) -> Result<PathBuf, RpcError> {
-        // Opened first, so that only what may be read is told of.
+    /// Returns the real path, with links followed, if it is served.
+    pub fn real(&self, place: &ServedPath) -> Result<PathBuf, RpcError> {
+        // Opened first, so that only readable files are reported.
         self.at(place, |root, path| root.metadata(path).map(drop))?;
         let real = std::fs::canonicalize(place.root.join(&place.path))
             .map_err(|error| refusal(&place.uri, &error))?;
@@ -141,38 +148,38 @@ impl Roots {
     }
 }
 
-/// The folder of a served repository's working trees, if a path is in it.
+/// Returns the folder of a served repository's working trees, if a path is in it.
 fn trees_of(root: &Path, path: &Path) -> Option<PathBuf> {
     let trees = worktrees_beside(root).filter(|trees| path.starts_with(trees))?;
-    // A link would lead to what is not the repository's.
+    // A link would lead outside the repository.
     let is_itself = std::fs::canonicalize(&trees).is_ok_and(|real| real == trees);
     (is_itself && root.join(".git").exists()).then_some(trees)
 }
 
-impl Place {
-    /// Below the root, as a path that can be opened.
+impl ServedPath {
+    /// Returns the path below the root in a form that can be opened.
     fn below_root(&self) -> &Path {
         if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path }
     }
 
-    /// The path it was named by.
+    /// Returns the path as requested.
     pub fn path(&self) -> PathBuf {
         self.root.join(&self.path)
     }
 
-    /// What is under a name in the directory this is.
+    /// Returns the path of a name in this directory.
     pub fn inside(mut self, name: &str) -> Self {
         self.path.push(name);
         self
     }
 
-    /// Whether another place is this one, or below it.
+    /// Returns whether another path is this one, or below it.
     pub fn holds(&self, other: &Self) -> bool {
         other.root.join(&other.path).starts_with(self.root.join(&self.path))
     }
 }
 
-/// A `file:` URI or an absolute path as a path without any way up.
+/// Converts a `file:` URI or an absolute path to a path without `..`.
 fn path_of(uri: &str) -> Result<PathBuf, RpcError> {
     let wrong = |why: &str| RpcError::invalid_params(format!("{uri} {why}"));
     let path = match uri.starts_with('/') {
@@ -195,7 +202,7 @@ fn path_of(uri: &str) -> Result<PathBuf, RpcError> {
     Ok(path.components().filter(|part| !matches!(part, Component::CurDir)).collect())
 }
 
-/// A path with the links of what is there of it followed.
+/// Follows the links in the existing part of a path.
 pub(super) fn real(path: &Path) -> Option<PathBuf> {
     let there = path.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)))?;
     let rest = path.strip_prefix(there.0).ok()?;
@@ -210,12 +217,12 @@ fn outside(uri: &str) -> RpcError {
     RpcError::permission_denied(problem::outside(uri))
 }
 
-/// What the operating system says, as a client is told.
+/// Converts an error of the operating system for clients.
 pub(super) fn refusal(uri: &str, error: &io::Error) -> RpcError {
     match error.kind() {
         ErrorKind::NotFound => RpcError::not_found(format!("there is no {uri}")),
         ErrorKind::AlreadyExists => RpcError::already_exists(format!("there is a {uri} already")),
-        // The library's own refusal comes without a number of the system's.
+        // The library's rejection has no error number of the system.
         ErrorKind::PermissionDenied if error.raw_os_error().is_none() => outside(uri),
         ErrorKind::PermissionDenied => {
             RpcError::permission_denied(format!("the operating system refuses {uri} to this host"))
@@ -232,7 +239,7 @@ pub(super) fn refusal(uri: &str, error: &io::Error) -> RpcError {
     }
 }
 
-/// A path as the URI it is told of by.
+/// Returns the URI of a path.
 pub(super) fn uri_of(path: &Path) -> String {
     Url::from_file_path(path).map_or_else(|()| path.display().to_string(), String::from)
 }

@@ -1,6 +1,6 @@
-//! The paths below directories, for those who type a part of one. A small directory is read for each answer. A large one is
-//! read by a thread, which an answer waits for as long as somebody likes to wait; its paths are retained while they are
-//! asked for, and read again in the background.
+//! The paths below directories, for completions. A small directory is read for each answer. A thread reads a large one,
+//! and an answer waits for it only for a short time. Its paths are retained while they are requested, and read again in
+//! the background.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long an answer waits for a directory that is being read: somebody is typing.
+/// How long an answer waits for a directory that is being read, because the user is typing.
 const WAITED: Duration = Duration::from_millis(1_000);
 /// A directory with fewer paths is read each time.
 const SMALL: usize = 5_000;
-/// How long paths are used until they are read again.
+/// The age from which paths are read again.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long paths are retained that nobody asks for.
+/// How long unused paths are retained.
 const UNUSED: Duration = Duration::from_secs(300);
-/// How many directories have their paths retained.
+/// The maximum number of directories with retained paths.
 const DIRECTORIES: usize = 3;
-/// The most paths of a directory, and the most bytes of them.
+/// The maximum number of paths of a directory, and their maximum size in bytes.
 const PATHS: usize = 300_000;
 const BYTES: usize = 16 << 20;
 
-/// Reads a directory: calls the function with each path, whose directories end with a slash, until that says `false`.
+/// Reads a directory: calls the function with each path until it returns `false`. Directories end with a slash.
 pub(super) type Walk = Box<dyn FnOnce(&mut dyn FnMut(String) -> bool) + Send>;
 
 /// The listings, by directory.
@@ -31,14 +31,14 @@ type Listings = Mutex<HashMap<PathBuf, Arc<Listing>>>;
 
 /// The paths of directories.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(super) struct PathIndex {
     listings: Arc<Listings>,
     small: usize,
     waited: Duration,
     fresh: Duration,
 }
 
-impl Default for Names {
+impl Default for PathIndex {
     fn default() -> Self {
         Self { listings: Arc::default(), small: SMALL, waited: WAITED, fresh: FRESH }
     }
@@ -55,7 +55,7 @@ struct Listing {
 struct State {
     names: Vec<Name>,
     bytes: usize,
-    /// When all were read.
+    /// When reading completed.
     read: Option<Instant>,
     used: Instant,
     /// Whether they are being read again.
@@ -65,7 +65,7 @@ struct State {
 #[derive(Debug)]
 struct Name {
     path: Box<str>,
-    /// In lower case, where that is another text.
+    /// The path in lower case, if it differs.
     lower: Option<Box<str>>,
 }
 
@@ -76,7 +76,7 @@ impl Name {
         Self { path: path.into(), lower }
     }
 
-    /// How well it fits what was typed in lower case, and how deep it lies: less is better.
+    /// Returns how well it matches the typed text in lower case, and its depth; less is better.
     fn rank(&self, typed: &str) -> Option<(u8, usize)> {
         let path = self.lower.as_deref().unwrap_or(&self.path);
         let whole = path.trim_end_matches('/');
@@ -100,7 +100,7 @@ impl Listing {
         Arc::new(Self { state: Mutex::new(state), ended: Condvar::new() })
     }
 
-    /// Reads the directory on this thread.
+    /// Reads the directory on the current thread.
     fn read(&self, walk: Walk) {
         walk(&mut |path| {
             let name = Name::new(path);
@@ -115,14 +115,14 @@ impl Listing {
         self.ended.notify_all();
     }
 
-    /// Waits until the directory is read, at most until then.
+    /// Waits until the directory is read, at most until a deadline.
     fn wait(&self, end: Instant) {
         let mut state = self.state.lock();
         state.used = Instant::now();
         while state.read.is_none() && !self.ended.wait_until(&mut state, end).timed_out() {}
     }
 
-    /// The best fits of what was typed in lower case.
+    /// Returns the best matches of the typed text in lower case.
     fn best(&self, typed: &str, most: usize) -> Vec<String> {
         let state = self.state.lock();
         let mut found: Vec<((u8, usize), &str)> = Vec::new();
@@ -130,7 +130,7 @@ impl Listing {
             if let Some(rank) = name.rank(typed) {
                 found.push((rank, &name.path));
             }
-            // Not more in memory than can be answered.
+            // No more in memory than the answer can contain.
             if found.len() > 8 * most {
                 found.sort_unstable();
                 found.truncate(most);
@@ -140,13 +140,13 @@ impl Listing {
         found.into_iter().take(most).map(|(_, path)| path.to_owned()).collect()
     }
 
-    /// Whether all paths are known, and are few.
+    /// Returns whether all paths are known, and are few.
     fn is_small(&self, small: usize) -> bool {
         let state = self.state.lock();
         state.read.is_some() && state.names.len() < small
     }
 
-    /// Whether the paths are to be read again; says so once.
+    /// Returns once that the paths have to be read again.
     fn begins_again(&self, fresh: Duration) -> bool {
         let mut state = self.state.lock();
         let old = !state.again && state.read.is_some_and(|read| read.elapsed() > fresh);
@@ -159,8 +159,8 @@ impl Listing {
     }
 }
 
-impl Names {
-    /// The paths below a directory that fit best what was typed in lower case.
+impl PathIndex {
+    /// Returns the paths below a directory that best match the typed text in lower case.
     pub(super) fn find(&self, directory: &Path, typed: &str, most: usize, walk: Walk) -> Vec<String> {
         let known = self.listings.lock().get(directory).cloned();
         let listing = match known.filter(|known| !known.is_small(self.small)) {
@@ -185,7 +185,7 @@ impl Names {
         listing.best(typed, most)
     }
 
-    /// Begins to read a directory of which the paths are not known.
+    /// Begins to read a directory whose paths are not known.
     pub(super) fn prepare(&self, directory: &Path, walk: Walk) {
         if !self.listings.lock().contains_key(directory) {
             let listing = Listing::new();
@@ -194,7 +194,7 @@ impl Names {
         }
     }
 
-    /// Has a thread read a directory; the paths take the place of earlier ones when all are read.
+    /// Starts a thread that reads a directory. When it has read all paths, they replace the earlier ones.
     fn read(&self, directory: &Path, listing: &Arc<Listing>, walk: Walk, replaces: bool) {
         let (all, reads, directory) = (self.listings.clone(), listing.clone(), directory.to_owned());
         let small = self.small;
@@ -216,7 +216,7 @@ impl Names {
                 *earlier = reads;
             }
         };
-        // Without a thread there is no more than was read so far.
+        // Without a thread, only the paths read so far are available.
         if std::thread::Builder::new().name("names".to_owned()).spawn(read).is_err() {
             listing.state.lock().read = Some(Instant::now());
         }
@@ -239,7 +239,7 @@ impl Names {
     }
 }
 
-/// Forgets a listing, if it is still that of the directory.
+/// Removes a listing, if it is still the one of the directory.
 fn forget(all: &Listings, directory: &Path, listing: &Arc<Listing>) {
     let mut all = all.lock();
     if all.get(directory).is_some_and(|held| Arc::ptr_eq(held, listing)) {
@@ -247,7 +247,7 @@ fn forget(all: &Listings, directory: &Path, listing: &Arc<Listing>) {
     }
 }
 
-/// Forgets paths that nobody asks for, until there are none.
+/// Removes unused listings, until none is left.
 fn forget_unused(all: &Weak<Listings>) {
     loop {
         std::thread::sleep(UNUSED / 5);
@@ -278,8 +278,8 @@ mod tests {
     }
 
     /// Directories of which all are large, or none.
-    fn names(small: usize, waited: Duration) -> Names {
-        Names { small, waited, fresh: LONG, ..Names::default() }
+    fn names(small: usize, waited: Duration) -> PathIndex {
+        PathIndex { small, waited, fresh: LONG, ..PathIndex::default() }
     }
 
     /// Longer than a thread takes on a busy computer.

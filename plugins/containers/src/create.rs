@@ -1,5 +1,5 @@
-//! How a machine is made: its image, the container with mounts, volumes and parts, the files copied into it, and its
-//! start. What fails leaves no container behind.
+//! Creation of machines: the image, the container with mounts, volumes and parts, the copied files, and the start. A
+//! failure leaves no container behind.
 
 use std::path::PathBuf;
 
@@ -20,27 +20,27 @@ use crate::machines::{ADDRESS, Machines, label};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{CHANGE, Failure, Kind, LONG, QUICK};
 
-/// What a machine runs until it is stopped: the processes of sessions are started beside it.
+/// The main process of a machine, next to which the processes of sessions run.
 const IDLE: &str = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done";
 /// The source of a machine from a profile.
 const DISPOSABLE: &str = "disposable:";
 
-/// A machine to be made.
-pub struct Wanted<'a> {
+/// A machine to create.
+pub struct NewMachine<'a> {
     /// Its id.
     pub id: &'a str,
-    /// What it is made of.
+    /// Its description.
     pub machine: Machine,
-    /// Mounts of the plugin and the profile, the weaker first.
+    /// Mounts of the plugin and the profile, in ascending priority.
     pub mounts: Vec<MachineMount>,
     /// The content that backends need.
     pub plan: MachinePlan,
-    /// Labels beside those of every machine.
+    /// Labels in addition to those of every machine.
     pub labels: Vec<(&'static str, String)>,
 }
 
 impl Machines {
-    /// Makes the machine of a session from a profile; with `tool`, one that the session does not run in.
+    /// Creates the machine of a session from a profile; with `tool`, one in which the session does not run.
     pub async fn make_disposable(&self, request: MachineRequest, tool: bool) -> Result<String, Thrown> {
         let profile =
             request.source.strip_prefix(DISPOSABLE).and_then(|name| self.options.profiles.get(name));
@@ -64,14 +64,19 @@ impl Machines {
             (label::AGENTS, request.agents.join(",")),
         ];
         labels.extend(tool.then(|| (label::TOOL, "1".to_owned())));
-        let wanted =
-            Wanted { id: &id, machine: Machine { workdir, ..machine }, mounts, plan: request.plan, labels };
+        let wanted = NewMachine {
+            id: &id,
+            machine: Machine { workdir, ..machine },
+            mounts,
+            plan: request.plan,
+            labels,
+        };
         self.make(wanted).await?;
         Ok(format!("{ADDRESS}{id}"))
     }
 
-    /// Makes a machine and starts it.
-    pub async fn make(&self, wanted: Wanted<'_>) -> Result<(), Failure> {
+    /// Creates and starts a machine.
+    pub async fn make(&self, wanted: NewMachine<'_>) -> Result<(), Failure> {
         let image = wanted.machine.image.clone().unwrap_or_else(|| self.options.image.clone());
         self.image(&image).await?;
         let mounts = merged(&wanted.mounts, &wanted.plan.mounts);
@@ -91,7 +96,7 @@ impl Machines {
         if made.is_err() {
             let _ = self.remove_container(&self.name(wanted.id)).await;
             for volume in new {
-                // So that the next machine seeds it.
+                // Removed, so that the next machine seeds it.
                 let _ = self.remove_volume(&self.name(&volume.name)).await;
             }
         }
@@ -100,7 +105,7 @@ impl Machines {
 
     async fn container(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &NewMachine<'_>,
         image: &str,
         mounts: &[MachineMount],
         volumes: Vec<Mount>,
@@ -134,8 +139,8 @@ impl Machines {
         self.create(&format!("make {ADDRESS}{}", wanted.id), &self.name(wanted.id), body).await
     }
 
-    /// Copies what is to be there before the first start, and starts.
-    async fn fill(&self, wanted: &Wanted<'_>, new: &[&MachineVolume]) -> Result<(), Failure> {
+    /// Copies the initial files and starts the machine.
+    async fn fill(&self, wanted: &NewMachine<'_>, new: &[&MachineVolume]) -> Result<(), Failure> {
         let name = self.name(wanted.id);
         for copy in &wanted.plan.copies {
             self.copy(&name, copy).await?;
@@ -157,7 +162,7 @@ impl Machines {
             .map(drop)
     }
 
-    /// Copies a host file or directory to its place in a container, making the directories above it.
+    /// Copies a host file or directory into a container, and creates its parent directories.
     pub async fn copy(&self, container: &str, copy: &MachineCopy) -> Result<(), Failure> {
         let (above, name) = copy.target.rsplit_once('/').unwrap_or(("", &copy.target));
         if !above.is_empty() {
@@ -202,7 +207,7 @@ impl Machines {
             .await
     }
 
-    /// Pulls an image that is not there.
+    /// Pulls a missing image.
     pub async fn image(&self, image: &str) -> Result<(), Failure> {
         let what = format!("inspect image {image}");
         let found =
@@ -228,7 +233,7 @@ impl Machines {
         pulled.map_err(|why| Failure { kind: Kind::Failed, ..why })
     }
 
-    /// Creates a volume; whether it is new.
+    /// Creates a volume; returns whether it is new.
     pub async fn volume(&self, name: &str) -> Result<bool, Failure> {
         let what = format!("inspect volume {name}");
         match self.runtime.call(&what, QUICK, |docker| async move { docker.inspect_volume(name).await }).await
@@ -269,7 +274,7 @@ pub fn mount(kind: MountType, source: &str, target: &str, read_only: bool) -> Mo
     }
 }
 
-/// Mounts where the later wins on a target.
+/// Merges mounts; a later one replaces one with the same target.
 fn merged(weaker: &[MachineMount], stronger: &[MachineMount]) -> Vec<MachineMount> {
     let mut mounts: Vec<MachineMount> = Vec::new();
     for mount in weaker.iter().chain(stronger) {
@@ -279,7 +284,7 @@ fn merged(weaker: &[MachineMount], stronger: &[MachineMount]) -> Vec<MachineMoun
     mounts
 }
 
-/// The machine of a manifest over the profile it names.
+/// Merges the machine of a manifest with its profile.
 pub fn over(profile: Option<&Machine>, body: Machine) -> (Machine, Vec<Mounted>) {
     let below = profile.cloned().unwrap_or_default();
     let mounts = below.mounts.iter().chain(&body.mounts).cloned().collect();

@@ -1,5 +1,5 @@
-//! Which client watches which URIs of a scheme, over all its connections. What a plugin is told of that is begun in the
-//! order it came about, on a task of the scheme's own.
+//! The subscriptions of each client to URIs of a scheme, over all its connections. A separate task per scheme notifies
+//! the plugin of them in order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use crate::core::ids::ConnectionId;
 
-/// Something to tell a plugin.
+/// A notification of a plugin.
 pub(crate) type Begin = Box<dyn FnOnce() + Send>;
 
-/// Every scheme somebody watched.
+/// Every scheme that had subscribers.
 #[derive(Debug, Default)]
 pub(super) struct Watching(Mutex<HashMap<String, Scheme>>);
 
@@ -23,14 +23,14 @@ struct Scheme {
 
 #[derive(Debug, Default)]
 struct Client {
-    /// Which URIs, on which connections.
+    /// The URIs with their connections.
     watches: HashSet<(ConnectionId, String)>,
-    /// Whether it came to watch one: else there is nothing to leave.
+    /// Whether a subscription was established; otherwise there is none to end.
     came: bool,
 }
 
 impl Watching {
-    /// Counts a watch and begins what comes of it.
+    /// Counts a subscription and starts the resulting notification.
     pub(super) fn add(&self, scheme: &str, client: &str, at: (ConnectionId, String), begin: Option<Begin>) {
         let mut schemes = self.0.lock();
         let scheme = schemes.entry(scheme.to_owned()).or_insert_with(Scheme::new);
@@ -40,7 +40,7 @@ impl Watching {
         }
     }
 
-    /// Puts down that a client has its snapshot.
+    /// Records that a client has its snapshot.
     pub(super) fn came(&self, scheme: &str, client: &str) {
         let mut schemes = self.0.lock();
         if let Some(client) = schemes.get_mut(scheme).and_then(|scheme| scheme.clients.get_mut(client)) {
@@ -48,8 +48,8 @@ impl Watching {
         }
     }
 
-    /// Ends a watch; `left` is begun where it was the client's last. One whose snapshot failed is as if it had never
-    /// been.
+    /// Ends a subscription; starts `left` if it was the client's last one. A subscription whose snapshot failed does
+    /// not count.
     pub(super) fn remove(
         &self,
         scheme: &str,

@@ -1,4 +1,4 @@
-//! The plugin's own connection: reads of bots, turns sent, their echo and their end.
+//! The plugin's connection: reading bots, sending turns, and waiting for their echo and their end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,50 +10,50 @@ use ostler_contract::{Call, PluginHost, Thrown, Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::turn::{Ended, Look, find};
+use crate::turn::{Ended, TurnPhase, find};
 
-/// How long the host may take to echo a turn before the call goes on without.
+/// How long a call waits for the echo of its turn.
 const ECHO_LIMIT: Duration = Duration::from_secs(10);
-/// How often a turn whose end nobody told of is looked at.
+/// How often a turn is checked whose end was not reported.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// How long a turn the host said nothing of is looked for.
+/// How long an unconfirmed turn is searched for.
 const UNHEARD_LIMIT: Duration = Duration::from_secs(600);
-/// How many of the newest turns are looked at first.
+/// How many of the newest turns are searched first.
 const NEWEST: u32 = 20;
-/// Who the plugin is to the host.
+/// The client id of the plugin.
 const CLIENT: &str = "webhook";
 const ROOT: &str = ostler_contract::protocol::uri::ROOT;
 
-/// A chat the plugin has with a bot.
+/// A chat of the plugin with a bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chat {
     /// The chat's URI.
     pub uri: String,
-    /// Its session's.
+    /// Its session's URI.
     pub session: String,
 }
 
-/// How a turn was taken.
+/// How the host accepted a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// It runs, or waits for the one that does.
+pub(crate) enum TurnAcceptance {
+    /// It runs, or waits for the running one.
     Accepted,
-    /// The host has said nothing yet.
+    /// The host has not confirmed it yet.
     Unheard,
 }
 
-/// Why the host did not take one.
+/// Why the host rejected a turn.
 #[derive(Debug)]
-pub(crate) enum NotTaken {
-    /// There is no such chat any more.
+pub(crate) enum TurnRejection {
+    /// The chat no longer exists.
     Gone(String),
     /// Anything else.
     Refused(String),
 }
 
-/// The connection, opened with the first call and again where it was lost.
+/// The connection, opened with the first call and again after it was lost.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct HostConnection {
     host: PluginHost,
     line: tokio::sync::Mutex<Option<Arc<Line>>>,
     next: AtomicI64,
@@ -63,19 +63,19 @@ pub(crate) struct Talk {
 #[derive(Debug)]
 struct Line {
     peer: Peer,
-    /// The chats that calls are waiting in, each subscribed to on it.
+    /// The chats with waiting calls, to which it is subscribed.
     watched: Mutex<HashMap<String, Subscription>>,
 }
 
 #[derive(Debug, Default)]
 struct Subscription {
-    /// How many hold it.
+    /// The number of waiting calls.
     holders: usize,
-    /// Whether the host has confirmed it.
+    /// Whether the host has confirmed the subscription.
     confirmed: bool,
 }
 
-/// A hold on the subscription to a chat. Dropping the last one unsubscribes, so that the chat's session can sleep.
+/// A reference to the subscription of a chat. Dropping the last one unsubscribes, so that the chat's session can sleep.
 #[derive(Debug)]
 struct Watched {
     line: Arc<Line>,
@@ -106,17 +106,18 @@ impl Drop for Watched {
         subscription.holders -= 1;
         if subscription.holders == 0 {
             watched.remove(&self.chat);
-            // Sent under the lock, so that it arrives before the next subscribe. A connection that was lost has none.
+            // Sent under the lock, so that it arrives before the next subscribe. A lost connection has no
+            // subscriptions.
             let params = json!({ "channel": self.chat });
             let _ = self.line.peer.notify.call(("unsubscribe".to_owned(), params.as_object().cloned()));
         }
     }
 }
 
-/// Who waits for what.
+/// The waiting calls.
 #[derive(Debug, Default)]
 struct Heard {
-    /// By the count of the action: whether the host took it, or why not.
+    /// By sequence number of the action: whether the host accepted it, or why not.
     echoes: HashMap<i64, oneshot::Sender<Result<(), String>>>,
     /// By turn.
     ends: HashMap<String, Arc<Notify>>,
@@ -126,17 +127,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Talk {
+impl HostConnection {
     pub fn new(host: PluginHost) -> Self {
         Self { host, line: tokio::sync::Mutex::default(), next: AtomicI64::new(1), heard: Arc::default() }
     }
 
-    /// Reads a bot, and with it the chat of a key and the model a turn there names; nothing where the read
-    /// answers no chat.
+    /// Reads a bot with the chat of a key and the model of its turns; `None` if the answer contains no chat.
     pub async fn chat_with(&self, bot: &str, key: &str) -> Result<Option<(Chat, Option<String>)>, Thrown> {
         let uri = format!("{bot}?chat={key}");
         let read = self.request("resourceRead", json!({ "channel": ROOT, "uri": uri })).await;
-        // Which chat is asked for is this plugin's matter; a caller knows the bot.
+        // Errors name the bot, because callers do not know the chat.
         let read = read.map_err(|why| Thrown { message: why.message.replace(&uri, bot), ..why })?;
         let data = read.get("data").and_then(Value::as_str).unwrap_or_default();
         let record: Value = serde_json::from_str(data)
@@ -145,12 +145,12 @@ impl Talk {
         let Some((uri, session)) = text(&record["chat"]["uri"]).zip(text(&record["chat"]["session"])) else {
             return Ok(None);
         };
-        // A preset brings a model of its own; a bot that does not answer has none.
+        // A preset has its own model; a bot that does not answer has none.
         let own = record["answers"] == true && record["preset"].is_null();
         Ok(Some((Chat { uri, session }, text(&record["model"]).filter(|_| own))))
     }
 
-    /// Sends a turn and waits for the host's echo. In a chat where one runs it waits for that one. `waiting` receives the
+    /// Sends a turn and waits for the host's echo. In a chat with a running turn it is queued. `waiting` receives the
     /// chat's actions from then on.
     pub async fn send(
         &self,
@@ -158,20 +158,20 @@ impl Talk {
         chat: &str,
         turn: &str,
         message: &Value,
-    ) -> Result<Taken, NotTaken> {
+    ) -> Result<TurnAcceptance, TurnRejection> {
         let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": message });
-        // Both are sent at once: a session that is busy answers them together.
+        // Both are sent concurrently, because a busy session answers them together.
         let watch = tokio::time::timeout(ECHO_LIMIT, self.watch(chat));
         let (watched, dispatched) = tokio::join!(watch, self.dispatch(chat, &started));
         match watched {
             Ok(Ok(watched)) => waiting.watched = Some(watched),
             Ok(Err(why)) if !matches!(dispatched, Ok(Ok(()))) => {
                 return Err(match why.rpc {
-                    Some(_) => NotTaken::Gone(why.message),
-                    None => NotTaken::Refused(why.message),
+                    Some(_) => TurnRejection::Gone(why.message),
+                    None => TurnRejection::Refused(why.message),
                 });
             }
-            // The first look at the turn subscribes.
+            // The first check of the turn subscribes.
             Ok(Err(_)) | Err(_) => {}
         }
         let mut dispatched = Some(dispatched);
@@ -180,52 +180,52 @@ impl Talk {
                 Some(dispatched) => dispatched,
                 None => self.dispatch(chat, &started).await,
             };
-            let Err(why) = dispatched? else { return Ok(Taken::Accepted) };
-            let Some(why) = why else { return Ok(Taken::Unheard) };
-            let (_, state) = self.read(chat, 1).await.map_err(|why| NotTaken::Gone(why.message))?;
+            let Err(why) = dispatched? else { return Ok(TurnAcceptance::Accepted) };
+            let Some(why) = why else { return Ok(TurnAcceptance::Unheard) };
+            let (_, state) = self.read(chat, 1).await.map_err(|why| TurnRejection::Gone(why.message))?;
             if !state["activeTurn"].is_null() {
                 let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": turn, "message": message });
                 return match self.dispatch(chat, &queued).await? {
-                    Ok(()) => Ok(Taken::Accepted),
-                    Err(None) => Ok(Taken::Unheard),
-                    Err(Some(why)) => Err(NotTaken::Refused(why)),
+                    Ok(()) => Ok(TurnAcceptance::Accepted),
+                    Err(None) => Ok(TurnAcceptance::Unheard),
+                    Err(Some(why)) => Err(TurnRejection::Refused(why)),
                 };
             }
-            // A turn that ended meanwhile may have been in the way: once more, and then it is something else.
+            // A turn that has ended in the meantime may have caused the rejection, so try once more.
             if last {
-                return Err(NotTaken::Refused(why));
+                return Err(TurnRejection::Refused(why));
             }
         }
-        Ok(Taken::Unheard)
+        Ok(TurnAcceptance::Unheard)
     }
 
-    /// What a turn ends as, once it has. `sure` where the host is known to have it.
+    /// Waits for the end of a turn. `sure` means that the host has confirmed it.
     pub async fn end_of(&self, mut waiting: Waiting, chat: &str, turn: &str, sure: bool) -> Ended {
         let began = Instant::now();
         loop {
             let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
             match self.look(&mut waiting, chat, turn).await {
-                Look::Ended(ended) => return ended,
-                Look::Nowhere if sure => return Ended::withdrawn(),
-                Look::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
+                TurnPhase::Ended(ended) => return ended,
+                TurnPhase::Nowhere if sure => return Ended::withdrawn(),
+                TurnPhase::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
                     return Ended::failed("the host did not accept the turn");
                 }
-                Look::Nowhere | Look::Goes => {}
+                TurnPhase::Nowhere | TurnPhase::Goes => {}
             }
         }
     }
 
-    /// As [`Talk::end_of`], for a turn that may have ended before anybody asked.
+    /// Like [`HostConnection::end_of`], for a turn that may already have ended.
     pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
         let mut waiting = self.wait_for(turn);
         match self.look(&mut waiting, chat, turn).await {
-            Look::Ended(ended) => ended,
-            Look::Nowhere => Ended::withdrawn(),
-            Look::Goes => self.end_of(waiting, chat, turn, true).await,
+            TurnPhase::Ended(ended) => ended,
+            TurnPhase::Nowhere => Ended::withdrawn(),
+            TurnPhase::Goes => self.end_of(waiting, chat, turn, true).await,
         }
     }
 
-    /// Begins what waits in a chat where nothing runs: a host that went down left it waiting.
+    /// Starts the queued messages of an idle chat, which remain after the host ended.
     pub async fn go_on(&self, chat: &str) {
         let Ok((_watched, state)) = self.read(chat, 1).await else { return };
         let waiting = &state["queuedMessages"][0];
@@ -238,14 +238,14 @@ impl Talk {
         let _ = self.dispatch(chat, &again).await;
     }
 
-    /// Starts to listen for a turn's end; has to come before the turn is sent.
+    /// Starts to listen for a turn's end; call it before the turn is sent.
     pub fn wait_for(&self, turn: &str) -> Waiting {
         let notify = lock(&self.heard).ends.entry(turn.to_owned()).or_default().clone();
         Waiting { notify, heard: self.heard.clone(), watched: None }
     }
 
-    /// Where a turn is. `waiting` receives the chat's actions from then on.
-    async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> Look {
+    /// Returns the phase of a turn. `waiting` receives the chat's actions from then on.
+    async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> TurnPhase {
         for newest in [NEWEST, u32::MAX] {
             let state = match self.read(chat, newest).await {
                 Ok((watched, state)) => {
@@ -253,17 +253,17 @@ impl Talk {
                     state
                 }
                 Err(why) if why.rpc.is_some() => {
-                    return Look::Ended(Ended::failed("the session ended before the turn"));
+                    return TurnPhase::Ended(Ended::failed("the session ended before the turn"));
                 }
-                // The connection was lost; the next look is over another one.
-                Err(_) => return Look::Goes,
+                // The connection was lost; the next check uses another one.
+                Err(_) => return TurnPhase::Goes,
             };
             match find(&state, turn) {
-                Look::Nowhere => {}
+                TurnPhase::Nowhere => {}
                 found => return found,
             }
         }
-        Look::Nowhere
+        TurnPhase::Nowhere
     }
 
     /// Subscribes to a chat and returns its state with its newest turns.
@@ -287,15 +287,20 @@ impl Talk {
         }
     }
 
-    /// Dispatches an action; answers `Ok` once the host took it, why not, or nothing where it was not heard.
-    async fn dispatch(&self, chat: &str, action: &Value) -> Result<Result<(), Option<String>>, NotTaken> {
+    /// Dispatches an action; returns `Ok` once the host has accepted it, the reason of a rejection, or `None` without a
+    /// reply.
+    async fn dispatch(
+        &self,
+        chat: &str,
+        action: &Value,
+    ) -> Result<Result<(), Option<String>>, TurnRejection> {
         let seq = self.next.fetch_add(1, Ordering::Relaxed);
         let (echo, wait) = oneshot::channel();
         lock(&self.heard).echoes.insert(seq, echo);
         let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
         if let Err(why) = self.notify("dispatchAction", &params).await {
             lock(&self.heard).echoes.remove(&seq);
-            return Err(NotTaken::Refused(why.message));
+            return Err(TurnRejection::Refused(why.message));
         }
         match tokio::time::timeout(ECHO_LIMIT, wait).await {
             Ok(Ok(Ok(()))) => Ok(Ok(())),
@@ -315,8 +320,8 @@ impl Talk {
         self.request_with(method, params, |_| ()).await.map(|((), answer)| answer)
     }
 
-    /// Sends a request; once more over a new connection if this one was lost. `before` is called for the connection
-    /// before the request is sent on it; what it returns lives until the answer, also if this future is dropped.
+    /// Sends a request, and again over a new connection if this one was lost. `before` is called with the connection
+    /// before the request is sent; its result lives until the answer, also if this future is dropped.
     async fn request_with<T: Send + 'static>(
         &self,
         method: &str,
@@ -348,7 +353,7 @@ impl Talk {
         self.line().await?.peer.notify.call((method.to_owned(), params.as_object().cloned()))
     }
 
-    /// Leaves a connection that was lost.
+    /// Drops a lost connection.
     async fn lost(&self, line: &Arc<Line>) {
         let mut held = self.line.lock().await;
         if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, line)) {
@@ -375,12 +380,12 @@ impl Talk {
     }
 }
 
-/// Somebody waiting for a turn's end.
+/// A call that waits for a turn's end.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     notify: Arc<Notify>,
     heard: Arc<Mutex<Heard>>,
-    /// The subscription that carries the turn's end.
+    /// The subscription that delivers the turn's end.
     watched: Option<Watched>,
 }
 
@@ -390,7 +395,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Takes one message of the host.
+/// Handles one message of the host.
 fn hear(heard: &Mutex<Heard>, message: &Value) {
     if message["method"] != "action" {
         return;
@@ -408,7 +413,7 @@ fn hear(heard: &Mutex<Heard>, message: &Value) {
     let text = |field: &str| action[field].as_str();
     match (text("type"), text("turnId")) {
         (Some("chat/turnStarted"), Some(turn)) => {
-            // What waited is a turn now, under a name of the host's.
+            // The queued message is now a turn, with an id from the host.
             if let Some(waiting) = text("queuedMessageId").and_then(|id| heard.ends.get(id).cloned()) {
                 heard.ends.insert(turn.to_owned(), waiting);
             }

@@ -1,4 +1,4 @@
-//! A collection whose records are in their files alone: each call reads what it asks for.
+//! A collection without a cache: each call reads the files that it needs.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,13 +16,13 @@ use crate::atomic::{self, Access};
 use crate::folder::read_text;
 use crate::frontmatter;
 use crate::worker::Worker;
-use ostler_contract::stores::same::{holds, same_objects};
+use ostler_contract::stores::equality::{contains_fields, equal_objects};
 use ostler_contract::stores::watchers::{Watchers, blocking};
 
 const SUFFIX: &str = ".md";
 
-/// A collection in its folder. One thread works with the files, in the order of the calls.
-pub(super) struct DirectCollection {
+/// A collection in a folder. One thread accesses the files, in the order of the calls.
+pub(super) struct UncachedCollection {
     body: Option<String>,
     files: Worker<Files>,
     watchers: Watchers<RecordChange>,
@@ -36,7 +36,7 @@ struct Files {
     watchers: Watchers<RecordChange>,
 }
 
-impl DirectCollection {
+impl UncachedCollection {
     pub(super) async fn open(
         name: String,
         config_dir: &Path,
@@ -58,7 +58,7 @@ impl DirectCollection {
         Ok(Self { body, files, watchers })
     }
 
-    /// The field with a record's long text.
+    /// Returns the field with a record's long text.
     pub(super) fn body(&self) -> Option<&String> {
         self.body.as_ref()
     }
@@ -107,10 +107,10 @@ impl Files {
         Ok(ids)
     }
 
-    /// One record. A file that is there and cannot be read is an error.
+    /// Returns one record. An existing file that cannot be read is an error.
     fn read(&self, id: &str) -> Result<Option<JsonObject>, Thrown> {
         let path = self.path(id);
-        // Opening a pipe would wait for somebody to write to it.
+        // Opening a pipe would wait for a writer.
         if Slug::parse(id).is_none() || !fs::metadata(&path).is_ok_and(|found| found.is_file()) {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ impl Files {
         let mut found = Vec::new();
         for id in self.ids()? {
             match self.read(&id) {
-                Ok(record) => found.extend(record.filter(|record| holds(record, wanted))),
+                Ok(record) => found.extend(record.filter(|record| contains_fields(record, wanted))),
                 Err(why) => (self.report)(format!("{}; skipped until the file is fixed", why.message)),
             }
         }
@@ -138,13 +138,13 @@ impl Files {
         let id = check_record(&self.name, self.format.body.as_deref(), &record)?;
         let path = self.path(&id);
         let text = self.format.text(record);
-        // What cannot be read back is not written.
+        // Text that cannot be parsed again is not written.
         let record = self.parse(&id, &text);
         let record = record.map_err(|why| Thrown::new(format_args!("cannot store {id}: {why}")))?;
         let how = match path.exists() {
             true if self
                 .read(&id)
-                .is_ok_and(|held| held.is_some_and(|held| same_objects(&held, &record))) =>
+                .is_ok_and(|held| held.is_some_and(|held| equal_objects(&held, &record))) =>
             {
                 return Ok(());
             }
@@ -158,7 +158,7 @@ impl Files {
         written
             .and_then(|()| atomic::write(&path, text.as_bytes(), Access::Owner))
             .map_err(|error| self.unwritten(&error))?;
-        self.watchers.tell(&RecordChange { id, r#type: how });
+        self.watchers.notify(&RecordChange { id, r#type: how });
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Files {
             Err(error) => return Err(self.unwritten(&error)),
         }
         atomic::sync_folder(&self.folder).map_err(|error| self.unwritten(&error))?;
-        self.watchers.tell(&RecordChange { id, r#type: ChangeType::Deleted });
+        self.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
         Ok(true)
     }
 

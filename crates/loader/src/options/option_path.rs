@@ -1,37 +1,37 @@
-//! One option by its place: `<key>.<key>…`, as flags and commands name it.
+//! The path of one option, `<key>.<key>…`, in flags and commands.
 
 use ostler_contract::{JsonObject, Value};
 
 use super::secrets::is_reference;
 
-/// Why an option cannot be put where it was to go. Values are never repeated.
+/// Why an option cannot be set at a path. The messages never contain values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoPlace {
-    /// A part of the place is empty.
+pub enum OptionPathError {
+    /// A part of the path is empty.
     #[error("{0} names no option: a part of it is empty")]
     Empty(String),
-    /// A part is a word JavaScript keeps for itself.
+    /// A part is a reserved word of JavaScript.
     #[error("{0} names no option: {1} is not a key a plugin may be handed")]
     Reserved(String, String),
-    /// Something that is not an object is in the way.
+    /// A parent is not an object.
     #[error("{0} is not an object, so nothing can be put into it")]
     NotAnObject(String),
-    /// A reference to a secret is in the way.
+    /// A parent is a reference to a secret.
     #[error("{0} names a secret, so nothing can be put into it; set it as a whole")]
     Reference(String),
 }
 
-/// The keys of a place.
+/// Splits a path into its keys.
 ///
 /// # Errors
-/// A place with an empty or a reserved part.
-pub fn keys(place: &str) -> Result<Vec<String>, NoPlace> {
-    let keys: Vec<String> = place.split('.').map(str::to_owned).collect();
+/// A path with an empty or a reserved part.
+pub fn keys(path: &str) -> Result<Vec<String>, OptionPathError> {
+    let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
     for key in &keys {
         match key.as_str() {
-            "" => return Err(NoPlace::Empty(place.to_owned())),
+            "" => return Err(OptionPathError::Empty(path.to_owned())),
             "__proto__" | "constructor" | "prototype" => {
-                return Err(NoPlace::Reserved(place.to_owned(), key.clone()));
+                return Err(OptionPathError::Reserved(path.to_owned(), key.clone()));
             }
             _ => {}
         }
@@ -39,12 +39,12 @@ pub fn keys(place: &str) -> Result<Vec<String>, NoPlace> {
     Ok(keys)
 }
 
-/// Puts a value at a place; objects on the way that are missing are made.
+/// Sets the value at a path and creates missing parent objects.
 ///
 /// # Errors
-/// What is in the way.
-pub fn set(options: &mut JsonObject, place: &str, value: Value) -> Result<(), NoPlace> {
-    let keys = keys(place)?;
+/// A parent that cannot contain the value.
+pub fn set(options: &mut JsonObject, path: &str, value: Value) -> Result<(), OptionPathError> {
+    let keys = keys(path)?;
     let Some((last, way)) = keys.split_last() else { return Ok(()) };
     let mut at = options;
     let mut walked = String::new();
@@ -52,20 +52,20 @@ pub fn set(options: &mut JsonObject, place: &str, value: Value) -> Result<(), No
         walked = if walked.is_empty() { key.clone() } else { format!("{walked}.{key}") };
         let inner = at.entry(key.clone()).or_insert_with(|| Value::Object(JsonObject::new()));
         if is_reference(inner) {
-            return Err(NoPlace::Reference(walked));
+            return Err(OptionPathError::Reference(walked));
         }
-        at = inner.as_object_mut().ok_or(NoPlace::NotAnObject(walked.clone()))?;
+        at = inner.as_object_mut().ok_or(OptionPathError::NotAnObject(walked.clone()))?;
     }
     at.insert(last.clone(), value);
     Ok(())
 }
 
-/// Takes the value at a place out; `false` where there is none.
+/// Removes the value at a path. Returns `false` if there is none.
 ///
 /// # Errors
-/// A place that is none.
-pub fn unset(options: &mut JsonObject, place: &str) -> Result<bool, NoPlace> {
-    let keys = keys(place)?;
+/// An invalid path.
+pub fn unset(options: &mut JsonObject, path: &str) -> Result<bool, OptionPathError> {
+    let keys = keys(path)?;
     let Some((last, way)) = keys.split_last() else { return Ok(false) };
     let mut at = options;
     for key in way {
@@ -78,11 +78,11 @@ pub fn unset(options: &mut JsonObject, place: &str) -> Result<bool, NoPlace> {
     Ok(at.shift_remove(last).is_some())
 }
 
-/// A value as it is typed: JSON where it is some, else text. A number that would be printed otherwise than it
-/// was typed (`1.0`, `007`, `1e3`, an id of twenty digits) stays text.
+/// Parses a typed value: JSON if it is valid JSON, otherwise text. A number that would be printed differently from how
+/// it was typed (`1.0`, `007`, `1e3`, an id of twenty digits) stays text.
 ///
 /// # Errors
-/// Such a number within an object or a list, where there is no telling which was meant.
+/// Such a number in an object or a list, where text and number are ambiguous.
 pub fn typed(text: &str) -> Result<Value, String> {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Number(number)) if printed(&number) == text.trim() => Ok(Value::Number(number)),
@@ -97,7 +97,7 @@ pub fn typed(text: &str) -> Result<Value, String> {
     }
 }
 
-/// A number as JavaScript prints it, which most plugins would: it has no `1.0` and counts whole numbers to 2^53.
+/// Formats a number as JavaScript does: without `1.0`, and with integers up to 2^53.
 fn printed(number: &serde_json::Number) -> String {
     let Some(value) = number.as_f64() else { return String::new() };
     match value.abs() {
@@ -108,7 +108,7 @@ fn printed(number: &serde_json::Number) -> String {
     }
 }
 
-/// Whether the numbers in a JSON text are those of its value, spelt the same.
+/// Returns whether the numbers in a JSON text are written as its value would print them.
 fn every_number_is_kept(text: &str, value: &Value) -> bool {
     fn numbers(value: &Value, into: &mut Vec<String>) {
         match value {
@@ -139,7 +139,7 @@ fn every_number_is_kept(text: &str, value: &Value) -> bool {
             _ => {}
         }
     }
-    // A key written twice is held once.
+    // A duplicate key occurs only once in the value.
     held.sort_unstable();
     typed.sort_unstable();
     held == typed
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(unset(&mut options, "a.c.d"), Ok(false));
         assert_eq!(unset(&mut options, "text.x"), Ok(false));
         set(&mut options, "key", json!({ "$secret": "host:k" })).unwrap();
-        let no = |place: &str| set(&mut options.clone(), place, json!("SECRET")).unwrap_err().to_string();
+        let no = |path: &str| set(&mut options.clone(), path, json!("SECRET")).unwrap_err().to_string();
         insta::assert_snapshot!(no("text.inner"), @"text is not an object, so nothing can be put into it");
         insta::assert_snapshot!(no("key.$secret"), @"key names a secret, so nothing can be put into it; set it as a whole");
         insta::assert_snapshot!(no("a..b"), @"a..b names no option: a part of it is empty");

@@ -1,5 +1,5 @@
-//! The running daemon, as others find it: `daemon.json` in its state folder, and a lock in its configuration folder
-//! that says whether that file is current and where it is.
+//! The record of the running daemon for other processes: `daemon.json` in its state folder, and a lock in its
+//! configuration folder that shows whether the record is current and where it is.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
@@ -13,38 +13,38 @@ use crate::config::Folders;
 use crate::exit::Exit;
 use crate::process;
 
-/// How long others may look while a daemon starts.
+/// How long other processes can check the lock while a daemon starts.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
-/// What a daemon says about itself while it runs.
+/// The record of a running daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Where it listens.
+    /// Its address.
     pub url: String,
-    /// Where routes of plugins are, before `/plugins/`.
+    /// The address of plugin routes, before `/plugins/`.
     pub routes: String,
-    /// The same as `url` with the token; for this machine's user alone, as the whole file is.
+    /// `url` with the token; like the whole file, only for the owner.
     pub connect_url: String,
-    /// The directories it serves.
+    /// The served directories.
     pub paths: Vec<String>,
-    /// When it began to.
+    /// When it started.
     pub started_at: String,
-    /// Its state folder; an earlier version had none, and wrote beside the configuration.
+    /// Its state folder; earlier versions had none and wrote beside the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
-    /// Where automations are kept.
+    /// Where automations are stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automations: Option<String>,
-    /// The plugin that keeps the secrets, where one does.
+    /// The plugin that stores the secrets, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vault: Option<String>,
-    /// What plugins announced.
+    /// The announcements of plugins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// How it was started, if it was detached and can be started again.
+    /// Its command line, if it is detached and can be restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
     /// Where it was started.
@@ -53,7 +53,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The log of this daemon, where it is detached.
+    /// Returns the log of this daemon, if it is detached.
     pub fn log_file(&self, folders: &Folders) -> PathBuf {
         log_file(self.state.as_ref().unwrap_or(&folders.config))
     }
@@ -63,7 +63,7 @@ fn file(state: &Path) -> PathBuf {
     state.join("daemon.json")
 }
 
-/// The log of a detached daemon with this state folder.
+/// Returns the log of a detached daemon with this state folder.
 pub fn log_file(state: &Path) -> PathBuf {
     state.join("daemon.log")
 }
@@ -72,12 +72,12 @@ fn lock_file(dir: &Path) -> PathBuf {
     dir.join("daemon.lock")
 }
 
-/// The daemon that runs on a configuration folder. The record of one that was killed is removed.
+/// Returns the daemon that runs on a configuration folder. Removes the record of a killed one.
 pub fn running(folders: &Folders) -> Option<Record> {
     match look(&folders.config) {
         Lock::Held(Some(holder)) => holder.record(folders),
         Lock::Held(None) => None,
-        // No daemon starts meanwhile, so this does not remove the record of one that just did.
+        // No daemon starts in the meantime, so this does not remove the record of a new one.
         Lock::Free(_ours) => {
             remove_records(folders);
             None
@@ -86,7 +86,7 @@ pub fn running(folders: &Folders) -> Option<Record> {
     }
 }
 
-/// The process that has a folder and has not said yet where it listens: it starts, or ends.
+/// Returns the process that has locked a folder and has no record: it starts or ends.
 pub fn starting(folders: &Folders) -> Option<u32> {
     let Lock::Held(Some(holder)) = look(&folders.config) else { return None };
     (!holder.record_file(folders).exists()).then_some(holder.pid)
@@ -94,11 +94,11 @@ pub fn starting(folders: &Folders) -> Option<u32> {
 
 fn remove_records(folders: &Folders) {
     let _ = fs::remove_file(file(&folders.state));
-    // Where an earlier version wrote it.
+    // The path of earlier versions.
     let _ = fs::remove_file(file(&folders.config));
 }
 
-/// The daemon that has a lock, as the lock's file says it: its process and, below, its state folder.
+/// The daemon that has a lock, from the lock's file: its process id and, on the next line, its state folder.
 struct Holder {
     pid: u32,
     state: Option<PathBuf>,
@@ -129,11 +129,11 @@ impl Holder {
 
 /// The lock of a folder.
 enum Lock {
-    /// A daemon has it; which one is not known at the moment it takes it.
+    /// A daemon has it; which one is unknown at the moment of locking.
     Held(Option<Holder>),
-    /// None has it, and none takes it until this is dropped.
+    /// No daemon has it, and none can lock it until this is dropped.
     Free(File),
-    /// No daemon has been there.
+    /// No daemon has used the folder.
     None,
 }
 
@@ -146,7 +146,7 @@ fn look(dir: &Path) -> Lock {
     }
 }
 
-/// Why a second daemon does not start on a folder.
+/// Returns why a second daemon cannot start on a folder.
 pub fn already(folders: &Folders) -> String {
     match (running(folders), starting(folders)) {
         (Some(record), _) => format!("One is already running: {} (pid {})", record.url, record.pid),
@@ -155,7 +155,7 @@ pub fn already(folders: &Folders) -> String {
     }
 }
 
-/// The one daemon of a configuration folder and of a state folder, until dropped.
+/// The locks of a configuration folder and a state folder, until dropped.
 #[derive(Debug)]
 pub struct Holding {
     folders: Folders,
@@ -164,16 +164,16 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Takes the folders, and brings what an earlier version wrote beside the configuration into the state folder.
+    /// Locks the folders, and moves what earlier versions wrote beside the configuration into the state folder.
     ///
     /// # Errors
-    /// Exit 1 where another daemon has one of them.
+    /// Exit 1 if another daemon has locked one of them.
     pub fn take(folders: &Folders) -> Result<Self, Exit> {
         let Folders { config, state } = folders;
-        // A process that a killed daemon was just starting has its locks for a moment.
+        // A process that a killed daemon was just starting still has its locks for a moment.
         let lock = taken(config, || running(folders).is_some_and(|record| process::runs(record.pid)))?
             .ok_or_else(|| Exit::machine(format!("Could not start it: {}", already(folders))))?;
-        // Configurations may share a state home; two daemons would write one database.
+        // Configurations can share a state folder; two daemons would write one database.
         let state_lock = match state == config {
             true => None,
             false => Some(taken(state, || holder_runs(state))?.ok_or_else(|| {
@@ -187,7 +187,7 @@ impl Holding {
         };
         remove_records(folders);
         move_log(folders);
-        // For commands that stop it before it is up. Where the system refuses, they do not find it.
+        // For commands that stop it before it is up. If writing fails, they do not find it.
         let holder = Holder { pid: std::process::id(), state: Some(state.clone()) };
         let _ = holder.write(&lock);
         if let Some(state_lock) = &state_lock {
@@ -196,10 +196,10 @@ impl Holding {
         Ok(Self { folders: folders.clone(), _config: lock, _state: state_lock })
     }
 
-    /// Writes the record, for its owner's eyes alone.
+    /// Writes the record, readable only by its owner.
     ///
     /// # Errors
-    /// Exit 1 with what the system says.
+    /// Exit 1 with the error of the system.
     pub fn record(&self, record: &Record) -> Result<(), Exit> {
         let path = file(&self.folders.state);
         let text = serde_json::to_string_pretty(record).unwrap_or_default() + "\n";
@@ -214,13 +214,13 @@ impl Drop for Holding {
     }
 }
 
-/// Whether the daemon that has the lock of a folder runs. One that has just taken it does.
+/// Returns whether the daemon that has the lock of a folder runs, also if it has just locked it.
 fn holder_runs(dir: &Path) -> bool {
     Holder::read(&lock_file(dir)).is_none_or(|holder| process::runs(holder.pid))
 }
 
-/// Locks a folder, made where it is missing; `None` where another process has it: one that `is_daemon` tells, or that
-/// keeps it longer than a look takes.
+/// Locks a folder, which is created if missing. `None` if another process has it: a daemon according to `is_daemon`, or
+/// one that keeps it longer than a check.
 fn taken(dir: &Path, is_daemon: impl Fn() -> bool) -> Result<Option<File>, Exit> {
     let path = lock_file(dir);
     let failed = |error| Exit::machine(format!("{} could not be created: {error}", path.display()));
@@ -241,8 +241,8 @@ fn taken(dir: &Path, is_daemon: impl Fn() -> bool) -> Result<Option<File>, Exit>
     }
 }
 
-/// Brings the log that an earlier version wrote beside the configuration into the state folder. One that cannot be
-/// moved stays where it is; the new one begins empty.
+/// Moves the log that earlier versions wrote beside the configuration into the state folder. If that fails, it stays,
+/// and the new log begins empty.
 pub fn move_log(folders: &Folders) {
     for name in ["daemon.log", "daemon.log.1"] {
         let (old, new) = (folders.config.join(name), folders.state.join(name));

@@ -1,4 +1,4 @@
-//! What a session asks of its users, as requests to the editor, and the editor's answers as the host's actions.
+//! Converts a session's requests for input to requests to the editor, and the editor's answers to actions.
 
 use ostler_contract::{JsonObject, Value, json};
 
@@ -7,29 +7,29 @@ use super::content::{call_fields, text_of};
 const ALLOW: &str = "allow";
 const DENY: &str = "deny";
 
-/// What the editor can be asked.
+/// The requests that the editor supports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Abilities {
     /// Forms.
     pub form: bool,
-    /// Addresses to open.
+    /// URLs to open.
     pub url: bool,
 }
 
 /// A request to the editor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct EditorRequest {
     /// Its method.
     pub method: &'static str,
     /// Its parameters.
     pub params: Value,
 }
 
-/// What an input request of the session asks; nothing where the editor cannot be asked it. It stays open for other
-/// clients then.
-pub fn ask(session: &str, request: &Value, abilities: Abilities) -> Option<Asked> {
+/// Converts an input request of the session; `None` if the editor does not support it, so that it stays open for other
+/// clients.
+pub fn ask(session: &str, request: &Value, abilities: Abilities) -> Option<EditorRequest> {
     match request["kind"].as_str()? {
-        "toolConfirmation" => Some(Asked {
+        "toolConfirmation" => Some(EditorRequest {
             method: "session/request_permission",
             params: json!({ "sessionId": session, "toolCall": call_fields(&request["toolCall"]),
                 "options": options(&request["toolCall"]) }),
@@ -49,7 +49,8 @@ fn options(call: &Value) -> Value {
     };
     let option = |option: &Value| {
         let id = option["id"].as_str().unwrap_or_default();
-        // The protocol's options do not say how long they hold; `@ostler/acp` does, and otherwise the id may.
+        // The options of the protocol do not contain how long they are valid; those of `@ostler/acp` do, otherwise the
+        // id may.
         let kind = call["_meta"]["ostler.optionKinds"][id].as_str();
         let always = match kind {
             Some(kind) => kind.ends_with("_always"),
@@ -66,7 +67,7 @@ fn options(call: &Value) -> Value {
     offered.iter().map(option).collect()
 }
 
-fn question(session: &str, request: &Value, abilities: Abilities) -> Option<Asked> {
+fn question(session: &str, request: &Value, abilities: Abilities) -> Option<EditorRequest> {
     let message = text_of(&request["message"]);
     let mut params = json!({ "sessionId": session, "message": message });
     match request["url"].as_str() {
@@ -91,7 +92,7 @@ fn question(session: &str, request: &Value, abilities: Abilities) -> Option<Aske
         }
         _ => return None,
     }
-    Some(Asked { method: "elicitation/create", params })
+    Some(EditorRequest { method: "elicitation/create", params })
 }
 
 fn property(question: &Value) -> Value {
@@ -121,8 +122,8 @@ fn property(question: &Value) -> Value {
     property
 }
 
-/// The action that the editor's answer comes to, on the chat. One that decides nothing, as an error does, denies or
-/// cancels, because nothing else would end the turn; where other clients may decide (`shared`), it leaves the question to
+/// Converts the editor's answer to an action on the chat. An answer without a decision, such as an error, denies or
+/// cancels, because nothing else would end the turn. If other clients can decide (`shared`), it leaves the request to
 /// them.
 pub fn action(request: &Value, answer: Option<&Value>, shared: bool) -> Option<Value> {
     match (request["kind"].as_str()?, answer) {

@@ -5,27 +5,27 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use ostler_protocol::{JsonObject, Value};
 
 /// Returns whether two values are equal.
-pub fn same(one: &Value, other: &Value) -> bool {
+pub fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
             one == other || (one.as_f64() == other.as_f64() && is_float(one, other))
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
         }
-        (Value::Object(one), Value::Object(other)) => same_objects(one, other),
+        (Value::Object(one), Value::Object(other)) => equal_objects(one, other),
         _ => one == other,
     }
 }
 
 /// Returns whether two objects are equal.
-pub fn same_objects(one: &JsonObject, other: &JsonObject) -> bool {
-    one.len() == other.len() && holds(one, other)
+pub fn equal_objects(one: &JsonObject, other: &JsonObject) -> bool {
+    one.len() == other.len() && contains_fields(one, other)
 }
 
 /// Returns whether an object's fields equal each field of `wanted`.
-pub fn holds(object: &JsonObject, wanted: &JsonObject) -> bool {
-    wanted.iter().all(|(key, value)| object.get(key).is_some_and(|held| same(held, value)))
+pub fn contains_fields(object: &JsonObject, wanted: &JsonObject) -> bool {
+    wanted.iter().all(|(key, value)| object.get(key).is_some_and(|held| equal(held, value)))
 }
 
 /// Two large integers may be one float and yet differ.
@@ -39,7 +39,7 @@ pub fn digest(value: &Value) -> u64 {
     match value {
         Value::Null => 0_u8.hash(&mut hasher),
         Value::Bool(value) => value.hash(&mut hasher),
-        // Adding zero makes one of the two zeros.
+        // Adding zero turns `-0.0` into `0.0`.
         Value::Number(value) => (value.as_f64().unwrap_or_default() + 0.0).to_bits().hash(&mut hasher),
         Value::String(value) => value.hash(&mut hasher),
         Value::Array(values) => values.iter().for_each(|value| digest(value).hash(&mut hasher)),
@@ -69,7 +69,7 @@ mod tests {
             (json!({ "a": 1, "b": [1, { "c": null }] }), json!({ "b": [1.0, { "c": null }], "a": 1 })),
         ];
         for (one, other) in alike {
-            assert!(same(&one, &other), "{one} {other}");
+            assert!(equal(&one, &other), "{one} {other}");
             assert_eq!(digest(&one), digest(&other), "{one} {other}");
         }
         let different = [
@@ -81,7 +81,7 @@ mod tests {
             (json!({ "a": 1 }), json!({ "b": 1 })),
         ];
         for (one, other) in different {
-            assert!(!same(&one, &other) && !same(&other, &one), "{one} {other}");
+            assert!(!equal(&one, &other) && !equal(&other, &one), "{one} {other}");
         }
     }
 }

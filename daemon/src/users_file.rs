@@ -1,4 +1,4 @@
-//! The users file: read at the start, read anew when it is another one, changed by one writer at a time.
+//! The users file on disk: read at the start and after changes, and written by one writer at a time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,50 +14,50 @@ use tokio::sync::Mutex;
 
 use crate::settings::Settings;
 
-/// How often the file is looked at. It is small, and whoever edits it waits for it to bind.
+/// How often the file is checked. It is small, and its author waits until it takes effect.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How often a change is made anew where somebody edits the file at the same time.
+/// How often a change is repeated if the file is edited at the same time.
 const ATTEMPTS: usize = 10;
 
 /// The users file.
 #[derive(Debug, Clone)]
 pub struct UsersOnDisk {
     path: Arc<PathBuf>,
-    /// Held from reading the file until what it said is in force, so that nothing older comes into force after it.
+    /// Locked from reading the file until its content is in force, so that no older content follows it.
     taking: Arc<Mutex<()>>,
 }
 
 impl UsersOnDisk {
-    /// The file at a path.
+    /// Creates it for a path.
     pub fn new(path: PathBuf) -> Self {
         Self { path: Arc::new(path), taking: Arc::default() }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says now.
+    /// Reads its current content.
     ///
     /// # Errors
-    /// Why it does not read, in a line that names it and shows nothing of it.
+    /// A line with the path and the error, without content of the file.
     pub fn read(&self) -> Result<UsersFile, String> {
         let text = self.text();
         self.parse(text.as_ref().map(Option::as_deref))
     }
 
-    /// The line that says that there is none.
+    /// Returns the line for a missing file.
     pub(crate) fn absent(&self) -> Option<String> {
         let shown = self.path().display();
         (!self.path().exists()).then(|| format!("{shown} does not exist; no user can sign in until it does"))
     }
 
-    /// What it holds; nothing where there is none.
+    /// Returns its text; empty if there is no file.
     fn text(&self) -> Result<Option<String>, String> {
         let read = || fs::read_to_string(self.path());
-        // An editor that writes in place empties it first, and nobody is to lose what they may for that moment.
+        // An editor that writes in place first empties it, and users must not lose their grants for that moment.
         let found = match read() {
             Ok(text) if text.trim().is_empty() => {
                 std::thread::sleep(LOOK_EVERY);
@@ -83,11 +83,11 @@ impl UsersOnDisk {
         Ok(file)
     }
 
-    /// Changes it. A file that does not read is left as it is. Where it is edited before the change is written, the change
-    /// is made anew to what it says then.
+    /// Changes the file. An unreadable file stays unchanged. If it is edited before the change is written, the change
+    /// is applied to the new content.
     ///
     /// # Errors
-    /// Why it could not be read or written, or what refused the change.
+    /// Why it could not be read or written, or why the change was rejected.
     pub fn change(
         &self,
         change: impl Fn(&mut UsersFile) -> Result<(), RpcError>,
@@ -99,7 +99,7 @@ impl UsersOnDisk {
         if let Some(folder) = self.path().parent() {
             atomic::make_folder(folder).map_err(written)?;
         }
-        let _held = atomic::hold(self.path()).map_err(written)?;
+        let _held = atomic::lock(self.path()).map_err(written)?;
         for _ in 0..ATTEMPTS {
             let text = self.text().map_err(failed)?;
             let before = self.parse(Ok(text.as_deref())).map_err(failed)?;
@@ -116,7 +116,7 @@ impl UsersOnDisk {
         Err(failed(atomic::edited(self.path())))
     }
 
-    /// The people it knows, for a host that is about to be made.
+    /// Returns its users, for a new host.
     pub fn people(&self, settings: &Settings, host_name: &str, log: &Log) -> Arc<People> {
         let resource = settings.resource.clone().unwrap_or_else(|| format!("https://{}", settings.address));
         let users = self.clone();
@@ -125,7 +125,7 @@ impl UsersOnDisk {
             People::new(&resource, host_name)
                 .trusting(settings.trust_token)
                 .issued_by(settings.issuer.clone())
-                .kept_by(Arc::new(move |change: Change| {
+                .written_by(Arc::new(move |change: Change| {
                     let (users, me) = (users.clone(), me.clone());
                     Box::pin(async move {
                         let _taking = users.taking.clone().lock_owned().await;
@@ -145,7 +145,7 @@ impl UsersOnDisk {
         people
     }
 
-    /// Puts what was read in force; what does not read is a line, and what was in force stays so.
+    /// Applies the content. An invalid one is reported with a line, and the previous one stays in force.
     fn take(&self, people: &People, file: Result<UsersFile, String>, log: &Log) {
         let shown = self.path().display();
         match file.and_then(|file| people.set(file)) {
@@ -154,7 +154,7 @@ impl UsersOnDisk {
         }
     }
 
-    /// Reads it anew whenever it is another one, for as long as the host lives.
+    /// Reads it again after every change, until the host ends.
     pub fn follow(self, host: &Arc<Host>) {
         let host = Arc::downgrade(host);
         let mut seen = self.text();

@@ -1,5 +1,5 @@
 //! The connection to the editor: JSON-RPC over stdin and stdout. The only user of crate `agent-client-protocol` in this
-//! crate; what passes is JSON.
+//! crate; messages are passed on as JSON.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,16 +16,16 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// The version of the protocol that is spoken.
+/// The supported version of the protocol.
 pub const PROTOCOL_VERSION: u64 = 1;
 /// The longest message, in bytes. A longer one ends the connection.
 const LONGEST: usize = 32 << 20;
-/// How much may wait for an editor that does not read, in bytes. Above it nothing more is read from the daemon.
+/// The queue for an editor that does not read, in bytes, above which the daemon is not read.
 const UNREAD: usize = 4 << 20;
-/// How many messages wait for the bridge. While they do nothing more is read.
+/// The number of messages that wait for the bridge, at which the editor is not read.
 const WAITING: usize = 64;
 
-/// What the editor sends.
+/// A message of the editor.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request, to be answered.
@@ -52,7 +52,7 @@ pub struct Request {
 
 /// Why the editor did not answer a request.
 #[derive(Debug, Clone)]
-pub enum Unanswered {
+pub enum EditorError {
     /// It answered with an error.
     Refused(String),
     /// It closed its end.
@@ -72,12 +72,12 @@ impl Failure {
         Self { code: ErrorCode::METHOD_NOT_FOUND.value(), message: format!("unknown method {method}") }
     }
 
-    /// The parameters do not fit.
+    /// The parameters are invalid.
     pub fn bad_params(why: impl Into<String>) -> Self {
         Self { code: ErrorCode::INVALID_PARAMS.value(), message: why.into() }
     }
 
-    /// There is no such session.
+    /// The session does not exist.
     pub fn not_found(why: impl Into<String>) -> Self {
         const RESOURCE_NOT_FOUND: i32 = -32002;
         Self { code: RESOURCE_NOT_FOUND, message: why.into() }
@@ -90,13 +90,13 @@ impl Failure {
 }
 
 impl Request {
-    /// Resolves when the editor takes it back with `$/cancel_request`.
+    /// Resolves when the editor cancels it with `$/cancel_request`.
     pub fn withdrawal(&self) -> impl Future<Output = ()> + Send + use<> {
         let cancellation = self.responder.cancellation();
         async move { cancellation.cancelled().await }
     }
 
-    /// Answers it. An editor that no longer listens does not mind.
+    /// Answers it. Ignores a closed connection.
     pub fn answer(self, outcome: Result<Value, Failure>) {
         let _ = match outcome {
             Ok(result) => {
@@ -111,7 +111,7 @@ impl Request {
     }
 }
 
-/// What was sent and is not written yet: the size of each message, in order.
+/// The sizes of the messages that were sent and not written yet, in order.
 #[derive(Debug, Clone)]
 struct Backlog(Arc<Waiting>);
 
@@ -138,7 +138,7 @@ impl Backlog {
 
     fn written(&self) {
         let mut sizes = self.0.sizes.lock();
-        // Of what the connection sends by itself no size is known.
+        // The sizes of messages that the connection sends by itself are unknown.
         let size = sizes.0.pop_front().unwrap_or_default();
         sizes.1 -= size;
         if sizes.1 <= UNREAD / 2 {
@@ -155,8 +155,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects to an editor's pipes. What it sends arrives in the receiver, in order; the receiver ends with the
-    /// connection.
+    /// Connects to an editor's pipes. The receiver receives its messages in order, and ends with the connection.
     pub async fn open(
         input: impl tokio::io::AsyncRead + Unpin + Send + 'static,
         output: impl tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -190,17 +189,17 @@ impl Wire {
         self.connection.incoming_closed().await;
     }
 
-    /// Whether there is room for more: the editor reads what it was sent.
+    /// Returns whether there is room for more, because the editor reads.
     pub fn room(&self) -> watch::Receiver<bool> {
         self.backlog.0.room.subscribe()
     }
 
-    /// Sends a request. It is taken back with the handle.
+    /// Sends a request, which the handle can cancel.
     pub fn request(
         &self,
         method: &str,
         params: Value,
-    ) -> (impl Future<Output = Result<Value, Unanswered>> + Send + use<>, RequestCancellationHandle) {
+    ) -> (impl Future<Output = Result<Value, EditorError>> + Send + use<>, RequestCancellationHandle) {
         self.backlog.add(&params);
         let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
         let cancellation = sent.cancellation_handle();
@@ -208,25 +207,25 @@ impl Wire {
             sent.block_task().await.map_err(|error| {
                 let closed = agent_client_protocol::is_incoming_transport_closed(&error)
                     || agent_client_protocol::is_connection_terminated(&error);
-                if closed { Unanswered::Closed } else { Unanswered::Refused(error.message) }
+                if closed { EditorError::Closed } else { EditorError::Refused(error.message) }
             })
         };
         (answer, cancellation)
     }
 
-    /// Sends a notification. An editor that no longer listens does not mind.
+    /// Sends a notification. Ignores a closed connection.
     pub fn notify(&self, method: &str, params: Value) {
         self.backlog.add(&params);
         let _ = self.connection.send_notification(UntypedMessage { method: method.to_owned(), params });
     }
 }
 
-/// Takes a request back that was sent.
+/// Cancels a sent request.
 pub fn take_back(cancellation: &RequestCancellationHandle) {
     let _ = cancellation.cancel();
 }
 
-/// The handle that takes a request back.
+/// A handle that cancels a request.
 pub type Cancellation = RequestCancellationHandle;
 
 async fn receive(
@@ -267,7 +266,7 @@ fn outgoing(
     }))
 }
 
-/// The editor's messages, each a line.
+/// The editor's messages, one per line.
 fn incoming_lines(
     input: impl tokio::io::AsyncRead + Unpin + Send + 'static,
 ) -> impl Stream<Item = io::Result<String>> + Send {

@@ -1,5 +1,5 @@
 //! The connection to an agent: JSON-RPC over its stdin and stdout. The only user of crate `agent-client-protocol`;
-//! what passes is JSON, read by [`crate::protocol`].
+//! messages are JSON, parsed by [`crate::protocol`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,28 +23,28 @@ use crate::protocol::Update;
 use crate::weight::text_size;
 pub use crate::weight::weight;
 
-/// The version of the protocol that is spoken.
+/// The supported version of the protocol.
 pub const PROTOCOL_VERSION: u64 = 1;
 /// The longest message, in bytes. A longer one ends the connection.
 const LONGEST: usize = 16 << 20;
-/// How many messages wait for the conversation. While they do nothing more is read, and an agent that sends faster waits.
+/// The number of messages that wait for the conversation, at which the agent is not read.
 const WAITING: usize = 32;
-/// How much memory they may take, in bytes; a larger one waits alone.
+/// Their maximum memory, in bytes; a larger one waits alone.
 const WAITING_BYTES: usize = 2 << 20;
-/// How many requests of an agent may be without an answer that it has read. More are refused.
+/// The maximum number of an agent's requests without a received answer. More are rejected.
 const UNANSWERED: usize = 256;
-/// How much the answers may take that an agent has not read, in bytes. More wait to be made.
+/// The maximum size of answers that an agent has not read, in bytes. Further ones wait.
 const UNREAD: usize = 8 << 20;
-/// How many messages an agent may leave unread. More end the connection.
+/// The maximum number of messages that an agent has not read. More end the connection.
 const UNREAD_MESSAGES: usize = 20_000;
-/// How many lines in a row may be no message. More end the connection.
+/// The maximum number of successive lines that are not messages. More end the connection.
 const NOISE: usize = 10_000;
-/// How long an agent that takes no more messages may have its output open before the connection ends.
+/// How long the output of an agent that no longer reads can be open before the connection ends.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
-/// How much of a line that is no message is retained for an error.
+/// The retained length of a line that is not a message, for an error.
 const NOISE_SHOWN: usize = 200;
 
-/// What an agent sends of its own accord.
+/// A message of an agent that is not an answer.
 #[derive(Debug)]
 pub enum Incoming {
     /// A `session/update`.
@@ -53,14 +53,14 @@ pub enum Incoming {
         session: String,
         /// What happened.
         update: Update,
-        /// How much text it has, in bytes.
+        /// The length of its text, in bytes.
         size: usize,
         /// The memory it takes.
         charge: Charge,
     },
     /// A request, to be answered.
     Request(Request),
-    /// What was asked at an address is answered there: the agent's name for it.
+    /// A question with a URL was answered at that URL; contains the agent's name for it.
     ElicitationComplete(String),
 }
 
@@ -94,15 +94,15 @@ impl Drop for OpenRequest {
     }
 }
 
-/// What was sent to an agent and is not written yet, in order.
+/// The messages that were sent to an agent and not written yet, in order.
 #[derive(Debug, Clone)]
 struct Answers(Arc<Unwritten>);
 
 #[derive(Debug)]
 struct Unwritten {
-    /// Each with what it is charged.
+    /// Each with its charge.
     messages: Mutex<VecDeque<Option<Charge>>>,
-    /// What answers are charged to.
+    /// The budget of answers.
     budget: Budget,
     /// How many requests are open.
     open: Arc<AtomicUsize>,
@@ -119,7 +119,7 @@ impl Answers {
     }
 
     fn written(&self) {
-        // Of what the connection sends by itself nothing is here.
+        // Messages that the connection sends by itself are not in here.
         self.0.messages.lock().pop_front();
     }
 
@@ -127,7 +127,7 @@ impl Answers {
         self.0.messages.lock().len()
     }
 
-    /// Whether the agent asks for more than it takes.
+    /// Returns whether the agent sends more requests than it reads answers.
     fn are_too_many(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) + self.unwritten() >= UNANSWERED
     }
@@ -159,7 +159,7 @@ impl Failure {
         }
     }
 
-    /// The parameters do not fit.
+    /// The parameters are invalid.
     pub fn bad_params(why: impl Into<String>) -> Self {
         Self::Refused { code: ErrorCode::INVALID_PARAMS.value(), message: why.into(), data: None }
     }
@@ -169,19 +169,19 @@ impl Failure {
         Self::Refused { code: ErrorCode::INTERNAL_ERROR.value(), message: why.into(), data: None }
     }
 
-    /// Whether the agent asks to be signed in first.
+    /// Returns whether the agent requires a sign-in.
     pub fn is_auth_required(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if *code == ErrorCode::AUTH_REQUIRED.value())
     }
 }
 
 impl Request {
-    /// Answers it. An agent that no longer listens does not mind.
+    /// Answers it. Ignores a closed connection.
     pub fn answer(self, outcome: Result<Value, Failure>) {
         self.charged(outcome, None);
     }
 
-    /// Answers it once the agent has read so much of earlier answers that there is room for this one.
+    /// Answers it once the agent has read enough earlier answers.
     pub async fn answer_in_turn(self, outcome: Result<Value, Failure>) {
         let size = outcome.as_ref().map(weight).unwrap_or_default();
         let charge = self.answers.0.budget.take(size).await;
@@ -203,7 +203,7 @@ impl Request {
         };
     }
 
-    /// Answers that no user is there to be asked, and that nothing else is available: `why`.
+    /// Answers with the reason `why` no user can be asked, or that the method is not available.
     pub fn decline(self, why: &str) {
         let outcome = match self.method.as_str() {
             "session/request_permission" => Ok(json!({ "outcome": { "outcome": "cancelled" } })),
@@ -213,28 +213,28 @@ impl Request {
         self.answer(outcome);
     }
 
-    /// Whether a user answers it.
+    /// Returns whether a user answers it.
     pub fn is_for_a_user(&self) -> bool {
         matches!(self.method.as_str(), "session/request_permission" | "elicitation/create")
     }
 
-    /// Gives its parameters back, which were read: it may wait long for a user.
+    /// Frees its parsed parameters, because it can wait long for a user.
     pub fn release(&mut self) {
         self.params = Value::Null;
         self.charge = None;
     }
 
-    /// A watch for the agent taking the request back with `$/cancel_request`.
+    /// Returns a future that resolves when the agent cancels the request with `$/cancel_request`.
     pub fn withdrawal(&self) -> Withdrawal {
         Withdrawal(self.responder.cancellation())
     }
 }
 
-/// Resolves when an agent takes a request back.
+/// Resolves when an agent cancels a request.
 pub struct Withdrawal(RequestCancellation);
 
 impl Withdrawal {
-    /// Waits until the request is taken back.
+    /// Waits until the request is cancelled.
     pub async fn wait(self) {
         self.0.cancelled().await;
     }
@@ -252,16 +252,17 @@ pub struct Wire {
     _open: Arc<oneshot::Sender<()>>,
 }
 
-/// The first line of stdout that was no message.
+/// The first line of stdout that was not a message.
 #[derive(Debug, Clone, Default)]
 struct Noise(Arc<Mutex<Option<String>>>);
 
-/// Why the agent's output is no longer read, where it did not close it itself.
+/// Why the agent's output is no longer read, if the agent did not close it.
 #[derive(Debug, Clone, Default)]
 struct Broken(Arc<Mutex<Option<String>>>);
 
 impl Wire {
-    /// Connects to an agent's pipes. What it says in errors and notices passes the masks. What it sends arrives in the receiver, in order, before the answers that follow it.
+    /// Connects to an agent's pipes. Errors and notices are masked. Its messages arrive in the receiver, in order,
+    /// before the answers that follow them.
     ///
     /// # Errors
     /// The connection closed immediately.
@@ -302,7 +303,7 @@ impl Wire {
             };
             // How the connection ended is in the process's status, in `broken` and in the answers that fail.
             let _ = builder.connect_with(lines, foreground).await;
-            // Nobody reads what waits to be answered.
+            // The answers can no longer be read.
             ended.0.budget.close();
         });
         let connection = connection.await.map_err(|_| Failure::Closed)?;
@@ -335,30 +336,30 @@ impl Wire {
         }
     }
 
-    /// Sends a notification. An agent that no longer listens does not mind.
+    /// Sends a notification. Ignores a closed connection.
     pub fn notify(&self, method: &str, params: Value) {
         self.answers.sent(None);
         let _ = self.connection.send_notification(UntypedMessage { method: method.to_owned(), params });
     }
 
-    /// The first line of stdout that was no message.
+    /// The first line of stdout that was not a message.
     pub fn noise(&self) -> Option<String> {
         self.noise.0.lock().clone()
     }
 
-    /// Why the agent's output is no longer read, where it did not close it itself.
+    /// Why the agent's output is no longer read, if the agent did not close it.
     pub fn broken(&self) -> Option<String> {
         self.broken.0.lock().clone()
     }
 }
 
-/// Held while a message waits for room in the conversation. Nothing more is read then.
+/// Locked while a message waits for room in the conversation, so that nothing more is read.
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
-/// Takes what the agent sends of its own accord.
+/// Receives the agent's requests and notifications.
 struct Handler {
     tell: mpsc::Sender<Incoming>,
-    /// What waits for the conversation is charged to it.
+    /// The budget of messages that wait for the conversation.
     waiting: Budget,
     gate: Gate,
     answers: Answers,
@@ -394,7 +395,7 @@ impl Handler {
                     // Extensions of agents, and what the connection itself handles.
                     _ => return Ok(()),
                 };
-                // A conversation that ended does not mind.
+                // The conversation may have ended.
                 let _ = self.tell.send(incoming).await;
                 Ok(())
             }
@@ -453,7 +454,7 @@ fn outgoing(
     }))
 }
 
-/// Notes the error that ends the messages.
+/// Records the error that ends the messages.
 fn noted(
     lines: impl Stream<Item = io::Result<String>> + Send,
     broken: Broken,
@@ -465,7 +466,7 @@ fn noted(
     })
 }
 
-/// Reads the agent's messages, each a line. Lines that are no JSON object are left out; the first is retained.
+/// Reads the agent's messages, one per line. Lines that are not JSON objects are skipped; the first one is retained.
 ///
 /// `reading` is dropped at their end.
 fn incoming_lines(
@@ -506,7 +507,7 @@ fn incoming_lines(
                 if !line.trim().is_empty() {
                     let mut first = noise.0.lock();
                     first.get_or_insert_with(|| {
-                        // It may have ended in the middle of a line.
+                        // It can have ended in the middle of a line.
                         masks.hide_in_beginning(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
                     });
                 }
@@ -547,7 +548,7 @@ async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<Str
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// What this client offers an agent. It is announced with `initialize`; no request for anything else is served.
+/// The capabilities of this client, which `initialize` announces. Requests for others are not served.
 #[derive(Debug, Clone)]
 pub struct Offer(Value);
 
@@ -573,7 +574,7 @@ impl Offer {
             "terminal": here,
             "session": { "compaction": {}, "notices": {}, "configOptions": { "boolean": {} } },
             "elicitation": { "form": {}, "url": {} },
-            // Some agents name no other way to sign in.
+            // Some agents have no other sign-in method.
             "auth": { "terminal": true },
         });
         if subagents {
@@ -582,7 +583,7 @@ impl Offer {
         Self(capabilities)
     }
 
-    /// As `initialize` announces it.
+    /// Returns it in the form for `initialize`.
     pub fn capabilities(&self) -> Value {
         self.0.clone()
     }

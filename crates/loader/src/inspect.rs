@@ -1,5 +1,4 @@
-//! Looking at configured plugins: each module is imported and asked its id, title and schema; nothing is
-//! applied.
+//! Inspection of configured plugins: imports each module to read its id, title and schema, without `apply`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,69 +10,69 @@ use ostler_contract::{Module, Plugin, PluginId, PluginSource, Value};
 use tokio::time::Instant;
 
 use crate::id::id_of;
-use crate::load::{Entry, LIMIT, in_time};
+use crate::load::{LIMIT, PluginConfig, in_time};
 use crate::manifest::Manifest;
-use crate::options::{self, Known};
+use crate::options::{self, SchemaInfo};
 use crate::resolve::resolve;
 
-/// Imports what a configuration names.
+/// Imports the plugins of a configuration.
 #[derive(Clone)]
 pub struct Importer {
     /// Native plugins, by spec.
     pub bundled: Vec<Plugin>,
-    /// Imports everything else.
+    /// Imports all other plugins.
     pub source: Arc<dyn PluginSource>,
-    /// Where packages are installed.
+    /// The folder in which packages are installed.
     pub config_dir: PathBuf,
     /// The SDK's version.
     pub sdk_version: String,
-    /// Takes log lines.
+    /// Receives log lines.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// One entry that was looked at.
+/// An inspected entry of the configuration.
 #[derive(Debug, Clone)]
-pub struct Looked {
+pub struct InspectedPlugin {
     /// The entry.
-    pub entry: Entry,
-    /// Its id, once known.
+    pub entry: PluginConfig,
+    /// Its id, if known.
     pub id: Option<PluginId>,
-    /// What a listing prints.
+    /// The title in listings.
     pub title: Option<String>,
     /// The file it was imported from; `None` for a bundled one.
     pub path: Option<PathBuf>,
-    /// The module, where it could be imported.
+    /// The module, if it could be imported.
     pub module: Option<Module>,
-    /// Why it will not be applied.
+    /// Why it cannot be applied.
     pub problem: Option<Problem>,
     /// How long the import took.
     pub took: Duration,
 }
 
-impl Looked {
-    /// Its schema, where it has one.
+impl InspectedPlugin {
+    /// Returns its schema, if it has one.
     pub fn schema(&self) -> Option<&Value> {
         self.module.as_ref()?.options_schema.as_ref()
     }
 
-    /// What is known of its marks.
-    pub fn known(&self) -> Known<'_> {
+    /// Returns the schema for redaction.
+    pub fn known(&self) -> SchemaInfo<'_> {
         match &self.module {
             Some(_) if self.entry.enabled => known(self.schema()),
-            _ => Known::Nothing,
+            _ => SchemaInfo::Unknown,
         }
     }
 }
 
-/// What is known of a schema's marks: nothing, where it does not hold.
-pub(crate) fn known(schema: Option<&Value>) -> Known<'_> {
+/// Returns a schema for redaction; an invalid schema is unknown.
+pub(crate) fn known(schema: Option<&Value>) -> SchemaInfo<'_> {
     match schema {
-        Some(schema) if options::holds(schema).is_err() => Known::Nothing,
-        schema => Known::Schema(schema),
+        Some(schema) if options::check_schema(schema).is_err() => SchemaInfo::Unknown,
+        schema => SchemaInfo::Declared(schema),
     }
 }
 
-/// A module and where it came from.
+/// A module and its source.
 struct Imported {
     module: Module,
     manifest: Manifest,
@@ -81,7 +80,7 @@ struct Imported {
     took: Duration,
 }
 
-/// The packages of a configuration folder, scoped ones whole.
+/// Returns the installed packages of a configuration folder, with their scopes.
 fn installed(config_dir: &Path) -> Vec<String> {
     let names = |dir: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -101,12 +100,12 @@ fn installed(config_dir: &Path) -> Vec<String> {
 }
 
 impl Importer {
-    /// Looks at every entry, in order; modules are imported together.
-    pub async fn look(&self, entries: &[Entry]) -> Vec<Looked> {
+    /// Inspects every entry, in order; imports modules concurrently.
+    pub async fn inspect(&self, entries: &[PluginConfig]) -> Vec<InspectedPlugin> {
         let imported = futures::future::join_all(entries.iter().map(|entry| self.import(entry))).await;
-        let mut looked: Vec<Looked> = Vec::new();
+        let mut looked: Vec<InspectedPlugin> = Vec::new();
         for (entry, outcome) in entries.iter().zip(imported) {
-            let mut row = Looked {
+            let mut row = InspectedPlugin {
                 entry: entry.clone(),
                 id: None,
                 title: None,
@@ -146,13 +145,13 @@ impl Importer {
         (self.log)(line);
     }
 
-    /// Names the plugin that was meant, where one that can be loaded is called alike.
+    /// Suggests a plugin with a similar name that can be loaded.
     fn with_hint(&self, problem: Problem) -> Problem {
         let Problem::NotInstalled { name, dir, .. } = problem else { return problem };
         let bundled: Vec<&str> = self.bundled.iter().map(|plugin| plugin.spec).collect();
         let installed = installed(&self.config_dir);
         let known = || bundled.iter().copied().chain(installed.iter().map(String::as_str));
-        // The short name is enough for one that comes with the host.
+        // For a bundled plugin, the short name is enough.
         let short = |spec: &str| spec.rsplit('/').next().unwrap_or_default().to_owned();
         let meant = nearest(&name, known()).or_else(|| {
             bundled.iter().copied().find(|spec| nearest(&name, [short(spec).as_str()]).is_some())
@@ -161,7 +160,7 @@ impl Importer {
         Problem::NotInstalled { name, dir, hint }
     }
 
-    async fn import(&self, entry: &Entry) -> Result<Imported, Problem> {
+    async fn import(&self, entry: &PluginConfig) -> Result<Imported, Problem> {
         if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
             return Ok(Imported {
                 module: plugin.module.clone(),

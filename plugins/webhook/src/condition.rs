@@ -14,43 +14,44 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::automation::Data;
 use crate::route::Head;
 
-/// The longest expression, in bytes.
+/// The maximum length of an expression, in bytes.
 const LONGEST: usize = 4096;
-/// The largest body of a call that an expression is asked about: its fields are all in memory for that.
+/// The maximum size of a body for an expression, for which all fields are in memory.
 pub(crate) const BODY_LIMIT: usize = 1024 * 1024;
-/// The most values in such a body.
+/// The maximum number of values in such a body.
 const MOST_VALUES: usize = 100_000;
-/// The most operations of one evaluation. There are neither loops nor functions, so an expression has few.
+/// The maximum number of operations of an evaluation. Without loops and functions, an expression has few.
 const MOST_OPERATIONS: u64 = 10_000;
-/// The deepest nesting of an expression.
+/// The maximum nesting of an expression.
 const DEEPEST: usize = 32;
 
-/// How many calls are read for an expression at a time: a call is many times as large in memory as its body.
+/// The maximum number of calls that are parsed concurrently for expressions, because a parsed call is much larger than
+/// its body.
 const AT_A_TIME: usize = 2;
 
-/// Held while a call is read and asked about.
+/// The permits for parsing and evaluating calls.
 static EVALUATING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// What an expression can name: the fields of the call, its headers and the parameters of its URL.
+/// The variables of an expression: the fields of the call, its headers and the parameters of its URL.
 const NAMES: [&str; 3] = ["event", "headers", "query"];
 
 /// The engine that every expression is compiled and evaluated with.
 static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
 
-/// An expression, compiled.
+/// A compiled expression.
 #[derive(Debug, Clone)]
-pub(crate) struct When {
+pub(crate) struct Condition {
     text: String,
     compiled: Arc<AST>,
 }
 
-impl PartialEq for When {
+impl PartialEq for Condition {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-/// What a call says, for an expression.
+/// The content of a call, for an expression.
 #[derive(Debug)]
 pub(crate) struct Call {
     /// Its fields.
@@ -58,16 +59,16 @@ pub(crate) struct Call {
     pub head: Head,
 }
 
-/// Why an expression has no answer.
+/// Why an expression has no result.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
-    /// What the body of the call is, so that it cannot be asked about.
+pub(crate) enum ConditionError {
+    /// The body of the call cannot be evaluated; describes the body.
     Call(String),
     /// The expression failed.
     Expression(String),
 }
 
-impl When {
+impl Condition {
     /// Compiles an expression.
     ///
     /// # Errors
@@ -87,34 +88,36 @@ impl When {
         Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled) })
     }
 
-    /// Waits until a call may be read; until the answer is dropped, few others are.
+    /// Waits for a permit to parse a call.
     pub async fn turn(&self) -> Option<SemaphorePermit<'static>> {
         EVALUATING.acquire().await.ok()
     }
 
-    /// Whether a call fires automations; evaluated off the shared threads.
-    pub async fn holds(&self, call: Call) -> Result<bool, Unanswered> {
+    /// Returns whether a call fires automations; evaluated on a separate thread.
+    pub async fn holds(&self, call: Call) -> Result<bool, ConditionError> {
         let compiled = self.compiled.clone();
         let evaluated = tokio::task::spawn_blocking(move || holds(&compiled, call));
-        evaluated.await.unwrap_or_else(|_| Err(Unanswered::Expression("the evaluation panicked".to_owned())))
+        evaluated
+            .await
+            .unwrap_or_else(|_| Err(ConditionError::Expression("the evaluation panicked".to_owned())))
     }
 }
 
-fn holds(compiled: &AST, call: Call) -> Result<bool, Unanswered> {
+fn holds(compiled: &AST, call: Call) -> Result<bool, ConditionError> {
     let fields = match call.event {
         Data::Fields(fields) => to_dynamic(&*fields),
         Data::Text(text) => {
             if count_values(&text) > MOST_VALUES {
-                return Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")));
+                return Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")));
             }
             let fields = read_json::<JsonObject>(&text).map_err(|error| {
                 let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
-                Unanswered::Call(what.to_owned())
+                ConditionError::Call(what.to_owned())
             })?;
             to_dynamic(&fields)
         }
     };
-    let failed = |error: String| Unanswered::Expression(error);
+    let failed = |error: String| ConditionError::Expression(error);
     let mut scope = Scope::new();
     let fields = fields.map_err(|error| failed(error.to_string()))?;
     let headers: Map = call.head.facts().map(|(name, value)| (name.into(), value.into())).collect();
@@ -132,7 +135,8 @@ fn query(uri: &Uri) -> Map {
     pairs.map(|(name, value)| (name.as_ref().into(), value.into_owned().into())).collect()
 }
 
-/// Expressions only: without statements, loops, functions and anything that reaches out, within bounds.
+/// Creates an engine that evaluates only expressions, without statements, loops, functions and side effects, within
+/// limits.
 fn engine() -> Engine {
     let mut engine = Engine::new_raw();
     StandardPackage::new().register_into_engine(&mut engine);
@@ -150,13 +154,13 @@ fn engine() -> Engine {
     for symbol in ["eval", "Fn", "call", "curry", "print", "debug", "sleep"] {
         engine.disable_symbol(symbol);
     }
-    // A field of what is not there is not there either.
+    // A field of a missing value is also missing.
     engine.register_indexer_get(|_: &mut (), _: &str| Dynamic::UNIT);
     engine.register_fn("pluck", pluck);
     engine
 }
 
-/// The field of this name of every object in a list: `"bug" in event.labels.pluck("name")`.
+/// Returns the field of a name of every object in a list: `"bug" in event.labels.pluck("name")`.
 fn pluck(list: &mut Array, field: &str) -> Array {
     let of = |item: &Dynamic| item.as_map_ref().ok()?.get(field).cloned();
     list.iter().filter_map(of).collect()
@@ -178,12 +182,12 @@ mod tests {
         Call { event, head: Head { headers, uri: "/plugins/webhook/a?from=b%20c".parse().unwrap() } }
     }
 
-    fn ask(text: &str) -> Result<bool, Unanswered> {
+    fn ask(text: &str) -> Result<bool, ConditionError> {
         let event = json!({
             "action": "opened", "n": 3, "half": 0.5, "gone": null, "draft": false, "list": ["a", "b"],
             "issue": { "labels": [{ "name": "bug" }, { "name": "p1" }, "odd"] },
         });
-        let when = When::read(&text.into()).map_err(Unanswered::Expression)?;
+        let when = Condition::read(&text.into()).map_err(ConditionError::Expression)?;
         holds(&when.compiled, call(event))
     }
 
@@ -229,22 +233,29 @@ mod tests {
             "event.n = 4",
             "{ let a = 1; true }",
         ] {
-            let read = When::read(&wrong.into());
+            let read = Condition::read(&wrong.into());
             assert!(read.is_err(), "{wrong}: {read:?}");
         }
         assert_eq!(
-            When::read(&json!(5)).unwrap_err(),
+            Condition::read(&json!(5)).unwrap_err(),
             "when must be an expression, such as event.action == \"opened\""
         );
-        assert_eq!(When::read(&"x".repeat(4097).into()).unwrap_err(), "when must have at most 4096 bytes");
-        assert!(When::read(&format!("{}1{}", "(".repeat(500), ")".repeat(500)).into()).is_err());
-        assert_eq!(ask("event.n"), Err(Unanswered::Expression("it is i64, not true or false".to_owned())));
-        assert!(matches!(ask("event.action.nothing()"), Err(Unanswered::Expression(_))));
+        assert_eq!(
+            Condition::read(&"x".repeat(4097).into()).unwrap_err(),
+            "when must have at most 4096 bytes"
+        );
+        assert!(Condition::read(&format!("{}1{}", "(".repeat(500), ")".repeat(500)).into()).is_err());
+        assert_eq!(
+            ask("event.n"),
+            Err(ConditionError::Expression("it is i64, not true or false".to_owned()))
+        );
+        assert!(matches!(ask("event.action.nothing()"), Err(ConditionError::Expression(_))));
     }
 
     #[test]
     fn an_evaluation_is_bounded() {
-        let of = |text: &str, event: Value| holds(&When::read(&text.into()).unwrap().compiled, call(event));
+        let of =
+            |text: &str, event: Value| holds(&Condition::read(&text.into()).unwrap().compiled, call(event));
         let long = json!({ "a": "x".repeat(BODY_LIMIT - 20) });
         assert_eq!(of("event.a.len > 5", long.clone()), Ok(true));
         assert!(of("(event.a + event.a + event.a + event.a).len > 5", long.clone()).is_err());
@@ -252,7 +263,7 @@ mod tests {
         let many = json!({ "a": vec![0; MOST_VALUES] });
         assert_eq!(
             of("true", many),
-            Err(Unanswered::Call(format!("JSON with more than {MOST_VALUES} values")))
+            Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Settings that users choose: changed one after the other, beside everything else, and before the next prompt.
+//! Changes of settings by users: one after the other, on a separate task, and before the next prompt.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use ostler_contract::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Conversation, Live};
+use crate::agent_connection::Failure;
 use crate::settings::{self, Setting};
-use crate::wire::Failure;
 
-/// How long the agent may take to change a setting.
+/// The limit for changing a setting.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A setting that is to be changed.
+/// A queued change of a setting.
 pub(super) struct Change {
     id: String,
     value: Value,
     of: Chooser,
-    /// Whether others were changed before it, as one of them may have the choice it needs.
+    /// Whether others were changed before it, because one of them can enable the choice it needs.
     deferred: bool,
 }
 
-/// For whom a setting is changed.
+/// The source of a change of a setting.
 pub(super) enum Chooser {
-    /// A user, who is told how it ended.
+    /// A user, who receives the result.
     User(oneshot::Sender<Result<(), String>>),
     /// The message of this turn, which fails with it.
     Turn(String),
-    /// The session that was opened, which gets what users chose before.
+    /// An opened session, which receives the earlier choices of users.
     Opened,
 }
 
 impl Conversation {
-    /// Changes a setting: of the running agent, or of the one that starts next.
+    /// Changes a setting of the running agent, or of the next one.
     pub(super) async fn set(&mut self, id: String, value: Value, of: Chooser) {
         self.changes.push_back(Change { id, value, of, deferred: false });
         self.change_next().await;
     }
 
-    /// Gives a session that was opened the settings that users chose before.
+    /// Applies the earlier choices of users to an opened session.
     pub(super) async fn apply_chosen(&mut self) {
         for (id, value) in self.chosen.clone() {
             self.changes.push_back(Change { id, value, of: Chooser::Opened, deferred: false });
@@ -47,7 +47,7 @@ impl Conversation {
         self.change_next().await;
     }
 
-    /// Asks the agent for the next change. One setting may change the choices of another: one is changed at a time.
+    /// Sends the next change to the agent. One at a time, because a setting can change the choices of another.
     async fn change_next(&mut self) {
         while self.changing.is_none()
             && let Some(change) = self.changes.pop_front()
@@ -78,12 +78,12 @@ impl Conversation {
         }
     }
 
-    /// What a change takes; nothing where the agent has the value, or does not run.
+    /// Returns the request of a change; `None` if the agent has the value, or does not run.
     fn request_of(&mut self, change: &Change) -> Result<Option<(&'static str, Value)>, String> {
         let Change { id, value, of, .. } = change;
         let live = self.live.as_ref().and_then(|live| live.setting(id));
         let setting = match (of, live) {
-            // What another agent had as a setting, or another version of it, is left out.
+            // Settings of another agent, or of another version of it, are skipped.
             (Chooser::Opened, None) => return Ok(None),
             (_, live) => live.or_else(|| self.shared.catalogue.setting(id)),
         };
@@ -99,10 +99,10 @@ impl Conversation {
         Ok(None)
     }
 
-    /// The agent answered, or did not.
+    /// Handles the agent's answer to a change, or its absence.
     pub(super) async fn changed_setting(&mut self, change: Change, answer: Result<Value, Failure>) {
         let auth_required = answer.as_ref().is_err_and(Failure::is_auth_required);
-        // It read its login when it was started, for this turn: to start it again would not help.
+        // It read its login at its start for this turn, so a restart would not help.
         let signed_out = auth_required && self.waiting.is_some() && self.starts > 0;
         let outcome = match answer {
             Ok(answer) => {
@@ -134,8 +134,8 @@ impl Conversation {
         self.advance().await;
     }
 
-    /// The agent did not take a setting that was chosen before it started: it is not sent again, and is shown as the agent
-    /// has it.
+    /// Handles a rejected setting that was chosen before the start: it is not sent again, and the agent's value is
+    /// shown.
     async fn forget(&mut self, id: &str) {
         self.chosen.remove(id);
         if let Some(setting) = self.live.as_ref().and_then(|live| live.setting(id)) {
@@ -160,7 +160,7 @@ impl Conversation {
         }
     }
 
-    /// The conversation ends: nothing is changed any more.
+    /// Rejects all queued changes because the conversation ends.
     pub(super) fn abandon_changes(&mut self) {
         self.changing = None;
         self.changes.clear();

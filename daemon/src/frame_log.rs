@@ -1,5 +1,5 @@
-//! The frames of every connection, one JSON object a line, in a file for whoever looks for a fault in a client:
-//! `{ at, connection, from, frame }`, and `bytes` where the frame is larger than a line may be.
+//! Recording of the frames of every connection to a file, for debugging of clients: one JSON object per line, `{ at,
+//! connection, from, frame }`, and `bytes` if the frame was truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -22,49 +22,49 @@ use serde_json::value::RawValue;
 
 use crate::exit::Exit;
 
-/// The most of a frame that is written, in bytes.
+/// The maximum written size of a frame, in bytes.
 const CUT: usize = 1 << 20;
-/// A file larger than that is put aside, in bytes.
+/// The size from which the file is rotated, in bytes.
 const ROLL: u64 = 75 << 20;
-/// How many files are kept, the one written to among them.
+/// The number of retained files, including the current one.
 const KEPT: usize = 5;
-/// The most that waits to be written, in bytes. What comes beside it is counted and lost.
+/// The maximum size of the queue, in bytes. Further frames are dropped and counted.
 const MOST_WAITING: usize = 64 << 20;
 
-/// The command that hands a token over.
+/// The command that contains a token.
 const SIGN_IN: &str = "authenticate";
-/// The action that sets options, credentials among them.
+/// The action that sets options, including credentials.
 const CHANGE: &str = "root/configChanged";
 
-/// Writes frames on a thread of its own, so that no client waits for the disk.
+/// Writes frames on a separate thread, so that no client waits for the disk.
 #[derive(Debug)]
 pub struct WireFile {
-    lines: Mutex<Option<mpsc::Sender<Taken>>>,
+    lines: Mutex<Option<mpsc::Sender<RecordedFrame>>>,
     waiting: Arc<AtomicUsize>,
     lost: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A frame as it was taken.
+/// A queued frame.
 #[derive(Debug)]
-struct Taken {
+struct RecordedFrame {
     at: Timestamp,
     connection: u64,
     sender: Sender,
-    /// How long the frame is; the text may be the first part of it.
+    /// The length of the frame, whose text can be truncated.
     bytes: usize,
     text: Vec<u8>,
-    /// How many frames before it were lost.
+    /// How many frames before it were dropped.
     lost: u64,
 }
 
 impl WireFile {
-    /// Opens the file to add to it; it is made where it is missing, for its owner alone.
+    /// Opens the file for appending; a missing one is created, readable only by its owner.
     ///
     /// # Errors
-    /// Exit 1 where it cannot be written.
+    /// Exit 1 if it cannot be written.
     pub fn open(path: &Path, hidden: Hidden, log: Log) -> Result<Self, Exit> {
-        let written = Written::open(path.to_owned(), ROLL)
+        let written = RotatedFile::open(path.to_owned(), ROLL)
             .map_err(|error| Exit::machine(format!("wire: cannot write {}: {error}", path.display())))?;
         let (lines, taken) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -88,7 +88,7 @@ impl FrameRecorder for WireFile {
     fn record(&self, frame: Passing<'_>) {
         let text = match frame.text.len() > CUT {
             false => frame.text,
-            // Its credentials could not be found in a part of it.
+            // Credentials could not be found in a truncated frame.
             true if may_hold_credentials(&frame) => b"",
             true => &frame.text[..CUT],
         };
@@ -97,7 +97,7 @@ impl FrameRecorder for WireFile {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let taken = Taken {
+        let taken = RecordedFrame {
             at: Timestamp::now(),
             connection: frame.connection.0,
             sender: frame.sender,
@@ -106,7 +106,7 @@ impl FrameRecorder for WireFile {
             lost: self.lost.swap(0, Ordering::Relaxed),
         };
         if let Some(lines) = &*self.lines.lock().unwrap_or_else(PoisonError::into_inner) {
-            // Nobody takes it once the file cannot be written any more; the log has said so.
+            // The receiver ends once the file cannot be written any more, which is logged.
             let _ = lines.send(taken);
         }
     }
@@ -116,14 +116,14 @@ impl Drop for WireFile {
     fn drop(&mut self) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // What was taken is written before the end.
+        // Queued frames are written before the end.
         let _ = thread.map(JoinHandle::join);
     }
 }
 
 fn write(
-    mut written: Written,
-    taken: &mpsc::Receiver<Taken>,
+    mut written: RotatedFile,
+    taken: &mpsc::Receiver<RecordedFrame>,
     waiting: &AtomicUsize,
     hidden: &Hidden,
     log: &Log,
@@ -139,7 +139,7 @@ fn write(
     }
 }
 
-fn line_of(taken: &Taken) -> String {
+fn line_of(taken: &RecordedFrame) -> String {
     let text = String::from_utf8_lossy(&taken.text);
     let from = match taken.sender {
         Sender::Client => "client",
@@ -156,11 +156,11 @@ fn line_of(taken: &Taken) -> String {
     let frame = match (taken.sender, whole.then(|| serde_json::from_str::<&RawValue>(&text).ok()).flatten()) {
         (Sender::Host, Some(frame)) => without_refused(frame.get()),
         (Sender::Client, Some(frame)) => without_credentials(frame.get()),
-        // A client that writes no JSON may hand over a token all the same.
+        // Invalid JSON of a client can also contain a token.
         (Sender::Client, None) if text.contains(SIGN_IN) || text.contains(CHANGE) => json!(SET).to_string(),
         (_, None) => Value::from(&*text).to_string(),
     };
-    // A frame may have line breaks between its parts.
+    // A frame can have line breaks between its tokens.
     line.push_str(r#","frame":"#);
     line.extend(
         frame.chars().map(|character| if matches!(character, '\n' | '\r') { ' ' } else { character }),
@@ -169,7 +169,7 @@ fn line_of(taken: &Taken) -> String {
     line
 }
 
-/// A host's frame without the values of a change that it refuses: those come back as they were sent.
+/// Returns a host's frame without the values of a rejected change, which contains them as sent.
 fn without_refused(frame: &str) -> String {
     match is_refused_change(frame).then(|| serde_json::from_str::<Value>(frame)) {
         Some(Ok(mut value)) => {
@@ -184,7 +184,7 @@ fn is_refused_change(frame: &str) -> bool {
     frame.contains("\"rejectionReason\"") && frame.contains(CHANGE)
 }
 
-/// Whether a frame too large to be looked through may hold credentials.
+/// Returns whether a frame that is too large to be searched can contain credentials.
 fn may_hold_credentials(frame: &Passing<'_>) -> bool {
     match frame.sender {
         Sender::Client => names_credentials(frame.text).is_some(),
@@ -200,7 +200,7 @@ fn hide(values: Option<&mut Value>) {
     }
 }
 
-/// Where a client's frame may hold credentials.
+/// The parts of a client's frame that can contain credentials.
 fn names_credentials(frame: &[u8]) -> Option<&'static str> {
     #[derive(Deserialize)]
     struct Head {
@@ -213,7 +213,7 @@ fn names_credentials(frame: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// A client's frame without the tokens it hands over and the values it sets: nothing of the host shows those again.
+/// Returns a client's frame without tokens and values of settings, which the host never shows.
 fn without_credentials(frame: &str) -> String {
     let Some(member) = names_credentials(frame.as_bytes()) else { return frame.to_owned() };
     let Ok(mut value) = read_json::<Value>(frame.as_bytes()) else { return json!(SET).to_string() };
@@ -221,16 +221,16 @@ fn without_credentials(frame: &str) -> String {
     value.to_string()
 }
 
-/// A file that is put aside when it is large: `<file>.1` is the newest of those, and the oldest goes.
+/// A file with rotation: `<file>.1` is the newest rotated one, and the oldest is removed.
 #[derive(Debug)]
-struct Written {
+struct RotatedFile {
     path: PathBuf,
     file: File,
     size: u64,
     most: u64,
 }
 
-impl Written {
+impl RotatedFile {
     fn open(path: PathBuf, most: u64) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
@@ -272,14 +272,14 @@ impl Written {
 mod tests {
     use super::*;
 
-    fn taken(sender: Sender, text: &str) -> Taken {
+    fn taken(sender: Sender, text: &str) -> RecordedFrame {
         let text = text.as_bytes().to_vec();
-        Taken { at: Timestamp::UNIX_EPOCH, connection: 3, sender, bytes: text.len(), text, lost: 0 }
+        RecordedFrame { at: Timestamp::UNIX_EPOCH, connection: 3, sender, bytes: text.len(), text, lost: 0 }
     }
 
     #[test]
     fn a_line_is_a_json_object_whatever_the_frame_is() {
-        let line = |taken: &Taken| {
+        let line = |taken: &RecordedFrame| {
             let line = line_of(taken);
             assert_eq!(line.matches('\n').count(), 1, "{line}");
             serde_json::from_str::<Value>(&line).unwrap()
@@ -295,7 +295,7 @@ mod tests {
         let refused = r#"{ "params": { "action": { "type": "root/configChanged", "config": { "a": "s3cret" } },
             "rejectionReason": "no" } }"#;
         assert_eq!(line(&taken(Sender::Host, refused))["frame"]["params"]["action"]["config"]["a"], "<set>");
-        let cut = Taken { bytes: 10, lost: 2, ..taken(Sender::Host, "{\"long\"") };
+        let cut = RecordedFrame { bytes: 10, lost: 2, ..taken(Sender::Host, "{\"long\"") };
         let said = line(&cut);
         assert_eq!(
             (&said["bytes"], &said["lostBefore"], &said["frame"]),
@@ -339,7 +339,7 @@ mod tests {
     fn five_files_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("wire.jsonl");
-        let mut written = Written::open(path.clone(), 10).unwrap();
+        let mut written = RotatedFile::open(path.clone(), 10).unwrap();
         for number in 0..8 {
             written.add(&format!("line {number}\n")).unwrap();
         }

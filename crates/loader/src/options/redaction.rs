@@ -1,4 +1,5 @@
-//! Options as they are shown, and taking back what was shown. Spec: *Options and credentials*, 4 to 7 and 10.
+//! Redaction of options for display, and the merge of redacted options that are sent back. Spec: *Options and
+//! credentials*, 4 to 7 and 10.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -9,49 +10,49 @@ use ostler_contract::{JsonObject, Value, VaultName};
 use super::secrets::is_reference;
 use super::walk::{Nodes, rewrite};
 
-/// What is known of the schema whose options are shown.
+/// The schema of the options that are redacted.
 #[derive(Debug, Clone, Copy)]
-pub enum Known<'a> {
-    /// The plugin was imported and declares this schema, or none, and so marks nothing.
-    Schema(Option<&'a Value>),
-    /// Nobody knows what it marks.
-    Nothing,
+pub enum SchemaInfo<'a> {
+    /// The imported plugin declares this schema, or none and therefore no credentials.
+    Declared(Option<&'a Value>),
+    /// The schema is not available, so every option may be a credential.
+    Unknown,
 }
 
-/// Options as anybody but the file's owner at a terminal is shown them: `<set>` for each credential.
-pub fn shown(options: &JsonObject, known: Known<'_>) -> JsonObject {
-    let shown = |(key, value): (&String, &Value)| (key.clone(), shown_at(value, &option(known, key)));
-    options.iter().map(shown).collect()
+/// Returns options with `<set>` in place of each credential, for everyone but the file's owner at a terminal.
+pub fn redacted(options: &JsonObject, schema: SchemaInfo<'_>) -> JsonObject {
+    let redacted = |(key, value): (&String, &Value)| (key.clone(), redacted_at(value, &option(schema, key)));
+    options.iter().map(redacted).collect()
 }
 
-/// What describes one option.
-enum Place<'a> {
+/// The part of a schema that describes one value.
+enum ValueSchema<'a> {
     Known(Nodes<'a>),
     Unknown,
 }
 
-fn option<'a>(known: Known<'a>, key: &str) -> Place<'a> {
-    match known {
-        Known::Nothing => Place::Unknown,
-        Known::Schema(schema) => {
+fn option<'a>(schema: SchemaInfo<'a>, key: &str) -> ValueSchema<'a> {
+    match schema {
+        SchemaInfo::Unknown => ValueSchema::Unknown,
+        SchemaInfo::Declared(schema) => {
             let whole = Nodes::of(schema);
-            // A mark on the whole is one on each option.
-            if whole.hidden() { Place::Unknown } else { Place::Known(whole.member(key)) }
+            // A schema that is `writeOnly` as a whole hides each option.
+            if whole.hidden() { ValueSchema::Unknown } else { ValueSchema::Known(whole.member(key)) }
         }
     }
 }
 
-fn shown_at(value: &Value, place: &Place<'_>) -> Value {
-    match place {
-        Place::Known(nodes) => shown_value(value, nodes),
-        Place::Unknown => SET.into(),
+fn redacted_at(value: &Value, schema: &ValueSchema<'_>) -> Value {
+    match schema {
+        ValueSchema::Known(nodes) => redacted_value(value, nodes),
+        ValueSchema::Unknown => SET.into(),
     }
 }
 
-/// A value as it is shown where these nodes describe it.
-pub fn shown_value(value: &Value, nodes: &Nodes<'_>) -> Value {
+/// Returns a value, redacted by the schema nodes that describe it.
+pub fn redacted_value(value: &Value, nodes: &Nodes<'_>) -> Value {
     rewrite(value, nodes, &mut |_, nodes, value| match nodes.hidden() {
-        // The name is no secret, unless it is none: then it may be the value itself.
+        // A valid vault name is not a secret. An invalid one may be the secret itself.
         true if names_secret(value) => Some(value.clone()),
         true => Some(SET.into()),
         false => None,
@@ -62,7 +63,7 @@ fn names_secret(value: &Value) -> bool {
     is_reference(value) && value["$secret"].as_str().is_some_and(|name| VaultName::parse(name).is_ok())
 }
 
-/// Every text that stands where a credential belongs.
+/// Returns every text in a place that the schema marks as a credential.
 pub fn credentials(options: &JsonObject, schema: Option<&Value>) -> Vec<String> {
     fn texts(value: &Value, into: &mut Vec<String>) {
         match value {
@@ -80,47 +81,51 @@ pub fn credentials(options: &JsonObject, schema: Option<&Value>) -> Vec<String> 
     found
 }
 
-/// A `<set>` that cannot be taken. What was sent is not repeated.
+/// A `<set>` that does not stand for a stored value. The message does not repeat the sent value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path} {why}; send the whole value, or a reference {{ $secret: <name> }} where one is allowed")]
-pub struct Untold {
+#[error("{path} {problem}; send the whole value, or a reference {{ $secret: <name> }} where one is allowed")]
+pub struct PlaceholderError {
     /// `.key[0]`
     pub path: String,
-    /// Why not.
-    pub why: Why,
+    /// What is wrong with it.
+    pub problem: PlaceholderProblem,
 }
 
-/// Why a `<set>` cannot be taken.
+/// What is wrong with a `<set>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
-    /// It is in a list whose entries cannot be told apart.
+pub enum PlaceholderProblem {
+    /// It is in a list, and which stored entry it stands for is ambiguous.
     #[error("is {SET}, but it is ambiguous which stored entry that refers to")]
     Ambiguous,
-    /// There is no value that it could keep.
+    /// No value is stored in its place.
     #[error("is {SET}, but nothing is stored there")]
     Nothing,
-    /// The value in its place is shown as another text.
+    /// The stored value in its place has another redacted form.
     #[error("contains {SET}, but is not the stored value as it is shown")]
-    Another,
+    Different,
 }
 
-impl Why {
-    fn at(self, path: &str) -> Untold {
-        Untold { path: path.to_owned(), why: self }
+impl PlaceholderProblem {
+    fn at(self, path: &str) -> PlaceholderError {
+        PlaceholderError { path: path.to_owned(), problem: self }
     }
 }
 
-/// Options after a client sent some: `<set>` leaves what is held, another value replaces it, `null` takes it
-/// back, and what was not named stays.
+/// Merges the options that a client sent into the stored ones. `<set>` retains the stored value, `null` removes it,
+/// another value replaces it. Options that are not named stay.
 ///
 /// # Errors
-/// A text with a `<set>` that is not what is shown of the value in its place.
-pub fn patched(held: &JsonObject, sent: &JsonObject, known: Known<'_>) -> Result<JsonObject, Untold> {
-    let mut patched = held.clone();
+/// A text with a `<set>` that is not the redacted form of the stored value.
+pub fn patched(
+    stored: &JsonObject,
+    sent: &JsonObject,
+    schema: SchemaInfo<'_>,
+) -> Result<JsonObject, PlaceholderError> {
+    let mut patched = stored.clone();
     for (key, sent) in sent {
-        let place = option(known, key);
-        let path = inner(key, held.contains_key(key), "")?;
-        match taken(held.get(key), sent, &place, &path)? {
+        let schema = option(schema, key);
+        let path = inner(key, stored.contains_key(key), "")?;
+        match merge(stored.get(key), sent, &schema, &path)? {
             Some(value) => {
                 patched.insert(key.clone(), value);
             }
@@ -132,86 +137,97 @@ pub fn patched(held: &JsonObject, sent: &JsonObject, known: Known<'_>) -> Result
     Ok(patched)
 }
 
-/// Options after one was set: a `<set>` in the value leaves what is held there; anything else takes the place of what
-/// was, so that what is not named is gone.
+/// Returns the new value of the option at a path. A `<set>` in the sent value retains the stored value there;
+/// everything else replaces it, including members that are not named.
 ///
 /// # Errors
-/// A text with a `<set>` that is not what is shown of the value in its place.
+/// A text with a `<set>` that is not the redacted form of the stored value.
 pub fn replaced(
-    held: &JsonObject,
+    stored: &JsonObject,
     at: &[String],
     sent: &Value,
-    known: Known<'_>,
-) -> Result<Option<Value>, Untold> {
+    schema: SchemaInfo<'_>,
+) -> Result<Option<Value>, PlaceholderError> {
     let Some((first, rest)) = at.split_first() else { return Ok(None) };
-    let (mut place, mut value) = (option(known, first), held.get(first));
+    let (mut schema, mut value) = (option(schema, first), stored.get(first));
     let mut path = inner(first, value.is_some(), "")?;
     for key in rest {
-        place = place.member(key);
+        schema = schema.member(key);
         value = value.and_then(|value| value.get(key));
         path = inner(key, value.is_some(), &path)?;
     }
-    replacement(value, sent, &place, &path)
+    replacement(value, sent, &schema, &path)
 }
 
 fn replacement(
-    held: Option<&Value>,
+    stored: Option<&Value>,
     sent: &Value,
-    place: &Place<'_>,
+    schema: &ValueSchema<'_>,
     path: &str,
-) -> Result<Option<Value>, Untold> {
-    let Value::Object(fields) = sent else { return taken(held, sent, place, path) };
+) -> Result<Option<Value>, PlaceholderError> {
+    let Value::Object(fields) = sent else { return merge(stored, sent, schema, path) };
     if is_reference(sent) {
-        return taken(held, sent, place, path);
+        return merge(stored, sent, schema, path);
     }
-    let held = held.filter(|held| !is_reference(held)).and_then(Value::as_object);
+    let stored = stored.filter(|stored| !is_reference(stored)).and_then(Value::as_object);
     let mut made = JsonObject::new();
     for (key, sent) in fields {
-        let before = held.and_then(|held| held.get(key));
+        let before = stored.and_then(|stored| stored.get(key));
         let path = inner(key, before.is_some(), path)?;
-        if let Some(value) = replacement(before, sent, &place.member(key), &path)? {
+        if let Some(value) = replacement(before, sent, &schema.member(key), &path)? {
             made.insert(key.clone(), value);
         }
     }
     Ok(Some(Value::Object(made)))
 }
 
-/// `https://user:password@host/` as `https://<set>@host/`, for each URL of a text; any other text as it is.
+/// Replaces the name and password of each URL in a text: `https://user:password@host/` becomes `https://<set>@host/`.
 pub fn without_password(text: &str) -> Cow<'_, str> {
-    let mut shown = String::new();
+    let mut redacted = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("://") {
         let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
         let host = authority.rsplit_once('@').map(|(_, host)| format!("{SET}@{host}"));
-        shown.extend([before, "://", host.as_deref().unwrap_or(authority)]);
+        redacted.extend([before, "://", host.as_deref().unwrap_or(authority)]);
         rest = &after[authority.len()..];
     }
-    shown.push_str(rest);
-    if shown == text { Cow::Borrowed(text) } else { Cow::Owned(shown) }
+    redacted.push_str(rest);
+    if redacted == text { Cow::Borrowed(text) } else { Cow::Owned(redacted) }
 }
 
-/// Whether a text holds a `<set>`, also as a program writes it that encodes the URL around it.
-fn is_stand_in(text: &str) -> bool {
+/// Returns whether a text contains a `<set>`, also percent-encoded in a URL.
+fn is_placeholder_text(text: &str) -> bool {
     text.contains(SET) || text.to_ascii_lowercase().contains("%3cset%3e@")
 }
 
-/// The path of a member. A name with a `<set>` in it is only taken where it is one already.
-fn inner(key: &str, is_held: bool, path: &str) -> Result<String, Untold> {
+/// Returns the path of a member. A new name must not contain a `<set>`.
+fn inner(key: &str, is_stored: bool, path: &str) -> Result<String, PlaceholderError> {
     let path = format!("{path}.{key}");
-    if is_stand_in(key) && !is_held { Err(Why::Another.at(&path)) } else { Ok(path) }
+    if is_placeholder_text(key) && !is_stored {
+        Err(PlaceholderProblem::Different.at(&path))
+    } else {
+        Ok(path)
+    }
 }
 
-/// What a value with a `<set>` in it keeps: the value in its place, if that is shown so.
-fn kept(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> Result<Value, Untold> {
+/// Returns the stored value that a sent value with a `<set>` stands for.
+fn restored(
+    stored: Option<&Value>,
+    sent: &Value,
+    schema: &ValueSchema<'_>,
+    path: &str,
+) -> Result<Value, PlaceholderError> {
     let whole = sent == SET;
-    let Some(held) = held else { return Err(if whole { Why::Nothing } else { Why::Another }.at(path)) };
-    // A reference is shown as written, but it is a credential as well.
-    let is_shown =
-        held == sent || if place.hidden() { whole } else { without_userinfo(held.clone()) == *sent };
-    if is_shown { Ok(held.clone()) } else { Err(Why::Another.at(path)) }
+    let Some(stored) = stored else {
+        return Err(if whole { PlaceholderProblem::Nothing } else { PlaceholderProblem::Different }.at(path));
+    };
+    // A reference is not redacted, but it is also a credential.
+    let is_redacted_form =
+        stored == sent || if schema.hidden() { whole } else { without_userinfo(stored.clone()) == *sent };
+    if is_redacted_form { Ok(stored.clone()) } else { Err(PlaceholderProblem::Different.at(path)) }
 }
 
-/// A value with the name and password of each URL in it hidden.
+/// Hides the name and password of each URL in a value.
 pub fn without_userinfo(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(without_password(&text).into_owned()),
@@ -223,8 +239,8 @@ pub fn without_userinfo(value: Value) -> Value {
     }
 }
 
-impl<'a> Place<'a> {
-    /// Whether a value here is shown as `<set>`.
+impl<'a> ValueSchema<'a> {
+    /// Whether a value here is redacted as a whole.
     fn hidden(&self) -> bool {
         match self {
             Self::Known(nodes) => nodes.hidden(),
@@ -232,14 +248,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn member(&self, key: &str) -> Place<'a> {
+    fn member(&self, key: &str) -> ValueSchema<'a> {
         match self {
             Self::Known(nodes) if !nodes.hidden() => Self::Known(nodes.member(key)),
             _ => Self::Unknown,
         }
     }
 
-    fn entry(&self, index: usize) -> Place<'a> {
+    fn entry(&self, index: usize) -> ValueSchema<'a> {
         match self {
             Self::Known(nodes) if !nodes.hidden() => Self::Known(nodes.entry(index)),
             _ => Self::Unknown,
@@ -247,22 +263,27 @@ impl<'a> Place<'a> {
     }
 }
 
-fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> Result<Option<Value>, Untold> {
-    match (held, sent) {
+fn merge(
+    stored: Option<&Value>,
+    sent: &Value,
+    schema: &ValueSchema<'_>,
+    path: &str,
+) -> Result<Option<Value>, PlaceholderError> {
+    match (stored, sent) {
         (_, Value::Null) => Ok(None),
         // A reference is one value, not an object with a member of that name.
-        (held, sent) if (sent.is_string() || is_reference(sent)) && holds_set(sent) => {
-            kept(held, sent, place, path).map(Some)
+        (stored, sent) if (sent.is_string() || is_reference(sent)) && contains_placeholder(sent) => {
+            restored(stored, sent, schema, path).map(Some)
         }
         (_, sent) if is_reference(sent) => Ok(Some(sent.clone())),
-        (held, Value::Object(fields)) => {
-            let mut merged = match held {
-                Some(held @ Value::Object(before)) if !is_reference(held) => before.clone(),
+        (stored, Value::Object(fields)) => {
+            let mut merged = match stored {
+                Some(stored @ Value::Object(before)) if !is_reference(stored) => before.clone(),
                 _ => JsonObject::new(),
             };
             for (key, sent) in fields {
                 let path = inner(key, merged.contains_key(key), path)?;
-                match taken(merged.get(key), sent, &place.member(key), &path)? {
+                match merge(merged.get(key), sent, &schema.member(key), &path)? {
                     Some(value) => {
                         merged.insert(key.clone(), value);
                     }
@@ -273,77 +294,85 @@ fn taken(held: Option<&Value>, sent: &Value, place: &Place<'_>, path: &str) -> R
             }
             Ok(Some(Value::Object(merged)))
         }
-        (held, Value::Array(sent)) => {
-            let held = held.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            list(held, sent, place, path).map(|entries| Some(Value::Array(entries)))
+        (stored, Value::Array(sent)) => {
+            let stored = stored.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            list(stored, sent, schema, path).map(|entries| Some(Value::Array(entries)))
         }
         (_, sent) => Ok(Some(sent.clone())),
     }
 }
 
-/// A list is sent whole, and an entry with a `<set>` in it stands for one that was shown.
-fn list(held: &[Value], sent: &[Value], place: &Place<'_>, path: &str) -> Result<Vec<Value>, Untold> {
+/// Merges a list, which is sent as a whole. An entry with a `<set>` stands for a stored entry.
+fn list(
+    stored: &[Value],
+    sent: &[Value],
+    schema: &ValueSchema<'_>,
+    path: &str,
+) -> Result<Vec<Value>, PlaceholderError> {
     let mut entries = Vec::new();
-    let same = sent.iter().any(holds_set).then(|| Same::of(held, sent, place));
+    let matches = sent.iter().any(contains_placeholder).then(|| EntryMatches::of(stored, sent, schema));
     for (index, entry) in sent.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let before = match &same {
-            Some(same) if holds_set(entry) => match same.entry(index) {
-                Some(at) => held.get(at),
-                None => return Err(Why::Ambiguous.at(&path)),
+        let before = match &matches {
+            Some(matches) if contains_placeholder(entry) => match matches.entry(index) {
+                Some(at) => stored.get(at),
+                None => return Err(PlaceholderProblem::Ambiguous.at(&path)),
             },
             _ => None,
         };
-        entries.extend(taken(before, entry, &place.entry(index), &path)?);
+        entries.extend(merge(before, entry, &schema.entry(index), &path)?);
     }
     Ok(entries)
 }
 
-/// Which of the held entries those with a `<set>` in a sent list are.
-struct Same {
-    /// Each entry as it was shown, and the places that show it.
-    shown: HashMap<String, Vec<usize>>,
-    /// Each entry as it was sent, and how often.
+/// Matches the entries of a sent list that contain a `<set>` with the stored entries.
+struct EntryMatches {
+    /// The indexes of the stored entries by their redacted form.
+    redacted: HashMap<String, Vec<usize>>,
+    /// How often each sent entry occurs.
     claims: HashMap<String, usize>,
-    /// What was sent, in order, and whether it is nothing but text.
+    /// The sent entries in order, each with whether it is a text.
     sent: Vec<(String, bool)>,
-    /// Places where another entry was sent than was shown, credentials aside.
+    /// Indexes at which the sent entry differs from the redacted one in more than credentials.
     changed: Vec<usize>,
-    /// Whether as many entries were sent as are held, and whether fewer.
+    /// How the number of sent entries compares with that of the stored ones.
     count: std::cmp::Ordering,
 }
 
-impl Same {
-    fn of(held: &[Value], sent: &[Value], place: &Place<'_>) -> Self {
-        let seen: Vec<Value> =
-            held.iter().enumerate().map(|(index, value)| shown_at(value, &place.entry(index))).collect();
+impl EntryMatches {
+    fn of(stored: &[Value], sent: &[Value], schema: &ValueSchema<'_>) -> Self {
+        let seen: Vec<Value> = stored
+            .iter()
+            .enumerate()
+            .map(|(index, value)| redacted_at(value, &schema.entry(index)))
+            .collect();
         let is_changed = |index: &usize| {
-            let place = place.entry(*index);
-            plain(&without_credentials(&sent[*index], &place))
-                != plain(&without_credentials(&seen[*index], &place))
+            let schema = schema.entry(*index);
+            plain(&without_credentials(&sent[*index], &schema))
+                != plain(&without_credentials(&seen[*index], &schema))
         };
         let changed = (0..seen.len().min(sent.len())).filter(is_changed).collect();
-        let (mut shown, mut claims) = (HashMap::<_, Vec<_>>::new(), HashMap::new());
+        let (mut redacted, mut claims) = (HashMap::<_, Vec<_>>::new(), HashMap::new());
         for (index, entry) in seen.iter().enumerate() {
-            shown.entry(plain(entry)).or_default().push(index);
+            redacted.entry(plain(entry)).or_default().push(index);
         }
-        let count = sent.len().cmp(&held.len());
+        let count = sent.len().cmp(&stored.len());
         let sent: Vec<_> = sent.iter().map(|entry| (plain(entry), entry.is_string())).collect();
         for (entry, _) in &sent {
             *claims.entry(entry.clone()).or_default() += 1;
         }
-        Self { shown, claims, sent, changed, count }
+        Self { redacted, claims, sent, changed, count }
     }
 
-    /// The held entry that is sent at `index`; nothing where that is ambiguous. It is the one that was shown so. Of
-    /// several shown alike each has to be in its place. One that was changed is the one in its place, where no other
-    /// was changed, moved, added or removed.
+    /// Returns the index of the stored entry that the sent entry at `index` stands for, or `None` if that is ambiguous.
+    /// It is the one with this redacted form. If several have it, each must be at its index. A changed entry is the one
+    /// at its index, if no other was changed, moved, added or removed.
     fn entry(&self, index: usize) -> Option<usize> {
         let (entry, is_text) = self.sent.get(index)?;
         let in_place = |at: &usize| self.sent.get(*at).is_some_and(|(sent, _)| sent == entry);
-        match self.shown.get(entry).map(Vec::as_slice) {
+        match self.redacted.get(entry).map(Vec::as_slice) {
             Some([only]) => (self.claims.get(entry) == Some(&1)).then_some(*only),
-            // Values that are nothing but a credential have only their place.
+            // Values that are only a credential are identified by their index.
             Some(alike) if *is_text => (self.count.is_ge() && alike.contains(&index)).then_some(index),
             Some(alike) => (alike.contains(&index) && alike.iter().all(in_place)).then_some(index),
             None => (self.count.is_eq() && self.changed.iter().all(|at| *at == index)).then_some(index),
@@ -351,7 +380,7 @@ impl Same {
     }
 }
 
-/// A value as text, the same however its keys are ordered, with the name and password of each URL in it hidden.
+/// Returns a value as text that does not depend on the order of keys, with the name and password of each URL hidden.
 fn plain(value: &Value) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
@@ -368,30 +397,32 @@ fn plain(value: &Value) -> String {
     sorted(value).to_string()
 }
 
-/// What of an entry is no credential: by it an entry whose credential was replaced is known again.
-fn without_credentials(value: &Value, place: &Place<'_>) -> Value {
-    match (value, place) {
-        (_, Place::Unknown) => Value::Null,
-        (_, Place::Known(nodes)) if nodes.hidden() => Value::Null,
-        (Value::Object(fields), place) => fields
+/// Returns an entry without its credentials, which identifies it when a credential was replaced.
+fn without_credentials(value: &Value, schema: &ValueSchema<'_>) -> Value {
+    match (value, schema) {
+        (_, ValueSchema::Unknown) => Value::Null,
+        (_, ValueSchema::Known(nodes)) if nodes.hidden() => Value::Null,
+        (Value::Object(fields), schema) => fields
             .iter()
-            .map(|(key, value)| (key.clone(), without_credentials(value, &place.member(key))))
+            .map(|(key, value)| (key.clone(), without_credentials(value, &schema.member(key))))
             .filter(|(_, value)| !value.is_null())
             .collect(),
-        (Value::Array(entries), place) => {
-            let each = |(index, entry)| without_credentials(entry, &place.entry(index));
+        (Value::Array(entries), schema) => {
+            let each = |(index, entry)| without_credentials(entry, &schema.entry(index));
             entries.iter().enumerate().map(each).collect()
         }
         (value, _) => value.clone(),
     }
 }
 
-/// Whether a value holds a text or a name with a `<set>`.
-pub fn holds_set(value: &Value) -> bool {
+/// Returns whether a value contains a text or a name with a `<set>`.
+pub fn contains_placeholder(value: &Value) -> bool {
     match value {
-        Value::String(text) => is_stand_in(text),
-        Value::Array(entries) => entries.iter().any(holds_set),
-        Value::Object(fields) => fields.iter().any(|(key, value)| is_stand_in(key) || holds_set(value)),
+        Value::String(text) => is_placeholder_text(text),
+        Value::Array(entries) => entries.iter().any(contains_placeholder),
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| is_placeholder_text(key) || contains_placeholder(value))
+        }
         _ => false,
     }
 }
@@ -437,7 +468,7 @@ mod tests {
     fn a_mark_is_honoured_wherever_a_schema_may_carry_it() {
         let schema = schema();
         assert_eq!(
-            Value::Object(shown(&options(), Known::Schema(Some(&schema)))),
+            Value::Object(redacted(&options(), SchemaInfo::Declared(Some(&schema)))),
             json!({
                 "token": "<set>", "url": "u", "env": { "A": "<set>", "B": { "$secret": "host:b" } },
                 "headers": { "x-key": "<set>", "x-open": "<set>", "plain": "p" }, "keys": ["<set>", "<set>"],
@@ -449,20 +480,22 @@ mod tests {
 
     #[test]
     fn a_plugin_that_marks_nothing_shows_everything_and_one_nobody_knows_nothing() {
-        assert_eq!(shown(&options(), Known::Schema(None)), options());
-        assert_eq!(shown(&options(), Known::Schema(Some(&json!({})))), options());
-        let hidden = shown(&options(), Known::Nothing);
+        assert_eq!(redacted(&options(), SchemaInfo::Declared(None)), options());
+        assert_eq!(redacted(&options(), SchemaInfo::Declared(Some(&json!({})))), options());
+        let hidden = redacted(&options(), SchemaInfo::Unknown);
         assert_eq!(hidden.keys().collect::<Vec<_>>(), options().keys().collect::<Vec<_>>());
         assert!(hidden.values().all(|value| value == "<set>"), "{hidden:?}");
         let all = json!({ "writeOnly": true });
-        assert!(shown(&options(), Known::Schema(Some(&all))).values().all(|value| value == "<set>"));
+        assert!(
+            redacted(&options(), SchemaInfo::Declared(Some(&all))).values().all(|value| value == "<set>")
+        );
     }
 
     #[test]
     fn a_reference_is_shown_as_written_and_what_is_none_is_not() {
         let schema = json!({ "properties": { "key": { "writeOnly": true } } });
         let seen = |value: Value| {
-            shown(&object(json!({ "key": value })), Known::Schema(Some(&schema)))["key"].clone()
+            redacted(&object(json!({ "key": value })), SchemaInfo::Declared(Some(&schema)))["key"].clone()
         };
         for name in ["host:k", "team:t/k", "user:u/k"] {
             assert_eq!(seen(json!({ "$secret": name })), json!({ "$secret": name }));
@@ -477,7 +510,7 @@ mod tests {
     #[test]
     fn what_is_sent_back_replaces_what_it_says_and_nothing_else() {
         let schema = schema();
-        let known = Known::Schema(Some(&schema));
+        let known = SchemaInfo::Declared(Some(&schema));
         let after = |sent: Value| patched(&options(), &object(sent), known).map(Value::Object);
         let with = |path: &str, value: Value| {
             let mut options = Value::Object(options());
@@ -524,18 +557,18 @@ mod tests {
             (json!({ "servers": [{ "name": "other", "token": "<set>" }] }), ".servers[0]"),
             (json!({ "keys": ["<set>", "<set>", "<set>"] }), ".keys[2]"),
         ] {
-            assert_eq!(after(sent), Err(Why::Ambiguous.at(path)));
+            assert_eq!(after(sent), Err(PlaceholderProblem::Ambiguous.at(path)));
         }
         for (sent, path, why) in [
-            (json!({ "absent": "<set>" }), ".absent", Why::Nothing),
-            (json!({ "env": { "C": "<set>" } }), ".env.C", Why::Nothing),
-            (json!({ "absent": { "deep": ["<set>"] } }), ".absent.deep[0]", Why::Ambiguous),
-            (json!({ "keys": [["<set>"]] }), ".keys[0]", Why::Ambiguous),
-            (json!({ "url": "<set>" }), ".url", Why::Another),
-            (json!({ "token": "https://<set>@h/" }), ".token", Why::Another),
-            (json!({ "token": "Bearer <set>" }), ".token", Why::Another),
-            (json!({ "new": { "$secret": "<set>" } }), ".new", Why::Another),
-            (json!({ "new": { "<set>": 1 } }), ".new.<set>", Why::Another),
+            (json!({ "absent": "<set>" }), ".absent", PlaceholderProblem::Nothing),
+            (json!({ "env": { "C": "<set>" } }), ".env.C", PlaceholderProblem::Nothing),
+            (json!({ "absent": { "deep": ["<set>"] } }), ".absent.deep[0]", PlaceholderProblem::Ambiguous),
+            (json!({ "keys": [["<set>"]] }), ".keys[0]", PlaceholderProblem::Ambiguous),
+            (json!({ "url": "<set>" }), ".url", PlaceholderProblem::Different),
+            (json!({ "token": "https://<set>@h/" }), ".token", PlaceholderProblem::Different),
+            (json!({ "token": "Bearer <set>" }), ".token", PlaceholderProblem::Different),
+            (json!({ "new": { "$secret": "<set>" } }), ".new", PlaceholderProblem::Different),
+            (json!({ "new": { "<set>": 1 } }), ".new.<set>", PlaceholderProblem::Different),
         ] {
             assert_eq!(after(sent), Err(why.at(path)));
         }
@@ -545,19 +578,19 @@ mod tests {
     #[test]
     fn an_entry_that_moved_and_changed_is_ambiguous() {
         let schema = schema();
-        let known = Known::Schema(Some(&schema));
+        let known = SchemaInfo::Declared(Some(&schema));
         let entry = |name: &str| json!({ "name": name, "token": "<set>" });
         let after = |sent: &[Value]| {
             let after = patched(&options(), &object(json!({ "servers": sent })), known);
             after.map(|after| after["servers"].clone())
         };
-        let held = |name: &str, token: &str| json!({ "name": name, "token": token });
+        let stored = |name: &str, token: &str| json!({ "name": name, "token": token });
         for (sent, kept) in [
-            (vec![entry("two"), entry("one")], vec![held("two", "t2"), held("one", "t1")]),
-            (vec![entry("one"), entry("second")], vec![held("one", "t1"), held("second", "t2")]),
-            (vec![entry("first"), held("two", "new")], vec![held("first", "t1"), held("two", "new")]),
-            (vec![held("three", "t3"), entry("one")], vec![held("three", "t3"), held("one", "t1")]),
-            (vec![json!({ "token": "<set>", "name": "two" })], vec![held("two", "t2")]),
+            (vec![entry("two"), entry("one")], vec![stored("two", "t2"), stored("one", "t1")]),
+            (vec![entry("one"), entry("second")], vec![stored("one", "t1"), stored("second", "t2")]),
+            (vec![entry("first"), stored("two", "new")], vec![stored("first", "t1"), stored("two", "new")]),
+            (vec![stored("three", "t3"), entry("one")], vec![stored("three", "t3"), stored("one", "t1")]),
+            (vec![json!({ "token": "<set>", "name": "two" })], vec![stored("two", "t2")]),
         ] {
             assert_eq!(after(&sent), Ok(json!(kept)), "{sent:?}");
         }
@@ -565,24 +598,28 @@ mod tests {
             (vec![entry("second"), entry("one")], ".servers[0]"),
             (vec![entry("two"), entry("first")], ".servers[1]"),
             (vec![entry("first"), entry("second")], ".servers[0]"),
-            (vec![entry("first"), held("three", "t3")], ".servers[0]"),
+            (vec![entry("first"), stored("three", "t3")], ".servers[0]"),
             (vec![entry("one"), entry("one")], ".servers[0]"),
             (vec![entry("one"), entry("two"), entry("three")], ".servers[2]"),
-            (vec![entry("first"), entry("two"), held("three", "t3")], ".servers[0]"),
+            (vec![entry("first"), entry("two"), stored("three", "t3")], ".servers[0]"),
         ] {
-            assert_eq!(after(&sent), Err(Why::Ambiguous.at(path)), "{sent:?}");
+            assert_eq!(after(&sent), Err(PlaceholderProblem::Ambiguous.at(path)), "{sent:?}");
         }
-        let alike = object(json!({ "servers": [held("a", "1"), held("a", "2"), held("b", "3")] }));
+        let alike = object(json!({ "servers": [stored("a", "1"), stored("a", "2"), stored("b", "3")] }));
         let after = |sent: &[Value]| patched(&alike, &object(json!({ "servers": sent })), known);
         assert_eq!(after(&[entry("a"), entry("a"), entry("b")]), Ok(alike.clone()));
-        assert!(after(&[entry("a"), entry("b"), held("c", "new")]).is_err(), "which of the two was removed?");
+        assert!(
+            after(&[entry("a"), entry("b"), stored("c", "new")]).is_err(),
+            "which of the two was removed?"
+        );
     }
 
     #[test]
     fn an_entry_with_a_password_in_a_url_keeps_its_own() {
-        let held = object(json!({ "list": [{ "url": "https://u:one@a/" }, { "url": "https://u:two@b/" }] }));
+        let stored =
+            object(json!({ "list": [{ "url": "https://u:one@a/" }, { "url": "https://u:two@b/" }] }));
         let sent = object(json!({ "list": [{ "url": "https://<set>@b/" }, { "url": "https://<set>@a/" }] }));
-        let kept = patched(&held, &sent, Known::Schema(None)).unwrap();
+        let kept = patched(&stored, &sent, SchemaInfo::Declared(None)).unwrap();
         assert_eq!(kept["list"], json!([{ "url": "https://u:two@b/" }, { "url": "https://u:one@a/" }]));
     }
 
@@ -634,42 +671,42 @@ mod tests {
         })
     }
 
-    /// Options as a client is shown them.
-    fn seen(options: &JsonObject, known: Known<'_>) -> JsonObject {
-        object(without_userinfo(Value::Object(shown(options, known))))
+    /// Options as a client sees them.
+    fn seen(options: &JsonObject, schema: SchemaInfo<'_>) -> JsonObject {
+        object(without_userinfo(Value::Object(redacted(options, schema))))
     }
 
     proptest! {
         #[test]
-        fn a_marked_value_is_never_shown_and_comes_back_as_it_was(held in members()) {
-            let (options, schema) = held;
-            let known = Known::Schema(Some(&schema));
+        fn a_marked_value_is_never_shown_and_comes_back_as_it_was(stored in members()) {
+            let (options, schema) = stored;
+            let known = SchemaInfo::Declared(Some(&schema));
             let seen = seen(&options, known);
             prop_assert!(!Value::Object(seen.clone()).to_string().contains("SECRET-"), "{seen:?}");
             prop_assert_eq!(patched(&options, &seen, known), Ok(options.clone()));
-            prop_assert_eq!(patched(&options, &shown(&options, Known::Nothing), Known::Nothing), Ok(options));
+            prop_assert_eq!(patched(&options, &redacted(&options, SchemaInfo::Unknown), SchemaInfo::Unknown), Ok(options));
         }
 
-        /// Whatever is sent, also what is shown of other options, no `<set>` is ever written.
+        /// No `<set>` is ever stored, whatever is sent, including redacted forms of other options.
         #[test]
-        fn nothing_shown_is_ever_written(held in members(), other in members(), unknown: bool) {
-            let ((options, schema), (others, elsewhere)) = (held, other);
-            let known = if unknown { Known::Nothing } else { Known::Schema(Some(&schema)) };
+        fn nothing_shown_is_ever_written(stored in members(), other in members(), unknown: bool) {
+            let ((options, schema), (others, elsewhere)) = (stored, other);
+            let known = if unknown { SchemaInfo::Unknown } else { SchemaInfo::Declared(Some(&schema)) };
             let sent = [
                 seen(&options, known),
-                seen(&others, Known::Schema(Some(&elsewhere))),
-                seen(&others, Known::Schema(None)),
+                seen(&others, SchemaInfo::Declared(Some(&elsewhere))),
+                seen(&others, SchemaInfo::Declared(None)),
                 seen(&others, known),
-                shown(&others, Known::Nothing),
+                redacted(&others, SchemaInfo::Unknown),
             ];
             prop_assert_eq!(patched(&options, &sent[0], known), Ok(options.clone()));
             for sent in &sent {
                 if let Ok(after) = patched(&options, sent, known) {
-                    prop_assert!(!holds_set(&Value::Object(after.clone())), "{sent:?}: {after:?}");
+                    prop_assert!(!contains_placeholder(&Value::Object(after.clone())), "{sent:?}: {after:?}");
                 }
                 for (key, sent) in sent {
                     if let Ok(Some(after)) = replaced(&options, std::slice::from_ref(key), sent, known) {
-                        prop_assert!(!holds_set(&after), "{key} {sent}: {after}");
+                        prop_assert!(!contains_placeholder(&after), "{key} {sent}: {after}");
                     }
                 }
             }
@@ -678,24 +715,25 @@ mod tests {
 
     #[test]
     fn a_url_sent_back_as_it_was_shown_keeps_its_password() {
-        let held = json!({ "url": "https://u:pw@h/x", "list": ["https://u:pw@a/", "b"] });
+        let stored = json!({ "url": "https://u:pw@h/x", "list": ["https://u:pw@a/", "b"] });
         let sent = json!({ "url": "https://<set>@h/x", "list": ["b", "https://<set>@a/"] });
         let kept =
-            patched(held.as_object().unwrap(), sent.as_object().unwrap(), Known::Schema(None)).unwrap();
+            patched(stored.as_object().unwrap(), sent.as_object().unwrap(), SchemaInfo::Declared(None))
+                .unwrap();
         assert_eq!(
             Value::Object(kept),
             json!({ "url": "https://u:pw@h/x", "list": ["b", "https://u:pw@a/"] })
         );
     }
 
-    /// A URL is taken back as it was shown or not at all.
+    /// A sent URL restores the stored one only in its redacted form.
     #[test]
     fn another_url_without_its_password_is_rejected() {
-        let held = object(json!({
+        let stored = object(json!({
             "url": "https://u:pw@h/x", "plain": "https://h/", "list": ["https://u:p1@a/", "https://u:p2@b/"],
             "text": "from https://u:p3@a/ to https://u:p4@b/"
         }));
-        let known = Known::Schema(None);
+        let known = SchemaInfo::Declared(None);
         for (sent, path) in [
             (json!({ "url": "https://<set>@h/y" }), ".url"),
             (json!({ "url": "https://<set>@elsewhere/x" }), ".url"),
@@ -712,31 +750,36 @@ mod tests {
             (json!({ "text": "from https://<set>@b/ to https://<set>@a/" }), ".text"),
             (json!({ "text": "from https://u:new@a/ to https://<set>@b/" }), ".text"),
         ] {
-            let untold = patched(&held, &object(sent.clone()), known).unwrap_err();
-            assert_eq!(untold.path, path, "{sent}");
+            let error = patched(&stored, &object(sent.clone()), known).unwrap_err();
+            assert_eq!(error.path, path, "{sent}");
             let (key, value) = sent.as_object().unwrap().iter().next().unwrap();
-            assert!(replaced(&held, std::slice::from_ref(key), value, known).is_err(), "{sent}");
+            assert!(replaced(&stored, std::slice::from_ref(key), value, known).is_err(), "{sent}");
         }
-        let same =
+        let unchanged =
             json!({ "text": "from https://<set>@a/ to https://<set>@b/", "list": ["https://<set>@b/"] });
-        let kept = patched(&held, same.as_object().unwrap(), known).unwrap();
-        assert_eq!((&kept["text"], &kept["list"]), (&held["text"], &json!(["https://u:p2@b/"])));
+        let kept = patched(&stored, unchanged.as_object().unwrap(), known).unwrap();
+        assert_eq!((&kept["text"], &kept["list"]), (&stored["text"], &json!(["https://u:p2@b/"])));
     }
 
     #[test]
     fn what_is_set_takes_the_place_of_what_was_but_for_credentials() {
         let schema = json!({ "properties": { "env": { "additionalProperties": { "writeOnly": true } } } });
-        let held = json!({ "env": { "A": "a", "B": "b" } });
+        let stored = json!({ "env": { "A": "a", "B": "b" } });
         let at = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
         let set = |keys: &[&str], value: Value| {
-            replaced(held.as_object().unwrap(), &at(keys), &value, Known::Schema(Some(&schema))).unwrap()
+            replaced(stored.as_object().unwrap(), &at(keys), &value, SchemaInfo::Declared(Some(&schema)))
+                .unwrap()
         };
         assert_eq!(set(&["env", "A"], json!("<set>")), Some(json!("a")));
         assert_eq!(set(&["env", "A"], json!("new")), Some(json!("new")));
         assert_eq!(set(&["env"], json!({ "A": "<set>", "C": "c" })), Some(json!({ "A": "a", "C": "c" })));
         assert_eq!(set(&["env"], Value::Null), None);
-        let untold =
-            replaced(held.as_object().unwrap(), &at(&["none", "deep"]), &json!("<set>"), Known::Nothing);
-        assert_eq!(untold, Err(Why::Nothing.at(".none.deep")));
+        let error = replaced(
+            stored.as_object().unwrap(),
+            &at(&["none", "deep"]),
+            &json!("<set>"),
+            SchemaInfo::Unknown,
+        );
+        assert_eq!(error, Err(PlaceholderProblem::Nothing.at(".none.deep")));
     }
 }

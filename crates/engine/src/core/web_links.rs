@@ -1,12 +1,12 @@
-//! URLs under which people and programs open the runs and sessions of this host.
+//! URLs of runs and sessions of this host, for users and programs.
 
 use ostler_protocol::uri::Channel;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What needs no escape in a part of a path.
+/// The characters that need no escape in a segment of a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What serves runs and sessions over HTTP. Without either, they have no URL.
+/// The HTTP services of runs and sessions. Without either, they have no URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
     /// The page of the web console, such as `https://host.example/plugins/console/`.
@@ -16,7 +16,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// The URL of a run or a session by its URI: its page of the console, or else its address in the API.
+    /// Returns the URL of a run or a session by its URI: its page in the console, otherwise its address in the API.
     pub fn of(&self, uri: &str) -> Option<String> {
         match (&self.console, Channel::parse(uri)) {
             (Some(console), Channel::AutomationRun(_)) => Some(page(console, "run", uri)),
@@ -25,7 +25,7 @@ impl Links {
         }
     }
 
-    /// The address of a run or a session in the API.
+    /// Returns the address of a run or a session in the API.
     pub fn in_api(&self, uri: &str) -> Option<String> {
         let api = self.api.as_ref()?;
         let (list, id) = match Channel::parse(uri) {
@@ -37,7 +37,7 @@ impl Links {
     }
 }
 
-/// The console takes the URI from its fragment, which no server sees.
+/// The console reads the URI from the fragment, which no server sees.
 fn page(console: &str, kind: &str, uri: &str) -> String {
     format!("{console}#/{kind}/{}", utf8_percent_encode(uri, PLAIN))
 }

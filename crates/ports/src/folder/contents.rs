@@ -1,4 +1,4 @@
-//! What a folder holds, in memory.
+//! The values of a folder, in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::Format;
 use crate::stamp::Stamp;
 
 /// Values by id, in order.
-pub(crate) struct Shelf<F: Format> {
+pub(crate) struct Contents<F: Format> {
     entries: BTreeMap<Arc<str>, Entry<F::Value>>,
     pub(crate) index: F::Index,
 }
 
-/// Values by id, beside their index.
+/// Values by id, without their index.
 pub(crate) struct Entries<'a, V>(&'a BTreeMap<Arc<str>, Entry<V>>);
 
 impl<'a, V> Entries<'a, V> {
@@ -29,13 +29,13 @@ struct Entry<V> {
     stamp: Stamp,
 }
 
-impl<F: Format> Default for Shelf<F> {
+impl<F: Format> Default for Contents<F> {
     fn default() -> Self {
         Self { entries: BTreeMap::new(), index: F::Index::default() }
     }
 }
 
-impl<F: Format> Shelf<F> {
+impl<F: Format> Contents<F> {
     pub(crate) fn get(&self, id: &str) -> Option<&F::Value> {
         self.entries.get(id).map(|entry| &entry.value)
     }
@@ -44,7 +44,7 @@ impl<F: Format> Shelf<F> {
         self.entries.iter().map(|(id, entry)| (id, &entry.value))
     }
 
-    /// The index, to change, and what it is of.
+    /// The index, for a change, and the values it refers to.
     pub(crate) fn index_and_entries(&mut self) -> (&mut F::Index, Entries<'_, F::Value>) {
         (&mut self.index, Entries(&self.entries))
     }
@@ -61,7 +61,7 @@ impl<F: Format> Shelf<F> {
         self.entries.keys()
     }
 
-    /// Puts a value in its place; answers what that was, if anything changed.
+    /// Stores a value. Returns its id and the kind of change, if anything changed.
     pub(super) fn put(
         &mut self,
         format: &F,

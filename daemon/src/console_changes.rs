@@ -12,10 +12,10 @@ use crate::control::Control;
 
 /// The id of the webhook plugin.
 const WEBHOOK: &str = "webhook";
-/// How often what changes all the time is compared: the memory of plugins, who may do what.
+/// The interval at which frequently changing values are compared: the memory of plugins, the users.
 const COMPARE_EVERY: Duration = Duration::from_secs(2);
 
-/// Notifies for as long as the daemon runs.
+/// Sends notifications until the daemon ends.
 pub async fn watch(control: Arc<Control>, changes: Changes) {
     for (collection, topic) in [(ENDPOINTS, "endpoints"), (DELIVERIES, "deliveries")] {
         if !control.has_applied(WEBHOOK) {
@@ -34,7 +34,7 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
     let control = weak;
     let mut seen = None;
     loop {
-        // A daemon that nobody looks at does nothing.
+        // Without an open page, the daemon does nothing here.
         changes.watched().await;
         let Some(control) = control.upgrade() else { return };
         let people = control.host.access.gate.people().map(|people| people.now());

@@ -1,4 +1,4 @@
-//! `ostler user …`, `ostler team …`, `ostler project …`: the users file, changed as a person at this machine may.
+//! `ostler user …`, `ostler team …`, `ostler project …`: change the users file as a user of this machine.
 
 use clap::Subcommand;
 use ostler_contract::{JsonObject, Secret, Value, json};
@@ -9,10 +9,10 @@ use super::ask;
 use crate::answer::Answer;
 use crate::api::shapes::{AddGroup, AddUser, AddedGroup, Named, PersonalToken, RemovedRecord};
 use crate::exit::Exit;
-use crate::people::UsersOnDisk;
 use crate::place::Place;
 use crate::remote::Remote;
 use crate::token::fresh;
+use crate::users_file::UsersOnDisk;
 
 /// The `ostler user` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -71,7 +71,7 @@ pub enum GroupVerb {
     List,
 }
 
-/// The users file of the configuration; `users.json` beside it where it names none.
+/// Returns the configured users file, by default `users.json` in the configuration folder.
 fn file(at: &Place) -> Result<(UsersOnDisk, Option<String>), Exit> {
     let files = at.files()?;
     Ok(match files.config.users {
@@ -87,7 +87,7 @@ fn file(at: &Place) -> Result<(UsersOnDisk, Option<String>), Exit> {
     })
 }
 
-/// What a refused change is at the command line and over HTTP.
+/// Converts a rejected change to the error of the command line and HTTP.
 pub fn failed(error: RpcError) -> Exit {
     match error.code {
         ostler_protocol::error::code::INTERNAL_ERROR => Exit::machine(error.message),
@@ -95,10 +95,10 @@ pub fn failed(error: RpcError) -> Exit {
     }
 }
 
-/// Does it with people.
+/// Runs a command about users.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return user_over_http(at, &remote, verb).await;
@@ -122,10 +122,10 @@ pub async fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
     })
 }
 
-/// Does it with teams or projects.
+/// Runs a command about teams or projects.
 ///
 /// # Errors
-/// Exit 2 for a wrong argument, 1 where the machine cannot.
+/// Exit 2 for an invalid argument, 1 for a failure of the machine.
 pub async fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return group_over_http(at, &remote, kind, verb).await;
@@ -141,7 +141,7 @@ pub async fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Ex
     }
 }
 
-/// Asks the daemon at a URL.
+/// Runs the command on the daemon at a URL.
 async fn user_over_http(at: &Place, remote: &Remote, verb: UserVerb) -> Result<Answer, Exit> {
     match verb {
         UserVerb::Add { id, roles, memberships, primary } => {
@@ -177,11 +177,11 @@ async fn group_over_http(at: &Place, remote: &Remote, kind: Kind, verb: GroupVer
     }
 }
 
-/// A change to the users file, and what is answered once it is made.
+/// A change to the users file with its answer.
 pub struct Edit {
-    /// What changes.
+    /// The change.
     pub change: Change,
-    /// What is answered then.
+    /// The answer after the change.
     pub answer: Answer,
 }
 
@@ -192,7 +192,7 @@ impl Edit {
     }
 }
 
-/// Adds somebody, with a token; a guest where no roles are named.
+/// Adds a user with a token, by default with the role `guest`.
 pub fn add(
     id: String,
     roles: Option<Vec<String>>,
@@ -216,20 +216,21 @@ pub fn add(
     Edit { change: Box::new(change), answer }
 }
 
-/// Gives somebody another token.
+/// Replaces the token of a user.
 pub fn token(id: String, by: Caller) -> Edit {
     let (hash, answer) = mint(&id);
     Edit { change: Box::new(move |file| file.set_token(&id, &hash, &by)), answer }
 }
 
-/// A new token: its hash, and the answer that shows it.
+/// Creates a token: its hash, and the answer that shows it.
 fn mint(id: &str) -> (String, Answer) {
     let token = Secret::new(fresh());
     let made = PersonalToken { id: id.to_owned(), token: token.reveal().clone() };
     (hash_of(token.reveal()), token_answer(&made))
 }
 
-/// The token is all of stdout, with `--quiet` too, so that a pipe holds it alone and no token is given out unseen.
+/// Only the token is on stdout, also with `--quiet`, so that a pipe receives only it and no token is created without
+/// being shown.
 fn token_answer(made: &PersonalToken) -> Answer {
     let PersonalToken { id, token } = made;
     Answer::new([token.clone()], json!(made))
@@ -253,7 +254,7 @@ pub fn add_group(kind: Kind, id: String, title: Option<String>, by: Caller) -> E
     Edit { change: Box::new(move |file| file.put(kind, &id, &body, true, &by)), answer }
 }
 
-/// Removes somebody or something nobody names.
+/// Removes a record without references.
 pub fn remove(kind: Kind, id: String, by: Caller) -> Edit {
     let answer = removed_answer(kind, &id);
     Edit { change: Box::new(move |file| file.remove(kind, &id, &by)), answer }
@@ -263,7 +264,7 @@ fn listed(users: &UsersOnDisk, kind: Kind) -> Result<Answer, Exit> {
     Ok(list(&users.read().map_err(Exit::machine)?, kind))
 }
 
-/// Lists a kind of record, never a token.
+/// Lists records of a kind, without tokens.
 pub fn list(file: &UsersFile, kind: Kind) -> Answer {
     let rows: Vec<JsonObject> = file.ids(kind).iter().map(|id| row(file, kind, id)).collect();
     list_answer(kind, &rows)

@@ -1,4 +1,4 @@
-//! Where the branch of a directory is pushed to, and which repositories it may be proposed to.
+//! The branch of a directory on its code host, and the repositories to which it can be proposed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::program::git;
 use crate::remote::Address;
 use crate::site::{Repo, Site, Sites};
 
-/// How many repositories a branch is looked for in.
+/// In how many repositories a branch is searched.
 const BASES: usize = 4;
 
-/// A branch as its code host knows it.
+/// A branch on its code host.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct CodeHostBranch {
     pub site: Arc<Site>,
     /// The repository that has the branch.
     pub head: Repo,
@@ -28,9 +28,9 @@ pub(crate) struct Place {
     pub chosen: Option<Repo>,
 }
 
-/// Why there is no place.
+/// Why a branch is on no code host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Nowhere {
+pub(crate) enum NoCodeHost {
     NoRepository,
     Detached,
     NoRemote,
@@ -38,8 +38,8 @@ pub(crate) enum Nowhere {
     UnknownHost(String),
 }
 
-impl Nowhere {
-    /// The error of who wants to create a pull request.
+impl NoCodeHost {
+    /// Returns the error for the creation of a pull request.
     pub(crate) fn refusal(&self, directory: &Path) -> Thrown {
         let at = directory.display();
         RpcError::invalid_params(match self {
@@ -61,14 +61,14 @@ impl Nowhere {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Remote {
     name: String,
-    /// Where it is read from.
+    /// The URL for fetching.
     fetch: String,
-    /// Where it is written to.
+    /// The URL for pushing.
     push: String,
 }
 
-impl Place {
-    /// The branch as a request to a repository names it: with its owner where it is in a fork.
+impl CodeHostBranch {
+    /// Returns the branch in the form for requests to a repository: with its owner if it is in a fork.
     pub(crate) fn head_for(&self, base: &Repo) -> String {
         match self.head.is(base) {
             true => self.branch.clone(),
@@ -76,28 +76,28 @@ impl Place {
         }
     }
 
-    /// Finds the place of a directory's branch.
+    /// Finds a directory's branch on its code host.
     ///
     /// # Errors
-    /// Git cannot be run, or does not read the repository.
+    /// Git cannot be run, or cannot read the repository.
     pub(crate) async fn of(
         sites: &Sites,
         directory: &Path,
         branch: Option<&str>,
-    ) -> Result<Result<Self, Nowhere>, Thrown> {
+    ) -> Result<Result<Self, NoCodeHost>, Thrown> {
         let Some(remotes) = git(directory, &["remote", "--verbose"]).await? else {
-            return Ok(Err(Nowhere::NoRepository));
+            return Ok(Err(NoCodeHost::NoRepository));
         };
         let remotes = remotes_of(&remotes);
         let branch = match branch {
             Some(branch) => branch.to_owned(),
             None => match git(directory, &["symbolic-ref", "--short", "-q", "HEAD"]).await? {
                 Some(branch) => branch,
-                None => return Ok(Err(Nowhere::Detached)),
+                None => return Ok(Err(NoCodeHost::Detached)),
             },
         };
         if remotes.is_empty() {
-            return Ok(Err(Nowhere::NoRemote));
+            return Ok(Err(NoCodeHost::NoRemote));
         }
         let format = "%(push:remotename)%09%(push:remoteref)%09%(push)%09%(upstream:remotename)%09%(upstream:remoteref)";
         let (format, reference) = (format!("--format={format}"), format!("refs/heads/{branch}"));
@@ -111,11 +111,11 @@ impl Place {
         Ok(Self::among(sites, &remotes, pushed, &resolved?.unwrap_or_default()))
     }
 
-    fn among(sites: &Sites, remotes: &[Remote], pushed: Pushed, resolved: &str) -> Result<Self, Nowhere> {
+    fn among(sites: &Sites, remotes: &[Remote], pushed: Pushed, resolved: &str) -> Result<Self, NoCodeHost> {
         let at = |url: &str| Address::parse(url).and_then(|address| sites.of(&address));
         let Some((site, head)) = at(&pushed.url) else {
             let host = Address::parse(&pushed.url).and_then(|address| address.names().next());
-            return Err(host.map_or(Nowhere::NoRemote, Nowhere::UnknownHost));
+            return Err(host.map_or(NoCodeHost::NoRemote, NoCodeHost::UnknownHost));
         };
         let mut ranked: Vec<&Remote> = remotes.iter().collect();
         let rank = |name: &str| match name {
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// Where a branch is pushed to.
+/// The target of pushes of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pushed {
     remote: String,
@@ -154,7 +154,7 @@ struct Pushed {
 }
 
 impl Pushed {
-    /// From what `for-each-ref` says of a branch, which is nothing before its first commit.
+    /// Parses the output of `for-each-ref` for a branch, which is empty before its first commit.
     fn of(branch: &str, tracked: &str, remotes: &[Remote]) -> Self {
         let mut fields = tracked.split('\t').map(str::trim);
         let mut next = || fields.next().unwrap_or_default();
@@ -162,7 +162,7 @@ impl Pushed {
             (next(), next(), next(), next(), next());
         let named = |name: &str| remotes.iter().find(|remote| remote.name == name);
         let heads = |name: &str| name.strip_prefix("refs/heads/").map(str::to_owned);
-        // A remote may be written as a URL in the branch's configuration.
+        // The branch's configuration can contain a URL as remote.
         if !push_remote.is_empty() && named(push_remote).is_none() && Address::parse(push_remote).is_some() {
             let tracked = (upstream_remote == push_remote).then(|| heads(upstream_ref)).flatten();
             let branch = heads(push_ref).or(tracked).unwrap_or_else(|| branch.to_owned());
@@ -190,7 +190,7 @@ fn remotes_of(listed: &str) -> Vec<Remote> {
             (None, None) => continue,
         };
         match remotes.iter_mut().find(|remote| remote.name == name) {
-            // The first of several is the one that the branch is looked for in.
+            // The branch is searched in the first of several.
             Some(remote) if push && remote.push.is_empty() => url.clone_into(&mut remote.push),
             Some(_) => {}
             None => {
@@ -229,9 +229,10 @@ mod tests {
         remotes: &[(&str, &str)],
         tracked: &str,
         resolved: &str,
-    ) -> Result<(String, Vec<String>), Nowhere> {
+    ) -> Result<(String, Vec<String>), NoCodeHost> {
         let remotes = listed(remotes);
-        let place = Place::among(&sites(), &remotes, Pushed::of("work", tracked, &remotes), resolved)?;
+        let place =
+            CodeHostBranch::among(&sites(), &remotes, Pushed::of("work", tracked, &remotes), resolved)?;
         let chosen = place.chosen.iter().map(|repo| format!("={}", repo.full()));
         let others = place.others.iter().map(Repo::full);
         Ok((format!("{}:{}", place.head.full(), place.branch), chosen.chain(others).collect()))
@@ -281,9 +282,12 @@ mod tests {
     #[test]
     fn a_place_may_be_nowhere() {
         let at = |url: &str| place(&[("origin", url)], "", "").unwrap_err();
-        assert_eq!(at("/srv/git/stable.git"), Nowhere::NoRemote);
-        assert_eq!(at("https://code.example:8443/a/b"), Nowhere::UnknownHost("code.example:8443".to_owned()));
-        let refusal = Nowhere::UnknownHost("code.example".to_owned()).refusal(Path::new("/inn"));
+        assert_eq!(at("/srv/git/stable.git"), NoCodeHost::NoRemote);
+        assert_eq!(
+            at("https://code.example:8443/a/b"),
+            NoCodeHost::UnknownHost("code.example:8443".to_owned())
+        );
+        let refusal = NoCodeHost::UnknownHost("code.example".to_owned()).refusal(Path::new("/inn"));
         assert_eq!(
             refusal.message,
             "the remote of /inn is on code.example, which is not configured; add hosts.\"code.example\" to the options of @ostler/github with kind github, gitlab or forgejo"

@@ -1,8 +1,8 @@
-//! The program that enters a machine: it runs a process there and connects its own streams to it. It is started by the host
-//! for each process of a backend, so that the backend treats a machine as it treats this host.
+//! The program that enters a machine: it runs a process there and connects its own streams to it. The host starts it
+//! for each process of a backend, so that the backend uses a machine like this host.
 //!
-//! A runtime keeps a process that nobody is connected to. So each has a marker in its environment, and when this program is
-//! to end, or the one that started it has ended, every process with the marker ends too.
+//! A runtime keeps processes without a connection. So each has a marker in its environment, and when this program
+//! receives a signal to end, or its parent has ended, every process with the marker ends too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,34 +18,35 @@ use tokio::time::{sleep, timeout};
 
 use crate::runtime::{QUICK, connect};
 
-/// The variable with what is to be run. It is in the environment because arguments are visible to all users.
+/// The variable with the process to run. It is in the environment because arguments are visible to all users.
 pub const VARIABLE: &str = "OSTLER_ENTRY";
-/// The variable that marks a process, and what it starts.
+/// The variable that marks a process and its descendants.
 const MARKER: &str = "OSTLER_ENTERED";
-/// How long it is waited until processes have ended: less than the host waits for this program.
+/// How long to wait until processes have ended: less than the host waits for this program.
 const GRACE: Duration = Duration::from_millis(1300);
-/// The same where the host is gone and nobody waits for this program.
+/// The same if the host has ended and does not wait for this program.
 const ORPHANED: Duration = Duration::from_secs(30);
-/// How often it is looked whether the program that started this one is there.
+/// How often to check that the parent of this program exists.
 const POLL: Duration = Duration::from_millis(500);
-/// How much is read at a time.
+/// The size of a read.
 const PIECE: usize = 64 << 10;
 /// The exit code if the process could not be started.
 const NOT_STARTED: u8 = 126;
 
-/// Ends the marked processes: those with a variable that matches `$1` but not `$2`. It runs to its end also if nobody waits
-/// for it.
+/// Ends the marked processes: those with a variable that matches `$1` but not `$2`. It completes even if its caller
+/// does not wait.
 ///
-/// A shell may start its next command when the one it waits for was killed before it, so it looks again until it finds none.
+/// A shell can start its next command if the one it waits for was killed before it, so this repeats until it finds
+/// none.
 const END: &str = r#"end() { found=; for p in /proc/[0-9]*; do
 if { tr '\000' '\n' <"$p/environ" | grep -x "$2" | grep -qvx "$3"; } 2>/dev/null; then found=1; kill -"$1" "${p#/proc/}" 2>/dev/null; fi
 done; [ "$found" ]; }
 end TERM "$1" "$2" || exit 0; sleep 0.5 || sleep 1; for again in 1 2 3 4 5 6 7 8; do end KILL "$1" "$2" || exit 0; done"#;
 
-/// Which processes are to be ended.
+/// The processes to end.
 #[derive(Debug, Clone, Copy)]
 pub enum Entered<'a> {
-    /// Those that one `ostler enter` started.
+    /// Those of one `ostler enter`.
     ByOne { run: &'a str, id: &'a str },
     /// Those of a run of the host.
     InRun(&'a str),
@@ -54,7 +55,7 @@ pub enum Entered<'a> {
 }
 
 impl Entered<'_> {
-    /// The command that ends them.
+    /// Returns the command that ends them.
     pub fn end(self) -> [String; 6] {
         let any = ".*";
         let (marked, but) = match self {
@@ -73,7 +74,7 @@ fn marker(run: &str, id: &str) -> String {
 
 /// A process in a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ContainerProcess {
     /// Address of the runtime.
     pub address: String,
     /// The container.
@@ -82,9 +83,9 @@ pub struct Entry {
     pub run: String,
     /// Working directory.
     pub cwd: Option<String>,
-    /// User, where it is not the container's.
+    /// User. Default: the user of the container.
     pub user: Option<String>,
-    /// Environment variables beside the container's.
+    /// Environment variables in addition to the container's.
     pub env: BTreeMap<String, String>,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -94,8 +95,8 @@ pub struct Entry {
 pub fn main() -> u8 {
     let entry = std::env::var(VARIABLE)
         .map_err(|_| format!("{VARIABLE} is not set: this program is started by the host"));
-    let entry =
-        entry.and_then(|text| serde_json::from_str::<Entry>(&text).map_err(|error| error.to_string()));
+    let entry = entry
+        .and_then(|text| serde_json::from_str::<ContainerProcess>(&text).map_err(|error| error.to_string()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match (entry, runtime) {
         (Ok(entry), Ok(runtime)) => {
@@ -114,8 +115,8 @@ pub fn main() -> u8 {
     })
 }
 
-async fn enter(entry: Entry) -> Result<u8, String> {
-    // What ends with its parent would leave the process behind. It notices the end of its parent itself, below.
+async fn enter(entry: ContainerProcess) -> Result<u8, String> {
+    // If it ended with its parent, the process would remain. It detects the end of its parent below.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(None).map_err(|error| error.to_string())?;
     let parent = rustix::process::getppid();
@@ -157,7 +158,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
             }
         }
         let _ = input.shutdown().await;
-        // The connection stays whole for the output.
+        // The connection stays open for the output.
         input
     });
     let received = async {
@@ -179,7 +180,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
         shown = &mut shown => match shown {
             Ok(()) => None,
             Err(_) => {
-                // Nobody reads what it writes.
+                // Its output is closed.
                 end(&docker, &entry.container, entered, GRACE).await;
                 return Ok(128 + 13);
             }
@@ -193,8 +194,8 @@ async fn enter(entry: Entry) -> Result<u8, String> {
     }
     drop(sent);
     let state = limited(docker.inspect_exec(&id)).await?;
-    // A runtime may close the connection of a process that runs, for example when its stdin was closed because the host
-    // is gone.
+    // A runtime can close the connection of a running process, for example if its stdin was closed because the host has
+    // ended.
     if state.running == Some(true) {
         end(&docker, &entry.container, entered, ORPHANED).await;
         return Err("the connection to the process was lost".to_owned());
@@ -205,7 +206,7 @@ async fn enter(entry: Entry) -> Result<u8, String> {
     }
 }
 
-/// Waits for a signal; for ever where it cannot be waited for.
+/// Waits for a signal; forever if that is not possible.
 async fn arrives(signal: &mut std::io::Result<Signal>) {
     match signal {
         Ok(signal) => {

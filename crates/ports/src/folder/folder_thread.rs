@@ -14,38 +14,40 @@ use tokio::sync::oneshot;
 
 use super::events::{FolderId, folder_id};
 use super::load::{Read, read, read_all};
-use super::{Changed, Edit, EditOf, Edited, Format, Held, Order, Place, Seen, Shelf, Watching};
+use super::{
+    Changed, Contents, Current, Edit, EditOf, Edited, FolderEvent, FolderSetup, Format, Request, Watching,
+};
 use crate::atomic::{self, Access, Staged};
 use crate::stamp::Stamp;
 
 const SUFFIX: &str = ".md";
-/// How long a file has to rest before it is read: an editor writes in several steps.
+/// How long a file has to be unchanged before it is read, because an editor writes in several steps.
 const REST: Duration = Duration::from_millis(50);
-/// After this long it is read all the same.
+/// After this time it is read even if it keeps changing.
 const LONGEST_REST: Duration = Duration::from_millis(500);
-/// How often a watched folder is compared for what events did not tell.
+/// How often a watched folder is compared, to find changes whose events were lost.
 const COMPARE: Duration = Duration::from_secs(30);
-/// How often one is compared that cannot be watched.
+/// How often a folder is compared that cannot be watched.
 const UNWATCHED: Duration = Duration::from_secs(2);
-/// A comparison may take this share of the time.
+/// The pause after a comparison, as a multiple of its duration.
 const SHARE: u32 = 50;
-/// How many files are compared before somebody else has a turn.
+/// How many files are compared before waiting requests are served.
 const STEP: usize = 512;
-/// How many edits become durable together.
+/// How many edits are synced together.
 const BATCH: usize = 256;
 
-pub(super) struct Keeper<F: Format> {
-    place: Place,
+pub(super) struct FolderThread<F: Format> {
+    setup: FolderSetup,
     format: F,
-    shelf: Arc<RwLock<Shelf<F>>>,
-    /// Files that do not read: as they were, and why.
+    contents: Arc<RwLock<Contents<F>>>,
+    /// Files that cannot be read: their stamps, and why.
     broken: HashMap<String, (Stamp, String)>,
-    /// Files no value can have, said once.
+    /// Files whose names no value can have; each is reported once.
     strays: HashSet<String>,
-    /// Files to look at, once they rest.
+    /// Files to read once they stop changing.
     due: HashMap<String, Due>,
     comparison: Option<Comparison>,
-    /// When the next one begins; while one is under way, only where something asks for another.
+    /// When the next comparison begins; during a comparison, set only if another one was requested.
     next_comparison: Option<Instant>,
     watch: Watch,
 }
@@ -55,7 +57,7 @@ struct Due {
     at: Instant,
 }
 
-/// A comparison of the folder with what is in memory, under way.
+/// A running comparison of the folder with the contents in memory.
 struct Comparison {
     files: Option<ReadDir>,
     seen: HashSet<String>,
@@ -63,22 +65,22 @@ struct Comparison {
 }
 
 enum Watch {
-    /// To be set up: not yet, or no more.
+    /// To be set up, for the first time or again.
     Wanted,
-    /// By the system; none where the folder is missing.
+    /// The system watches this folder; `None` if it is missing.
     On(Option<FolderId>),
-    /// Not possible here; said once.
+    /// Not possible here; reported once.
     Impossible,
 }
 
 type Answer<V> = (oneshot::Sender<Result<Edited<V>, Thrown>>, Result<Edited<V>, Thrown>);
 
-impl<F: Format> Keeper<F> {
-    pub(super) fn new(place: Place, format: F, shelf: Arc<RwLock<Shelf<F>>>) -> Self {
+impl<F: Format> FolderThread<F> {
+    pub(super) fn new(setup: FolderSetup, format: F, contents: Arc<RwLock<Contents<F>>>) -> Self {
         Self {
-            place,
+            setup,
             format,
-            shelf,
+            contents,
             broken: HashMap::new(),
             strays: HashSet::new(),
             due: HashMap::new(),
@@ -88,18 +90,18 @@ impl<F: Format> Keeper<F> {
         }
     }
 
-    /// Reads the whole folder, before anybody else has it.
+    /// Reads the whole folder, before other threads can access it.
     pub(super) fn load(&mut self) -> Result<(), String> {
         let unreadable =
             |path: &PathBuf, error: io::Error| format!("{} cannot be read: {error}", path.display());
-        let listed = match fs::read_dir(&self.place.path) {
+        let listed = match fs::read_dir(&self.setup.path) {
             Ok(listed) => listed,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(unreadable(&self.place.path, error)),
+            Err(error) => return Err(unreadable(&self.setup.path, error)),
         };
         let mut files = Vec::new();
         for file in listed {
-            let file = file.map_err(|error| unreadable(&self.place.path, error))?;
+            let file = file.map_err(|error| unreadable(&self.setup.path, error))?;
             atomic::sweep_file(&file.path());
             if let Some(name) = file.file_name().to_str()
                 && let Some(id) = self.id_of(name)
@@ -108,34 +110,34 @@ impl<F: Format> Keeper<F> {
             }
         }
         files.sort_unstable();
-        for (id, name, found) in read_all(&self.format, &self.place.path, files) {
+        for (id, name, found) in read_all(&self.format, &self.setup.path, files) {
             if let Some(found) = found {
-                // Nobody watches yet.
-                self.take_in(&id, &name, found);
+                // No watcher exists yet.
+                self.apply_read(&id, &name, found);
             }
         }
         Ok(())
     }
 
-    /// Serves orders until told to stop.
-    pub(super) fn run(mut self, orders: &Receiver<Order<F::Value>>) {
-        if self.place.watching == Watching::Events {
+    /// Serves requests until it receives `Stop`.
+    pub(super) fn run(mut self, requests: &Receiver<Request<F::Value>>) {
+        if self.setup.watching == Watching::Events {
             self.set_up_watch();
         }
         // Something may have happened between reading and watching.
         self.next_comparison = Some(Instant::now());
         loop {
-            let mut order = match orders.recv_timeout(self.free_for()) {
-                Ok(order) => Some(order),
+            let mut request = match requests.recv_timeout(self.free_for()) {
+                Ok(request) => Some(request),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            while let Some(taken) = order.take() {
+            while let Some(taken) = request.take() {
                 match taken {
-                    Order::Stop => return,
-                    Order::Seen(seen) => self.note(seen),
-                    Order::Edit { id, edit, answer } => {
-                        order = self.edit_some((id, edit, answer), orders);
+                    Request::Stop => return,
+                    Request::Observed(seen) => self.note(seen),
+                    Request::Edit { id, edit, answer } => {
+                        request = self.edit_some((id, edit, answer), requests);
                     }
                 }
             }
@@ -144,26 +146,26 @@ impl<F: Format> Keeper<F> {
         }
     }
 
-    /// How long nothing but an order has to be done.
+    /// How long the thread may wait for a request before it has other work.
     fn free_for(&self) -> Duration {
         if self.comparison.is_some() {
             return Duration::ZERO;
         }
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         let comparison = self.next_comparison.map_or(COMPARE, until);
-        // The first one found will do: they rest about as long.
+        // Any of them will do: their times are close together.
         self.due.values().next().map_or(comparison, |due| until(due.at).min(comparison))
     }
 
-    fn note(&mut self, seen: Seen) {
+    fn note(&mut self, seen: FolderEvent) {
         match seen {
-            Seen::File(name) if is_own(&name) => self.look_soon(name),
-            Seen::File(_) => {}
-            Seen::Folder => {
+            FolderEvent::File(name) if is_own(&name) => self.look_soon(name),
+            FolderEvent::File(_) => {}
+            FolderEvent::Folder => {
                 self.watch = Watch::Wanted;
                 self.compare_soon();
             }
-            Seen::Lost => self.compare_soon(),
+            FolderEvent::Lost => self.compare_soon(),
         }
     }
 
@@ -186,71 +188,71 @@ impl<F: Format> Keeper<F> {
             if let Some(id) = self.id_of(&name).map(str::to_owned)
                 && let Some(changed) = self.look(&id, &name)
             {
-                (self.place.tell)(changed);
+                (self.setup.tell)(changed);
             }
         }
     }
 
-    /// The id of a value's file; a Markdown file that cannot be one is said once.
+    /// The id of a value's file. A Markdown file with an invalid name is reported once.
     fn id_of<'n>(&mut self, name: &'n str) -> Option<&'n str> {
         let id = name.strip_suffix(SUFFIX).filter(|_| is_own(name))?;
         match self.format.check_id(id) {
             Ok(()) => Some(id),
             Err(why) => {
                 if self.strays.insert(name.to_owned()) {
-                    (self.place.report)(format!("{}: {why}; ignored", self.place.path.join(name).display()));
+                    (self.setup.report)(format!("{}: {why}; ignored", self.setup.path.join(name).display()));
                 }
                 None
             }
         }
     }
 
-    fn shelf(&self) -> RwLockWriteGuard<'_, Shelf<F>> {
-        self.shelf.write().unwrap_or_else(PoisonError::into_inner)
+    fn contents(&self) -> RwLockWriteGuard<'_, Contents<F>> {
+        self.contents.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn stamp(&self, id: &str) -> Option<Stamp> {
         match self.broken.get(id) {
             Some((stamp, _)) => Some(*stamp),
-            None => self.shelf.read().unwrap_or_else(PoisonError::into_inner).stamp(id).copied(),
+            None => self.contents.read().unwrap_or_else(PoisonError::into_inner).stamp(id).copied(),
         }
     }
 
-    /// Reads a file again if it is another one.
+    /// Reads a file again if it changed.
     fn look(&mut self, id: &str, name: &str) -> Option<Changed> {
-        let path = self.place.path.join(name);
+        let path = self.setup.path.join(name);
         if let (Ok(found), Some(stamp)) = (fs::metadata(&path), self.stamp(id))
             && stamp.still(&found)
         {
             return None;
         }
         match read(&self.format, &path, id) {
-            Some(found) => self.take_in(id, name, found),
+            Some(found) => self.apply_read(id, name, found),
             None => {
                 self.broken.remove(id);
-                self.changed(false, |shelf, _| shelf.take(id))
+                self.changed(false, |contents, _| contents.take(id))
             }
         }
     }
 
-    fn take_in(&mut self, id: &str, name: &str, found: Read<F::Value>) -> Option<Changed> {
-        let path = self.place.path.join(name);
-        // A young file is read again, and says nothing new.
+    fn apply_read(&mut self, id: &str, name: &str, found: Read<F::Value>) -> Option<Changed> {
+        let path = self.setup.path.join(name);
+        // A file that was written just before it was read is read again; it is not reported twice.
         let again = self.stamp(id).is_some_and(|stamp| stamp.is_of_same_file(&found.stamp));
         for ignored in found.ignored.iter().filter(|_| !again) {
-            (self.place.report)(format!("{}: {ignored}; ignored", path.display()));
+            (self.setup.report)(format!("{}: {ignored}; ignored", path.display()));
         }
         match found.value {
             Ok(value) => {
                 self.broken.remove(id);
-                self.changed(false, |shelf, format| shelf.put(format, id, value, found.stamp))
+                self.changed(false, |contents, format| contents.put(format, id, value, found.stamp))
             }
             Err(why) => {
                 let before = self.broken.insert(id.to_owned(), (found.stamp, why.clone()));
                 if !(again && before.is_some_and(|(_, before)| before == why)) {
-                    let held = self.shelf().get(id).is_some();
+                    let held = self.contents().get(id).is_some();
                     let until = if held { "keeping the last valid version" } else { "skipped" };
-                    (self.place.report)(format!(
+                    (self.setup.report)(format!(
                         "{}: {why}; {until} until the file is fixed",
                         path.display()
                     ));
@@ -263,19 +265,19 @@ impl<F: Format> Keeper<F> {
     fn changed(
         &self,
         own: bool,
-        change: impl FnOnce(&mut Shelf<F>, &F) -> Option<(Arc<str>, ChangeType)>,
+        change: impl FnOnce(&mut Contents<F>, &F) -> Option<(Arc<str>, ChangeType)>,
     ) -> Option<Changed> {
-        let (id, how) = change(&mut self.shelf(), &self.format)?;
+        let (id, how) = change(&mut self.contents(), &self.format)?;
         Some(Changed { id, how, own })
     }
 
-    /// Carries out edits that are waiting, the folder synced once for all of them; answers the order after
-    /// them that is none.
+    /// Carries out the waiting edits and syncs the folder once for all of them. Returns the request after them that is
+    /// not an edit.
     fn edit_some(
         &mut self,
         first: (String, EditOf<F::Value>, oneshot::Sender<Result<Edited<F::Value>, Thrown>>),
-        orders: &Receiver<Order<F::Value>>,
-    ) -> Option<Order<F::Value>> {
+        requests: &Receiver<Request<F::Value>>,
+    ) -> Option<Request<F::Value>> {
         let mut next = Some(first);
         let mut other = None;
         let mut answers: Vec<Answer<F::Value>> = Vec::new();
@@ -286,21 +288,21 @@ impl<F: Format> Keeper<F> {
             if answers.len() == BATCH {
                 break;
             }
-            match orders.try_recv() {
-                Ok(Order::Edit { id, edit, answer }) => next = Some((id, edit, answer)),
-                Ok(order) => other = Some(order),
+            match requests.try_recv() {
+                Ok(Request::Edit { id, edit, answer }) => next = Some((id, edit, answer)),
+                Ok(request) => other = Some(request),
                 Err(_) => {}
             }
         }
         let synced = match changes.iter().any(|changed: &Changed| changed.own) {
-            true => atomic::sync_folder(&self.place.path).map_err(|error| self.unwritten(error)),
+            true => atomic::sync_folder(&self.setup.path).map_err(|error| self.unwritten(error)),
             false => Ok(()),
         };
         for changed in changes {
-            (self.place.tell)(changed);
+            (self.setup.tell)(changed);
         }
         for (answer, edited) in answers {
-            // Nobody waits any more: it is done all the same.
+            // The caller may have stopped waiting; the edit is still done.
             let _ = answer.send(synced.clone().and(edited));
         }
         other
@@ -315,23 +317,23 @@ impl<F: Format> Keeper<F> {
         // An id becomes part of a path.
         self.format.check_id(id).map_err(Thrown::new)?;
         let name = format!("{id}{SUFFIX}");
-        // What somebody has just written by hand is what is edited.
+        // The edit applies to what was written into the file last, also by hand.
         changes.extend(self.look(id, &name));
-        let before = self.shelf().get(id).cloned();
+        let before = self.contents().get(id).cloned();
         let broken = self.broken.get(id).map(|(_, why)| why.as_str());
-        let after = match edit(Held { value: before.as_ref(), broken })? {
-            Edit::Keep => before.clone(),
+        let after = match edit(Current { value: before.as_ref(), broken })? {
+            Edit::Unchanged => before.clone(),
             Edit::Remove => {
-                match fs::remove_file(self.place.path.join(&name)) {
+                match fs::remove_file(self.setup.path.join(&name)) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(self.unwritten(error)),
                     _ => {}
                 }
                 self.broken.remove(id);
-                changes.extend(self.changed(true, |shelf, _| shelf.take(id)));
+                changes.extend(self.changed(true, |contents, _| contents.take(id)));
                 None
             }
             Edit::Write(text) => {
-                // What cannot be read back is not written.
+                // Text that cannot be parsed again is not written.
                 let value = self.format.read(id, &text, &mut Vec::new());
                 let value = value.map_err(|why| Thrown::new(format_args!("cannot store {id}: {why}")))?;
                 let unchanged = before.as_ref().is_some_and(|before| self.format.same(before, &value));
@@ -341,8 +343,9 @@ impl<F: Format> Keeper<F> {
                 let (value, stamp) =
                     self.write(&name, &text, value).map_err(|error| self.unwritten(error))?;
                 self.broken.remove(id);
-                changes
-                    .extend(self.changed(true, |shelf, format| shelf.put(format, id, value.clone(), stamp)));
+                changes.extend(
+                    self.changed(true, |contents, format| contents.put(format, id, value.clone(), stamp)),
+                );
                 Some(value)
             }
         };
@@ -350,40 +353,40 @@ impl<F: Format> Keeper<F> {
     }
 
     fn write(&mut self, name: &str, text: &str, value: F::Value) -> io::Result<(F::Value, Stamp)> {
-        if !self.place.path.is_dir() {
-            atomic::make_folder(&self.place.path)?;
+        if !self.setup.path.is_dir() {
+            atomic::make_folder(&self.setup.path)?;
             self.watch_again();
             self.compare_soon();
         }
-        let path = self.place.path.join(name);
+        let path = self.setup.path.join(name);
         let (found, stamp) = Staged::new(&path, text.as_bytes(), Access::Owner)?.place()?;
         Ok((self.format.date(value, &found), stamp))
     }
 
     fn unwritten(&self, error: io::Error) -> Thrown {
-        Thrown::new(format_args!("{} could not be written: {error}", self.place.path.display()))
+        Thrown::new(format_args!("{} could not be written: {error}", self.setup.path.display()))
     }
 
     fn set_up_watch(&mut self) {
-        match self.place.events.watch(&self.place.path) {
+        match self.setup.events.watch(&self.setup.path) {
             Ok(folder) => self.watch = Watch::On(folder),
             Err(why) => {
                 self.watch = Watch::Impossible;
-                let (path, every) = (self.place.path.display(), UNWATCHED.as_secs());
+                let (path, every) = (self.setup.path.display(), UNWATCHED.as_secs());
                 let line = format!("cannot watch {path}: {why}; comparing it every {every} s instead");
-                (self.place.report)(line);
+                (self.setup.report)(line);
             }
         }
     }
 
-    /// Compares some more files, or begins to where it is time.
+    /// Compares the next files, or begins a comparison if it is due.
     fn compare(&mut self) {
         let start = Instant::now();
         let Some(mut comparison) = self.comparison.take() else {
             if self.next_comparison.is_some_and(|next| next <= start) {
                 self.watch_again();
                 self.next_comparison = None;
-                let files = fs::read_dir(&self.place.path).ok();
+                let files = fs::read_dir(&self.setup.path).ok();
                 self.comparison = Some(Comparison { files, seen: HashSet::new(), took: Duration::ZERO });
             }
             return;
@@ -402,7 +405,8 @@ impl<F: Format> Keeper<F> {
                         comparison.seen.insert(name);
                     }
                 }
-                // It went while it was listed, or cannot be listed: what is not seen is looked at.
+                // The file was removed during the listing, or cannot be listed. Files that were not seen are read
+                // afterwards.
                 Some(Err(_)) => {}
                 None => {
                     comparison.took += start.elapsed();
@@ -415,14 +419,14 @@ impl<F: Format> Keeper<F> {
         self.comparison = Some(comparison);
     }
 
-    /// Watches the folder where it is another one than the one watched.
+    /// Watches the folder again if the path leads to another folder than the watched one.
     fn watch_again(&mut self) {
         let wanted = match self.watch {
             Watch::Wanted => true,
-            Watch::On(watched) => watched != folder_id(&self.place.path),
+            Watch::On(watched) => watched != folder_id(&self.setup.path),
             Watch::Impossible => false,
         };
-        if wanted && self.place.watching == Watching::Events {
+        if wanted && self.setup.watching == Watching::Events {
             self.set_up_watch();
         }
     }
@@ -430,24 +434,24 @@ impl<F: Format> Keeper<F> {
     fn end_comparison(&mut self, comparison: &Comparison) {
         let file_of = |id: &str| format!("{id}{SUFFIX}");
         let unseen: Vec<String> = {
-            let shelf = self.shelf.read().unwrap_or_else(PoisonError::into_inner);
-            let held = shelf.keys().map(|id| &**id).chain(self.broken.keys().map(String::as_str));
+            let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
+            let held = contents.keys().map(|id| &**id).chain(self.broken.keys().map(String::as_str));
             held.map(file_of).filter(|name| !comparison.seen.contains(name)).collect()
         };
         for name in unseen {
             self.look_soon(name);
         }
-        let every = match (self.place.watching, &self.watch) {
+        let every = match (self.setup.watching, &self.watch) {
             (Watching::Every(every), _) => every,
             (Watching::Events, Watch::Impossible) => UNWATCHED,
             (Watching::Events, _) => COMPARE,
         };
-        // What was asked for meanwhile is not put off.
+        // A comparison that was requested during this one is not postponed.
         self.next_comparison.get_or_insert(Instant::now() + every.max(comparison.took * SHARE));
     }
 }
 
-/// Whether a file may hold a value: editors and writers leave hidden ones for a moment.
+/// Returns whether a file may contain a value. Editors and writers create hidden files for a moment.
 fn is_own(name: &str) -> bool {
     name.ends_with(SUFFIX) && !name.starts_with('.')
 }

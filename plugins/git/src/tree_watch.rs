@@ -23,7 +23,7 @@ const PATHS: usize = 2_000;
 const REPORTED: Duration = Duration::from_secs(2);
 
 /// What changed since the last question.
-pub(crate) enum Moved {
+pub(crate) enum ChangedPaths {
     /// These paths, from the top of the tree.
     Paths(HashSet<PathBuf>),
     /// It is not known what.
@@ -34,14 +34,14 @@ pub(crate) enum Moved {
 pub(crate) struct Watch {
     root: PathBuf,
     watcher: Arc<Mutex<RecommendedWatcher>>,
-    seen: Arc<Seen>,
+    seen: Arc<WatchState>,
     /// A folder of our own that is watched too: once a change in it is reported, all earlier ones are.
     marks: tempfile::TempDir,
     next: AtomicU64,
 }
 
 #[derive(Default)]
-struct Seen {
+struct WatchState {
     paths: Mutex<HashSet<PathBuf>>,
     all: std::sync::atomic::AtomicBool,
     mark: watch::Sender<u64>,
@@ -64,7 +64,7 @@ impl Watch {
     fn begin(root: PathBuf, directories: HashSet<PathBuf>) -> Option<Self> {
         let marks = tempfile::tempdir().ok()?;
         let marked = marks.path().canonicalize().ok()?;
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(WatchState::default());
         let (to, top, at) = (seen.clone(), root.clone(), marked.clone());
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             to.take(&top, &at, event);
@@ -84,19 +84,19 @@ impl Watch {
     }
 
     /// What changed since the last call.
-    pub(crate) async fn moved(&self) -> Moved {
+    pub(crate) async fn moved(&self) -> ChangedPaths {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut marked = self.seen.mark.subscribe();
         let file = self.marks.path().join(number.to_string());
         if tokio::fs::write(&file, b"").await.is_err() {
-            return Moved::All;
+            return ChangedPaths::All;
         }
         let reported = marked.wait_for(|mark| *mark >= number);
         let reported = matches!(tokio::time::timeout(REPORTED, reported).await, Ok(Ok(_)));
         let _ = tokio::fs::remove_file(&file).await;
         let paths = std::mem::take(&mut *self.seen.paths.lock());
         if self.seen.all.swap(false, Ordering::AcqRel) || !reported || paths.len() > PATHS {
-            return Moved::All;
+            return ChangedPaths::All;
         }
         // A directory that appeared is watched, with what is below it.
         let directories: Vec<PathBuf> =
@@ -104,7 +104,7 @@ impl Watch {
         for directory in self.looked_at(directories).await {
             self.descend(&directory);
         }
-        Moved::Paths(paths)
+        ChangedPaths::Paths(paths)
     }
 
     /// Wakes after every change from now on.
@@ -168,7 +168,7 @@ impl Watch {
     }
 }
 
-impl Seen {
+impl WatchState {
     fn take(&self, root: &Path, marks: &Path, event: notify::Result<notify::Event>) {
         let Ok(event) = event else {
             self.all.store(true, Ordering::Release);

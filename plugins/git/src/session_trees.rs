@@ -1,4 +1,4 @@
-//! The working trees of a session: those that its directories are in.
+//! The working trees that contain the directories of a session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::status::{Row, Status};
 use crate::tree::{Tree, Trees};
 
 /// One working tree of a session, with the session's directories in it.
-pub(crate) struct Place {
+pub(crate) struct SessionTree {
     pub tree: Arc<Tree>,
     /// The directories, in the session's order.
     pub directories: Vec<PathBuf>,
-    /// Where they are in the tree.
+    /// Their paths in the tree.
     pub prefixes: Vec<PathBuf>,
 }
 
-impl Place {
+impl SessionTree {
     /// Whether a path, from the top of the tree, is in one of the directories.
     pub(crate) fn holds(&self, path: &Path) -> bool {
         self.prefixes.iter().any(|prefix| path.starts_with(prefix))
@@ -32,8 +32,8 @@ impl Place {
 
 impl Trees {
     /// The working trees of a session, that of its first directory first; none outside of repositories.
-    pub(crate) async fn of_session(&self, of: &ChangesOf) -> Result<Vec<Place>, Failure> {
-        let mut places: Vec<Place> = Vec::new();
+    pub(crate) async fn of_session(&self, of: &ChangesOf) -> Result<Vec<SessionTree>, Failure> {
+        let mut places: Vec<SessionTree> = Vec::new();
         for directory in of.directories().map(PathBuf::from) {
             let Some(tree) = self.of(&directory).await? else { continue };
             let prefix = tree.prefix(&directory);
@@ -43,7 +43,7 @@ impl Trees {
                     place.prefixes.push(prefix);
                 }
                 None => {
-                    places.push(Place { tree, directories: vec![directory], prefixes: vec![prefix] });
+                    places.push(SessionTree { tree, directories: vec![directory], prefixes: vec![prefix] });
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Changes that somebody else made: another host, or a person with SQL. Notifications wake; the table `changes` has the order.
+//! Changes by other writers: another host, or a user with SQL. Notifications wake the reader; the table `changes` has
+//! the order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use crate::database::Database;
 
 /// How often the table is read without a notification.
 const POLL: Duration = Duration::from_secs(5);
-/// How soon it is read again after a notification, where a running transaction hides what was notified.
+/// How soon it is read again after a notification if a running transaction hides the change.
 const AGAIN: Duration = Duration::from_millis(200);
 /// How many changes are read at once.
 const PAGE: i64 = 1000;
 
-/// Who is notified.
+/// The notified listeners.
 #[derive(Default)]
 pub struct Listeners {
     records: Mutex<HashMap<String, Watchers<RecordChange>>>,
@@ -40,12 +41,12 @@ impl Listeners {
         match (kind, collection) {
             ("record", Some(collection)) => {
                 if let Some(watchers) = self.records.lock().get(collection) {
-                    watchers.tell(&RecordChange { id, r#type: how });
+                    watchers.notify(&RecordChange { id, r#type: how });
                 }
             }
             ("automation", _) => {
                 if let Some(watchers) = &*self.automations.lock() {
-                    watchers.tell(&AutomationChange { id, r#type: how });
+                    watchers.notify(&AutomationChange { id, r#type: how });
                 }
             }
             // Policies and secrets are read for each use.
@@ -71,7 +72,7 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                     vec![Box::new(last.0.clone()), Box::new(last.1), Box::new(PAGE)],
                 )
                 .await;
-            // Who cannot read now reads with the next poll.
+            // If it cannot be read now, the next poll reads it.
             let Ok(rows) = rows else { break };
             for row in &rows {
                 let (kind, collection): (String, Option<String>) = (row.get(2), row.get(3));
