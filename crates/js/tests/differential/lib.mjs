@@ -87,4 +87,15 @@ export function plain(value) {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, plain(each)]));
 }
 
+/**
+ * Waits until a log has not grown during so many turns of the event loop, each of at least five milliseconds. A program that
+ * is slow because the computer is busy gets as many turns as one that is not.
+ */
+export async function quiet(log, turns) {
+  for (let left = turns, length = log.length; left > 0; left -= 1) {
+    await later(5);
+    if (log.length !== length) [left, length] = [turns, log.length];
+  }
+}
+
 export const later = (milliseconds = 0) => new Promise((resolve) => setTimeout(resolve, milliseconds));

@@ -1,5 +1,5 @@
 import { Duplex, PassThrough, Readable, Transform, Writable, finished, pipeline } from 'node:stream';
-import { Random, attempt, attemptLater, failure, later } from './lib.mjs';
+import { attempt, attemptLater, failure, later, quiet, Random } from './lib.mjs';
 
 const events = ['data', 'end', 'close', 'error', 'finish', 'drain', 'pause', 'resume', 'readable', 'pipe', 'unpipe'];
 
@@ -176,7 +176,7 @@ export default async (seed) => {
   const rows = [];
   for (const run of [writing, reading, transforming, piping, helping, converting]) {
     const log = [];
-    await Promise.race([attemptLater(() => run(new Random(seed * 100 + rows.length), log)).then((got) => log.push(['over', got])), later(300)]);
+    await Promise.race([attemptLater(() => run(new Random(seed * 100 + rows.length), log)).then((got) => log.push(['over', got])), quiet(log, 60)]);
     rows.push([`node streams: ${run.name}`, null, log]);
   }
   return rows;

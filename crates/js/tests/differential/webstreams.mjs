@@ -1,4 +1,4 @@
-import { Random, attempt, attemptLater, failure, later } from './lib.mjs';
+import { attempt, attemptLater, failure, later, quiet, Random } from './lib.mjs';
 
 const marks = [undefined, 0, 1, 2, 5, Infinity];
 
@@ -218,7 +218,7 @@ export default async (seed) => {
   const rows = [];
   for (const run of [reads, writes, pipes, transforms, tees, bytes, iterators]) {
     const log = [];
-    await Promise.race([attemptLater(() => run(new Random(seed * 100 + rows.length), log)).then((got) => log.push(['over', got])), later(400)]);
+    await Promise.race([attemptLater(() => run(new Random(seed * 100 + rows.length), log)).then((got) => log.push(['over', got])), quiet(log, 80)]);
     rows.push([`web streams: ${run.name}`, null, log]);
   }
   return rows;
