@@ -1,6 +1,7 @@
 //! The one outbound HTTP client. A redirect is answered as it is, never followed; a body comes as it is read; a
 //! connection that cannot be made is given up. How long an answer may take is for whoever asks.
 
+mod certificate;
 mod resolver;
 
 use std::error::Error;
@@ -13,6 +14,7 @@ use http::{Request, Response, header};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
+pub use certificate::certificate_problem;
 pub use resolver::use_own_resolver;
 
 /// How long a connection may take to be made.
@@ -125,6 +127,9 @@ fn no_connection(why: &dyn Error) -> Unanswered {
 
 /// What went wrong, down to its cause: `connection refused` says more than `error sending request`.
 fn reason(error: &reqwest::Error) -> String {
+    if let Some(problem) = certificate_problem(error) {
+        return problem;
+    }
     let mut deepest: &dyn Error = error;
     while let Some(source) = deepest.source() {
         deepest = source;

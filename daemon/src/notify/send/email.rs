@@ -121,6 +121,9 @@ fn failure(server: &str, error: &lettre::transport::smtp::Error) -> Failure {
     if let Some(code) = error.status() {
         return format!("{server} answered {code}");
     }
+    if let Some(problem) = ostler_net::certificate_problem(error) {
+        return format!("{server}: {problem}");
+    }
     match error.source() {
         Some(source) => format!("{server}: {source}"),
         None => format!("{server}: {error}"),
