@@ -171,6 +171,13 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure>
     Ok(())
 }
 
+/// Adds what a connection that reads has besides the tables: the terms of the index of words.
+pub(super) fn add_views(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(
+        "CREATE VIRTUAL TABLE temp.automation_run_terms USING fts5vocab(main, automation_run_words, instance)",
+    )
+}
+
 /// Makes the tables, or adds what an older database lacks.
 pub(super) fn upgrade(connection: &mut Connection) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
