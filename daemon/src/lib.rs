@@ -36,6 +36,7 @@ mod plugin_options;
 pub mod plugins;
 pub mod process;
 mod progress;
+mod query_flags;
 pub mod record;
 pub mod remote;
 mod root_settings;

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::grants::Grant;
 use crate::message::Params;
+use crate::run_list::RunFilter;
 use crate::{RpcError, own, uri};
 
 /// What a caller must hold before a command runs.
@@ -344,6 +345,8 @@ commands! {
     "x-ostler/diagnostics/network" DiagnosticsNetwork(Ignored) On::Any, grant!("diagnostics", "network");
     /// Tries to reach a URL.
     "x-ostler/diagnostics/fetch" DiagnosticsFetch(own::DiagnosticsFetchParams) On::Any, grant!("diagnostics", "fetch");
+    /// A page of the runs of all automations, by what is known of them.
+    "x-ostler/runs/list" RunsList(RunFilter) On::Any, grant!("automation", "list");
     /// Loads older runs into an automation's entry.
     "fetchAutomationRuns" FetchAutomationRuns(c::FetchAutomationRunsParams) AUTOMATIONS, grant!("automation", "list");
 }
