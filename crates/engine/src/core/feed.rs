@@ -22,7 +22,7 @@ const AT_ONCE: usize = 64;
 pub enum Change<T> {
     /// An entry is new, or is so now.
     Put(Arc<T>),
-    /// The entry of this URI is no longer there.
+    /// The entry of this URI is no longer there; of an automation's URI, all its runs.
     Removed(String),
 }
 
