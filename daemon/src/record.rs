@@ -26,6 +26,9 @@ pub struct Record {
     pub url: String,
     /// Where routes of plugins are, before `/plugins/`.
     pub routes: String,
+    /// What URLs begin with under which others reach it, where that is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     /// The same as `url` with the token; for this machine's user alone, as the whole file is.
     pub connect_url: String,
     /// The directories it serves.
@@ -261,6 +264,7 @@ mod tests {
             pid: 7,
             url: "ws://127.0.0.1:1".to_owned(),
             routes: "http://127.0.0.1:1".to_owned(),
+            public_url: None,
             connect_url: "ws://127.0.0.1:1/".to_owned(),
             paths: Vec::new(),
             started_at: "2026-01-01T00:00:00Z".to_owned(),
