@@ -1,10 +1,14 @@
-//! Notifies the console of changes that no channel of the protocol has: endpoints and their deliveries, plugins, users.
+//! Notifies the console of changes that no channel of the protocol has: endpoints and their deliveries, bots, policies,
+//! plugins, users, and the health of the host.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::points::StoredCollection;
-use ostler_contract::{HostFunction, limit};
+use ostler_contract::{HostFunction, JsonObject, limit};
+use ostler_engine::Gauges;
+use ostler_engine::users::Directory;
+use ostler_plugin_bot::BOTS;
 use ostler_plugin_console::Changes;
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
@@ -12,14 +16,18 @@ use crate::control::Control;
 
 /// The id of the webhook plugin.
 const WEBHOOK: &str = "webhook";
-/// How often what changes all the time is compared: the memory of plugins, who may do what.
+/// The id of the bot plugin.
+const BOT: &str = "bot";
+/// How often what has no events is compared: the memory of plugins, who may do what, policies, gauges.
 const COMPARE_EVERY: Duration = Duration::from_secs(2);
 
 /// Notifies for as long as the daemon runs.
 pub async fn watch(control: Arc<Control>, changes: Changes) {
-    for (collection, topic) in [(ENDPOINTS, "endpoints"), (DELIVERIES, "deliveries")] {
-        if !control.has_applied(WEBHOOK) {
-            break;
+    let collections =
+        [(WEBHOOK, ENDPOINTS, "endpoints"), (WEBHOOK, DELIVERIES, "deliveries"), (BOT, BOTS, "bots")];
+    for (plugin, collection, topic) in collections {
+        if !control.has_applied(plugin) {
+            continue;
         }
         if let Err(why) = watch_records(&control, &changes, collection, topic).await {
             control
@@ -31,29 +39,58 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
     }
     let weak: Weak<Control> = Arc::downgrade(&control);
     drop(control);
-    let control = weak;
-    let mut seen = None;
+    let mut before: Option<Compared> = None;
     loop {
         // A daemon that nobody looks at does nothing.
         changes.watched().await;
-        let Some(control) = control.upgrade() else { return };
-        let people = control.host.access.gate.people().map(|people| people.now());
-        let now = (control.used(), control.restart_needed(), people);
-        if let Some((used, restart, people)) = &seen {
-            if *used != now.0 || *restart != now.1 {
-                changes.tell("plugins");
-            }
-            let is_same = match (people, &now.2) {
-                (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-                (before, now) => before.is_none() && now.is_none(),
-            };
-            if !is_same {
-                changes.tell("users");
-            }
-        }
-        seen = Some(now);
+        let Some(control) = weak.upgrade() else { return };
+        let now = Compared::now(&control).await;
         drop(control);
+        for topic in before.iter().flat_map(|before| before.topics(&now)) {
+            changes.tell(topic);
+        }
+        before = Some(now);
         tokio::time::sleep(COMPARE_EVERY).await;
+    }
+}
+
+/// What has no events, at one moment.
+struct Compared {
+    plugins: (Vec<(String, u128, usize)>, Vec<String>),
+    users: Option<Arc<Directory>>,
+    policies: Option<Vec<JsonObject>>,
+    health: (Gauges, Option<String>),
+}
+
+impl Compared {
+    async fn now(control: &Control) -> Self {
+        let core = &control.host.core;
+        let policies = match core.policies() {
+            // While they cannot be read, the page shows what it has.
+            Some(store) => store.list.within(limit::STORE, ()).await.ok(),
+            None => None,
+        };
+        Self {
+            plugins: (control.used(), control.restart_needed()),
+            users: control.host.access.gate.people().map(|people| people.now()),
+            policies,
+            health: (control.host.gauges(), core.lost_storage()),
+        }
+    }
+
+    /// The topics of what differs later.
+    fn topics(&self, later: &Self) -> impl Iterator<Item = &'static str> {
+        let same_users = match (&self.users, &later.users) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        let topics = [
+            ("plugins", self.plugins == later.plugins),
+            ("users", same_users),
+            ("policies", later.policies.is_none() || self.policies == later.policies),
+            ("health", self.health == later.health),
+        ];
+        topics.into_iter().filter(|(_, is_same)| !is_same).map(|(topic, _)| topic)
     }
 }
 

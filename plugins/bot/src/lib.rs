@@ -26,7 +26,7 @@ use chats::Chats;
 /// The scheme bots are served under.
 const SCHEME: &str = "bot";
 /// The collection bots are kept in.
-const BOTS: &str = "bots";
+pub const BOTS: &str = "bots";
 /// The slugs of bots that were deleted.
 const GONE: &str = "bots-gone";
 /// The chats started for readers.
