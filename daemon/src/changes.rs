@@ -4,11 +4,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ostler_contract::points::StoredCollection;
+use ostler_contract::points::{CollectionOptions, StoredCollection};
 use ostler_contract::{HostFunction, JsonObject, limit};
 use ostler_engine::Gauges;
 use ostler_engine::users::Directory;
-use ostler_plugin_bot::BOTS;
+use ostler_plugin_bot::{BOTS, bots_options};
 use ostler_plugin_console::Changes;
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
@@ -23,13 +23,17 @@ const COMPARE_EVERY: Duration = Duration::from_secs(2);
 
 /// Notifies for as long as the daemon runs.
 pub async fn watch(control: Arc<Control>, changes: Changes) {
-    let collections =
-        [(WEBHOOK, ENDPOINTS, "endpoints"), (WEBHOOK, DELIVERIES, "deliveries"), (BOT, BOTS, "bots")];
-    for (plugin, collection, topic) in collections {
+    let plain = CollectionOptions::default;
+    let collections = [
+        (WEBHOOK, (ENDPOINTS, plain()), "endpoints"),
+        (WEBHOOK, (DELIVERIES, plain()), "deliveries"),
+        (BOT, (BOTS, bots_options()), "bots"),
+    ];
+    for (plugin, (collection, options), topic) in collections {
         if !control.has_applied(plugin) {
             continue;
         }
-        if let Err(why) = watch_records(&control, &changes, collection, topic).await {
+        if let Err(why) = watch_records(&control, &changes, (collection, options), topic).await {
             control
                 .host
                 .core
@@ -97,11 +101,11 @@ impl Compared {
 async fn watch_records(
     control: &Control,
     changes: &Changes,
-    collection: &str,
+    (collection, options): (&str, CollectionOptions),
     topic: &'static str,
 ) -> Result<(), ostler_contract::Thrown> {
     let Some(store) = control.host.core.record_store() else { return Ok(()) };
-    let asked = (collection.to_owned(), Default::default());
+    let asked = (collection.to_owned(), options);
     let opened: StoredCollection = store.collection.within(limit::STORE, asked).await?;
     let changes = changes.clone();
     let tell = HostFunction::now(move |_| {

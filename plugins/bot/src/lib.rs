@@ -67,8 +67,8 @@ pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
     bots
 }
 
-/// What a bot is told first is its long text: a person edits it as Markdown.
-fn bots_options() -> CollectionOptions {
+/// How the collection of bots is opened: what a bot is told first is its long text, which a person edits as Markdown.
+pub fn bots_options() -> CollectionOptions {
     CollectionOptions { body: Some("instructions".to_owned()), ..CollectionOptions::default() }
 }
 
