@@ -131,7 +131,7 @@ fn queries() -> Vec<RunQuery> {
     }
     // The beginning of many words, of runs that an index selects.
     queries.push(RunQuery { state: text("failed"), text: text("r*"), ..all(40) });
-    queries.push(RunQuery { automation: text("rare"), text: text("1*"), ..all(3) });
+    queries.push(RunQuery { automation: text("rare"), text: text("r1*"), ..all(3) });
     for words in [
         "disk",
         "FULL disk",
@@ -146,8 +146,8 @@ fn queries() -> Vec<RunQuery> {
         "!?",
         "r14*",
         "r*",
-        "1* disk",
-        "14* bro*",
+        "r1* disk",
+        "r14* bro*",
         "seld* r*",
         "zz* build",
     ] {
