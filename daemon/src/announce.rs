@@ -39,8 +39,10 @@ pub fn block(
         lines.push(format!("http on http://{address}/api"));
     }
     if let (true, Listens::At(address), None) = (settings.console, listens, routes) {
-        lines.push(format!("console on http://{address}{}", names::route("console", "")));
+        let base = settings.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+        lines.push(format!("console on {base}{}", names::route("console", "")));
     }
+    lines.extend(settings.public_url.as_ref().map(|url| format!("public URL {url}")));
     lines.push(format!("pid {}", std::process::id()));
     lines.push(composed.automations.clone());
     lines.push(format!("plugins {}", or_none(&applied)));

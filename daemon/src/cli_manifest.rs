@@ -181,7 +181,7 @@ fn listed(cli: &Command, row: &Row) -> Option<ListedCommand> {
     let http = CommandRequest {
         method: row.method.name().to_owned(),
         path: row.path.to_owned(),
-        query: Vec::new(),
+        query: row.query.keys().cloned().collect(),
         body: sent,
     };
     let id = row.words().collect::<Vec<_>>().join(".");
@@ -293,8 +293,13 @@ mod tests {
             for name in &command.http.body {
                 assert_eq!(all().filter(|one| one.name == *name).count(), 1, "{}: {name}", command.id);
             }
+            for name in &command.http.query {
+                assert_eq!(all().filter(|one| one.name == *name).count(), 1, "{}: {name}", command.id);
+            }
             // What is typed and not sent is a question of the terminal.
-            for one in all().filter(|one| !command.http.body.contains(&one.name)) {
+            let is_sent =
+                |name: &String| command.http.body.contains(name) || command.http.query.contains(name);
+            for one in all().filter(|one| !is_sent(&one.name)) {
                 let in_path = command.http.path.contains(&format!("{{{}}}", one.name));
                 assert!(in_path || one.name == "yes", "{}: {} is not sent", command.id, one.name);
             }

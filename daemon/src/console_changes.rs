@@ -1,10 +1,14 @@
-//! Notifies the console of changes that no channel of the protocol has: endpoints and their deliveries, plugins, users.
+//! Notifies the console of changes that no channel of the protocol has: endpoints and their deliveries, bots, policies,
+//! plugins, users, and the health of the host.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ostler_contract::points::StoredCollection;
-use ostler_contract::{HostFunction, limit};
+use ostler_contract::points::{CollectionOptions, StoredCollection};
+use ostler_contract::{HostFunction, JsonObject, limit};
+use ostler_engine::Gauges;
+use ostler_engine::users::Directory;
+use ostler_plugin_bot::{BOTS, bots_options};
 use ostler_plugin_console::Changes;
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
@@ -12,16 +16,24 @@ use crate::control::Control;
 
 /// The id of the webhook plugin.
 const WEBHOOK: &str = "webhook";
-/// The interval at which frequently changing values are compared: the memory of plugins, the users.
+/// The id of the bot plugin.
+const BOT: &str = "bot";
+/// The interval at which values without events are compared: the memory of plugins, grants, policies, gauges.
 const COMPARE_EVERY: Duration = Duration::from_secs(2);
 
 /// Sends notifications until the daemon ends.
 pub async fn watch(control: Arc<Control>, changes: Changes) {
-    for (collection, topic) in [(ENDPOINTS, "endpoints"), (DELIVERIES, "deliveries")] {
-        if !control.has_applied(WEBHOOK) {
-            break;
+    let plain = CollectionOptions::default;
+    let collections = [
+        (WEBHOOK, (ENDPOINTS, plain()), "endpoints"),
+        (WEBHOOK, (DELIVERIES, plain()), "deliveries"),
+        (BOT, (BOTS, bots_options()), "bots"),
+    ];
+    for (plugin, (collection, options), topic) in collections {
+        if !control.has_applied(plugin) {
+            continue;
         }
-        if let Err(why) = watch_records(&control, &changes, collection, topic).await {
+        if let Err(why) = watch_records(&control, &changes, (collection, options), topic).await {
             control
                 .host
                 .core
@@ -31,40 +43,69 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
     }
     let weak: Weak<Control> = Arc::downgrade(&control);
     drop(control);
-    let control = weak;
-    let mut seen = None;
+    let mut before: Option<Compared> = None;
     loop {
         // Without an open page, the daemon does nothing here.
         changes.watched().await;
-        let Some(control) = control.upgrade() else { return };
-        let people = control.host.access.gate.people().map(|people| people.now());
-        let now = (control.used(), control.restart_needed(), people);
-        if let Some((used, restart, people)) = &seen {
-            if *used != now.0 || *restart != now.1 {
-                changes.tell("plugins");
-            }
-            let is_same = match (people, &now.2) {
-                (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-                (before, now) => before.is_none() && now.is_none(),
-            };
-            if !is_same {
-                changes.tell("users");
-            }
-        }
-        seen = Some(now);
+        let Some(control) = weak.upgrade() else { return };
+        let now = Compared::now(&control).await;
         drop(control);
+        for topic in before.iter().flat_map(|before| before.topics(&now)) {
+            changes.tell(topic);
+        }
+        before = Some(now);
         tokio::time::sleep(COMPARE_EVERY).await;
+    }
+}
+
+/// What has no events, at one moment.
+struct Compared {
+    plugins: (Vec<(String, u128, usize)>, Vec<String>),
+    users: Option<Arc<Directory>>,
+    policies: Option<Vec<JsonObject>>,
+    health: (Gauges, Option<String>),
+}
+
+impl Compared {
+    async fn now(control: &Control) -> Self {
+        let core = &control.host.core;
+        let policies = match core.policies() {
+            // While they cannot be read, the page shows what it has.
+            Some(store) => store.list.within(limit::STORE, ()).await.ok(),
+            None => None,
+        };
+        Self {
+            plugins: (control.used(), control.restart_needed()),
+            users: control.host.access.gate.people().map(|people| people.now()),
+            policies,
+            health: (control.host.gauges(), core.lost_storage()),
+        }
+    }
+
+    /// The topics of what differs later.
+    fn topics(&self, later: &Self) -> impl Iterator<Item = &'static str> {
+        let same_users = match (&self.users, &later.users) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        let topics = [
+            ("plugins", self.plugins == later.plugins),
+            ("users", same_users),
+            ("policies", later.policies.is_none() || self.policies == later.policies),
+            ("health", self.health == later.health),
+        ];
+        topics.into_iter().filter(|(_, is_same)| !is_same).map(|(topic, _)| topic)
     }
 }
 
 async fn watch_records(
     control: &Control,
     changes: &Changes,
-    collection: &str,
+    (collection, options): (&str, CollectionOptions),
     topic: &'static str,
 ) -> Result<(), ostler_contract::Thrown> {
     let Some(store) = control.host.core.record_store() else { return Ok(()) };
-    let asked = (collection.to_owned(), Default::default());
+    let asked = (collection.to_owned(), options);
     let opened: StoredCollection = store.collection.within(limit::STORE, asked).await?;
     let changes = changes.clone();
     let tell = HostFunction::now(move |_| {

@@ -26,6 +26,9 @@ pub struct Record {
     pub url: String,
     /// The address of plugin routes, before `/plugins/`.
     pub routes: String,
+    /// The beginning of the URLs under which others reach it, if that is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     /// `url` with the token; like the whole file, only for the owner.
     pub connect_url: String,
     /// The served directories.
@@ -261,6 +264,7 @@ mod tests {
             pid: 7,
             url: "ws://127.0.0.1:1".to_owned(),
             routes: "http://127.0.0.1:1".to_owned(),
+            public_url: None,
             connect_url: "ws://127.0.0.1:1/".to_owned(),
             paths: Vec::new(),
             started_at: "2026-01-01T00:00:00Z".to_owned(),

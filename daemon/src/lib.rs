@@ -37,6 +37,7 @@ mod plugin_options;
 pub mod plugins;
 pub mod process;
 mod progress;
+mod query_flags;
 pub mod remote;
 mod root_settings;
 pub mod run;

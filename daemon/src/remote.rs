@@ -30,7 +30,6 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 pub const OVER_PROTOCOL: &[&str] = &[
     "automation list",
     "automation show",
-    "automation runs",
     "automation run",
     "automation enable",
     "automation disable",
@@ -104,6 +103,24 @@ impl Remote {
     /// Like [`Remote::send`].
     pub async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, Exit> {
         self.send(path, None).await
+    }
+
+    /// Sends a GET request to a path with a query.
+    ///
+    /// # Errors
+    /// As [`Remote::send`].
+    pub async fn get_selected<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<A, Exit> {
+        let query = serde_json::to_value(query).map_err(|error| Exit::machine(error.to_string()))?;
+        let mut pairs = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in query.as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            pairs.append_pair(name, &text);
+        }
+        self.send(&format!("{path}?{}", pairs.finish()), None).await
     }
 
     /// Sends a GET request to a path that ends with a name.

@@ -343,6 +343,7 @@ fn record(
     Ok(Record {
         pid: std::process::id(),
         routes: format!("http://{address}"),
+        public_url: settings.public_url.clone(),
         connect_url: format!("{url}/{}", query.unwrap_or_default()),
         url,
         paths: settings.paths.clone(),

@@ -85,11 +85,12 @@ fn packed<'a>(file: &Path, entries: impl IntoIterator<Item = (&'a str, &'a [u8])
 /// The runs of the automation, once all have ended. One that was going while the backup was made ends as after a crash.
 fn runs(folder: &Folder, expected: usize) -> Vec<Value> {
     let ended = |run: &Value| {
-        run["status"] == "completed" || run["error"] == "the host stopped while this run was going"
+        run["state"] == "completed" || run["error"] == "the host stopped while this run was going"
     };
     let list = || folder.run(&["automation", "runs", "note", "--json"]);
     wait_for(|| {
-        let runs: Vec<Value> = serde_json::from_str(&list().out).ok()?;
+        let list: Value = serde_json::from_str(&list().out).ok()?;
+        let runs = list["runs"].as_array()?.clone();
         (runs.len() >= expected && runs.iter().all(ended)).then_some(runs)
     })
     .unwrap_or_else(|| panic!("not all runs ended: {:?}", list()))

@@ -395,6 +395,53 @@ async fn a_stream_of_runs_goes_on_where_it_was_left() {
 }
 
 #[tokio::test]
+async fn who_follows_a_stream_of_runs_has_what_the_list_has() {
+    let folder = folder(json!({ "runs": { "count": 2 } }), &[("one", "Hello")]);
+    let daemon = folder.start();
+    let mut events = Events::open(&daemon, "/api/runs", TOKEN, None).await;
+    assert_eq!(events.next().await.unwrap().name, "ready");
+    let mut seen: std::collections::BTreeMap<String, Value> = Default::default();
+    for _ in 0..4 {
+        call(&daemon, &json!({})).await;
+    }
+    // Four runs end, and the two that ended first are removed.
+    let (mut ended, mut removed) = (0, 0);
+    while ended < 4 || removed < 2 {
+        let event = events.next().await.unwrap();
+        match event.name.as_str() {
+            "run" => {
+                ended += usize::from(event.data["endedAt"].is_string());
+                seen.insert(event.data["uri"].as_str().unwrap().to_owned(), event.data);
+            }
+            "removed" => {
+                assert!(seen.remove(event.data["uri"].as_str().unwrap()).is_some(), "{event:?}");
+                removed += 1;
+            }
+            _ => panic!("{event:?}"),
+        }
+    }
+    let listed = ended_runs(&daemon, 2).await;
+    let uris: Vec<&str> = listed.iter().map(|run| run["uri"].as_str().unwrap()).collect();
+    assert!(seen.len() == 2 && uris.iter().all(|uri| seen.contains_key(*uri)), "{seen:?} is not {listed:?}");
+
+    // With an automation all its runs are removed: one event says so.
+    let mut others = Events::open(&daemon, "/api/runs?automation=two", TOKEN, None).await;
+    assert_eq!(others.next().await.unwrap().name, "ready");
+    let mut client = support::Client::connect(&format!("{}/?tkn={TOKEN}", daemon.url)).await;
+    client.initialize("remover").await;
+    client.subscribe("ahp-automations://").await;
+    let remove =
+        |id: &str| json!({ "type": "automation/removed", "resource": format!("ahp-automation:/{id}") });
+    client.dispatch("ahp-automations://", 1, remove("one")).await;
+    let event = events.next().await.unwrap();
+    assert_eq!((event.name.as_str(), event.data), ("removed", json!({ "automation": "one" })));
+    assert_eq!(list(&daemon, "/api/runs").await["runs"], json!([]));
+    // Who follows another automation is not told.
+    daemon.stop();
+    assert_eq!(others.next().await, None);
+}
+
+#[tokio::test]
 async fn a_stream_of_sessions_shows_them_come_change_and_go() {
     let folder = folder(json!({}), &[]);
     let daemon = folder.start();

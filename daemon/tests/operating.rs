@@ -149,10 +149,18 @@ fn automations_are_listed_shown_run_and_switched() {
     assert_eq!((&run["status"], &run["text"]), (&json!("completed"), &json!("Say hello.")));
     let started = inn.ok(&["automation", "run", "ahp-automation:/note", "--quiet"]);
     let runs = inn.json(&["automation", "runs", "note"]);
-    let named: Vec<&str> = runs.as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap()).collect();
+    let named: Vec<&str> =
+        runs["runs"].as_array().unwrap().iter().map(|run| run["uri"].as_str().unwrap()).collect();
     assert_eq!(named, [started.trim(), run["run"].as_str().unwrap()], "newest first");
-    let only = inn.json(&["automation", "runs", "note", "-n", "1"]);
-    assert_eq!(only.as_array().unwrap().len(), 1);
+    // The same filters as the API has, over the protocol: page by page, by state, of all automations.
+    let first = inn.run(&["automation", "runs", "-n", "1"]);
+    assert!(first.out.starts_with(&format!("{} ", named[0])) && first.out.contains("automation note"));
+    let cursor = first.err.trim().rsplit(' ').next().unwrap();
+    let second = inn.ok(&["automation", "runs", "--cursor", cursor, "--quiet"]);
+    assert_eq!(second, format!("{}\n", named[1]));
+    assert_eq!(inn.ok(&["automation", "runs", "--state", "failed"]), "no matching runs\n");
+    inn.refused(&["automation", "runs", "nite"], 2, "; did you mean note?");
+    inn.refused(&["automation", "runs", "--cursor", "nonsense"], 2, "Unrecognised cursor");
 
     let shown = inn.ok(&["automation", "show", "note"]);
     assert!(shown.starts_with("note: Note, enabled\nbackend echo\non webhook in\n> Say hello.\n"), "{shown}");

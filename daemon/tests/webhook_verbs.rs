@@ -345,3 +345,32 @@ async fn a_call_whose_daemon_was_killed_right_after_the_answer_is_in_the_log_and
     let told = endpoints.run(WebhookVerb::Replay(flags)).await.unwrap();
     assert_eq!(told.json["runs"][0]["status"], "completed", "{told:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_url_of_an_endpoint_is_the_one_that_senders_use() {
+    let public = "https://agents.example/ostler";
+    let folder = Folder::new(json!({
+        "publicUrl": public, "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }],
+    }));
+    let run = |args: &[&str]| {
+        let run = folder.run(args);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        run.out
+    };
+    let url = format!("{public}/plugins/webhook/early");
+    assert!(run(&["webhook", "add", "early", "--automation"]).contains(&format!("early: {url}\n")));
+    let daemon = folder.start();
+    let added = run(&["webhook", "add", "later", "--automation"]);
+    let url = format!("{public}/plugins/webhook/later");
+    assert!(
+        added.contains(&format!("later: {url}\n")) && added.contains(&format!("curl -X POST {url} ")),
+        "{added}"
+    );
+    assert!(run(&["webhook", "list"]).contains(&url));
+    // It is called at this computer, so that the proxy need not be there.
+    let tested = run(&["webhook", "test", "later"]);
+    let local = format!("http://{}/plugins/webhook/later", daemon.address());
+    assert!(tested.starts_with(&format!("{url} (called at {local}) returned 202\n")), "{tested}");
+    assert!(run(&["status"]).contains(&format!("public URL {public}\n")));
+    assert!(run(&["doctor"]).contains(&format!(", public URL {public}.\n")));
+}

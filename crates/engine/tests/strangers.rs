@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// Commands whose params decide much, and one nobody serves.
-const METHODS: [&str; 34] = [
+const METHODS: [&str; 35] = [
     "ping",
     "initialize",
     "reconnect",
@@ -33,6 +33,7 @@ const METHODS: [&str; 34] = [
     "listAutomationTriggerDefinitions",
     "runAutomation",
     "fetchAutomationRuns",
+    "x-ostler/runs/list",
     "resourceRead",
     "resourceList",
     "resourceResolve",

@@ -1,6 +1,7 @@
 //! The outbound HTTP client. It returns redirects without following them, streams bodies, and limits the time to
 //! connect. The caller limits the time of an answer.
 
+mod certificate;
 mod resolver;
 
 use std::error::Error;
@@ -13,6 +14,7 @@ use http::{Request, Response, header};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
+pub use certificate::certificate_problem;
 pub use resolver::use_own_resolver;
 
 /// The limit for opening a connection.
@@ -125,6 +127,9 @@ fn no_connection(why: &dyn Error) -> Unanswered {
 
 /// Formats an error with its causes: `connection refused` is more informative than `error sending request`.
 fn reason(error: &reqwest::Error) -> String {
+    if let Some(problem) = certificate_problem(error) {
+        return problem;
+    }
     let mut deepest: &dyn Error = error;
     while let Some(source) = deepest.source() {
         deepest = source;

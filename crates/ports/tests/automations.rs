@@ -15,7 +15,7 @@ use ostler_contract::points::{AutomationChange, AutomationStore, ChangeType, Kep
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
 };
-use ostler_contract::{Value, json};
+use ostler_contract::{HostFunction, Value, json};
 use ostler_ports::conformance::{Heard, automations_conformance};
 use ostler_ports::{FileAutomations, MemoryAutomations, RunRetention, StateDb, Watching};
 
@@ -418,9 +418,23 @@ async fn ended_runs_are_retained_by_count_age_and_size_and_others_always() {
     assert_eq!(numbers(&store).await, [8, 6, 5, 0]);
     let store = open(Some(RunRetention { count: 1, ..RunRetention::default() })).await;
     settled(&store, &[8, 0]).await;
+    let (tell, mut removed) = tokio::sync::mpsc::unbounded_channel();
+    let on_removed = HostFunction::now(move |(runs,): (Vec<String>,)| {
+        let _ = tell.send(runs);
+        Ok(())
+    });
+    let watch = store.watch_removed_runs.as_ref().unwrap();
+    let stop = watch.unbounded((on_removed,)).await.unwrap().unwrap();
     // The one that was going ends, and is older than the other.
     store.run.unbounded((ended_run(0, &now, 1),)).await.unwrap();
     assert_eq!(numbers(&store).await, [8]);
+    assert_eq!(removed.recv().await.unwrap(), ["ahp-automation-run:/0"]);
+    store.run.unbounded((ended_run(9, &now, 1),)).await.unwrap();
+    assert_eq!(removed.recv().await.unwrap(), ["ahp-automation-run:/8"]);
+    stop.unbounded(()).await.unwrap();
+    store.run.unbounded((ended_run(10, &now, 1),)).await.unwrap();
+    drop((stop, store));
+    assert_eq!(removed.recv().await, None, "nothing is reported to who has stopped");
 }
 
 #[tokio::test]

@@ -129,6 +129,9 @@ fn queries() -> Vec<RunQuery> {
         queries.push(RunQuery { since: since.clone(), until: until.clone(), ..all(90) });
         queries.push(RunQuery { since, until, state: text("failed"), text: text("disk"), ..all(9) });
     }
+    // The beginning of many words, of runs that an index selects.
+    queries.push(RunQuery { state: text("failed"), text: text("r*"), ..all(40) });
+    queries.push(RunQuery { automation: text("rare"), text: text("r1*"), ..all(3) });
     for words in [
         "disk",
         "FULL disk",
@@ -142,6 +145,11 @@ fn queries() -> Vec<RunQuery> {
         "BUI* full",
         "!?",
         "r14*",
+        "r*",
+        "r1* disk",
+        "r14* bro*",
+        "seld* r*",
+        "zz* build",
     ] {
         queries.push(RunQuery { text: text(words), ..all(60) });
     }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::grants::Grant;
 use crate::message::Params;
+use crate::run_list::RunFilter;
 use crate::{RpcError, own, uri};
 
 /// The grant that a command requires.
@@ -344,6 +345,8 @@ commands! {
     "x-ostler/diagnostics/network" DiagnosticsNetwork(Ignored) On::Any, grant!("diagnostics", "network");
     /// Requests a URL and returns the outcome.
     "x-ostler/diagnostics/fetch" DiagnosticsFetch(own::DiagnosticsFetchParams) On::Any, grant!("diagnostics", "fetch");
+    /// Lists the runs of all automations that match a filter, in pages.
+    "x-ostler/runs/list" RunsList(RunFilter) On::Any, grant!("automation", "list");
     /// Loads older runs into the entry of an automation.
     "fetchAutomationRuns" FetchAutomationRuns(c::FetchAutomationRunsParams) AUTOMATIONS, grant!("automation", "list");
 }

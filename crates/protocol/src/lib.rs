@@ -18,6 +18,7 @@ pub mod names;
 pub mod nearest;
 pub mod own;
 mod resource;
+pub mod run_list;
 pub mod surrogates;
 pub mod unread;
 pub mod uri;

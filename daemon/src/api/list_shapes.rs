@@ -1,34 +1,7 @@
-//! What the requests take and return that list runs and sessions.
+//! What the requests take and return that list sessions.
 
-use ostler_contract::JsonObject;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Which runs are asked for.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct RunFilter {
-    /// Id of the automation.
-    pub automation: Option<String>,
-    /// State of the run.
-    #[schemars(extend("enum" = ["pending", "running", "completed", "failed", "cancelled"]))]
-    pub state: Option<String>,
-    /// Owner of the run, such as `user:ada`.
-    pub owner: Option<String>,
-    /// Accepted at this time or later.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: Option<String>,
-    /// Accepted before this time.
-    #[schemars(extend("format" = "date-time"))]
-    pub until: Option<String>,
-    /// Words that all occur in the run: in the automation's title or id, the event, the error, the owner or a session. A
-    /// word with `*` at its end stands for every word that begins so; at most eight words count.
-    pub text: Option<String>,
-    /// `next` of the previous page.
-    pub cursor: Option<String>,
-    /// Maximum number of runs. Default: 50.
-    #[schemars(range(min = 1, max = 500))]
-    pub limit: Option<u32>,
-}
 
 /// Which sessions are asked for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -48,66 +21,6 @@ pub struct SessionFilter {
     /// Maximum number of sessions. Default: 50.
     #[schemars(range(min = 1, max = 500))]
     pub limit: Option<u32>,
-}
-
-/// A page of runs, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RunList {
-    /// The runs. A page may have fewer than asked for.
-    pub runs: Vec<Run>,
-    /// Cursor of the next page; absent on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-}
-
-/// A run of an automation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Run {
-    /// The id.
-    pub id: String,
-    /// The URI, which clients of the protocol subscribe to.
-    pub uri: String,
-    /// Where people open it: its page of the web console, or else its address in the API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Id of the automation.
-    pub automation: String,
-    /// Title of the automation, if it exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// The state.
-    #[schemars(extend("enum" = ["pending", "running", "completed", "failed", "cancelled"]))]
-    pub state: String,
-    /// Why it failed; in lists, the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Owner of the automation when the run was accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Who started it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub triggered_by: Option<String>,
-    /// Id of the trigger; absent for a run that was started by hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trigger: Option<String>,
-    /// Data of the event; in lists, only up to 4 KiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<JsonObject>,
-    /// When it was accepted, ISO 8601.
-    pub accepted_at: String,
-    /// When it began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<String>,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<String>,
-    /// URI of the session to open first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// URIs of its sessions; absent in lists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<Vec<String>>,
 }
 
 /// A page of sessions, the one modified last first.

@@ -11,7 +11,7 @@ mod page;
 pub mod page_shapes;
 mod people;
 mod plugins;
-mod query;
+pub mod query;
 pub mod rows;
 mod runs;
 mod secrets;

@@ -1,19 +1,40 @@
 //! Reads the query of a request as the type its row declares.
 
 use std::marker::PhantomData;
+use std::sync::LazyLock;
 
 use ostler_contract::{JsonObject, Value};
+use ostler_protocol::run_list::RunFilter;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
+use super::list_shapes::SessionFilter;
 use crate::exit::Exit;
 
 /// The parameter of a query that is the caller's token.
 const TOKEN: &str = "tkn";
 
-/// The schemas of the parameters of a type, by name. Each is optional, and never `null`.
-pub(super) fn parameters<Q: JsonSchema>() -> JsonObject {
+/// A type that a query is read as.
+pub trait Query: DeserializeOwned + JsonSchema + Send + 'static {
+    /// The schemas of its parameters, by name. Each is optional, and never `null`.
+    fn parameters() -> &'static JsonObject;
+}
+
+macro_rules! queries {
+    ($($query:ty),*) => {
+        $(impl Query for $query {
+            fn parameters() -> &'static JsonObject {
+                static PARAMETERS: LazyLock<JsonObject> = LazyLock::new(parameters::<$query>);
+                &PARAMETERS
+            }
+        })*
+    };
+}
+
+queries!(RunFilter, SessionFilter);
+
+fn parameters<Q: JsonSchema>() -> JsonObject {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let generator = settings.with(|with| with.inline_subschemas = true).into_generator();
     let mut schema = generator.into_root_schema_for::<Q>().to_value();
@@ -28,14 +49,11 @@ pub(super) fn parameters<Q: JsonSchema>() -> JsonObject {
 }
 
 /// Reads queries of one type.
-pub(super) struct Reader<Q> {
-    parameters: JsonObject,
-    of: PhantomData<fn() -> Q>,
-}
+pub(super) struct Reader<Q>(PhantomData<fn() -> Q>);
 
-impl<Q: DeserializeOwned + JsonSchema> Reader<Q> {
+impl<Q: Query> Reader<Q> {
     pub(super) fn new() -> Self {
-        Self { parameters: parameters::<Q>(), of: PhantomData }
+        Self(PhantomData)
     }
 
     /// The parameters, or the first one that is unknown, repeated or has an unexpected value.
@@ -45,8 +63,8 @@ impl<Q: DeserializeOwned + JsonSchema> Reader<Q> {
             if name == TOKEN {
                 continue;
             }
-            let node = self.parameters.get(&*name).ok_or_else(|| {
-                let known: Vec<&str> = self.parameters.keys().map(String::as_str).collect();
+            let node = Q::parameters().get(&*name).ok_or_else(|| {
+                let known: Vec<&str> = Q::parameters().keys().map(String::as_str).collect();
                 Exit::usage(format!("unknown parameter {name}; the parameters are {}", known.join(", ")))
             })?;
             let value =
@@ -61,7 +79,7 @@ impl<Q: DeserializeOwned + JsonSchema> Reader<Q> {
 }
 
 /// A value of a parameter, or what it has to be.
-fn value(text: &str, node: &Value) -> Result<Value, String> {
+pub(crate) fn value(text: &str, node: &Value) -> Result<Value, String> {
     match node["type"].as_str() {
         Some("integer") => {
             let (least, most) =
@@ -87,10 +105,9 @@ fn value(text: &str, node: &Value) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::list_shapes::{RunFilter, SessionFilter};
     use super::*;
 
-    fn wrong<Q: DeserializeOwned + JsonSchema>(query: &str) -> String {
+    fn wrong<Q: Query>(query: &str) -> String {
         Reader::<Q>::new().read(Some(query)).err().map_or_else(String::new, |exit| exit.to_string())
     }
 

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use super::events::{self, Events};
 use super::page_shapes::{CallEndpoint, SignIn, TestRule};
 use super::people::{self, Groups};
+use super::query::Query;
 use super::shapes::{
     AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
     RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
@@ -178,7 +179,7 @@ fn list<Q, A, F>(
     events: impl Fn(&Ask, Q) -> Result<Events, Refused> + Send + Sync + 'static,
 ) -> Row
 where
-    Q: DeserializeOwned + JsonSchema + Send + 'static,
+    Q: Query,
     A: Serialize + JsonSchema,
     F: Future<Output = Result<A, Refused>> + Send + 'static,
 {
@@ -189,7 +190,7 @@ where
         summary,
         command: None,
         body: None,
-        query: query::parameters::<Q>(),
+        query: Q::parameters().clone(),
         answer: Answer::Json(|generator| generator.subschema_for::<A>()),
         needs,
         serve: Box::new(move |ask, query, _| match reader.read(query) {
@@ -325,7 +326,8 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             "Runs of automations, newest first",
             runs::list,
             runs::events,
-        ),
+        )
+        .sent_by("automation runs"),
         get("/api/runs/{run}", Client("automation", "list"), "A run, by its id", runs::one),
         list(
             "/api/sessions",

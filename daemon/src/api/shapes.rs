@@ -24,6 +24,9 @@ pub struct Status {
     pub pid: u32,
     /// Where it listens for clients.
     pub url: String,
+    /// What URLs begin with under which others reach it, where that is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     /// The directories it serves.
     pub paths: Vec<String>,
     /// When it was started, as ISO 8601.

@@ -18,6 +18,7 @@ fn endpoints(ask: &Ask) -> Result<Endpoints, Refused> {
         records: records.ok_or_else(|| Exit::machine("this host has no record store"))?,
         vault: control.vault()?,
         base: control.record()?.routes.clone(),
+        public_url: control.record()?.public_url.clone(),
         automations: None,
         daemon: None,
         screen: Screen::default(),

@@ -64,27 +64,6 @@ impl Connection {
         Ok(answer["resource"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The runs of an automation, newest first, at most so many.
-    ///
-    /// # Errors
-    /// As [`Connection::request`].
-    pub async fn runs(&self, name: &str, most: usize) -> Result<Vec<AutomationRunSummary>, Exit> {
-        loop {
-            let entry = self.automation(name).await?;
-            let Some(cursor) = entry.runs_next_cursor.filter(|_| entry.runs.len() < most) else {
-                return Ok(entry.runs.into_iter().take(most).collect());
-            };
-            let before = entry.runs.len();
-            let params =
-                json!({ "channel": uri::AUTOMATIONS, "automation": entry.resource, "cursor": cursor });
-            self.request("fetchAutomationRuns", params).await?;
-            let after = self.automation(name).await?.runs;
-            if after.len() <= before {
-                return Ok(after.into_iter().take(most).collect());
-            }
-        }
-    }
-
     /// How a run went: the row of [`run_json`], or `None` when the host no longer knows it.
     ///
     /// # Errors

@@ -120,7 +120,10 @@ impl Connection {
                 "{shown} is not a daemon's address for clients: it returned {}",
                 answer.status()
             )),
-            error => failed(&error),
+            error => match ostler_net::certificate_problem(&error) {
+                Some(problem) => failed(&problem),
+                None => failed(&error),
+            },
         })?;
         let transport = match room {
             Some(room) => transport.paced(room),

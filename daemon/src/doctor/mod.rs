@@ -129,7 +129,11 @@ fn answer(checks: &[Check], running: Option<&Record>) -> Answer {
     let mut lines: Vec<String> = checks.iter().flat_map(Check::lines).collect();
     let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     lines.push(match (errors, warnings, running) {
-        (0, 0, Some(record)) => format!("No problems found. Running: {} (pid {}).", record.url, record.pid),
+        (0, 0, Some(record)) => {
+            let public = record.public_url.as_ref().map(|url| format!(", public URL {url}"));
+            let Record { url, pid, .. } = record;
+            format!("No problems found. Running: {url} (pid {pid}){}.", public.unwrap_or_default())
+        }
         (0, 0, None) => "No problems found. Start the daemon with: ostler start".to_owned(),
         _ => format!("{}, {}.", plural(errors, "error"), plural(warnings, "warning")),
     });

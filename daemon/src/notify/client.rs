@@ -31,7 +31,7 @@ pub enum Failed {
 pub struct Now {
     /// Its title.
     pub title: String,
-    /// What it waits for and a link can answer.
+    /// What it waits for.
     pub requests: Vec<Request>,
 }
 

@@ -5,6 +5,7 @@
 //! has the links, and `serve` serves their pages (`page`). `client` reads and answers requests as any other client would.
 
 mod client;
+mod elsewhere;
 mod file;
 mod links;
 mod page;

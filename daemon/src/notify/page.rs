@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use ostler_contract::http::{Body, HeaderValue, Response, StatusCode, header};
 use ring::digest::{SHA256, digest};
 
+use super::elsewhere::Elsewhere;
 use super::request::{
     ANSWER, Approval, Asks, Choice, Kind, Question, Questions, Request, SHOWN, field, free_field,
     option_answer,
@@ -52,6 +53,8 @@ pub struct Around {
     pub title: String,
     /// The session's URI.
     pub session: String,
+    /// Where the session is opened.
+    pub url: Option<String>,
     /// Whom the link answers as.
     pub user: Option<String>,
     /// When the link expires.
@@ -68,6 +71,7 @@ pub fn request(status: StatusCode, request: &Request, around: &Around) -> Respon
             approval.title.clone().unwrap_or_else(|| format!("Approve {}?", approval.tool))
         }
         Asks::Questions(_) => "A question".to_owned(),
+        Asks::Elsewhere(elsewhere) => elsewhere.heading().to_owned(),
     };
     let _ = write!(body, "<h1>{}</h1>", text(&heading));
     if let Some(problem) = &around.problem {
@@ -78,14 +82,29 @@ pub fn request(status: StatusCode, request: &Request, around: &Around) -> Respon
         let _ = write!(body, "<dt>{name}</dt><dd>{}</dd>", text(value));
     };
     fact("Session", &around.title);
-    if let Asks::Approval(approval) = &request.asks {
-        fact("Tool", &approval.tool);
+    match &request.asks {
+        Asks::Approval(Approval { tool, .. }) | Asks::Elsewhere(Elsewhere { tool, .. }) => fact("Tool", tool),
+        Asks::Questions(_) => {}
     }
-    if let Some(user) = &around.user {
+    let answers = !matches!(request.asks, Asks::Elsewhere(_));
+    if let Some(user) = around.user.as_ref().filter(|_| answers) {
         fact("Answers as", user);
     }
     fact("Expires", &around.expires);
     body.push_str("</dl>");
+    if let Some(url) = &around.url {
+        let _ = write!(body, "<p><a href=\"{}\">Open the session</a></p>", text(url));
+    }
+    if let Asks::Elsewhere(elsewhere) = &request.asks {
+        let _ = write!(
+            body,
+            "<p>{}</p><p>{}</p><p><small>{}</small></p>",
+            text(&elsewhere.message),
+            text(&elsewhere.advice()),
+            text(&around.session)
+        );
+        return page(status, &heading, &body);
+    }
     let _ = write!(
         body,
         "<form method=post><input type=hidden name={SHOWN} value=\"{}\">",
@@ -94,6 +113,7 @@ pub fn request(status: StatusCode, request: &Request, around: &Around) -> Respon
     match &request.asks {
         Asks::Approval(approval) => approve(&mut body, approval),
         Asks::Questions(questions) => ask(&mut body, questions),
+        Asks::Elsewhere(_) => {}
     }
     let _ = write!(
         body,

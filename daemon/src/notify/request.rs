@@ -10,12 +10,25 @@ use ostler_protocol::wire::state::{
 };
 use ring::digest::{SHA256, digest};
 
+use super::elsewhere::Elsewhere;
+
 /// The most characters of a line in a message.
 const LONGEST_LINE: usize = 300;
 /// The most of a text that a page shows, in bytes.
 const LONGEST_SHOWN: usize = 256 * 1024;
 
-/// A request that a user can answer with a link.
+/// The kind of a call that waits for approval.
+pub const APPROVAL: &str = "approval";
+/// The kind of questions.
+pub const QUESTION: &str = "question";
+/// The kind of a sign-in that a tool needs.
+pub const SIGN_IN: &str = "signIn";
+/// The kind of a tool that a client runs.
+pub const CLIENT_TOOL: &str = "clientTool";
+/// Every kind of request.
+pub const KINDS: &[&str] = &[APPROVAL, QUESTION, SIGN_IN, CLIENT_TOOL];
+
+/// A request that a session waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// Its id in the session.
@@ -35,6 +48,8 @@ pub enum Asks {
     Approval(Approval),
     /// Answers to questions.
     Questions(Questions),
+    /// Something that a client has to do.
+    Elsewhere(Elsewhere),
 }
 
 /// A call of a tool that waits for approval.
@@ -163,7 +178,7 @@ pub fn option_answer(id: &str) -> String {
 }
 
 impl Request {
-    /// The requests that a session waits for and that a link can answer. A tool that a client runs and a sign-in are none.
+    /// The requests that a session waits for.
     pub fn all(state: &SessionState) -> impl Iterator<Item = Self> {
         state.input_needed.iter().flatten().filter_map(Self::read)
     }
@@ -206,16 +221,23 @@ impl Request {
                 };
                 (&asked.id, &asked.chat, Asks::Questions(questions))
             }
-            _ => return None,
+            SessionInputRequest::ToolAuthentication(asked) => {
+                (&asked.id, &asked.chat, Asks::Elsewhere(Elsewhere::sign_in(asked)))
+            }
+            SessionInputRequest::ToolClientExecution(asked) => {
+                (&asked.id, &asked.chat, Asks::Elsewhere(Elsewhere::client_tool(asked)))
+            }
+            SessionInputRequest::Unknown(_) => return None,
         };
         Some(Self { id: id.clone(), chat: chat.clone(), asks, digest })
     }
 
-    /// `approval` or `question`.
+    /// One of [`KINDS`].
     pub fn kind(&self) -> &'static str {
-        match self.asks {
-            Asks::Approval(_) => "approval",
-            Asks::Questions(_) => "question",
+        match &self.asks {
+            Asks::Approval(_) => APPROVAL,
+            Asks::Questions(_) => QUESTION,
+            Asks::Elsewhere(elsewhere) => elsewhere.kind,
         }
     }
 
@@ -230,6 +252,7 @@ impl Request {
             Asks::Questions(questions) => {
                 questions.questions.first().map(|question| question.message.clone()).unwrap_or_default()
             }
+            Asks::Elsewhere(elsewhere) => elsewhere.line(),
         };
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(LONGEST_LINE) {
@@ -247,6 +270,7 @@ impl Request {
         match &self.asks {
             Asks::Approval(approval) => approval.action(answer),
             Asks::Questions(questions) => questions.action(answer, form),
+            Asks::Elsewhere(elsewhere) => Err(elsewhere.advice()),
         }
     }
 }
@@ -442,7 +466,7 @@ fn question(question: &ChatInputQuestion) -> Option<Question> {
     })
 }
 
-fn plain(text: &StringOrMarkdown) -> String {
+pub(super) fn plain(text: &StringOrMarkdown) -> String {
     match text {
         StringOrMarkdown::Plain(text) | StringOrMarkdown::Markdown { markdown: text } => text.clone(),
     }
@@ -606,13 +630,31 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_runs_or_signs_in_to_is_no_request_of_a_link() {
-        let running = json!({
+    fn what_a_client_runs_or_signs_in_to_is_explained_and_not_answered() {
+        let running = request(json!({
             "kind": "toolClientExecution", "id": "c1", "chat": "echo:/s/chat", "turnId": "t1", "clientId": "vs", "toolCall": {
                 "status": "running", "toolCallId": "c1", "toolName": "run", "displayName": "Run", "invocationMessage": "Runs",
                 "confirmed": "not-needed",
             },
-        });
-        assert_eq!(Request::read(&serde_json::from_value(running).unwrap()), None);
+        }));
+        assert_eq!(
+            (running.kind(), &*running.line()),
+            (CLIENT_TOOL, "Run waits for the client vs to run it")
+        );
+        let sign_in = request(json!({
+            "kind": "toolAuthentication", "id": "c2", "chat": "echo:/s/chat", "turnId": "t1", "toolCall": {
+                "status": "auth-required", "toolCallId": "c2", "toolName": "issues", "displayName": "List issues",
+                "invocationMessage": "Lists issues", "confirmed": "not-needed",
+                "auth": { "reason": "required", "resource": { "resource": "https://tracker.example/mcp" } },
+            },
+        }));
+        assert_eq!(
+            (sign_in.kind(), &*sign_in.line()),
+            (SIGN_IN, "List issues needs a sign-in to https://tracker.example/mcp")
+        );
+        for asked in [running, sign_in] {
+            let why = asked.action(&form(&[(ANSWER, "approve")])).unwrap_err();
+            assert!(why.starts_with("A link cannot "), "{why}");
+        }
     }
 }

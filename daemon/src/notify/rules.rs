@@ -11,6 +11,7 @@ use ostler_ports::yaml;
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri;
 
+use super::request::{CLIENT_TOOL, KINDS};
 use super::send::email::{self, Email};
 use super::send::is_private;
 
@@ -40,6 +41,8 @@ pub struct Rule {
     pub automations: Vec<String>,
     /// The bots whose sessions it is about, by id; all sessions where empty.
     pub bots: Vec<String>,
+    /// The kinds of requests it is about.
+    pub kinds: Vec<&'static str>,
     /// The user who answers with the link; the session's owner where absent.
     pub user: Option<String>,
     /// How long a client may answer before a message is sent.
@@ -154,8 +157,19 @@ impl Rule {
         expires: Option<Duration>,
     ) -> Result<Self, String> {
         let Value::Object(row) = row else { return Err(format!("{place} must be an object")) };
-        let known =
-            ["id", "owner", "automation", "bot", "user", "after", "expires", "webhook", "slack", "email"];
+        let known = [
+            "id",
+            "owner",
+            "automation",
+            "bot",
+            "kinds",
+            "user",
+            "after",
+            "expires",
+            "webhook",
+            "slack",
+            "email",
+        ];
         let fields = Fields::of(row, place, &known)?;
         let id = fields.required("id")?;
         let id = Slug::parse(id).ok_or_else(|| format!("{place}.id must be {SLUG_RULE}"))?;
@@ -180,6 +194,7 @@ impl Rule {
             owners,
             automations,
             bots,
+            kinds: kinds(&fields)?,
             user,
             after: of_rule("after", after, AFTER)?,
             expires: of_rule("expires", expires, EXPIRES)?,
@@ -196,6 +211,22 @@ impl Rule {
             && any(&self.automations, facts.automation.as_slice())
             && any(&self.bots, &facts.bots)
     }
+}
+
+/// The kinds of requests that a rule names; without the field, those that need a person.
+fn kinds(rule: &Fields<'_>) -> Result<Vec<&'static str>, String> {
+    let named = rule.texts("kinds")?;
+    if named.is_empty() {
+        return Ok(KINDS.iter().copied().filter(|kind| *kind != CLIENT_TOOL).collect());
+    }
+    let kind = |name: &String| {
+        let known = KINDS.iter().copied().find(|kind| kind == name);
+        known.ok_or_else(|| {
+            let hint = did_you_mean(name, KINDS.iter().copied());
+            format!("{} must be of {}{hint}", rule.at("kinds"), KINDS.join(", "))
+        })
+    };
+    named.iter().map(kind).collect()
 }
 
 fn target(rule: &Fields<'_>) -> Result<Target, String> {
@@ -351,6 +382,12 @@ mod tests {
         let two = rules.get("two").unwrap();
         assert_eq!((two.bots.as_slice(), two.user.as_deref()), (&["helper".to_owned()][..], Some("bob")));
         assert_eq!(two.expires, EXPIRES);
+        assert_eq!(two.kinds, ["approval", "question", "signIn"], "what needs a person");
+        let kinds = format!("rules: [{{ id: a, kinds: [clientTool, signIn], {SLACK} }}]");
+        assert_eq!(Rules::parse(&kinds).unwrap().0[0].kinds, ["clientTool", "signIn"]);
+        let unknown = wrong(&format!("rules: [{{ id: a, kinds: aproval, {SLACK} }}]"));
+        assert!(unknown.starts_with("rules[0].kinds must be of approval, question,"), "{unknown}");
+        assert!(unknown.ends_with("did you mean approval?"), "{unknown}");
         assert_eq!(
             rules.secrets(),
             [

@@ -172,10 +172,11 @@ async fn watcher(notify: &Notify, principal: &Principal) -> Result<Client, Endin
     Client::open(&notify.host.front, gate.root()).await.map_err(|_| slow())
 }
 
-fn around(link: &Link, now: Now, problem: Option<String>) -> Around {
+fn around(notify: &Notify, link: &Link, now: Now, problem: Option<String>) -> Around {
     Around {
         title: now.title,
         session: link.bound.session.clone(),
+        url: notify.host.core.options.links.of(&link.bound.session),
         user: match &link.bound.answerer {
             Answerer::User(user) => Some(user.clone()),
             Answerer::Host => Some("the host".to_owned()),
@@ -191,7 +192,7 @@ async fn get(notify: &Arc<Notify>, link: &Arc<Link>) -> Result<Response, Ending>
     let principal = principal(notify, link)?;
     let mut client = watcher(notify, &principal).await?;
     let (request, now) = asked(notify, link, &mut client).await?;
-    Ok(page::request(StatusCode::OK, &request, &around(link, now, None)))
+    Ok(page::request(StatusCode::OK, &request, &around(notify, link, now, None)))
 }
 
 async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Result<Response, Ending> {
@@ -205,7 +206,7 @@ async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Resul
     let (asked, now) = asked(notify, link, &mut watcher).await?;
     drop(watcher);
     let again = |problem: String, now: Now| {
-        Ok(page::request(StatusCode::UNPROCESSABLE_ENTITY, &asked, &around(link, now, Some(problem))))
+        Ok(page::request(StatusCode::UNPROCESSABLE_ENTITY, &asked, &around(notify, link, now, Some(problem))))
     };
     let shown = form.get(SHOWN).and_then(|values| values.first());
     if shown.is_some_and(|shown| *shown != asked.digest) {

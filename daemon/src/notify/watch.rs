@@ -208,7 +208,10 @@ impl Notify {
         else {
             return Ok(false);
         };
-        let Some((title, request)) = self.request(&session, &id).await else { return Ok(false) };
+        let found = self.request(&session, &id).await;
+        let Some((title, request)) = found.filter(|(_, request)| rule.kinds.contains(&request.kind())) else {
+            return Ok(false);
+        };
         let answerer = self.answerer(rule, facts.owner.as_deref(), &session)?;
         let now = self.now();
         let until = now.checked_add(rule.expires).unwrap_or(now);
@@ -244,7 +247,7 @@ impl Notify {
         Ok(true)
     }
 
-    /// A request as it is now, with its session's title; nothing where it waits no more or no link can answer it.
+    /// A request as it is now, with its session's title; nothing where it waits no more.
     async fn request(&self, session: &str, id: &str) -> Option<(String, Request)> {
         let root = self.host.access.gate.root();
         let mut client = Client::open(&self.host.front, root).await.ok()?;

@@ -2,13 +2,19 @@
 
 use clap::Subcommand;
 use ostler_contract::{Value, json};
+use ostler_protocol::run_list::{Run, RunFilter, RunList};
 
 use crate::answer::Answer;
 use crate::client::Connection;
 use crate::client::automations::{id_of, run_json, run_line, triggers};
 use crate::client::screen::Screen;
 use crate::exit::Exit;
+use crate::log::one_line;
 use crate::place::Place;
+use crate::query_flags::QueryFlags;
+
+/// The command of the protocol that lists runs.
+const RUNS: &str = "x-ostler/runs/list";
 
 /// The `ostler automation` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -20,14 +26,8 @@ pub enum AutomationVerb {
         /// Id or URI of the automation
         id: String,
     },
-    /// List the runs of an automation, newest first
-    Runs {
-        /// Id or URI of the automation
-        id: String,
-        /// Maximum number of runs
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-        limit: usize,
-    },
+    /// List the runs of one or all automations, newest first
+    Runs(QueryFlags<RunFilter>),
     /// Start a run now
     Run {
         /// Id or URI of the automation
@@ -53,14 +53,14 @@ pub enum AutomationVerb {
 /// # Errors
 /// Exit 2 for an invalid argument, 1 if no daemon runs.
 pub async fn automation(at: &Place, verb: AutomationVerb) -> Result<Answer, Exit> {
-    let daemon = Connection::required(at).await?;
+    let daemon = async || Connection::required(at).await;
     match verb {
-        AutomationVerb::List => list(&daemon).await,
-        AutomationVerb::Show { id } => show(&daemon, &id).await,
-        AutomationVerb::Runs { id, limit } => runs(&daemon, &id, limit).await,
-        AutomationVerb::Run { id, follow } => run(at, &daemon, &id, follow).await,
-        AutomationVerb::Enable { id } => enable(&daemon, &id, true).await,
-        AutomationVerb::Disable { id } => enable(&daemon, &id, false).await,
+        AutomationVerb::List => list(&daemon().await?).await,
+        AutomationVerb::Show { id } => show(&daemon().await?, &id).await,
+        AutomationVerb::Runs(QueryFlags(filter)) => runs(at, &filter).await,
+        AutomationVerb::Run { id, follow } => run(at, &daemon().await?, &id, follow).await,
+        AutomationVerb::Enable { id } => enable(&daemon().await?, &id, true).await,
+        AutomationVerb::Disable { id } => enable(&daemon().await?, &id, false).await,
     }
 }
 
@@ -120,14 +120,52 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, shown).named([id_of(&entry)]))
 }
 
-async fn runs(daemon: &Connection, name: &str, limit: usize) -> Result<Answer, Exit> {
-    let runs = daemon.runs(name, limit).await?;
-    let rows: Vec<Value> = runs.iter().map(run_json).collect();
-    let mut lines: Vec<String> = rows.iter().map(run_line).collect();
-    if lines.is_empty() {
-        lines.push(format!("no runs of {name} yet; start one with: ostler automation run {name}"));
+async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {
+    let named = filter.automation.as_deref();
+    let list: RunList = match at.remote()? {
+        Some(remote) => remote.get_selected("/api/runs", filter).await?,
+        None => {
+            let daemon = Connection::required(at).await?;
+            let listed = daemon.request(RUNS, json!(filter)).await?;
+            let list: RunList = serde_json::from_value(listed)
+                .map_err(|error| Exit::machine(format!("the daemon returned no list of runs: {error}")))?;
+            if let (true, Some(name)) = (list.runs.is_empty(), named) {
+                // The runs of an automation whose file was removed are still listed.
+                daemon.automation(name).await?;
+            }
+            list
+        }
+    };
+    let mut lines: Vec<String> = list.runs.iter().map(|run| listed_line(run, named.is_none())).collect();
+    let is_whole = RunFilter { automation: None, limit: None, ..filter.clone() } == RunFilter::default();
+    if lines.is_empty() && list.next.is_none() {
+        lines.push(match named.filter(|_| is_whole) {
+            Some(name) => format!("no runs of {name} yet; start one with: ostler automation run {name}"),
+            None => "no matching runs".to_owned(),
+        });
     }
-    Ok(Answer::new(lines, rows.into()).named(runs.iter().map(|run| run.resource.clone())))
+    let names: Vec<String> = list.runs.iter().map(|run| run.uri.clone()).collect();
+    let answer = Answer::new(lines, json!(list)).named(names);
+    Ok(match &list.next {
+        Some(next) => answer.note(format!("there may be older runs; list them with: --cursor {next}")),
+        None => answer,
+    })
+}
+
+/// A run as a line.
+fn listed_line(run: &Run, names_automation: bool) -> String {
+    let at = run.ended_at.as_ref().or(run.started_at.as_ref()).unwrap_or(&run.accepted_at);
+    let mut line = format!("{} {}, {at}", run.uri, run.state);
+    if names_automation {
+        line.push_str(&format!(", automation {}", run.automation));
+    }
+    if let Some(session) = &run.session {
+        line.push_str(&format!(", session {session}"));
+    }
+    if let Some(why) = &run.error {
+        line.push_str(&format!(": {}", one_line(why)));
+    }
+    line
 }
 
 async fn run(at: &Place, daemon: &Connection, name: &str, follow: bool) -> Result<Answer, Exit> {

@@ -105,9 +105,10 @@ fn of_the_run(arguments: &[String]) -> Vec<String> {
 
 /// Returns the output of `start` and `restart` for a daemon that is up.
 pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
-    let Record { pid, url, paths, automations, .. } = record;
+    let Record { pid, url, public_url, paths, automations, .. } = record;
     let mut lines: Vec<String> = skipped.iter().map(|line| format!("skipped: {line}")).collect();
     lines.push(format!("ostler on {url} (pid {pid}), serving {}", paths.join(", ")));
+    lines.extend(public_url.as_ref().map(|url| format!("public URL {url}")));
     lines.extend(automations.clone());
     let mut json = json!({ "url": url, "pid": pid, "paths": paths, "skipped": skipped });
     if let Some(automations) = automations {

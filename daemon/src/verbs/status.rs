@@ -76,6 +76,7 @@ impl Status {
         Self {
             pid: record.pid,
             url: record.url.clone(),
+            public_url: record.public_url.clone(),
             paths: record.paths.clone(),
             started_at: record.started_at.clone(),
             automations: record.automations.clone(),
@@ -87,11 +88,12 @@ impl Status {
 
     /// Returns the record in the form of the output.
     pub fn answer(&self) -> Answer {
-        let Self { pid, url, paths, started_at, automations, state, said, agents } = self;
+        let Self { pid, url, public_url, paths, started_at, automations, state, said, agents } = self;
         let mut lines = vec![
             format!("ostler on {url} (pid {pid}), started {started_at}"),
             format!("serving {}", paths.join(", ")),
         ];
+        lines.extend(public_url.as_ref().map(|url| format!("public URL {url}")));
         lines.extend(automations.clone());
         lines.extend(state.as_ref().map(|state| format!("state in {state}")));
         lines.extend(said.iter().cloned());

@@ -43,7 +43,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     let dir = files.dir.clone();
     let mut daemon = None;
     let mut in_memory = files.config.automations == Some(StorageLocation::Memory);
-    let base = match daemon_file::running(&files.folders()) {
+    let (base, public_url) = match daemon_file::running(&files.folders()) {
         Some(record) => {
             if let Some(plugin) = &record.vault {
                 return Err(Exit::machine(format!(
@@ -53,11 +53,11 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
             in_memory =
                 record.automations.as_ref().is_some_and(|kept| kept.starts_with(AUTOMATIONS_IN_MEMORY));
             daemon = Some(record.connect_url);
-            record.routes
+            (record.routes, record.public_url)
         }
         None => {
             let settings = Settings::new(&RunFlags::default(), files, &at.working_dir)?;
-            format!("http://{}", settings.routes.unwrap_or(settings.address))
+            (format!("http://{}", settings.routes.unwrap_or(settings.address)), settings.public_url)
         }
     };
     if let WebhookVerb::Add(flags) = &mut verb
@@ -69,6 +69,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
         ask::sure(at, flags.yes, &format!("Remove endpoint {}?", flags.id))?;
     }
     let mut endpoints = Endpoints::of(&dir, &base)?;
+    endpoints.public_url = public_url;
     endpoints.daemon = daemon;
     endpoints.screen = Screen::of(&at.common);
     if in_memory {

@@ -67,8 +67,10 @@ pub struct Endpoints {
     pub records: RecordStore,
     /// Its vault.
     pub vault: Vault,
-    /// `http://<address>`, before `/plugins/webhook/`.
+    /// `http://<address>`, before `/plugins/webhook/`: where this computer calls them.
     pub base: String,
+    /// The beginning of their URLs for others; without it, `base`.
+    pub public_url: Option<String>,
     /// The folder of automation files; `None` if they are in memory.
     pub automations: Option<PathBuf>,
     /// The URL with token of the running daemon, which knows the outcomes of calls.
@@ -102,6 +104,7 @@ impl Endpoints {
             records: Arc::new(FileRecords::new(config_dir, quiet)).into_point(),
             vault: Arc::new(vault).into_point(),
             base: base.trim_end_matches('/').to_owned(),
+            public_url: None,
             automations: Some(config_dir.join("automations")),
             daemon: None,
             screen: Screen::default(),
@@ -131,8 +134,13 @@ impl Endpoints {
         }
     }
 
-    /// Returns the URL of an endpoint.
+    /// Returns the URL of an endpoint for its senders.
     fn url(&self, id: &str) -> String {
+        format!("{}{}", self.public_url.as_ref().unwrap_or(&self.base), path(id))
+    }
+
+    /// The URL at which this computer calls an endpoint, without a proxy between.
+    fn local_url(&self, id: &str) -> String {
         format!("{}{}", self.base, path(id))
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
         Exit::usage(format!("{name} is not set; set it with: ostler vault set {name}"))
     })?;
     let body = flags.body.unwrap_or_else(|| curl::body(&facts));
-    let url = endpoints.url(id);
+    let (url, local) = (endpoints.url(id), endpoints.local_url(id));
     let daemon = match flags.follow {
         true => Some(endpoints.connect().await?.ok_or_else(|| {
             Exit::machine("no daemon is running, so the run cannot be followed; start it with: ostler start")
@@ -53,14 +53,15 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
     // The record exists and is valid, but the daemon may not have read it yet.
     let begun = Instant::now();
     let (status, answer) = loop {
-        let (status, answer) = call(&facts, &url, &secret, body.clone()).await?;
+        let (status, answer) = call(&facts, &local, &secret, body.clone()).await?;
         if status != 404 || begun.elapsed() > READ_WITHIN {
             break (status, answer);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     let mut good = (200..300).contains(&status);
-    let said = [format!("{url} returned {status}"), answer.clone()];
+    let called = if url == local { url.clone() } else { format!("{url} (called at {local})") };
+    let said = [format!("{called} returned {status}"), answer.clone()];
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
     let mut json = json!({ "id": id, "url": url, "status": status, "answer": answer });
     let Some(daemon) = daemon.filter(|_| good) else {

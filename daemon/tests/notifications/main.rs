@@ -631,3 +631,81 @@ async fn doctor_checks_the_rules() {
     folder.write("config.json", &config.to_string());
     assert_eq!(checks().0, ["\"ok\" \"1 rule; links begin with https://agents.example.org\""]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_about_a_tool_of_a_client_leads_to_what_to_do() {
+    let receiver = Receiver::new().await;
+    let folder = folder(&rule(&receiver, "after: 0s, kinds: [clientTool, approval],"));
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["http"] = json!(true);
+    folder.write("config.json", &config.to_string());
+    let ada = add(&folder, "ada", "member");
+    let daemon = folder.start();
+    let mut client = connect(&daemon, &ada).await;
+    client.request("createSession", json!({ "channel": "echo:/1" })).await.unwrap();
+    let chat = client.subscribe("echo:/1").await["defaultChat"].as_str().unwrap().to_owned();
+    client.subscribe(&chat).await;
+    let tool = json!({ "name": "shout", "description": "Shouts.", "inputSchema": { "type": "object" } });
+    let active = json!({ "clientId": "test", "tools": [tool] });
+    client.dispatch("echo:/1", 1, json!({ "type": "session/activeClientSet", "activeClient": active })).await;
+    client.actions_until("session/activeClientSet").await;
+    let started =
+        json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "/tool shout {}" } });
+    client.dispatch(&chat, 2, started).await;
+
+    let message = receiver.inbox.nth(1).await;
+    let data = &message.json()["data"];
+    assert_eq!(data["kind"], "clientTool");
+    assert!(data["message"].as_str().unwrap().ends_with("waits for the client test to run it"), "{data}");
+    let path = message.path();
+    let shown = get(&daemon, &path).await;
+    assert_eq!(shown.status, 200);
+    for says in ["A client has to run a tool", "A link cannot run the tool", ">Open the session</a>"] {
+        assert!(shown.body.contains(says), "{says}: {}", shown.body);
+    }
+    assert!(!shown.body.contains("<form") && !shown.body.contains("<button"), "{}", shown.body);
+    assert_eq!(post(&daemon, &path, "answer=approve").await.status, 422);
+    // What the client does ends it.
+    client.dispatch("echo:/1", 3, json!({ "type": "session/activeClientRemoved", "clientId": "test" })).await;
+    get_until(&daemon, &path, 410, "No answer is needed any more").await;
+    assert_eq!(receiver.inbox.all().len(), 1, "an answer in vain sends nothing");
+}
+
+/// The middle of what rounds took.
+fn middle(mut took: Vec<Duration>) -> Duration {
+    took.sort();
+    took[took.len() / 2]
+}
+
+/// With `OSTLER_MEASURE=<rounds>` for figures; otherwise a few rounds that only keep this working.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_its_message_and_its_answer_are_measured() {
+    let rounds = std::env::var("OSTLER_MEASURE").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let receiver = Receiver::new().await;
+    let folder = folder(&rule(&receiver, "after: 0s,"));
+    let ada = add(&folder, "ada", "member");
+    let daemon = folder.start();
+    let mut client = connect(&daemon, &ada).await;
+    let (mut sent, mut shown, mut answered) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        let begun = Instant::now();
+        begin(&mut client, &round.to_string(), CALL).await;
+        let path = receiver.inbox.nth(round).await.path();
+        sent.push(begun.elapsed());
+        let begun = Instant::now();
+        assert_eq!(get(&daemon, &path).await.status, 200);
+        shown.push(begun.elapsed());
+        let begun = Instant::now();
+        assert_eq!(post(&daemon, &path, "answer=approve").await.status, 200);
+        client.actions_until("chat/toolCallConfirmed").await;
+        answered.push(begun.elapsed());
+        client.actions_until("chat/turnComplete").await;
+    }
+    eprintln!(
+        "{rounds} rounds, p50: a new session and its request to the message {:?}, the page {:?}, the form to the recorded \
+         answer {:?}",
+        middle(sent),
+        middle(shown),
+        middle(answered)
+    );
+}

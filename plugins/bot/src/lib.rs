@@ -26,7 +26,7 @@ use chats::Chats;
 /// The scheme of bots.
 const SCHEME: &str = "bot";
 /// The collection of bots.
-const BOTS: &str = "bots";
+pub const BOTS: &str = "bots";
 /// The collection of the slugs of deleted bots.
 const GONE: &str = "bots-gone";
 /// The collection of readers' chats.
@@ -67,8 +67,8 @@ pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
     bots
 }
 
-/// The instructions of a bot are its long text, which users edit as Markdown.
-fn bots_options() -> CollectionOptions {
+/// Returns the options of the collection of bots. Their instructions are the long text, which users edit as Markdown.
+pub fn bots_options() -> CollectionOptions {
     CollectionOptions { body: Some("instructions".to_owned()), ..CollectionOptions::default() }
 }
 

@@ -23,7 +23,7 @@ files! {
     "index.html" "style.css" "icon.svg"
     "ahp.js" "api.js" "app.js" "chat.js" "dom.js" "fold.js" "format.js" "list.js"
     "pages/automations.js" "pages/bots.js" "pages/endpoints.js" "pages/health.js" "pages/help.js" "pages/log.js"
-    "pages/plugins.js" "pages/policies.js" "pages/session.js" "pages/sessions.js" "pages/sign-in.js" "pages/usage.js"
+    "pages/plugins.js" "pages/policies.js" "pages/runs.js" "pages/session.js" "pages/sessions.js" "pages/sign-in.js" "pages/usage.js"
     "pages/users.js"
 }
 

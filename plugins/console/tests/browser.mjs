@@ -19,6 +19,7 @@ const SIZES = { phone: { width: 360, height: 740 }, desktop: { width: 1280, heig
 const PAGES = [
   'sessions',
   'automations',
+  'runs',
   'endpoints',
   'bots',
   'plugins',
@@ -207,6 +208,21 @@ async function inspect(page, name) {
   check(wide <= 0, `${name}: nothing is wider than the screen`);
 }
 
+const RUN = (uri) => `#/run/${encodeURIComponent(uri)}`;
+const GONE =
+  '---\ntitle: Gone\nenabled: true\nsession: { provider: echo }\ntriggers: []\n---\nWrite nothing.\n';
+
+/** What a request returns once it succeeds: the host reads a file in a moment. */
+async function retried(request) {
+  for (const deadline = Date.now() + 15000; ; await new Promise((next) => setTimeout(next, 50))) {
+    try {
+      return await request();
+    } catch (error) {
+      if (Date.now() > deadline) throw error;
+    }
+  }
+}
+
 const LINK = (uri) => `#/session/${encodeURIComponent(uri)}`;
 const go = (page, hash) =>
   page.evaluate((to) => {
@@ -361,6 +377,53 @@ async function run(address, browser, dir) {
   check(true, 'an automation runs now and its run has a timeline');
   await inspect(page, 'run');
 
+  // The runs of all automations: as they come, by their words, and no longer once they are removed.
+  await go(page, '#/runs');
+  const rows = page.getByRole('region', { name: 'Runs' }).locator('tbody tr');
+  await rows.first().waitFor();
+  const started = await peer.request('runAutomation', {
+    channel: 'ahp-automations://',
+    automation: 'ahp-automation:/note',
+    requestId: crypto.randomUUID(),
+  });
+  await page.locator(`a[href="${RUN(started.resource)}"]`).waitFor();
+  check((await rows.count()) === 2, 'a run is listed as it starts');
+  await page.getByLabel('Search runs').fill('no such wo');
+  await page.getByText('No matching runs.').waitFor();
+  await page.getByLabel('Search runs').fill('not');
+  await page.getByText('2 matching runs').waitFor();
+  check(true, 'runs are found by the beginning of a word');
+  await page.getByLabel('Search runs').fill('');
+  writeFileSync(join(dir, 'automations', 'gone.md'), GONE);
+  const gone = await retried(() =>
+    peer.request('runAutomation', {
+      channel: 'ahp-automations://',
+      automation: 'ahp-automation:/gone',
+      requestId: crypto.randomUUID(),
+    }),
+  );
+  await page.locator(`a[href="${RUN(gone.resource)}"]`).waitFor();
+  await peer.request('subscribe', { channel: 'ahp-automations://' });
+  peer.dispatch('ahp-automations://', { type: 'automation/removed', resource: 'ahp-automation:/gone' });
+  await page.locator(`a[href="${RUN(gone.resource)}"]`).waitFor({ state: 'detached' });
+  check(true, 'the runs of a removed automation are no longer listed');
+
+  // Pages that no channel of the protocol updates are updated by the host.
+  await go(page, '#/policies');
+  await page.getByText('There are no policies.').waitFor();
+  const policy = { id: 'no-shell', scope: 'all', kind: 'agent', effect: 'deny', until: '2026-01-31' };
+  writeFileSync(join(dir, 'policies.json'), JSON.stringify([policy]));
+  await page.getByRole('heading', { name: 'no-shell' }).waitFor();
+  check(true, 'a policy is shown as its file is written');
+  await go(page, '#/bots');
+  await page.getByRole('heading', { name: 'Helper' }).waitFor();
+  writeFileSync(
+    join(dir, 'bots', 'second.md'),
+    '---\nname: Second\nowner: user:ada\nharness: echo\n---\nBe brief.\n',
+  );
+  await page.getByRole('heading', { name: 'Second' }).waitFor();
+  check(true, 'a bot is shown as its file is written');
+
   await go(page, '#/endpoints');
   await page.getByRole('button', { name: 'Test in' }).click();
   await page.getByText(/run (completed|running|pending)/).waitFor();
@@ -467,6 +530,13 @@ async function run(address, browser, dir) {
     paints.push(await painted(page));
   }
   figure('first paint', Math.min(...paints), FIRST_PAINT);
+  await page.getByText(/^\d+ sessions, /).waitFor();
+  const devtools = await context.newCDPSession(page);
+  await devtools.send('HeapProfiler.collectGarbage');
+  const { usedSize } = await devtools.send('Runtime.getHeapUsage');
+  console.log(
+    `        the page has ${(usedSize / 1048576).toFixed(1)} MiB of objects with ${SESSIONS} sessions`,
+  );
 
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByLabel('Token').waitFor();

@@ -148,8 +148,13 @@ export class Connection {
   receive(message) {
     if (message.method === 'action') {
       const { channel: uri, action, rejectionReason } = message.params;
-      if (rejectionReason) return this.onRefused(rejectionReason);
       const channel = this.channels.get(uri);
+      if (rejectionReason) {
+        this.onRefused(rejectionReason);
+        // What a page shows in advance is as it was.
+        if (channel?.state !== undefined) channel.tell(null);
+        return;
+      }
       if (channel?.state === undefined) return;
       fold(channel.state, action);
       channel.tell(action);

@@ -2,13 +2,14 @@
 
 import { Connection } from './ahp.js';
 import { api } from './api.js';
-import { announce, frame, notify, write } from './dom.js';
+import { announce, frame, keepTime, notify, write } from './dom.js';
 import { ARCHIVED, NEEDS_INPUT } from './format.js';
 import * as sessions from './pages/sessions.js';
 
 const PAGES = {
   automations: () => import('./pages/automations.js'),
   run: () => import('./pages/automations.js'),
+  runs: () => import('./pages/runs.js'),
   endpoints: () => import('./pages/endpoints.js'),
   bots: () => import('./pages/bots.js'),
   plugins: () => import('./pages/plugins.js'),
@@ -207,6 +208,7 @@ window.addEventListener('hashchange', async () => {
 const KEYS = {
   s: 'sessions',
   a: 'automations',
+  r: 'runs',
   e: 'endpoints',
   b: 'bots',
   p: 'plugins',
@@ -231,4 +233,5 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
+keepTime();
 start();

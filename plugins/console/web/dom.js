@@ -1,5 +1,7 @@
 // Elements, and lists of them that change.
 
+import { ago, at, duration } from './format.js';
+
 /** Makes an element. Properties that begin with `on` are listeners; `class`, `hidden` and the like are attributes. */
 export function h(tag, properties, ...children) {
   const element = document.createElement(tag);
@@ -20,6 +22,29 @@ export function svg(tag, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes ?? {})) element.setAttribute(name, value);
   element.append(...children);
   return element;
+}
+
+/** A time as long ago, which `keepTime` keeps true. */
+export function since(iso) {
+  return h('time', { datetime: iso, title: at(iso), 'data-since': true }, ago(iso));
+}
+
+/** How long something runs that began at a time, which `keepTime` keeps true. */
+export function running(iso) {
+  return h('time', { datetime: iso, 'data-running': true }, duration(Date.now() - Date.parse(iso)));
+}
+
+/** Keeps the times of the page true: durations each second, others each ten. */
+export function keepTime() {
+  let seconds = 0;
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const element of document.querySelectorAll('time[data-running]'))
+      write(element, duration(Date.now() - Date.parse(element.dateTime)));
+    if (seconds++ % 10) return;
+    for (const element of document.querySelectorAll('time[data-since]'))
+      write(element, ago(element.dateTime));
+  }, 1000);
 }
 
 /** Writes a text where it differs, so that nothing is laid out or announced again. */

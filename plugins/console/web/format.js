@@ -75,6 +75,15 @@ export function pretty(text) {
   }
 }
 
+/** The states of runs, with their colors. */
+export const RUN_KINDS = {
+  pending: 'quiet',
+  running: '',
+  completed: 'good',
+  failed: 'bad',
+  cancelled: 'quiet',
+};
+
 const link = (page) => (uri) => `#/${page}/${encodeURIComponent(uri)}`;
 export const sessionLink = link('session');
 export const runLink = link('run');

@@ -63,6 +63,7 @@ impl Automations {
     /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let watch = self.clone();
+        let removed = self.runs.removed.clone();
         AutomationStore {
             list: member!(self, |store: &Arc<Self>, ()| store.list()),
             get: member!(self, |store: &Arc<Self>, (id,): (String,)| {
@@ -81,6 +82,7 @@ impl Automations {
             runs: member!(self, |store: &Arc<Self>, (id, cursor)| store.runs.page(id, cursor)),
             // The host reads the pages of one automation.
             find_runs: None,
+            watch_removed_runs: Some(Call::now(move |(on_removed,)| Ok(Some(removed.add(on_removed))))),
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Arc<Self>, ()| store.runs.unfinished())),
             progress: Some(member!(self, |store: &Arc<Self>, (id,)| store.runs.progress(id))),

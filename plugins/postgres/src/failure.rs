@@ -66,6 +66,14 @@ pub fn sentence(error: &Error) -> String {
         }
         source = cause.source();
     }
+    if text.contains("CaUsedAsEndEntity") {
+        text.push_str(
+            "; it is the certificate of an authority (CA:TRUE), which no server may use: create a certificate with CA:FALSE for \
+             the server, sign it with the authority, and set tlsCaFile to the authority's certificate",
+        );
+    } else if text.contains("UnknownIssuer") {
+        text.push_str("; set tlsCaFile to the certificate of the database's authority");
+    }
     text
 }
 

@@ -99,7 +99,7 @@ async fn apply(
 
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);
-    let runs = Runs::new(database.clone(), say.clone(), retention);
+    let runs = Runs::new(database.clone(), say.clone(), retention)?;
     let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place)?;
     host.register_vault(Arc::new(Vault::new(database.clone(), cipher)).into_point(), replace)?;
     host.register_sessions(Arc::new(Sessions::new(database.clone(), say.clone())).into_point(), replace)?;

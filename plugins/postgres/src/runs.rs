@@ -13,7 +13,7 @@ use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
 };
-use ostler_contract::stores::Report;
+use ostler_contract::stores::{Report, Watchers};
 use ostler_contract::{RpcError, Thrown};
 use tokio_postgres::Row;
 
@@ -35,15 +35,15 @@ const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number IN (
              SELECT number, row_number() OVER (PARTITION BY automation ORDER BY number DESC) AS place
              FROM automation_runs WHERE ended
          ) AS runs WHERE place > $1 ORDER BY number LIMIT $2
-     ) RETURNING number";
+     ) RETURNING uri";
 const BY_AGE: &str = "DELETE FROM automation_runs WHERE number IN (
          SELECT number FROM automation_runs WHERE ended AND ended_at < $1 ORDER BY ended_at LIMIT $2
-     ) RETURNING number";
+     ) RETURNING uri";
 const BY_BYTES: &str = "DELETE FROM automation_runs WHERE number IN (
          SELECT number FROM (
              SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS total FROM automation_runs WHERE ended
          ) AS runs WHERE total > $1::bigint ORDER BY number LIMIT $2
-     ) RETURNING number";
+     ) RETURNING uri";
 
 /// Which ended runs of automations are retained. The oldest go first; runs that have not ended stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,16 +67,22 @@ pub struct Runs {
     database: Arc<Database>,
     report: Report,
     retention: Retention,
+    /// Who is notified of runs that retention removed.
+    pub(crate) removed: Watchers<Vec<String>>,
     /// Whether a run has ended since runs were last removed.
     is_due: AtomicBool,
 }
 
 impl Runs {
     /// Creates the store, and a task that removes runs that are not retained.
-    pub fn new(database: Arc<Database>, report: Report, retention: Retention) -> Arc<Self> {
-        let runs = Arc::new(Self { database, report, retention, is_due: AtomicBool::new(true) });
+    ///
+    /// # Errors
+    /// There is no tokio runtime.
+    pub fn new(database: Arc<Database>, report: Report, retention: Retention) -> Result<Arc<Self>, Thrown> {
+        let removed = Watchers::new("removed runs".to_owned(), report.clone())?;
+        let runs = Arc::new(Self { database, report, retention, removed, is_due: AtomicBool::new(true) });
         tokio::spawn(keep_up(Arc::downgrade(&runs)));
-        runs
+        Ok(runs)
     }
 
     /// Stores a run.
@@ -204,12 +210,15 @@ impl Runs {
         decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
     }
 
-    /// Removes some of the excess runs; returns how many.
-    async fn step(&self) -> Result<usize, Thrown> {
-        let count =
-            |sql, params: Vec<Param>| self.database.write(Write::new(sql, params, 0), |rows| Ok(rows.len()));
+    /// Removes some of the excess runs; returns their URIs.
+    async fn step(&self) -> Result<Vec<String>, Thrown> {
+        let remove = |sql, params: Vec<Param>| {
+            self.database.write(Write::new(sql, params, 0), |rows| {
+                Ok(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>())
+            })
+        };
         let mut removed =
-            count(BY_COUNT, vec![Box::new(i64::from(self.retention.count)), Box::new(STEP)]).await?;
+            remove(BY_COUNT, vec![Box::new(i64::from(self.retention.count)), Box::new(STEP)]).await?;
         let oldest = self.retention.age.and_then(|age| {
             let age = SignedDuration::try_from(age).ok()?;
             Timestamp::now().checked_sub(age).ok()
@@ -217,10 +226,10 @@ impl Runs {
         if let Some(oldest) = oldest {
             // In the host's format, so that texts compare like times.
             let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-            removed += count(BY_AGE, vec![Box::new(oldest), Box::new(STEP)]).await?;
+            removed.extend(remove(BY_AGE, vec![Box::new(oldest), Box::new(STEP)]).await?);
         }
         if let Some(bytes) = self.retention.bytes {
-            removed += count(BY_BYTES, vec![Box::new(number(bytes)), Box::new(STEP)]).await?;
+            removed.extend(remove(BY_BYTES, vec![Box::new(number(bytes)), Box::new(STEP)]).await?);
         }
         Ok(removed)
     }
@@ -242,8 +251,9 @@ async fn keep_up(runs: Weak<Runs>) {
             let Some(runs) = runs.upgrade().filter(|runs| !runs.database.lease.is_over()) else { return };
             if runs.is_due.swap(false, Ordering::AcqRel) || runs.retention.age.is_some() {
                 match runs.step().await {
-                    Ok(0) => {}
-                    Ok(_) => {
+                    Ok(removed) if removed.is_empty() => {}
+                    Ok(removed) => {
+                        runs.removed.notify(&removed);
                         runs.is_due.store(true, Ordering::Release);
                         continue;
                     }

@@ -19,7 +19,7 @@ pub struct AutomationStore {
     pub get: Call<fn(id: String) -> Option<KeptAutomation>>,
     /// Event types of this store's automations in addition to those of the host and of plugins.
     pub triggers: Call<fn() -> Vec<AutomationTriggerDefinition>>,
-    /// Stores a new automation.
+    /// Stores a new automation, which has no runs.
     pub create:
         Call<fn(id: String, definition: AutomationDefinition, owner: Option<String>) -> KeptAutomation>,
     /// Changes an automation; absent keys are unchanged.
@@ -35,6 +35,10 @@ pub struct AutomationStore {
     /// The runs of all automations that a query asks for, newest first, in pages. Without this, the runs of one automation can
     /// be listed at a time.
     pub find_runs: Option<Call<fn(query: RunQuery) -> RunPage>>,
+    /// Calls back with the URIs of runs that the store removed by its own rules; returns the function that stops it. Runs that
+    /// are removed with their automation are not reported.
+    pub watch_removed_runs:
+        Option<Call<fn(on_removed: HostFunction<fn(runs: Vec<String>)>) -> Option<Call<fn()>>>>,
     /// Calls back after a definition changed outside the host; returns the function that stops it.
     pub watch: Option<Call<fn(on_change: HostFunction<fn(change: AutomationChange)>) -> Option<Call<fn()>>>>,
     /// The runs that had not ended when the host stopped.

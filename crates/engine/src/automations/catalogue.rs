@@ -248,6 +248,8 @@ impl Automations {
                     .within(limit::STORE, (id, definition, owner))
                     .await
                     .map_err(|why| why.message)?;
+                // An earlier automation with this id may have left runs, which are removed now.
+                self.core.feeds.runs.remove(&request.resource);
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
             }
@@ -283,6 +285,7 @@ impl Automations {
                 self.require_own(by, &held, "remove")?;
                 self.runs.lock().forget(&id);
                 if store.remove.within(limit::STORE, (id.clone(),)).await.map_err(|why| why.message)? {
+                    self.core.feeds.runs.remove(&uri::automation(&id));
                     self.remove(&self.core.fanout, &id, Some(origin));
                     if let Some(automations) = self.me() {
                         automations.forget_sessions_of_values(&id);

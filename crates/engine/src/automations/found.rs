@@ -2,7 +2,10 @@
 
 use ostler_contract::limit;
 use ostler_contract::points::{RunPage, RunQuery};
-use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, AutomationRunSummary};
+use ostler_protocol::run_list::{Run, RunFilter, RunList};
+use ostler_protocol::wire::state::{
+    AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationRunSummary,
+};
 use ostler_protocol::{RpcError, names, uri};
 
 use super::Automations;
@@ -10,17 +13,38 @@ use super::catalogue::asked;
 use super::run_summary::summary_of;
 
 /// The states of runs.
-pub const STATES: &[&str] = &["pending", "running", "completed", "failed", "cancelled"];
+const STATES: &[&str] = &["pending", "running", "completed", "failed", "cancelled"];
+
+/// How much of an error a list shows, in bytes.
+const ERROR_SHOWN: usize = 2000;
+/// How many runs a page has where nothing is said.
+const PAGE: u32 = 50;
+/// The most runs of a page.
+const PAGE_MAX: u32 = 500;
 
 impl Automations {
-    /// A page of the runs that a query asks for, newest first, and the cursor of the next one.
+    /// A page of the runs that a filter selects, newest first.
     ///
     /// # Errors
-    /// The query is invalid, or the store cannot answer it.
-    pub async fn find_runs(
-        &self,
-        query: RunQuery,
-    ) -> Result<(Vec<AutomationRunSummary>, Option<String>), RpcError> {
+    /// The filter is invalid, or the store cannot answer it.
+    pub async fn list_runs(&self, filter: RunFilter) -> Result<RunList, RpcError> {
+        let RunFilter { automation, state, owner, since, until, text, cursor, limit } = filter;
+        if let Some(state) = state.as_deref().filter(|state| !STATES.contains(state)) {
+            return Err(RpcError::invalid_params(format!(
+                "state must be one of {}, not {state}",
+                STATES.join(", ")
+            )));
+        }
+        let query = RunQuery {
+            automation: automation.as_deref().map(|name| automation_id(name).to_owned()),
+            state,
+            owner,
+            since,
+            until,
+            text,
+            cursor,
+            limit: limit.unwrap_or(PAGE).clamp(1, PAGE_MAX).into(),
+        };
         let store = self.core.automations_kept()?;
         let page = match (&store.find_runs, &query.automation) {
             (Some(find), _) => asked(find.within(limit::STORE, (query.clone(),))).await?,
@@ -39,11 +63,59 @@ impl Automations {
         let wanted = |run: &AutomationRunSummary| {
             query.state.as_deref().is_none_or(|state| state_of(&run.lifecycle) == state)
         };
-        Ok((runs.filter(wanted).collect(), page.next_cursor))
+        let runs = runs.filter(wanted).map(|run| self.listed_run(&run)).collect();
+        Ok(RunList { runs, next: page.next_cursor })
+    }
+
+    /// A run as lists show it.
+    pub fn listed_run(&self, run: &AutomationRunSummary) -> Run {
+        let meta = |fact: &str| {
+            let value = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(fact))?.as_str());
+            value.map(str::to_owned)
+        };
+        let (trigger, event) = match &run.origin {
+            AutomationRunOrigin::Trigger(origin) => (Some(origin.trigger_id.clone()), origin.event.clone()),
+            AutomationRunOrigin::Manual(_) => (None, None),
+        };
+        let (started, ended, error) = times(&run.lifecycle);
+        Run {
+            id: run.resource.rsplit('/').next().unwrap_or_default().to_owned(),
+            uri: run.resource.clone(),
+            url: self.core.options.links.of(&run.resource),
+            automation: automation_id(&run.automation).to_owned(),
+            title: self.title_of(&run.automation),
+            state: state_of(&run.lifecycle).to_owned(),
+            error: error.map(|error| error[..error.floor_char_boundary(ERROR_SHOWN)].to_owned()),
+            owner: meta("owner"),
+            triggered_by: meta("triggeredBy"),
+            trigger,
+            event,
+            accepted_at: accepted_at(&run.lifecycle).to_owned(),
+            started_at: started.map(str::to_owned),
+            ended_at: ended.map(str::to_owned),
+            session: run.primary_session.clone(),
+            sessions: None,
+        }
+    }
+
+    /// A run by its id, with everything that is known of it.
+    pub async fn whole_run(&self, id: &str) -> Option<Run> {
+        let run = self.run_of_id(id).await?;
+        let summary = AutomationRunSummary {
+            resource: run.resource,
+            automation: run.automation,
+            origin: run.origin,
+            session_count: 0,
+            primary_session: run.primary_session,
+            meta: run.meta,
+            lifecycle: run.lifecycle,
+        };
+        let error = times(&summary.lifecycle).2.map(str::to_owned);
+        Some(Run { error, sessions: Some(run.sessions), ..self.listed_run(&summary) })
     }
 
     /// A run by its id, as it is now.
-    pub async fn run_of_id(&self, id: &str) -> Option<AutomationRunState> {
+    async fn run_of_id(&self, id: &str) -> Option<AutomationRunState> {
         let run = uri::automation_run(id);
         let open = self.runs.lock().state_of(&run).cloned();
         match open {
@@ -53,7 +125,7 @@ impl Automations {
     }
 
     /// The title of an automation, by its URI.
-    pub fn title_of(&self, automation: &str) -> Option<String> {
+    fn title_of(&self, automation: &str) -> Option<String> {
         Some(self.entry(uri::automation_id(automation)?)?.wire.definition.title.clone())
     }
 
@@ -65,6 +137,24 @@ impl Automations {
     /// Publishes a run as it is now to the readers of the feed.
     pub(super) fn feed_run(&self, run: &AutomationRunState) {
         self.core.feeds.runs.put(|| std::sync::Arc::new(summary_of(run)));
+    }
+}
+
+/// The id of an automation that is named by its id or URI.
+fn automation_id(name: &str) -> &str {
+    uri::automation_id(name).unwrap_or(name)
+}
+
+/// When a run began and ended, and why it failed.
+fn times(lifecycle: &AutomationRunLifecycle) -> (Option<&str>, Option<&str>, Option<&str>) {
+    match lifecycle {
+        AutomationRunLifecycle::Pending(_) => (None, None, None),
+        AutomationRunLifecycle::Running(of) => (Some(&of.started_at), None, None),
+        AutomationRunLifecycle::Completed(of) => (Some(&of.started_at), Some(&of.completed_at), None),
+        AutomationRunLifecycle::Failed(of) => {
+            (of.started_at.as_deref(), Some(&of.completed_at), Some(&of.error.message))
+        }
+        AutomationRunLifecycle::Cancelled(of) => (of.started_at.as_deref(), Some(&of.completed_at), None),
     }
 }
 

@@ -42,6 +42,7 @@ impl Automations {
             let listed = self.list_stored(store).await;
             listed.map_err(|why| format!("the automations could not be read: {why}"))?;
             self.watch_store(store).await;
+            self.watch_removed_runs(store).await;
         }
         // Before events are heard: what waited comes before what is accepted later.
         let resuming = self.resume_runs().await;
@@ -68,6 +69,21 @@ impl Automations {
         });
         if let Err(why) = watch.within(limit::STORE, (on_change,)).await {
             self.core.log.line(format_args!("edits of automations will not be seen: {why}"));
+        }
+    }
+
+    /// Publishes the runs that the store removes by its own rules to the readers of the feed.
+    async fn watch_removed_runs(&self, store: &AutomationStore) {
+        let Some(watch) = &store.watch_removed_runs else { return };
+        let core = Arc::downgrade(&self.core);
+        let on_removed = HostFunction::now(move |(runs,): (Vec<String>,)| {
+            if let Some(core) = core.upgrade() {
+                runs.iter().for_each(|run| core.feeds.runs.remove(run));
+            }
+            Ok(())
+        });
+        if let Err(why) = watch.within(limit::STORE, (on_removed,)).await {
+            self.core.log.line(format_args!("streams of runs do not show which runs are removed: {why}"));
         }
     }
 

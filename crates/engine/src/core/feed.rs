@@ -22,7 +22,7 @@ const AT_ONCE: usize = 64;
 pub enum Change<T> {
     /// An entry is new or changed.
     Put(Arc<T>),
-    /// The entry of this URI was removed.
+    /// The entry of this URI was removed; for an automation's URI, all its runs.
     Removed(String),
 }
 

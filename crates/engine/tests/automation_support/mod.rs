@@ -150,6 +150,7 @@ impl Kept {
                 Ok(RunPage { runs, next_cursor: None })
             }),
             find_runs: None,
+            watch_removed_runs: None,
             watch: None,
             unfinished: Some(Call::now(move |()| {
                 if unfinished.unfinished_fails.load(Ordering::SeqCst) {

@@ -62,7 +62,7 @@ impl FileAutomations {
             }),
         };
         let folder = blocking(move || Folder::open(setup, AutomationFormat)).await?.map_err(Thrown::new)?;
-        Ok(Self { folder, runs: Runs::new(db, report), watchers })
+        Ok(Self { folder, runs: Runs::new(db, report)?, watchers })
     }
 
     /// Sets the rules for ended runs. Call it within a tokio runtime.
@@ -74,6 +74,7 @@ impl FileAutomations {
     /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let (list, get, watch) = (self.clone(), self.clone(), self.clone());
+        let removed = self.runs.removed.clone();
         AutomationStore {
             list: Call::now(move |()| {
                 Ok(list.folder.contents().iter().map(|(_, read)| read.kept.clone()).collect())
@@ -87,6 +88,7 @@ impl FileAutomations {
             run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
             find_runs: Some(member!(self, |store: &Self, (query,): (RunQuery,)| store.find(query))),
+            watch_removed_runs: Some(Call::now(move |(on_removed,)| Ok(Some(removed.add(on_removed))))),
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),
             progress: Some(member!(self, |store: &Self, (id,): (String,)| store.runs.progress(id))),

@@ -26,9 +26,9 @@ pub struct MemoryAutomations {
 }
 
 impl MemoryAutomations {
-    /// Creates an empty store.
+    /// Creates an empty store. Call it within a tokio runtime.
     pub fn new(report: Report) -> Result<Self, Thrown> {
-        Ok(Self { held: Mutex::default(), runs: Runs::new(StateDb::memory()?, report) })
+        Ok(Self { held: Mutex::default(), runs: Runs::new(StateDb::memory()?, report)? })
     }
 
     /// Sets the rules for ended runs. Call it within a tokio runtime.
@@ -44,6 +44,7 @@ impl MemoryAutomations {
     /// Returns the store as its registration point declares it.
     pub fn into_point(self: Arc<Self>) -> AutomationStore {
         let (list, get) = (self.clone(), self.clone());
+        let removed = self.runs.removed.clone();
         AutomationStore {
             list: Call::now(move |()| Ok(list.held().values().cloned().collect())),
             get: Call::now(move |(id,): (String,)| Ok(get.held().get(&id).cloned())),
@@ -55,6 +56,7 @@ impl MemoryAutomations {
             run_of: member!(self, |store: &Self, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Self, (id, cursor)| store.runs.page(id, cursor)),
             find_runs: Some(member!(self, |store: &Self, (query,): (RunQuery,)| store.find(query))),
+            watch_removed_runs: Some(Call::now(move |(on_removed,)| Ok(Some(removed.add(on_removed))))),
             // Only the host can change its memory.
             watch: None,
             unfinished: Some(member!(self, |store: &Self, ()| store.runs.unfinished())),

@@ -24,6 +24,10 @@ use crate::state::Failure;
 const PAGE_MAX: u64 = 500;
 /// How many rows of an index a page looks at.
 const EXAMINED: usize = 5000;
+/// How many of the newest runs are looked at for the beginning of many words, before the index is asked.
+const RECENT: usize = 1000;
+/// How many terms the beginning of a word stands for at most, where the index is asked for each of them.
+const TERMS: usize = 32;
 /// How far the clock of the host may have been set back and forth without a run missing between two times.
 const CLOCK: SignedDuration = SignedDuration::from_hours(1);
 
@@ -67,11 +71,11 @@ impl Query {
         matches!(self.state.as_deref(), Some("pending" | "running"))
     }
 
-    /// The rows to look at, with whether they fit.
-    fn sql(&self) -> String {
+    /// The rows to look at, with whether they fit: those that the index of words has, or all.
+    fn sql(&self, by_words: bool) -> String {
         let fits = format!("SELECT f.number, {FITS} FROM");
-        match (&self.search, &self.automation, &self.state, &self.owner) {
-            (Some(_), ..) => format!(
+        match (by_words.then_some(()), &self.automation, &self.state, &self.owner) {
+            (Some(()), ..) => format!(
                 "{fits} automation_run_words w JOIN automation_run_facts f ON f.number = w.rowid
                  WHERE w.automation_run_words MATCH ?8 AND w.rowid < ?1 AND w.rowid >= ?7 ORDER BY w.rowid DESC"
             ),
@@ -107,7 +111,7 @@ impl Query {
         }
     }
 
-    fn parameters(&self, (from, to): (i64, i64)) -> [Sql; 8] {
+    fn parameters(&self, (from, to): (i64, i64), expression: Option<&str>) -> [Sql; 8] {
         let text = |value: &Option<String>| value.clone().map_or(Sql::Null, Sql::Text);
         let time = |value: Option<Timestamp>| value.map_or(Sql::Null, |time| Sql::Text(iso(time)));
         [
@@ -118,7 +122,7 @@ impl Query {
             time(self.since),
             time(self.until),
             Sql::Integer(from),
-            text(&self.search.as_ref().map(Search::expression)),
+            expression.map_or(Sql::Null, |expression| Sql::Text(expression.to_owned())),
         ]
     }
 
@@ -153,19 +157,18 @@ impl Query {
         let sql = format!(
             "SELECT r.number, r.uri, r.run, {FITS} FROM automation_runs r INDEXED BY automation_runs_unfinished
              JOIN automation_run_facts f ON f.number = r.number
-             WHERE r.ended = 0 AND r.number < ?1 AND r.number >= ?7 AND ?8 IS NOT NULL
+             WHERE r.ended = 0 AND r.number < ?1 AND r.number >= ?7 AND ?8 IS NULL
              ORDER BY r.number DESC LIMIT {EXAMINED}"
         );
         let mut asked = db.prepare_cached(&sql)?;
-        let mut rows = asked.query(params_from_iter(self.parameters(within)))?;
+        let mut rows = asked.query(params_from_iter(self.parameters(within, None)))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             if row.get(3)? {
                 let uri: String = row.get(1)?;
                 let read = decode(row.get_ref(2)?.as_str().unwrap_or_default(), "run", &uri);
                 let Ok(run): Result<AutomationRunState, Failure> = read else { continue };
-                let title = automation_id(&run.automation).and_then(|id| titles.get(id));
-                if search.finds(&words::of(&run, title.map(String::as_str))) {
+                if has_words(search, &run, titles) {
                     found.push(row.get(0)?);
                 }
             }
@@ -173,11 +176,49 @@ impl Query {
         Ok(found)
     }
 
+    /// A page of runs that have the words, where it is full after a look at the newest ones. The index is slow only for words
+    /// that many runs have.
+    fn recent(
+        &self,
+        db: &Connection,
+        search: &Search,
+        within: (i64, i64),
+        (report, titles): (&Report, &Titles),
+    ) -> Result<Option<RunPage>, Failure> {
+        let mut asked = db.prepare_cached(&self.sql(false))?;
+        let mut rows = asked.query(params_from_iter(self.parameters(within, None)))?;
+        let (mut page, mut last) = (RunPage::default(), self.before);
+        for _ in 0..RECENT {
+            let Some(row) = rows.next()? else { return Ok(Some(page)) };
+            let (number, fits): (i64, bool) = (row.get(0)?, row.get(1)?);
+            let run = if fits { run_of(db, number, report)? } else { None };
+            if let Some(run) = run.filter(|run| has_words(search, run, titles)) {
+                if is_full(&page, self.limit) {
+                    page.next_cursor = Some(cursor_of(last));
+                    return Ok(Some(page));
+                }
+                page.runs.push(run);
+            }
+            last = number;
+        }
+        Ok(None)
+    }
+
     fn page(&self, db: &Connection, report: &Report, titles: &Titles) -> Result<RunPage, Failure> {
         let within = self.numbers(db)?;
+        let mut expression = None;
+        if let Some(search) = &self.search {
+            let found = search.expression(|begin| terms_of(db, begin))?;
+            if found.is_broad
+                && let Some(page) = self.recent(db, search, within, (report, titles))?
+            {
+                return Ok(page);
+            }
+            expression = Some(found.text);
+        }
         let mut open = self.open(db, within, titles)?.into_iter().peekable();
-        let mut asked = db.prepare_cached(&self.sql())?;
-        let mut rows = asked.query(params_from_iter(self.parameters(within)))?;
+        let mut asked = db.prepare_cached(&self.sql(expression.is_some()))?;
+        let mut rows = asked.query(params_from_iter(self.parameters(within, expression.as_deref())))?;
         let mut next = || -> Result<Option<(i64, bool)>, Failure> {
             Ok(rows.next()?.map(|row| Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?))).transpose()?)
         };
@@ -195,8 +236,7 @@ impl Query {
                 }
                 (None, None) => return Ok(page),
             };
-            let is_full = u64::try_from(page.runs.len()).unwrap_or(u64::MAX) >= self.limit;
-            if examined > EXAMINED || (fits && is_full) {
+            if examined > EXAMINED || (fits && is_full(&page, self.limit)) {
                 page.next_cursor = Some(cursor_of(last));
                 return Ok(page);
             }
@@ -205,6 +245,32 @@ impl Query {
             }
             last = number;
         }
+    }
+}
+
+fn is_full(page: &RunPage, limit: u64) -> bool {
+    u64::try_from(page.runs.len()).unwrap_or(u64::MAX) >= limit
+}
+
+fn has_words(search: &Search, run: &AutomationRunState, titles: &Titles) -> bool {
+    let title = automation_id(&run.automation).and_then(|id| titles.get(id));
+    search.finds(&words::of(run, title.map(String::as_str)))
+}
+
+/// The terms of the index that begin with a text; nothing where there are more than a few.
+fn terms_of(db: &Connection, begin: &str) -> Result<Option<Vec<String>>, Failure> {
+    let mut asked =
+        db.prepare_cached("SELECT term FROM temp.automation_run_terms WHERE term >= ?1 LIMIT 1")?;
+    let (mut terms, mut from) = (Vec::new(), begin.to_owned());
+    loop {
+        let next: Option<String> = asked.query_row([&from], |row| row.get(0)).optional()?;
+        let Some(term) = next.filter(|term| term.starts_with(begin)) else { return Ok(Some(terms)) };
+        if terms.len() == TERMS {
+            return Ok(None);
+        }
+        // Less than what any longer term continues with: the runs of this one are passed over.
+        from = format!("{term}\u{1}");
+        terms.push(term);
     }
 }
 

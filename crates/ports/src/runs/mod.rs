@@ -12,6 +12,7 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationProgress, RunPage};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
+use ostler_contract::stores::watchers::Watchers;
 use ostler_contract::{RpcError, Thrown};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -30,16 +31,20 @@ pub(crate) struct Runs {
     db: Arc<StateDb>,
     report: Report,
     retention: RunRetention,
+    /// Who is notified of runs that retention removed.
+    pub(crate) removed: Watchers<Vec<String>>,
 }
 
 impl Runs {
-    pub(crate) fn new(db: Arc<StateDb>, report: Report) -> Self {
-        Self { db, report, retention: RunRetention::default() }
+    pub(crate) fn new(db: Arc<StateDb>, report: Report) -> Result<Self, Thrown> {
+        let removed = Watchers::new("removed runs".to_owned(), report.clone())?;
+        Ok(Self { db, report, retention: RunRetention::default(), removed })
     }
 
     /// The same with other rules, which what is stored is brought in line with on a task of its own.
     pub(crate) fn retaining(self, retention: RunRetention) -> Self {
-        tokio::spawn(retention.keep_up(Arc::downgrade(&self.db), self.report.clone()));
+        let removed = self.removed.clone();
+        tokio::spawn(retention.keep_up(Arc::downgrade(&self.db), self.report.clone(), removed));
         Self { retention, ..self }
     }
 
@@ -58,7 +63,7 @@ impl Runs {
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let (uri, retention) = (run.resource.clone(), self.retention);
         let words = ended.then(|| words::of(run, title));
-        self.db.write(move |db| {
+        let written = self.db.write(move |db| {
             db.prepare_cached(
                 "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, run = excluded.run",
@@ -70,7 +75,15 @@ impl Runs {
                      SELECT number, ?2 FROM automation_runs WHERE uri = ?1",
                 )?
                 .execute([&uri, &words])?;
-                retention.after(db, &automation)?;
+                return retention.after(db, &automation);
+            }
+            Ok(Vec::new())
+        });
+        let removed = self.removed.clone();
+        Box::pin(async move {
+            let uris = written.await?;
+            if !uris.is_empty() {
+                removed.notify(&uris);
             }
             Ok(())
         })

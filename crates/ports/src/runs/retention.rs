@@ -4,7 +4,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use ostler_contract::stores::watchers::Watchers;
+use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
 use crate::Report;
 use crate::state::{Failure, StateDb};
@@ -32,65 +33,62 @@ impl Default for RunRetention {
 }
 
 impl RunRetention {
-    /// Removes what is too much once a run of `automation` has ended.
-    pub(super) fn after(&self, db: &Connection, automation: &str) -> Result<(), Failure> {
-        self.by_count(db, automation)?;
-        self.by_age(db)?;
-        self.by_bytes(db)?;
-        Ok(())
+    /// Removes what is too much once a run of `automation` has ended; returns the URIs of the removed runs.
+    pub(super) fn after(&self, db: &Connection, automation: &str) -> Result<Vec<String>, Failure> {
+        Ok([self.by_count(db, automation)?, self.by_age(db)?, self.by_bytes(db)?].concat())
     }
 
-    /// Removes some of what is too much; answers whether there was any.
-    fn step(&self, db: &Connection) -> Result<bool, Failure> {
+    /// Removes some of what is too much; returns the URIs of the removed runs.
+    fn step(&self, db: &Connection) -> Result<Vec<String>, Failure> {
         let mut asked =
             db.prepare_cached("SELECT automation FROM automation_run_totals WHERE runs > ?1 LIMIT 1")?;
         let crowded: Option<String> = asked.query_row([self.count], |row| row.get(0)).optional()?;
         let counted = match crowded {
             Some(automation) => self.by_count(db, &automation)?,
-            None => 0,
+            None => Vec::new(),
         };
-        Ok(counted + self.by_age(db)? + self.by_bytes(db)? > 0)
+        Ok([counted, self.by_age(db)?, self.by_bytes(db)?].concat())
     }
 
-    fn by_count(&self, db: &Connection, automation: &str) -> Result<usize, Failure> {
+    fn by_count(&self, db: &Connection, automation: &str) -> Result<Vec<String>, Failure> {
         let mut asked = db.prepare_cached(
             "SELECT coalesce(max(runs), 0) FROM automation_run_totals WHERE automation = ?1",
         )?;
         let runs: i64 = asked.query_row([automation], |row| row.get(0))?;
         let excess = runs - i64::from(self.count);
         if excess <= 0 {
-            return Ok(0);
+            return Ok(Vec::new());
         }
-        let mut removed = db.prepare_cached(
-            "DELETE FROM automation_runs WHERE number IN (
+        remove(
+            db,
+            "number IN (
                  SELECT number FROM automation_runs WHERE automation = ?1 AND ended = 1 ORDER BY number LIMIT ?2
              )",
-        )?;
-        Ok(removed.execute(params![automation, excess.min(STEP)])?)
+            params![automation, excess.min(STEP)],
+        )
     }
 
-    fn by_age(&self, db: &Connection) -> Result<usize, Failure> {
-        let Some(age) = self.age else { return Ok(0) };
+    fn by_age(&self, db: &Connection) -> Result<Vec<String>, Failure> {
+        let Some(age) = self.age else { return Ok(Vec::new()) };
         let oldest =
             SignedDuration::try_from(age).ok().and_then(|age| Timestamp::now().checked_sub(age).ok());
-        let Some(oldest) = oldest else { return Ok(0) };
+        let Some(oldest) = oldest else { return Ok(Vec::new()) };
         // As the host writes times, so that texts compare as times do.
         let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-        let mut removed = db.prepare_cached(
-            "DELETE FROM automation_runs WHERE number IN (
-                 SELECT number FROM automation_runs WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2
-             )",
-        )?;
-        Ok(removed.execute(params![oldest, STEP])?)
+        remove(
+            db,
+            "number IN (SELECT number FROM automation_runs WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2)",
+            params![oldest, STEP],
+        )
     }
 
-    fn by_bytes(&self, db: &Connection) -> Result<usize, Failure> {
-        let Some(bytes) = self.bytes else { return Ok(0) };
+    fn by_bytes(&self, db: &Connection) -> Result<Vec<String>, Failure> {
+        let Some(bytes) = self.bytes else { return Ok(Vec::new()) };
         let mut asked = db.prepare_cached("SELECT coalesce(sum(bytes), 0) FROM automation_run_totals")?;
         let stored: i64 = asked.query_row([], |row| row.get(0))?;
         let mut excess = stored - i64::try_from(bytes).unwrap_or(i64::MAX);
         if excess <= 0 {
-            return Ok(0);
+            return Ok(Vec::new());
         }
         let mut oldest = db.prepare_cached(
             "SELECT number, octet_length(run) FROM automation_runs WHERE ended = 1 ORDER BY number LIMIT ?1",
@@ -104,25 +102,34 @@ impl RunRetention {
             excess -= row.get::<_, i64>(1)?;
         }
         drop(rows);
-        let mut removed =
-            db.prepare_cached("DELETE FROM automation_runs WHERE ended = 1 AND number <= ?1")?;
-        Ok(removed.execute([last])?)
+        remove(db, "ended = 1 AND number <= ?1", [last])
     }
 
     /// Removes what earlier rules retained, in steps between which others write; then looks for runs that are too old, for
     /// as long as the database is open.
-    pub(super) async fn keep_up(self, db: Weak<StateDb>, report: Report) {
+    pub(super) async fn keep_up(self, db: Weak<StateDb>, report: Report, watchers: Watchers<Vec<String>>) {
         loop {
             let Some(open) = db.upgrade() else { return };
             let removed = open.write(move |db| self.step(db));
             drop(open);
             match removed.await {
-                Ok(true) => continue,
-                Ok(false) if self.age.is_none() => return,
-                Ok(false) => {}
+                Ok(uris) if !uris.is_empty() => {
+                    watchers.notify(&uris);
+                    continue;
+                }
+                Ok(_) if self.age.is_none() => return,
+                Ok(_) => {}
                 Err(why) => report(format!("old runs could not be removed: {why}")),
             }
             tokio::time::sleep(LOOK).await;
         }
     }
+}
+
+/// Removes the runs that a condition selects; returns their URIs.
+fn remove(db: &Connection, condition: &str, params: impl Params) -> Result<Vec<String>, Failure> {
+    let sql = format!("DELETE FROM automation_runs WHERE {condition} RETURNING uri");
+    let mut removed = db.prepare_cached(&sql)?;
+    let uris = removed.query_map(params, |row| row.get(0))?;
+    Ok(uris.collect::<Result<_, _>>()?)
 }

@@ -77,6 +77,14 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(move |char| !is_part(char)).filter(|word| !word.is_empty())
 }
 
+/// A search as the index takes it.
+pub(super) struct Expression {
+    /// The expression.
+    pub text: String,
+    /// Whether it has the beginning of many terms.
+    pub is_broad: bool,
+}
+
 /// A search for words of runs.
 pub(super) struct Search {
     words: Vec<Word>,
@@ -102,13 +110,30 @@ impl Search {
         (!words.is_empty()).then_some(Self { words })
     }
 
-    /// The search as the index takes it.
-    pub fn expression(&self) -> String {
-        let words = self.words.iter().map(|Word { text, begins }| match begins {
-            true => format!("\"{text}\" *"),
-            false => format!("\"{text}\""),
-        });
-        words.collect::<Vec<_>>().join(" ")
+    /// The search as the index takes it. `terms` returns the terms of the index that begin with a text, or nothing where there
+    /// are many.
+    ///
+    /// The index follows a term from its newest run on, but collects all runs of a beginning first. So a beginning of few
+    /// terms is replaced by these.
+    pub fn expression<E>(
+        &self,
+        mut terms: impl FnMut(&str) -> Result<Option<Vec<String>>, E>,
+    ) -> Result<Expression, E> {
+        let (mut parts, mut is_broad) = (Vec::new(), false);
+        for Word { text, begins } in &self.words {
+            let found = if *begins { terms(text)? } else { None };
+            parts.push(match found {
+                Some(terms) if !terms.is_empty() => {
+                    let terms: Vec<String> = terms.iter().map(|term| format!("\"{term}\"")).collect();
+                    format!("({})", terms.join(" OR "))
+                }
+                found => {
+                    is_broad |= *begins && found.is_none();
+                    format!("\"{text}\"{}", if *begins { " *" } else { "" })
+                }
+            });
+        }
+        Ok(Expression { text: parts.join(" AND "), is_broad })
     }
 
     /// Whether a run that is not in the index is found.
@@ -120,5 +145,28 @@ impl Search {
             false => all.contains(&word.text.as_str()),
         };
         self.words.iter().all(has)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_of_few_terms_is_replaced_by_these() {
+        let search = Search::new("Exit dep* x* z*").unwrap();
+        let expression = search
+            .expression::<()>(|begin| {
+                Ok(match begin {
+                    "dep" => Some(vec!["depend".to_owned(), "deploy".to_owned()]),
+                    "z" => Some(Vec::new()),
+                    _ => None,
+                })
+            })
+            .unwrap();
+        assert_eq!(expression.text, r#""exit" AND ("depend" OR "deploy") AND "x" * AND "z" *"#);
+        assert!(expression.is_broad, "x begins many terms");
+        let few = Search::new("dep*").unwrap().expression::<()>(|_| Ok(Some(vec!["deploy".to_owned()])));
+        assert!(few.is_ok_and(|few| !few.is_broad && few.text == "(\"deploy\")"));
     }
 }

@@ -92,7 +92,11 @@ impl StateDb {
         schema::check(&writer, &place).map_err(|failure| thrown(&place, failure))?;
         let mut writer = configure(writer).map_err(failed)?;
         schema::upgrade(&mut writer).map_err(|failure| thrown(&place, failure))?;
-        let reader = || Connection::open(&path).and_then(configure).and_then(read_only).map(Mutex::new);
+        let reader = || {
+            let connection = Connection::open(&path).and_then(configure)?;
+            schema::add_views(&connection)?;
+            read_only(connection).map(Mutex::new)
+        };
         let connections: Arc<[_]> =
             (0..READERS).map(|_| reader()).collect::<Result<_, _>>().map_err(failed)?;
         let (reads, asked) = mpsc::channel();
@@ -138,6 +142,8 @@ impl StateDb {
         let mut writer =
             Connection::open_in_memory().map_err(|error| Thrown::new(sentence(&place, &error)))?;
         schema::upgrade(&mut writer).map_err(|failure| thrown(&place, failure))?;
+        // It is read on the same connection.
+        schema::add_views(&writer).map_err(|error| Thrown::new(sentence(&place, &error)))?;
         Self::start(writer, place, None, None)
     }
 

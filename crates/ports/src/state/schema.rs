@@ -170,6 +170,13 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure>
     Ok(())
 }
 
+/// Adds what a connection that reads needs besides the tables: the terms of the word index.
+pub(super) fn add_views(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(
+        "CREATE VIRTUAL TABLE temp.automation_run_terms USING fts5vocab(main, automation_run_words, instance)",
+    )
+}
+
 /// Creates the tables, or migrates an older database.
 pub(super) fn upgrade(connection: &mut Connection) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

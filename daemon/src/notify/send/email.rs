@@ -121,6 +121,9 @@ fn failure(server: &str, error: &lettre::transport::smtp::Error) -> Failure {
     if let Some(code) = error.status() {
         return format!("{server} answered {code}");
     }
+    if let Some(problem) = ostler_net::certificate_problem(error) {
+        return format!("{server}: {problem}");
+    }
     match error.source() {
         Some(source) => format!("{server}: {source}"),
         None => format!("{server}: {error}"),
@@ -162,12 +165,16 @@ fn text(message: &Message) -> String {
         text.push_str(&format!("\nA link of this host:\n{}\n", message.link));
         return text;
     }
-    text.push_str(&format!("\nShow the request and answer it:\n{}\n", message.link));
-    let by = message.user.as_ref().map(|user| format!(" as {user}")).unwrap_or_default();
-    text.push_str(&format!(
-        "\nThe link answers{by}, once, until {}. Do not forward this message.\n",
-        message.expiry()
-    ));
+    if message.is_answered() {
+        text.push_str(&format!("\nShow the request and answer it:\n{}\n", message.link));
+        let by = message.user.as_ref().map(|user| format!(" as {user}")).unwrap_or_default();
+        text.push_str(&format!(
+            "\nThe link answers{by}, once, until {}. Do not forward this message.\n",
+            message.expiry()
+        ));
+    } else {
+        text.push_str(&format!("\nShow the request and what to do:\n{}\n", message.link));
+    }
     text.push_str(&format!("\nSession: {}\nRule: {}\n", message.session, message.rule));
     text
 }

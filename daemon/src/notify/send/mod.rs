@@ -13,6 +13,7 @@ use ostler_contract::points::Vault;
 use ostler_contract::{Value, VaultName, json, limit};
 use ostler_net::Client;
 
+use super::request::{APPROVAL, CLIENT_TOOL, QUESTION, SIGN_IN};
 use super::rules::{Facts, Rule, Target};
 
 /// How long a server may take to take a message.
@@ -37,7 +38,7 @@ pub struct Message {
     pub chat: String,
     /// The request's id in the session.
     pub request: String,
-    /// `approval` or `question`.
+    /// The kind of the request.
     pub kind: &'static str,
     /// What is asked, in one line.
     pub asks: String,
@@ -74,7 +75,7 @@ impl Message {
             title: "Test".to_owned(),
             chat: "ostler-test:/test".to_owned(),
             request: "test".to_owned(),
-            kind: "approval",
+            kind: APPROVAL,
             asks: "This message tests a rule of notify.yaml. Nothing waits for an answer.".to_owned(),
             facts: Facts::default(),
             run: None,
@@ -88,10 +89,17 @@ impl Message {
     fn headline(&self) -> String {
         let what = match (self.is_test, self.kind) {
             (true, _) => "Test",
-            (false, "question") => "Question",
+            (false, QUESTION) => "Question",
+            (false, SIGN_IN) => "Sign-in needed",
+            (false, CLIENT_TOOL) => "A client has to run a tool",
             (false, _) => "Approval needed",
         };
         format!("{what}: {}", self.title)
+    }
+
+    /// Whether the link answers the request, rather than only showing it.
+    fn is_answered(&self) -> bool {
+        ![SIGN_IN, CLIENT_TOOL].contains(&self.kind)
     }
 
     fn expiry(&self) -> String {

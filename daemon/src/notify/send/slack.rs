@@ -21,7 +21,7 @@ pub(super) fn request(url: &str, message: &Message) -> Result<Request, &'static 
 fn blocks(message: &Message) -> Value {
     let headline = message.headline();
     let plain = |text: &str| json!({ "type": "plain_text", "text": cut(text, 150) });
-    let by = match &message.user {
+    let by = match message.user.as_ref().filter(|_| message.is_answered()) {
         Some(user) => format!("The link answers as {user} and expires on {}.", message.expiry()),
         None => format!("The link expires on {}.", message.expiry()),
     };

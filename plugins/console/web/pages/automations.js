@@ -1,9 +1,8 @@
 // Automations with their runs, and the timeline of a run.
 
-import { action, announce, facts, frame, h, head, keyed, table, tag, write } from '../dom.js';
-import { ago, at, duration, runLink, sessionLink, short } from '../format.js';
+import { action, announce, facts, frame, h, head, keyed, running, since, table, tag, write } from '../dom.js';
+import { at, duration, RUN_KINDS, runLink, sessionLink, short } from '../format.js';
 
-const KINDS = { completed: 'good', failed: 'bad', pending: 'quiet', running: '', cancelled: 'quiet' };
 const AUTOMATIONS = 'ahp-automations://';
 
 function trigger(one) {
@@ -21,17 +20,16 @@ function origin(run) {
 }
 
 function took({ startedAt, completedAt }) {
-  return startedAt
-    ? duration((completedAt ? Date.parse(completedAt) : Date.now()) - Date.parse(startedAt))
-    : '';
+  if (!startedAt) return '';
+  return completedAt ? duration(Date.parse(completedAt) - Date.parse(startedAt)) : running(startedAt);
 }
 
 const runs = (list) =>
   table(
     'Runs',
     [
-      ['Run', (run) => h('a', { href: runLink(run.resource) }, ago(run.lifecycle.createdAt))],
-      ['State', (run) => tag(run.lifecycle.status, KINDS[run.lifecycle.status])],
+      ['Run', (run) => h('a', { href: runLink(run.resource) }, since(run.lifecycle.createdAt))],
+      ['State', (run) => tag(run.lifecycle.status, RUN_KINDS[run.lifecycle.status])],
       ['Started', origin],
       ['Took', (run) => took(run.lifecycle), true],
       ['Session', (run) => run.primarySession && h('a', { href: sessionLink(run.primarySession) }, 'Open')],
@@ -84,6 +82,8 @@ function make(entry, connection) {
 }
 
 function update(element, entry) {
+  // Also where the host refused the change of a user.
+  element.parts.enabled.checked = entry.definition.enabled;
   const looks = JSON.stringify(entry);
   if (element.looks === looks) return;
   Object.assign(element, { looks, cursor: entry.runsNextCursor });
@@ -91,7 +91,6 @@ function update(element, entry) {
   const { enabled, run, more, title, about, list } = element.parts;
   write(title, definition.title);
   run.setAttribute('aria-label', `Run now: ${definition.title}`);
-  enabled.checked = definition.enabled;
   enabled.disabled = !operations.includes('update');
   run.hidden = !operations.includes('run');
   more.hidden = !entry.runsNextCursor;
@@ -108,7 +107,7 @@ function update(element, entry) {
 
 function showRun(main, app, uri) {
   const body = h('div');
-  main.append(head('Run', h('a', { href: '#/automations' }, 'All automations')), body);
+  main.append(head('Run', h('a', { href: '#/runs' }, 'All runs')), body);
   return app.connection.subscribe(uri, (run, _, error) => {
     if (error) return body.replaceChildren(h('p', { class: 'bad' }, error.message));
     const { lifecycle } = run;
@@ -128,7 +127,7 @@ function showRun(main, app, uri) {
         ? JSON.stringify(run.origin.event, null, 2)
         : '';
     body.replaceChildren(
-      h('p', {}, tag(lifecycle.status, KINDS[lifecycle.status])),
+      h('p', {}, tag(lifecycle.status, RUN_KINDS[lifecycle.status])),
       lifecycle.error ? h('p', { class: 'bad' }, lifecycle.error.message) : '',
       h('h2', {}, 'Timeline'),
       table(
@@ -169,7 +168,7 @@ export function show(main, app, parameter, name) {
   if (name === 'run') return showRun(main, app, parameter);
   const list = h('div');
   const none = h('p', { class: 'quiet', role: 'status' }, 'Loading automations');
-  main.append(head('Automations'), none, list);
+  main.append(head('Automations', h('a', { href: '#/runs' }, 'All runs')), none, list);
   let state;
   const draw = frame(() => {
     write(

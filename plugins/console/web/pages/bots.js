@@ -1,7 +1,7 @@
 // Bots, as their plugin serves them.
 
-import { facts, h, head, tag, write } from '../dom.js';
-import { ago, sessionLink } from '../format.js';
+import { facts, h, head, since, tag, write } from '../dom.js';
+import { sessionLink } from '../format.js';
 
 export function show(main, app) {
   const list = h('div');
@@ -37,7 +37,7 @@ export function show(main, app) {
               ['Machine', bot.computer],
               ['Folder', bot.workspace],
               ['Labels', bot.labels?.join(', ')],
-              ['Changed', bot.updatedAt && ago(bot.updatedAt)],
+              ['Changed', bot.updatedAt && since(bot.updatedAt)],
               ['Session', bot.session && h('a', { href: sessionLink(bot.session) }, 'Open')],
             ]),
             bot.instructions

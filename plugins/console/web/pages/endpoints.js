@@ -1,49 +1,48 @@
 // Webhook endpoints with their deliveries: what came of each, a test call, a replay.
 
 import { api } from '../api.js';
-import { action, announce, facts, h, head, keyed, notify, table, tag, write } from '../dom.js';
-import { ago, at, bytes, duration, runLink } from '../format.js';
+import { action, announce, facts, h, head, keyed, notify, since, table, tag, write } from '../dom.js';
+import { bytes, duration, runLink } from '../format.js';
 
 const kindOf = (code) => (code < 300 ? 'good' : 'bad');
 
-/** What came of a call: its runs, or its turn. Read once; a run that goes on is followed on its own page. */
-async function outcome(call, connection) {
-  const rows = await Promise.all(
-    (call.runs ?? []).slice(0, 5).map(async (run) => {
-      try {
-        const { snapshot } = await connection.request('subscribe', { channel: run });
-        connection.notify('unsubscribe', { channel: run });
-        const { status } = snapshot.state.lifecycle;
-        return h('a', { href: runLink(run) }, `run ${status}`);
-      } catch {
-        return h('span', { class: 'quiet' }, 'run not found');
-      }
-    }),
-  );
+/** How many runs of a call are shown. */
+const RUNS = 5;
+const ENDED = ['completed', 'failed', 'cancelled'];
+
+/** What came of a call: its runs, live, or its turn. Adds what ends it to `ends`. */
+function outcome(call, connection, ends) {
+  const rows = (call.runs ?? []).slice(0, RUNS).map((run) => {
+    const link = h('a', { href: runLink(run) }, 'run');
+    const end = connection.subscribe(run, (state, _, error) => {
+      if (error) return link.replaceWith(h('span', { class: 'quiet' }, 'run not found'));
+      const { status } = state.lifecycle;
+      write(link, `run ${status}`);
+      // Nothing of it changes any more.
+      if (ENDED.includes(status)) queueMicrotask(end);
+    });
+    ends.push(end);
+    return link;
+  });
   if (call.chat) rows.push(h('span', {}, `turn in ${call.thread ? `thread ${call.thread}` : 'a chat'}`));
-  return rows.flatMap((row, nth) => (nth ? [', ', row] : [row]));
+  if (!rows.length)
+    rows.push(call.why ?? (call.leftOut ? 'left out by its filter' : call.again ? 'repeated delivery' : ''));
+  return h(
+    'span',
+    {},
+    rows.flatMap((row, nth) => (nth ? [', ', row] : [row])),
+  );
 }
 
-function deliveries(calls, app, again) {
+function deliveries(calls, app, again, ends) {
   return table(
     'Deliveries',
     [
-      ['When', (call) => h('time', { datetime: call.at, title: at(call.at) }, ago(call.at))],
+      ['When', (call) => since(call.at)],
       ['Status', (call) => tag(String(call.status), kindOf(call.status))],
       ['Took', (call) => duration(call.ms), true],
       ['Size', (call) => bytes(call.bytes), true],
-      [
-        'Outcome',
-        (call) => {
-          const cell = h(
-            'span',
-            {},
-            call.why ?? (call.leftOut ? 'left out by its filter' : call.again ? 'repeated delivery' : ''),
-          );
-          outcome(call, app.connection).then((rows) => rows.length && cell.replaceChildren(...rows));
-          return cell;
-        },
-      ],
+      ['Outcome', (call) => outcome(call, app.connection, ends)],
       [
         'Replay',
         (call) =>
@@ -65,16 +64,24 @@ function deliveries(calls, app, again) {
 function make(endpoint, app) {
   const answer = h('p', { role: 'status', class: 'text' });
   const body = h('div');
+  let ends = [];
+  const stop = () => ends.splice(0).forEach((end) => end());
   const log = async () => {
     const { calls } = await api(`webhook/log/${encodeURIComponent(endpoint.id)}`);
+    if (!element.isConnected) return;
+    const before = ends;
+    ends = [];
     body.replaceChildren(
-      calls.length ? deliveries(calls.toReversed(), app, log) : h('p', { class: 'quiet' }, 'No calls yet.'),
+      calls.length
+        ? deliveries(calls.toReversed(), app, log, ends)
+        : h('p', { class: 'quiet' }, 'No calls yet.'),
     );
+    // After the new ones have begun, so that a run in both stays subscribed to.
+    before.forEach((end) => end());
   };
   const test = action('Test', async () => {
     const { status, answer: said } = await api('webhook/test', { id: endpoint.id });
     write(answer, `Test call: ${status}, ${typeof said === 'string' ? said : JSON.stringify(said)}`);
-    setTimeout(() => log().catch(() => {}), 700);
   });
   test.setAttribute('aria-label', `Test ${endpoint.id}`);
   const element = h(
@@ -100,7 +107,7 @@ function make(endpoint, app) {
     h('h3', {}, 'Deliveries'),
     body,
   );
-  return Object.assign(element, { log });
+  return Object.assign(element, { log, stop });
 }
 
 export function show(main, app) {
@@ -112,6 +119,7 @@ export function show(main, app) {
       const endpoints = await api('webhook/list');
       write(state, endpoints.length ? '' : 'There are no endpoints. Add one with: ostler webhook add <id>');
       const known = (endpoint) => JSON.stringify({ ...endpoint, last: undefined });
+      const before = new Set(list.children);
       keyed(
         list,
         endpoints,
@@ -121,13 +129,19 @@ export function show(main, app) {
           const now = JSON.stringify(last ?? null);
           if (element.last === now) return;
           element.last = now;
-          element.log().catch((error) => notify(error.message));
+          // It is in the page by then.
+          queueMicrotask(() => element.log().catch((error) => notify(error.message)));
         },
       );
+      for (const element of before) if (!element.isConnected) element.stop();
     } catch (error) {
       write(state, error.message);
     }
   };
   load();
-  return app.onTopic(['endpoints', 'deliveries'], load);
+  const end = app.onTopic(['endpoints', 'deliveries'], load);
+  return () => {
+    end();
+    for (const element of list.children) element.stop();
+  };
 }

@@ -1,8 +1,8 @@
 // Health: whether the host stores what it is told, what it runs, and how long things wait.
 
 import { api, samples } from '../api.js';
-import { facts, h, head, table, tag, write } from '../dom.js';
-import { ago, at, bytes, count, duration } from '../format.js';
+import { facts, h, head, since, table, tag, write } from '../dom.js';
+import { at, bytes, count, duration } from '../format.js';
 
 export function show(main, app) {
   const state = h('p', { role: 'status' }, 'Loading the state of the host');
@@ -32,8 +32,9 @@ export function show(main, app) {
         facts([
           ['Version', app.me?.version],
           ['Listens on', status.url],
+          ['Public URL', status.publicUrl],
           ['Serves', status.paths?.join(', ')],
-          ['Started', `${ago(status.startedAt)}, ${at(status.startedAt)}`],
+          ['Started', h('span', {}, since(status.startedAt), `, ${at(status.startedAt)}`)],
           ['Process', status.pid],
           ['Automations', status.automations],
           ['Configuration', config.files?.join(', ')],

@@ -5,6 +5,7 @@ import { h, head, table } from '../dom.js';
 const KEYS = [
   ['g then s', 'Sessions'],
   ['g then a', 'Automations'],
+  ['g then r', 'Runs'],
   ['g then e', 'Endpoints'],
   ['g then b', 'Bots'],
   ['g then p', 'Plugins'],

@@ -1,7 +1,6 @@
 // Policies: which agents, models and machines may be used.
 
-import { action, facts, h, head, write } from '../dom.js';
-import { ago } from '../format.js';
+import { facts, h, head, since, write } from '../dom.js';
 
 export function show(main, app) {
   const list = h('div');
@@ -22,7 +21,7 @@ export function show(main, app) {
                 key,
                 typeof value === 'object' ? JSON.stringify(value) : String(value),
               ]),
-              ['Changed', (updatedAt ?? createdAt) && ago(updatedAt ?? createdAt)],
+              ['Changed', (updatedAt ?? createdAt) && since(updatedAt ?? createdAt)],
             ]),
           ),
         ),
@@ -31,7 +30,7 @@ export function show(main, app) {
       write(state, `Policies are not available: ${error.message}`);
     }
   };
-  main.append(head('Policies', action('Reload', load)), state, list);
+  main.append(head('Policies'), state, list);
   app.connection.ready.then(load, load);
   return app.onTopic(['policies'], load);
 }

@@ -1,8 +1,8 @@
 // A session: its chats with the streaming turn, prompt, queue, approvals and questions, its changes and its terminals.
 
 import { Turns } from '../chat.js';
-import { action, announce, facts, frame, h, keyed, notify, table, tag, write } from '../dom.js';
-import { ago, count, NEEDS_INPUT, RUNNING, short, status } from '../format.js';
+import { action, announce, facts, frame, h, keyed, notify, since, table, tag, write } from '../dom.js';
+import { count, NEEDS_INPUT, RUNNING, short, status } from '../format.js';
 
 /** How many turns are asked for at once. */
 const TURNS = 20;
@@ -482,7 +482,7 @@ function about(session, uri, connection) {
       [
         ['Chat', (one) => one.title || 'Chat'],
         ['State', (one) => status(one.status)[0]],
-        ['Changed', (one) => ago(one.modifiedAt)],
+        ['Changed', (one) => since(one.modifiedAt)],
       ],
       session.chats,
     ),

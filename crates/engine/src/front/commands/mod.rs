@@ -142,6 +142,10 @@ lanes! { connection, by, prepared, responder;
         let loaded = automations.fetch_runs(&params.automation, params.cursor, id).await;
         responder.settle(loaded.map(|()| json!({})));
     };
+    spawned [usage] RunsList(filter) => {
+        let listed = by.front().automations.list_runs(filter).await;
+        responder.settle(listed.map(|list| json!(list)));
+    };
     spawned [reads] ResourceRead(params) => by.read_resource(params, responder).await;
     spawned [lists] ResourceList(params) => by.list_resources(params, responder).await;
     spawned [lists] ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
@@ -294,6 +298,7 @@ pub(super) fn channels_of(command: &Command) -> Vec<&str> {
         | Command::PullRequestCreate(_)
         | Command::DiagnosticsNetwork(_)
         | Command::DiagnosticsFetch(_)
+        | Command::RunsList(_)
         | Command::FetchAutomationRuns(_) => Vec::new(),
     }
 }
