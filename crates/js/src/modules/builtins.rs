@@ -41,7 +41,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
-    "ticks" "timers" "tls" "url" "url-pattern" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509"
+    "ticks" "timers" "tls" "url" "url-pattern" "vm-contexts" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509"
 );
 
 const SDK_FILES: &[(&str, &str)] =
