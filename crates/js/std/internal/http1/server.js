@@ -173,6 +173,7 @@ function serve(server, socket) {
   let served = 0;
   let detached = false;
   let asked = false;
+  let left = false;
   /** The next request waits for the response. The connection is read meanwhile: so it is heard that the client leaves. */
   let waiting = false;
   let unread = 0;
@@ -374,6 +375,7 @@ function serve(server, socket) {
 
   /** The client is gone: what it asked for and was not answered yet is aborted. */
   function giveUp() {
+    left = true;
     if (!request) return;
     const open = response && request.complete && !request.destroyed && !request.readableEnded;
     if (open) request.destroy(hangUp('aborted'));
@@ -423,7 +425,8 @@ function serve(server, socket) {
     [
       'error',
       (error) => {
-        if (server.listenerCount('clientError') > 0) server.emit('clientError', error, socket);
+        // A client that has left is no error of its own.
+        if (!left && server.listenerCount('clientError') > 0) server.emit('clientError', error, socket);
         socket.destroy();
       },
     ],
