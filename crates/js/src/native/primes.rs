@@ -32,8 +32,7 @@ pub(super) fn power<'js>(
     modulus: Value<'js>,
 ) -> Result<Value<'js>> {
     let length = given(&ctx, &modulus)?.len();
-    let (base, exponent, modulus) =
-        (number(&ctx, &base)?, number(&ctx, &exponent)?, number(&ctx, &modulus)?);
+    let (base, exponent, modulus) = (number(&ctx, &base)?, number(&ctx, &exponent)?, number(&ctx, &modulus)?);
     let (Some(odd), Some(divisor)) =
         (Odd::new(modulus.clone()).into_option(), NonZero::new(modulus).into_option())
     else {

@@ -272,7 +272,6 @@ export const {
   execArgv,
   execPath,
   exit,
-  exitCode,
   features,
   finalization,
   getActiveResourcesInfo,

@@ -250,8 +250,8 @@ pub(super) fn responding<'js>(ctx: &Ctx<'js>, stream: &Shared) -> Result<Object<
 
 fn response(ctx: &Ctx<'_>, status: u16, rows: &Array<'_>) -> Result<Response<()>> {
     let mut response = Response::new(());
-    *response.status_mut() =
-        StatusCode::from_u16(status).map_err(|_| type_error(ctx, format_args!("Invalid status: {status}")))?;
+    *response.status_mut() = StatusCode::from_u16(status)
+        .map_err(|_| type_error(ctx, format_args!("Invalid status: {status}")))?;
     *response.headers_mut() = headers(ctx, rows)?;
     Ok(response)
 }
