@@ -315,7 +315,9 @@ async fn fetch_talks_to_servers() {
          said.push([json.status, json.ok, json.url === `${at}/json`, json.headers.get('content-type'), json.headers.getSetCookie(), await json.json()]);\n\
          const echo = await (await fetch(`${at}/echo`, { method: 'POST', body: JSON.stringify({ b: 1 }), headers: { 'content-type': 'application/json', 'X-Own': 'o' } })).json();\n\
          said.push([echo.line, echo.body, echo.type, echo.own, echo.agent.startsWith('ostler/')]);\n\
-         said.push(await (await fetch(`${at}/chunks`)).text(), (await fetch(`${at}/204`)).status, await (await fetch(`${at}/gzip`)).text());\n\
+         said.push(await (await fetch(`${at}/chunks`)).text(), (await fetch(`${at}/204`)).status);\n\
+         const packed = await fetch(`${at}/gzip`);\n\
+         said.push([packed.headers.get('content-encoding'), packed.headers.get('content-length'), await packed.text()]);\n\
          const failed = await fetch(`${at}/500`);\n\
          said.push([failed.ok, failed.status, failed.statusText, await failed.text()]);\n\
          const stream = new ReadableStream({ start(to) { to.enqueue(new TextEncoder().encode('str')); to.enqueue(new TextEncoder().encode('eam')); to.close(); } });\n\
@@ -333,7 +335,7 @@ async fn fetch_talks_to_servers() {
         json!([
             [200, true, true, "application/json", ["a=1", "b=2"], { "a": [1] }],
             ["POST /echo HTTP/1.1", "{\"b\":1}", "application/json", "o", true],
-            "one two", 204, "hello",
+            "one two", 204, ["gzip", "25", "hello"],
             [false, 500, "Internal Server Error", "oops"],
             "stream",
             ["multipart/form-data", true, true],

@@ -59,5 +59,5 @@ macro_rules! same_as_node {
 }
 
 same_as_node! {
-    assert async_hooks buffer child ciphers crypto events fs honest http http1 intl keys legacy messaging net patched path process stream streams text timers tls util v8 web webassembly webcrypto workers zlib
+    assert async_hooks buffer child ciphers crypto crypto_groups events fs honest http http1 http_left http2_server intl keys legacy messaging net patched path perf process stream streams text timers tls util v8 vm web webassembly webcrypto workers zlib
 }

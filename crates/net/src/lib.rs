@@ -28,14 +28,28 @@ pub struct Unanswered(String);
 /// A streamed body; `None` if there is none.
 pub type Chunks = Option<BoxStream<'static, Result<Bytes, Unanswered>>>;
 
+/// An extension of a request whose body is returned as the server encodes it, with all its headers. Without it, gzip and
+/// deflate are requested and decoded, and the headers about them are removed.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoded;
+
+type Built = OnceLock<Result<reqwest::Client, Unanswered>>;
+
 /// The client. The first request sets it up, so that a host without requests does not pay for it. Clones share their
 /// connections.
 #[derive(Debug, Clone, Default)]
-pub struct Client(Arc<OnceLock<Result<reqwest::Client, Unanswered>>>);
+pub struct Client(Arc<Clients>);
+
+#[derive(Debug, Default)]
+struct Clients {
+    decoding: Built,
+    encoded: Built,
+}
 
 impl Client {
-    fn built(&self) -> Result<&reqwest::Client, Unanswered> {
-        self.0.get_or_init(build).as_ref().map_err(Clone::clone)
+    fn built(&self, encoded: bool) -> Result<&reqwest::Client, Unanswered> {
+        let client = if encoded { &self.0.encoded } else { &self.0.decoding };
+        client.get_or_init(|| build(encoded)).as_ref().map_err(Clone::clone)
     }
 
     /// Sends a request and returns when the head of the response has arrived.
@@ -53,7 +67,8 @@ impl Client {
             // Replaced, because servers reject a request with two.
             head.headers.insert(header::CONTENT_LENGTH, length.into());
         }
-        let mut asked = self.built()?.request(head.method, head.uri.to_string()).headers(head.headers);
+        let encoded = head.extensions.get::<Encoded>().is_some();
+        let mut asked = self.built(encoded)?.request(head.method, head.uri.to_string()).headers(head.headers);
         if sends {
             asked = asked.body(reqwest::Body::wrap(body));
         }
@@ -72,8 +87,10 @@ impl Client {
     }
 }
 
-fn build() -> Result<reqwest::Client, Unanswered> {
+fn build(encoded: bool) -> Result<reqwest::Client, Unanswered> {
     reqwest::Client::builder()
+        .gzip(!encoded)
+        .deflate(!encoded)
         .tls_backend_preconfigured(tls()?.as_ref().clone())
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_LIMIT)

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use futures::future::{AbortHandle, Abortable};
 use ostler_contract::Thrown;
 use ostler_contract::http::{Body, BodyError};
-use ostler_net::Client;
+use ostler_net::{Client, Encoded};
 use rquickjs::{Ctx, Function, Object, Promise, Result};
 
 use super::{read_request, response_parts};
@@ -23,7 +23,9 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
 /// Starts one request: answers a promise of the response's parts, and what gives it up.
 fn send<'js>(ctx: Ctx<'js>, parts: Object<'js>) -> Result<Object<'js>> {
     let state = State::of(&ctx)?;
-    let request = read_request(&ctx, &state, &parts)?;
+    let mut request = read_request(&ctx, &state, &parts)?;
+    // `internal/fetch` decodes, so that the headers stay.
+    request.extensions_mut().insert(Encoded);
     // On the host's runtime: a plugin that is busy holds up no connection.
     let (abort, registration) = AbortHandle::new_pair();
     let answer = {

@@ -74,6 +74,11 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "agreePlain": super::curves::agree_plain,
         "point": super::curves::plain_point,
         "convertPoint": super::curves::convert,
+        "power": super::primes::power,
+        "isPrime": super::primes::prime,
+        "isPrimeLater": super::primes::prime_later,
+        "newPrime": super::primes::new_prime,
+        "newPrimeLater": super::primes::new_prime_later,
     };
     let native = native?;
     native.set("aesKey", AES_KEY)?;

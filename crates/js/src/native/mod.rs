@@ -19,6 +19,7 @@ mod keys;
 pub(crate) mod net;
 mod pipes;
 pub(crate) mod ports;
+mod primes;
 pub(crate) mod process;
 mod rsa;
 mod scrypt;

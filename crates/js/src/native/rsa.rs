@@ -21,7 +21,7 @@ const BITS: std::ops::RangeInclusive<usize> = 512..=16384;
 const LARGEST_NEW: u32 = 8192;
 
 /// The system's random numbers.
-struct Chance;
+pub(super) struct Chance;
 
 impl TryRng for Chance {
     type Error = Infallible;

@@ -32,7 +32,7 @@ const REASONS = {
 const invalidState = (operation) =>
   coded(Error, 'ERR_CRYPTO_INVALID_STATE', `Invalid state for operation ${operation}`);
 
-class Cipher extends Transform {
+export class Cipher extends Transform {
   _transform(chunk, encoding, callback) {
     try {
       callback(null, this.update(chunk, encoding));

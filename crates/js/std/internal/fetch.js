@@ -83,22 +83,58 @@ async function exchange(parts, signal) {
   }
 }
 
-/** The body of an answer, without brotli around it: the host takes off only gzip and deflate. */
-function unpacked({ body: next, headers }) {
-  const coding = headers.find(([name]) => name === 'content-encoding')?.[1];
-  if (coding?.trim().toLowerCase() !== 'br' || typeof next !== 'function') return next;
-  let codec = zlib.codec('brotliDecompress', []);
+const MOST_CODINGS = 5;
+const NULL_BODY = [101, 103, 204, 205, 304];
+
+/** The codec of a coding, chosen by the first bytes; undefined for one that is not known. */
+function codecOf(coding, bytes) {
+  switch (coding) {
+    case 'gzip':
+    case 'x-gzip':
+      return zlib.codec('gunzip', []);
+    case 'deflate':
+      // Some servers leave the header of zlib out.
+      return zlib.codec((bytes[0] & 0x0f) === 8 ? 'inflate' : 'inflateRaw', []);
+    case 'br':
+      return zlib.codec('brotliDecompress', []);
+    default:
+      return undefined;
+  }
+}
+const CODINGS = ['gzip', 'x-gzip', 'deflate', 'br'];
+
+/** A body without one coding around it. A body that ends too early is what came of it, as in Node. */
+function decoded(next, coding) {
+  let codec;
+  let over = false;
   const read = async () => {
-    while (codec) {
+    while (!over) {
       const bytes = await next();
-      const made = bytes === null ? codec.finish(true, MOST) : codec.write(bytes, MOST);
-      if (bytes === null) codec = null;
+      over = bytes === null;
+      if (!over && bytes.byteLength === 0) continue;
+      codec ??= over ? undefined : codecOf(coding, bytes);
+      if (codec === undefined) return null;
+      const made = over ? codec.finish(false, MOST) : codec.write(bytes, MOST);
       if (made.byteLength > 0) return made;
     }
     return null;
   };
   read.cancel = () => next.cancel?.();
   return read;
+}
+
+/** The body of an answer, without the codings around it; what is not known stays as it is. */
+function unpacked({ body, headers, status }) {
+  if (typeof body !== 'function' || NULL_BODY.includes(status)) return body;
+  const said = headers.filter(([name]) => name === 'content-encoding').map(([, value]) => value);
+  const codings = said
+    .join(',')
+    .toLowerCase()
+    .split(',')
+    .map((coding) => coding.trim())
+    .filter((coding) => coding !== '');
+  if (codings.length > MOST_CODINGS || !codings.every((coding) => CODINGS.includes(coding))) return body;
+  return codings.reduceRight(decoded, body);
 }
 
 /** A body that fails once the signal is aborted, and gives its connection up. */
@@ -159,6 +195,10 @@ export async function fetch(input, init) {
     throw failed(cause);
   }
   if (!has('accept')) parts.headers.push(['accept', '*/*']);
+  if (!has('accept-encoding')) {
+    const codings = url.protocol === 'https:' ? 'br, gzip, deflate' : 'gzip, deflate';
+    parts.headers.push(['accept-encoding', has('range') ? 'identity' : codings]);
+  }
   if (parts.body === null && ['POST', 'PUT', 'PATCH'].includes(parts.method) && !has('content-length')) {
     parts.headers.push(['content-length', '0']);
   }

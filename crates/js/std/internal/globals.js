@@ -50,6 +50,15 @@ Object.defineProperty(Error.prototype, 'stack', {
   },
 });
 
+// As Node writes it: packages compare the text.
+const { toString: source } = Function.prototype;
+define(Function.prototype, 'toString', function toString() {
+  const text = Reflect.apply(source, this, []);
+  return text.endsWith('{\n    [native code]\n}')
+    ? text.replace(/\{\s*\[native code\]\s*\}$/, '{ [native code] }')
+    : text;
+});
+
 let pinned;
 /** Lets `transfer` refuse a buffer, whose memory stays where it is: that of a WebAssembly.Memory. */
 export const pin = (buffer) => (pinned ??= new WeakSet()).add(buffer);

@@ -29,7 +29,8 @@ export class Headers {
     if (init === null || (typeof init !== 'object' && typeof init !== 'function')) {
       throw new TypeError('Headers: the initial value must be an object, a list of pairs or Headers');
     }
-    if (init instanceof Headers) {
+    // What only inherits from Headers is read like any other object.
+    if (#pairs in init) {
       this.#pairs = init.#pairs.map((pair) => [...pair]);
     } else if (typeof init[Symbol.iterator] === 'function') {
       for (const pair of init) {

@@ -2,7 +2,8 @@
 
 import native from 'native/process';
 import { EventTarget } from 'internal/event-target';
-import { checkFunction, coded, missing, wrongType } from 'internal/errors';
+import { checkFunction, coded, wrongType } from 'internal/errors';
+import { eventLoopUtilization } from 'internal/histogram';
 import { setImmediate } from 'internal/timers';
 
 export class PerformanceEntry {
@@ -185,8 +186,8 @@ export class Performance extends EventTarget {
     return timed;
   }
 
-  eventLoopUtilization() {
-    throw missing('performance.eventLoopUtilization', 'use process.cpuUsage');
+  eventLoopUtilization(current, before) {
+    return eventLoopUtilization(current, before);
   }
 
   toJSON() {

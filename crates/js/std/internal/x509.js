@@ -147,6 +147,32 @@ export function certificate(bytes) {
   return made;
 }
 
+/** The digest of a signature's algorithm; empty where it names none. */
+const SIGNATURES = {
+  '1.2.840.113549.1.1.5': 'sha1',
+  '1.2.840.113549.1.1.11': 'sha256',
+  '1.2.840.113549.1.1.12': 'sha384',
+  '1.2.840.113549.1.1.13': 'sha512',
+  '1.2.840.10045.4.1': 'sha1',
+  '1.2.840.10045.4.3.2': 'sha256',
+  '1.2.840.10045.4.3.3': 'sha384',
+  '1.2.840.10045.4.3.4': 'sha512',
+  '1.3.101.112': '',
+};
+
+/** The public key of a certificate, and what its issuer signed. */
+export function parts(der) {
+  const [body, algorithm, signature] = elements(element(der).content);
+  const fields = elements(body.content);
+  if (fields[0].tag === 0xa0) fields.shift();
+  return {
+    publicKey: fields[5].whole,
+    signed: body.whole,
+    algorithm: SIGNATURES[identifier(elements(algorithm.content)[0].content)],
+    signature: signature.content.subarray(1),
+  };
+}
+
 function matches(pattern, host) {
   const [wanted, given] = [pattern, host].map((each) => each.toLowerCase().replace(/\.$/, '').split('.'));
   if (wanted.length !== given.length) return false;

@@ -28,6 +28,9 @@ export {
   kStringMaxLength,
   transcode,
 };
+/** No URL of a Blob is made here. */
+export const resolveObjectURL = () => undefined;
+
 export default {
   Blob,
   Buffer,
@@ -41,5 +44,6 @@ export default {
   isUtf8,
   kMaxLength,
   kStringMaxLength,
+  resolveObjectURL,
   transcode,
 };

@@ -1,7 +1,16 @@
 import native from 'native/crypto';
 import { Bytes } from 'internal/buffer';
 import { Transform } from 'node:stream';
-import { createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
+import { Cipher, createCipheriv, createDecipheriv, getCiphers } from 'internal/ciphers';
+import { CIPHER_NUMBERS, constants } from 'internal/crypto-constants';
+import {
+  DiffieHellman,
+  DiffieHellmanGroup,
+  createDiffieHellman,
+  getDiffieHellman,
+} from 'internal/diffie-hellman';
+import { checkPrime, checkPrimeSync, generatePrime, generatePrimeSync } from 'internal/primes';
+import { X509Certificate } from 'internal/x509-certificate';
 import { bytesOf, encoded } from 'internal/crypto-bytes';
 import { absent } from 'internal/absent';
 import {
@@ -13,7 +22,7 @@ import {
   publicDecrypt,
   publicEncrypt,
 } from 'internal/ecdh';
-import { checkFunction, checkString, coded, outOfRange, wrongType } from 'internal/errors';
+import { checkFunction, checkString, coded, missing, outOfRange, wrongType } from 'internal/errors';
 import {
   generateKey,
   generateKeyPair,
@@ -285,49 +294,93 @@ class Signer extends Transform {
 export const createSign = (algorithm) => new Signer(algorithm);
 export const createVerify = (algorithm) => new Signer(algorithm);
 
-export const constants = Object.freeze({
-  RSA_PKCS1_PADDING: 1,
-  RSA_NO_PADDING: 3,
-  RSA_PKCS1_OAEP_PADDING: 4,
-  RSA_X931_PADDING: 5,
-  RSA_PKCS1_PSS_PADDING: 6,
-  RSA_PSS_SALTLEN_DIGEST: -1,
-  RSA_PSS_SALTLEN_AUTO: -2,
-  RSA_PSS_SALTLEN_MAX_SIGN: -2,
-  POINT_CONVERSION_COMPRESSED: 2,
-  POINT_CONVERSION_UNCOMPRESSED: 4,
-  POINT_CONVERSION_HYBRID: 6,
-});
 export const { subtle } = webcrypto;
 export const getFips = () => 0;
 
+export function setFips(fips) {
+  if (fips) throw missing('crypto.setFips(true)', 'the host has no such mode');
+}
+export const secureHeapUsed = () => ({ total: 0, min: 0, used: 0, utilization: 0 });
+
+/** What is known of a cipher by its name or its number. */
+export function getCipherInfo(given, options) {
+  const found = typeof given === 'string' && /^aes-?(\d+)-(cbc|ctr|gcm)$/i.exec(given);
+  if (!found || !getCiphers().includes(`aes-${found[1]}-${found[2].toLowerCase()}`)) return undefined;
+  const bits = Number(found[1]);
+  const mode = found[2].toLowerCase();
+  const info = {
+    mode,
+    name: mode === 'gcm' ? `id-aes${bits}-gcm` : `aes-${bits}-${mode}`,
+    nid: CIPHER_NUMBERS[`${bits}-${mode}`],
+    blockSize: mode === 'cbc' ? 16 : 1,
+    ivLength: mode === 'gcm' ? 12 : 16,
+    keyLength: bits / 8,
+  };
+  const { keyLength = info.keyLength, ivLength = info.ivLength } = options ?? {};
+  const fits = mode === 'gcm' ? ivLength > 0 : ivLength === info.ivLength;
+  if (keyLength !== info.keyLength || !fits) return undefined;
+  return { ...info, ivLength };
+}
+
+/** The classes of what the functions make. */
+export function Sign(algorithm) {
+  return new Signer(algorithm);
+}
+Sign.prototype = Signer.prototype;
+export function Verify(algorithm) {
+  return new Signer(algorithm);
+}
+Verify.prototype = Signer.prototype;
+export function Cipheriv(...given) {
+  return createCipheriv(...given);
+}
+export function Decipheriv(...given) {
+  return createDecipheriv(...given);
+}
+Cipheriv.prototype = Cipher.prototype;
+Decipheriv.prototype = Cipher.prototype;
+
 // What packages import and plugins seldom call.
-const instead = 'use createECDH, or diffieHellman with keys of x25519';
-const [createDiffieHellman, createDiffieHellmanGroup, getDiffieHellman] = [
-  'createDiffieHellman',
-  'createDiffieHellmanGroup',
-  'getDiffieHellman',
-].map((name) => absent(`crypto.${name}`, instead));
+const [Certificate, argon2, argon2Sync, decapsulate, encapsulate, setEngine] = [
+  ['Certificate', 'verify with X509Certificate'],
+  ['argon2', 'use scrypt'],
+  ['argon2Sync', 'use scryptSync'],
+  ['decapsulate', 'use diffieHellman'],
+  ['encapsulate', 'use diffieHellman'],
+  ['setEngine', 'the host has no engines'],
+].map(([name, instead]) => absent(`crypto.${name}`, instead));
 
 export {
+  Certificate,
   Crypto,
   CryptoKey,
+  DiffieHellman,
+  DiffieHellmanGroup,
   ECDH,
   KeyObject,
   SubtleCrypto,
+  X509Certificate,
+  argon2,
+  argon2Sync,
+  checkPrime,
+  checkPrimeSync,
+  constants,
   createCipheriv,
   createDecipheriv,
   createDiffieHellman,
-  createDiffieHellmanGroup,
   createECDH,
   createPrivateKey,
   createPublicKey,
   createSecretKey,
+  decapsulate,
   diffieHellman,
+  encapsulate,
   generateKey,
   generateKeyPair,
   generateKeyPairSync,
   generateKeySync,
+  generatePrime,
+  generatePrimeSync,
   getCiphers,
   getCurves,
   getDiffieHellman,
@@ -337,21 +390,35 @@ export {
   publicDecrypt,
   publicEncrypt,
   randomUUID,
+  setEngine,
   webcrypto,
+  getDiffieHellman as createDiffieHellmanGroup,
 };
 export default {
+  Certificate,
+  Cipheriv,
   Crypto,
   CryptoKey,
+  Decipheriv,
+  DiffieHellman,
+  DiffieHellmanGroup,
   ECDH,
   Hash,
   Hmac,
   KeyObject,
+  Sign,
   SubtleCrypto,
+  Verify,
+  X509Certificate,
+  argon2,
+  argon2Sync,
+  checkPrime,
+  checkPrimeSync,
   constants,
   createCipheriv,
   createDecipheriv,
   createDiffieHellman,
-  createDiffieHellmanGroup,
+  createDiffieHellmanGroup: getDiffieHellman,
   createECDH,
   createHash,
   createHmac,
@@ -360,11 +427,16 @@ export default {
   createSecretKey,
   createSign,
   createVerify,
+  decapsulate,
   diffieHellman,
+  encapsulate,
   generateKey,
   generateKeyPair,
   generateKeyPairSync,
   generateKeySync,
+  generatePrime,
+  generatePrimeSync,
+  getCipherInfo,
   getCiphers,
   getCurves,
   getDiffieHellman,
@@ -388,6 +460,9 @@ export default {
   randomUUID,
   scrypt,
   scryptSync,
+  secureHeapUsed,
+  setEngine,
+  setFips,
   sign,
   subtle,
   timingSafeEqual,

@@ -4,6 +4,8 @@ import { abortError, checkFunction, coded, outOfRange, wrongType } from 'interna
 export const captureRejectionSymbol = Symbol.for('nodejs.rejection');
 export const errorMonitor = Symbol('events.errorMonitor');
 export let defaultMaxListeners = 10;
+export const usingDomains = false;
+export const captureRejections = false;
 
 const kCapture = Symbol('kCapture');
 
@@ -348,7 +350,9 @@ Object.assign(EventEmitter, {
   listenerCount,
   addAbortListener,
   captureRejectionSymbol,
+  captureRejections,
   errorMonitor,
+  usingDomains,
 });
 Object.defineProperty(EventEmitter, 'defaultMaxListeners', {
   enumerable: true,
@@ -361,4 +365,5 @@ Object.defineProperty(EventEmitter, 'defaultMaxListeners', {
   },
 });
 
+export const { init } = EventEmitter;
 export default EventEmitter;

@@ -18,9 +18,12 @@ import {
   span,
 } from 'internal/fs';
 import { watchChanges } from 'internal/watch';
+import { absent } from 'internal/absent';
 import { coded } from 'internal/errors';
 
 const fs = { Dirent, Stats, constants, promises, ...constants };
+
+const custom = Symbol.for('nodejs.util.promisify.custom');
 
 /** Each operation at once, and calling back. */
 for (const name in operations) {
@@ -128,6 +131,43 @@ fs.readvSync = (fd, buffers, position) =>
       sum + fs.readSync(fd, buffer, 0, undefined, position === undefined ? undefined : position + sum),
     0,
   );
+
+/** Reads or writes several buffers with the function for one, and calls back with the sum. */
+const several = (one) => (fd, buffers, position, callback) => {
+  if (typeof position === 'function') [position, callback] = [undefined, position];
+  checkFunction(callback, 'cb');
+  let sum = 0;
+  const next = (at) => {
+    if (at === buffers.length) {
+      callback(null, sum, buffers);
+      return;
+    }
+    const from = typeof position === 'number' ? position + sum : null;
+    one(fd, buffers[at], 0, buffers[at].byteLength, from, (error, many) => {
+      if (error) {
+        callback(error, sum, buffers);
+        return;
+      }
+      sum += many;
+      next(many < buffers[at].byteLength ? buffers.length : at + 1);
+    });
+  };
+  next(0);
+};
+fs.readv = several((...given) => fs.read(...given));
+fs.writev = several((...given) => fs.write(...given));
+for (const name of ['readv', 'writev']) {
+  Object.defineProperty(fs[name], custom, {
+    value: (...given) =>
+      new Promise((resolve, reject) => {
+        fs[name](...given, (error, many, buffers) =>
+          error
+            ? reject(error)
+            : resolve({ [name === 'readv' ? 'bytesRead' : 'bytesWritten']: many, buffers }),
+        );
+      }),
+  });
+}
 
 export class Dir {
   #entries;
@@ -350,9 +390,37 @@ fs.globSync = (pattern, options = {}) => {
     patterns.some((each) => globalThis.process.getBuiltinModule('path').matchesGlob(entry, each)),
   );
 };
+fs.glob = (pattern, options, callback) => {
+  if (typeof options === 'function') [options, callback] = [{}, options];
+  checkFunction(callback, 'cb');
+  queueMicrotask(() => {
+    let found;
+    try {
+      found = fs.globSync(pattern, options);
+    } catch (error) {
+      callback(error);
+      return;
+    }
+    callback(null, found);
+  });
+};
+fs.FileReadStream = ReadStream;
+fs.FileWriteStream = WriteStream;
 fs.lchmod = () => {
   throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'fs.lchmod is not there');
 };
+
+// Packages ask whether these exist, so that only imports by name find them.
+const [fchown, fchownSync, lchown, lchownSync, lutimes, lutimesSync, statfs, statfsSync] = [
+  ['fchown', 'use chown'],
+  ['fchownSync', 'use chownSync'],
+  ['lchown', 'use chown'],
+  ['lchownSync', 'use chownSync'],
+  ['lutimes', 'use utimes'],
+  ['lutimesSync', 'use utimesSync'],
+  ['statfs', 'run df with node:child_process'],
+  ['statfsSync', 'run df with node:child_process'],
+].map(([name, instead]) => absent(`fs.${name}`, instead));
 
 export const {
   access,
@@ -385,6 +453,7 @@ export const {
   ftruncateSync,
   futimes,
   futimesSync,
+  glob,
   globSync,
   link,
   linkSync,
@@ -407,6 +476,7 @@ export const {
   readdirSync,
   readlink,
   readlinkSync,
+  readv,
   readvSync,
   realpath,
   realpathSync,
@@ -433,12 +503,28 @@ export const {
   writeFile,
   writeFileSync,
   writeSync,
+  writev,
   writevSync,
   F_OK,
   R_OK,
   W_OK,
   X_OK,
 } = fs;
-export { Dirent, Stats, constants, promises };
+export {
+  Dirent,
+  ReadStream as FileReadStream,
+  Stats,
+  WriteStream as FileWriteStream,
+  constants,
+  fchown,
+  fchownSync,
+  lchown,
+  lchownSync,
+  lutimes,
+  lutimesSync,
+  promises,
+  statfs,
+  statfsSync,
+};
 
 export default fs;

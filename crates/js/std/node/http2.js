@@ -1,7 +1,8 @@
-import { absent } from 'internal/absent';
 import { checkObject, wrongType } from 'internal/errors';
 import { defaultSettings, pack, sensitiveHeaders, unpack } from 'internal/http2/common';
-import { connect } from 'internal/http2/session';
+import { connect } from 'internal/http2/client';
+import { Http2ServerRequest, Http2ServerResponse } from 'internal/http2/compat';
+import { createSecureServer, createServer, performServerHandshake } from 'internal/http2/server';
 
 const HEADERS = (
   ':status :method :authority :scheme :path :protocol accept-encoding accept-language accept-ranges ' +
@@ -83,14 +84,6 @@ export const constants = {
   ...Object.fromEntries(STATUSES.map((text) => pair(`HTTP_STATUS_${text}`))),
 };
 
-const instead = 'a server is not there; use node:http or node:https';
-
-export const Http2ServerRequest = absent('http2.Http2ServerRequest', instead);
-export const Http2ServerResponse = absent('http2.Http2ServerResponse', instead);
-export const createSecureServer = absent('http2.createSecureServer', instead);
-export const createServer = absent('http2.createServer', instead);
-export const performServerHandshake = absent('http2.performServerHandshake', instead);
-
 export const getDefaultSettings = () => defaultSettings();
 
 export function getPackedSettings(settings = {}) {
@@ -103,7 +96,15 @@ export function getUnpackedSettings(bytes) {
   return unpack(bytes);
 }
 
-export { connect, sensitiveHeaders };
+export {
+  Http2ServerRequest,
+  Http2ServerResponse,
+  connect,
+  createSecureServer,
+  createServer,
+  performServerHandshake,
+  sensitiveHeaders,
+};
 export default {
   Http2ServerRequest,
   Http2ServerResponse,

@@ -1,5 +1,6 @@
 import { URL } from 'internal/url';
 import { Module, createRequire as requireOf } from 'internal/commonjs';
+import { absent } from 'internal/absent';
 import native from 'native/modules';
 
 export { Module };
@@ -29,6 +30,42 @@ export function register() {
   throw new Error('module.register is not there: the engine plugins run on takes no loaders');
 }
 
-Object.assign(Module, { Module, createRequire, builtinModules, isBuiltin, findPackageJSON, register });
+// Nothing is stored between two starts.
+export const constants = {
+  compileCacheStatus: { FAILED: 0, ENABLED: 1, ALREADY_ENABLED: 2, DISABLED: 3 },
+};
+export const enableCompileCache = () => ({ status: constants.compileCacheStatus.DISABLED });
+export const flushCompileCache = () => {};
+export const getCompileCacheDir = () => undefined;
+export const findSourceMap = () => undefined;
+export const getSourceMapsSupport = () => ({ enabled: false, nodeModules: false, generatedCode: false });
+export const setSourceMapsSupport = () => {};
+export const syncBuiltinESMExports = () => {};
+export const registerHooks = absent('module.registerHooks', 'the engine takes no loaders');
+export const SourceMap = absent('module.SourceMap', 'use the package source-map');
+export const stripTypeScriptTypes = absent('module.stripTypeScriptTypes', 'import the file instead');
+export const runMain = absent('module.runMain', 'import the file instead');
+export const globalPaths = [];
+
+Object.assign(Module, {
+  Module,
+  SourceMap,
+  builtinModules,
+  constants,
+  createRequire,
+  enableCompileCache,
+  findPackageJSON,
+  findSourceMap,
+  flushCompileCache,
+  getCompileCacheDir,
+  getSourceMapsSupport,
+  globalPaths,
+  isBuiltin,
+  register,
+  registerHooks,
+  setSourceMapsSupport,
+  stripTypeScriptTypes,
+  syncBuiltinESMExports,
+});
 
 export default Module;

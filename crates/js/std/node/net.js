@@ -156,6 +156,10 @@ export class Socket extends Duplex {
     if (this.destroyed) return;
     this.#touched();
     if (bytes !== null) this.bytesRead += bytes.length;
+    if (bytes !== null && this._idle) {
+      this._idle();
+      return;
+    }
     try {
       this.push(bytes);
       // The end is told also where nobody reads what is not there.

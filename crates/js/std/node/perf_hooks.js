@@ -1,4 +1,4 @@
-import { absent } from 'internal/absent';
+import { createHistogram, eventLoopUtilization, monitorEventLoopDelay } from 'internal/histogram';
 import {
   Performance,
   PerformanceEntry,
@@ -9,12 +9,20 @@ import {
   performance,
 } from 'internal/performance';
 
-const instead = 'measure with performance.now';
-
-export const constants = {};
-export const createHistogram = absent('perf_hooks.createHistogram', instead);
-export const monitorEventLoopDelay = absent('perf_hooks.monitorEventLoopDelay', instead);
-export const eventLoopUtilization = absent('perf_hooks.eventLoopUtilization', 'use process.cpuUsage');
+export const constants = {
+  NODE_PERFORMANCE_GC_MAJOR: 4,
+  NODE_PERFORMANCE_GC_MINOR: 1,
+  NODE_PERFORMANCE_GC_MINOR_MARK_SWEEP: 2,
+  NODE_PERFORMANCE_GC_INCREMENTAL: 8,
+  NODE_PERFORMANCE_GC_WEAKCB: 16,
+  NODE_PERFORMANCE_GC_FLAGS_NO: 0,
+  NODE_PERFORMANCE_GC_FLAGS_CONSTRUCT_RETAINED: 2,
+  NODE_PERFORMANCE_GC_FLAGS_FORCED: 4,
+  NODE_PERFORMANCE_GC_FLAGS_SYNCHRONOUS_PHANTOM_PROCESSING: 8,
+  NODE_PERFORMANCE_GC_FLAGS_ALL_AVAILABLE_GARBAGE: 16,
+  NODE_PERFORMANCE_GC_FLAGS_ALL_EXTERNAL_MEMORY: 32,
+  NODE_PERFORMANCE_GC_FLAGS_SCHEDULE_IDLE: 64,
+};
 export const timerify = (run) => performance.timerify(run);
 
 export {
@@ -24,6 +32,9 @@ export {
   PerformanceMeasure,
   PerformanceObserver,
   PerformanceObserverEntryList,
+  createHistogram,
+  eventLoopUtilization,
+  monitorEventLoopDelay,
   performance,
 };
 export default {

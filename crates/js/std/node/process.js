@@ -106,7 +106,7 @@ export function kill(pid, signal = 'SIGTERM') {
   return true;
 }
 
-let umask = 0o022;
+let creationMask = 0o022;
 
 let captures;
 const process = Object.assign(Object.create(EventEmitter.prototype), {
@@ -161,11 +161,11 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
   getgid: () => native.user().gid,
   getegid: () => native.user().gid,
   umask(mask) {
-    const before = umask;
+    const before = creationMask;
     if (mask !== undefined) {
       const wanted = typeof mask === 'string' ? parseInt(mask, 8) : mask;
       if (!(wanted >= 0 && wanted <= 0o777)) throw outOfRange('mask', '>= 0 && <= 511', mask);
-      umask = wanted;
+      creationMask = wanted;
     }
     return before;
   },
@@ -196,6 +196,21 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
   },
   hasUncaughtExceptionCaptureCallback: () => captures !== undefined,
   setSourceMapsEnabled() {},
+  // A plugin ends with its configuration, whatever is open.
+  ref() {},
+  unref() {},
+  getgroups: () => [native.user().gid],
+  getActiveResourcesInfo: () => [],
+  _getActiveHandles: () => [],
+  _getActiveRequests: () => [],
+  threadCpuUsage: (before) => process.cpuUsage(before),
+  finalization: { register() {}, registerBeforeExit() {}, unregister() {} },
+  loadEnvFile(path = '.env') {
+    const { readFileSync } = loader.load('node:fs');
+    const values = loader.load('node:util').parseEnv(readFileSync(path, 'utf8'));
+    for (const [name, value] of Object.entries(values)) variables[name] ??= value;
+  },
+  _rawDebug: (...given) => native.log('debug', given.join(' ')),
   allowedNodeEnvironmentFlags: new Set(),
   report: {},
 });
@@ -228,7 +243,20 @@ process.on('newListener', (name) => {
   );
 });
 
+/** `process.stdin` as an export: it is made when it is first used. */
+const stdinTraps = {};
+for (const trap of ['get', 'set', 'has', 'getPrototypeOf', 'ownKeys', 'getOwnPropertyDescriptor']) {
+  stdinTraps[trap] = (target, ...given) => {
+    const value = Reflect[trap](process.stdin, ...given.slice(0, trap === 'set' ? 2 : 1));
+    return trap === 'get' && typeof value === 'function' ? value.bind(process.stdin) : value;
+  };
+}
+export const stdin = new Proxy({}, stdinTraps);
+
 export const {
+  _getActiveHandles,
+  _getActiveRequests,
+  _rawDebug,
   abort,
   allowedNodeEnvironmentFlags,
   arch,
@@ -245,20 +273,32 @@ export const {
   execPath,
   exit,
   features,
+  finalization,
+  getActiveResourcesInfo,
   getBuiltinModule,
   getegid,
   geteuid,
   getgid,
+  getgroups,
   getuid,
+  hasUncaughtExceptionCaptureCallback,
+  loadEnvFile,
   pid,
   platform,
   ppid,
+  reallyExit,
+  ref,
   release,
   report,
   resourceUsage,
+  setSourceMapsEnabled,
+  setUncaughtExceptionCaptureCallback,
   stderr,
   stdout,
+  threadCpuUsage,
   title,
+  umask,
+  unref,
   uptime,
   version,
   versions,

@@ -7,4 +7,6 @@ export const getAsset = absent('sea.getAsset', instead);
 export const getAssetAsBlob = absent('sea.getAssetAsBlob', instead);
 export const getRawAsset = absent('sea.getRawAsset', instead);
 
-export default { getAsset, getAssetAsBlob, getRawAsset, isSea };
+export const getAssetKeys = absent('sea.getAssetKeys', instead);
+
+export default { getAsset, getAssetAsBlob, getAssetKeys, getRawAsset, isSea };

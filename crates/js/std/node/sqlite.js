@@ -4,6 +4,7 @@ const instead = "use a collection of the host's, or the package sql.js";
 
 export const DatabaseSync = absent('sqlite.DatabaseSync', instead);
 export const StatementSync = absent('sqlite.StatementSync', instead);
+export const Session = absent('sqlite.Session', instead);
 export const backup = absent('sqlite.backup', instead);
 export const constants = {
   SQLITE_CHANGESET_DATA: 1,
@@ -16,4 +17,4 @@ export const constants = {
   SQLITE_CHANGESET_ABORT: 2,
 };
 
-export default { DatabaseSync, StatementSync, backup, constants };
+export default { DatabaseSync, Session, StatementSync, backup, constants };

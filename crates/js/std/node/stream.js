@@ -5,6 +5,9 @@ import { Duplex, PassThrough, Transform } from 'internal/stream/duplex';
 import 'internal/stream/adapters';
 import { finished, pipeline } from 'internal/stream/pipeline';
 import promises from 'node:stream/promises';
+import { Bytes as Buffer } from 'internal/buffer';
+import { coded } from 'internal/errors';
+import { nextTick } from 'internal/ticks';
 
 let byteMark = 65536;
 let objectMark = 16;
@@ -21,6 +24,67 @@ export const isWritable = (stream) =>
 export const isErrored = (stream) => !!stream?.errored;
 export const isDisturbed = (stream) => Readable.isDisturbed(stream);
 export const destroy = (stream, error) => stream.destroy(error);
+export const isDestroyed = (stream) =>
+  isStream(stream) ? !!(stream.destroyed || stream._readableState?.destroyed) : null;
+const isStream = (value) => !!(value?._readableState || value?._writableState);
+
+// What packages that bring their own streams read.
+export const _isArrayBufferView = ArrayBuffer.isView;
+export const _isUint8Array = (value) => value instanceof Uint8Array;
+export const _uint8ArrayToBuffer = (bytes) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+
+/** One stream of several, each piped into the next: it writes to the first and reads from the last. */
+export function compose(...given) {
+  if (given.length === 0)
+    throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "streams" argument must be specified');
+  const parts = given.map((part) => (isStream(part) ? part : Duplex.from(part)));
+  if (parts.length === 1) return parts[0];
+  const [first] = parts;
+  const last = parts.at(-1);
+  const whole = Duplex.from({
+    writable: first._writableState ? first : undefined,
+    readable: last._readableState ? last : undefined,
+  });
+  pipeline(...parts, (error) => {
+    if (error) whole.destroy(error);
+  });
+  whole.on('close', () => {
+    for (const part of parts) part.destroy();
+  });
+  return whole;
+}
+
+class Side extends Duplex {
+  _other = null;
+  _waiting = null;
+
+  _read() {
+    const waiting = this._waiting;
+    this._waiting = null;
+    waiting?.();
+  }
+
+  _write(chunk, encoding, callback) {
+    if (chunk.length === 0) nextTick(callback);
+    else {
+      this._other._waiting = callback;
+      this._other.push(chunk);
+    }
+  }
+
+  _final(callback) {
+    this._other.on('end', callback);
+    this._other.push(null);
+  }
+}
+
+/** Two streams: what is written to one is read from the other. */
+export function duplexPair(options) {
+  const [one, other] = [new Side(options), new Side(options)];
+  one._other = other;
+  other._other = one;
+  return [one, other];
+}
 
 Object.assign(Stream, {
   Stream,
@@ -29,10 +93,16 @@ Object.assign(Stream, {
   Duplex,
   Transform,
   PassThrough,
+  _isArrayBufferView,
+  _isUint8Array,
+  _uint8ArrayToBuffer,
   addAbortSignal,
+  compose,
   destroy,
+  duplexPair,
   finished,
   getDefaultHighWaterMark,
+  isDestroyed,
   isDisturbed,
   isErrored,
   isReadable,

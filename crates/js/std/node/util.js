@@ -1,5 +1,6 @@
 import { checkFunction, coded } from 'internal/errors';
 import { format, formatWithOptions, inspect } from 'internal/inspect';
+import { absent } from 'internal/absent';
 import { deepEqual } from 'internal/deep-equal';
 import { parseArgs } from 'internal/parse-args';
 import { TextDecoder, TextEncoder } from 'internal/text';
@@ -145,6 +146,47 @@ export function getSystemErrorName(number) {
   return names[-number] ?? `Unknown system error ${number}`;
 }
 
+const errnoNames = () => Object.entries(process.getBuiltinModule('os').constants.errno);
+
+/** Names and messages of the system's errors, by their numbers. */
+export const getSystemErrorMap = () => new Map(errnoNames().map(([name, number]) => [-number, [name, name]]));
+
+export const getSystemErrorMessage = (number) => getSystemErrorName(number);
+
+/** An error of the system, as functions of `node:net` and `node:fs` throw it. */
+export function _errnoException(number, syscall, original) {
+  const code = getSystemErrorName(number);
+  const message = original ? `${syscall} ${code} ${original}` : `${syscall} ${code}`;
+  return Object.assign(new Error(message), { errno: number, code, syscall });
+}
+
+export function _exceptionWithHostPort(number, syscall, address, port) {
+  const error = _errnoException(number, syscall, port ? `${address}:${port}` : address);
+  return Object.assign(error, { address, ...(port ? { port } : {}) });
+}
+
+/** Where the caller is, from the innermost function outwards. */
+export function getCallSites(most = 8) {
+  const lines = new Error('here').stack.split('\n').filter((line) => line.includes('at '));
+  return lines.slice(1, 1 + (typeof most === 'number' ? most : 8)).map((line) => {
+    const [, functionName = '', scriptName = '', row = 0, column = 0] =
+      /at (?:(.*?) \()?(.*?)(?::(\d+))?(?::(\d+))?\)?$/.exec(line) ?? [];
+    return {
+      functionName,
+      scriptId: '0',
+      scriptName,
+      lineNumber: Number(row),
+      columnNumber: Number(column),
+      column: Number(column),
+    };
+  });
+}
+
+export const transferableAbortController = () => new AbortController();
+export const transferableAbortSignal = (signal) => signal;
+export const setTraceSigInt = () => {};
+export const diff = absent('util.diff', 'use the package diff');
+
 export class MIMEType {
   #type;
   #subtype;
@@ -199,20 +241,27 @@ export function parseEnv(text) {
   return values;
 }
 
+export { debuglog as debug };
 export { TextDecoder, TextEncoder, format, formatWithOptions, inspect, parseArgs, types };
 
 export default {
   MIMEType,
   TextDecoder,
   TextEncoder,
+  _errnoException,
+  _exceptionWithHostPort,
   _extend,
   aborted,
   callbackify,
   debug: debuglog,
   debuglog,
   deprecate,
+  diff,
   format,
   formatWithOptions,
+  getCallSites,
+  getSystemErrorMap,
+  getSystemErrorMessage,
   getSystemErrorName,
   inherits,
   inspect,
@@ -221,8 +270,11 @@ export default {
   parseArgs,
   parseEnv,
   promisify,
+  setTraceSigInt,
   stripVTControlCharacters,
   styleText,
   toUSVString,
+  transferableAbortController,
+  transferableAbortSignal,
   types,
 };

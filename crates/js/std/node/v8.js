@@ -41,6 +41,10 @@ export const getHeapCodeStatistics = () => ({
 export const cachedDataVersionTag = () => 0;
 export const setFlagsFromString = absent('v8.setFlagsFromString', 'the engine has no flags');
 export const setHeapSnapshotNearHeapLimit = absent('v8.setHeapSnapshotNearHeapLimit', instead);
+export const isStringOneByteRepresentation = (text) => /^[\0-\xff]*$/.test(text);
+export const getCppHeapStatistics = absent('v8.getCppHeapStatistics', instead);
+export const GCProfiler = absent('v8.GCProfiler', instead);
+export const startCpuProfile = absent('v8.startCpuProfile', instead);
 export const takeCoverage = () => {};
 export const stopCoverage = () => {};
 export const startupSnapshot = { isBuildingSnapshot: () => false };
@@ -53,18 +57,22 @@ export default {
   DefaultDeserializer,
   DefaultSerializer,
   Deserializer,
+  GCProfiler,
   Serializer,
   cachedDataVersionTag,
   deserialize,
+  getCppHeapStatistics,
   getHeapCodeStatistics,
   getHeapSnapshot,
   getHeapSpaceStatistics,
   getHeapStatistics,
+  isStringOneByteRepresentation,
   promiseHooks,
   queryObjects,
   serialize,
   setFlagsFromString,
   setHeapSnapshotNearHeapLimit,
+  startCpuProfile,
   startupSnapshot,
   stopCoverage,
   takeCoverage,

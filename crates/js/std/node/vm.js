@@ -1,18 +1,23 @@
-// Scripts in the plugin's own context. Separate contexts do not exist.
+// Scripts in the plugin's own realm.
 
 import native from 'native/vm';
 import { absent } from 'internal/absent';
 import { checkString } from 'internal/errors';
+import { createContext, isContext, runInContext as run } from 'internal/vm-contexts';
 
-const instead = 'use vm.runInThisContext, or run code that must be separate with node:child_process';
 const named = (options) =>
   typeof options === 'string' ? options : (options?.filename ?? 'evalmachine.<anonymous>');
 
-export const createContext = absent('vm.createContext', instead);
-export const runInContext = absent('vm.runInContext', instead);
-export const runInNewContext = absent('vm.runInNewContext', instead);
 export const measureMemory = absent('vm.measureMemory', 'use process.memoryUsage');
-export const isContext = () => false;
+export { createContext, isContext };
+
+export function runInContext(code, object, options) {
+  return run(code, object, named(options));
+}
+
+export function runInNewContext(code, object, options) {
+  return run(code, createContext(object ?? {}), named(options));
+}
 
 export function runInThisContext(code, options) {
   checkString(code, 'code');
@@ -32,11 +37,11 @@ export class Script {
   runInThisContext() {
     return native.run(this.#code, this.#name);
   }
-  runInContext() {
-    return runInContext();
+  runInContext(object) {
+    return run(this.#code, object, this.#name);
   }
-  runInNewContext() {
-    return runInNewContext();
+  runInNewContext(object) {
+    return run(this.#code, createContext(object ?? {}), this.#name);
   }
   createCachedData() {
     return Buffer.alloc(0);

@@ -1,5 +1,6 @@
 import { setImmediate } from 'internal/timers';
 import native from 'native/zlib';
+import { absent } from 'internal/absent';
 import { Bytes } from 'internal/buffer';
 import { Transform } from 'node:stream';
 import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
@@ -436,7 +437,36 @@ export function crc32(data, value = 0) {
 const [brotliCompressSync, brotliCompress] = atOnce('brotliCompress');
 const [brotliDecompressSync, brotliDecompress] = atOnce('brotliDecompress');
 
+// What packages read when they are imported; there is no zstd.
+const [
+  ZstdCompress,
+  ZstdDecompress,
+  createZstdCompress,
+  createZstdDecompress,
+  zstdCompress,
+  zstdCompressSync,
+  zstdDecompress,
+  zstdDecompressSync,
+] = [
+  'ZstdCompress',
+  'ZstdDecompress',
+  'createZstdCompress',
+  'createZstdDecompress',
+  'zstdCompress',
+  'zstdCompressSync',
+  'zstdDecompress',
+  'zstdDecompressSync',
+].map((name) => absent(`zlib.${name}`, 'use gzip or brotli'));
+
 export {
+  ZstdCompress,
+  ZstdDecompress,
+  createZstdCompress,
+  createZstdDecompress,
+  zstdCompress,
+  zstdCompressSync,
+  zstdDecompress,
+  zstdDecompressSync,
   brotliCompress,
   brotliCompressSync,
   brotliDecompress,
@@ -466,6 +496,8 @@ const zlib = {
   Inflate,
   InflateRaw,
   Unzip,
+  ZstdCompress,
+  ZstdDecompress,
   brotliCompress,
   brotliCompressSync,
   brotliDecompress,
@@ -482,6 +514,8 @@ const zlib = {
   createInflate,
   createInflateRaw,
   createUnzip,
+  createZstdCompress,
+  createZstdDecompress,
   deflate,
   deflateRaw,
   deflateRawSync,
@@ -496,6 +530,10 @@ const zlib = {
   inflateSync,
   unzip,
   unzipSync,
+  zstdCompress,
+  zstdCompressSync,
+  zstdDecompress,
+  zstdDecompressSync,
 };
 // As Node once had them, and packages still read them.
 for (const name of Object.keys(constants)) {

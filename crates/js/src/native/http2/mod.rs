@@ -1,10 +1,12 @@
-//! Sessions of HTTP/2, as a client: the `h2` crate on a connection whose bytes JavaScript carries.
+//! Sessions of HTTP/2: the `h2` crate on a connection whose bytes JavaScript carries.
 
 mod scan;
+mod server;
 mod stream;
 mod wire;
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,6 +25,7 @@ use super::natives;
 use crate::errors::{plain_error, type_error};
 use crate::values::{bytes_of, bytes_to_js};
 use scan::Frame;
+use server::Accepted;
 use wire::{End, Wire};
 
 /// The window of a connection is no larger: what nobody has read yet takes the host's memory.
@@ -38,7 +41,7 @@ const MOST_HEADERS: u32 = 1 << 20;
 
 /// What `internal/http2/session` is built on.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
-    natives! { ctx; "session": session }
+    natives! { ctx; "session": session, "serverSession": server::session }
 }
 
 /// How a session ended by itself.
@@ -49,8 +52,11 @@ enum Ended {
 }
 
 struct Session {
-    /// Nothing once the session ends.
+    /// Of a client, and nothing once the session ends.
     requests: Option<SendRequest<Bytes>>,
+    /// Of a server: streams that JavaScript has not taken yet.
+    accepted: VecDeque<Accepted>,
+    acceptor: Option<Waker>,
     window: Option<u32>,
     stream_window: Option<u32>,
     closing: Option<u32>,
@@ -60,6 +66,20 @@ struct Session {
 }
 
 impl Session {
+    fn new(requests: Option<SendRequest<Bytes>>) -> Self {
+        Self {
+            requests,
+            accepted: VecDeque::new(),
+            acceptor: None,
+            window: None,
+            stream_window: None,
+            closing: None,
+            ended: Ended::Not,
+            driver: None,
+            watcher: None,
+        }
+    }
+
     fn wake(&mut self) {
         if let Some(driver) = self.driver.take() {
             driver.wake();
@@ -88,29 +108,43 @@ fn failed(ctx: &Ctx<'_>, error: &h2::Error) -> rquickjs::Error {
     ctx.throw(value)
 }
 
+/// Sets what the settings say on a builder of either end; the window of the connection.
+macro_rules! configure {
+    ($builder:ident, $settings:ident) => {{
+        let given = |name: &str| $settings.get::<_, Option<u32>>(name);
+        let headers = given("maxHeaderListSize")?.unwrap_or(crate::native::http2::LONGEST_HEADERS);
+        $builder.max_header_list_size(headers.min(crate::native::http2::MOST_HEADERS));
+        if let Some(size) = given("headerTableSize")? {
+            $builder.header_table_size(size.min(crate::native::http2::MOST_HEADERS));
+        }
+        let mut window = crate::native::http2::WINDOW;
+        if let Some(size) = given("initialWindowSize")? {
+            $builder.initial_window_size(size);
+            window = crate::native::http2::window_of(size);
+        }
+        $builder.initial_connection_window_size(window);
+        if let Some(size) = given("maxFrameSize")? {
+            $builder.max_frame_size(size);
+        }
+        if let Some(many) = given("maxConcurrentStreams")? {
+            $builder.max_concurrent_streams(many);
+        }
+        window
+    }};
+}
+use configure;
+
+/// The window of a connection whose streams have windows of this size.
+fn window_of(size: u32) -> u32 {
+    size.saturating_mul(FULL_STREAMS).clamp(WINDOW, LARGEST_WINDOW)
+}
+
 /// A session with its settings, before there is a connection.
 fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Object<'js>> {
-    let given = |name: &str| settings.get::<_, Option<u32>>(name);
     let mut builder = Builder::new();
     builder.enable_push(false);
-    let headers = given("maxHeaderListSize")?.unwrap_or(LONGEST_HEADERS);
-    builder.max_header_list_size(headers.min(MOST_HEADERS));
-    if let Some(size) = given("headerTableSize")? {
-        builder.header_table_size(size.min(MOST_HEADERS));
-    }
-    let mut window = WINDOW;
-    if let Some(size) = given("initialWindowSize")? {
-        builder.initial_window_size(size);
-        window = size.saturating_mul(FULL_STREAMS).clamp(WINDOW, LARGEST_WINDOW);
-    }
-    builder.initial_connection_window_size(window);
-    if let Some(size) = given("maxFrameSize")? {
-        builder.max_frame_size(size);
-    }
-    if let Some(many) = given("maxConcurrentStreams")? {
-        builder.max_concurrent_streams(many);
-    }
-    let wire = Rc::new(RefCell::new(Wire::new()));
+    let window = configure!(builder, settings);
+    let wire = Rc::new(RefCell::new(Wire::new(false)));
     // The wire takes what a session begins with at once.
     let begun = builder.handshake::<_, Bytes>(End(wire.clone())).now_or_never();
     let (requests, connection) = match begun {
@@ -118,19 +152,12 @@ fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Object<'js>> {
         Some(Err(error)) => return Err(failed(&ctx, &error)),
         None => return Err(plain_error(&ctx, "the session could not begin")),
     };
-    let session = Rc::new(RefCell::new(Session {
-        requests: Some(requests),
-        window: None,
-        stream_window: None,
-        closing: None,
-        ended: Ended::Not,
-        driver: None,
-        watcher: None,
-    }));
+    let session = Rc::new(RefCell::new(Session::new(Some(requests))));
     ctx.spawn(drive(session.clone(), wire.clone(), connection));
     let handle = Object::new(ctx.clone())?;
     handle.set("windowSize", window)?;
     carry(&ctx, &handle, &wire)?;
+    ask(&ctx, &handle, &session)?;
     control(&ctx, &handle, &session, &wire)?;
     Ok(handle)
 }
@@ -138,19 +165,27 @@ fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Object<'js>> {
 /// Lets the session go on until it ends.
 async fn drive(session: Shared, wire: Rc<RefCell<Wire>>, mut connection: Connection<End, Bytes>) {
     let ended = poll_fn(|waker| poll_session(&session, &mut connection, waker)).await;
-    {
-        let mut session = session.borrow_mut();
-        session.requests = None;
-        session.ended = match ended {
-            Ok(()) => Ended::Well,
-            Err(error) => Ended::With(error),
-        };
-        if let Some(watcher) = session.watcher.take() {
-            watcher.wake();
-        }
-    }
+    conclude(&session, ended);
     // What waits for a stream of it hears that it is gone.
     drop(connection);
+    close(&session, &wire);
+}
+
+/// The session ended: those who wait for it hear how.
+fn conclude(session: &Shared, ended: std::result::Result<(), h2::Error>) {
+    let mut session = session.borrow_mut();
+    session.requests = None;
+    session.ended = match ended {
+        Ok(()) => Ended::Well,
+        Err(error) => Ended::With(error),
+    };
+    for waker in [session.watcher.take(), session.acceptor.take()].into_iter().flatten() {
+        waker.wake();
+    }
+}
+
+/// Nothing more goes out, after what the session says last.
+fn close(session: &Shared, wire: &RefCell<Wire>) {
     let mut wire = wire.borrow_mut();
     if let Some(code) = session.borrow().closing {
         wire.insert(scan::go_away(code, 0, &[]));
@@ -267,14 +302,8 @@ fn row<'js>(ctx: &Ctx<'js>, frame: Frame) -> Result<Value<'js>> {
     row.into_js(ctx)
 }
 
-/// `request(head, headers, last)`, `ping(bytes)`, `goaway(code, last, bytes)`, `window(size)`, `streamWindow(size)`,
-/// `windows()`, `close(code)`, and `ended()`, which answers or throws when the session ended.
-fn control<'js>(
-    ctx: &Ctx<'js>,
-    handle: &Object<'js>,
-    session: &Shared,
-    wire: &Rc<RefCell<Wire>>,
-) -> Result<()> {
+/// `request(head, headers, last)` of a client.
+fn ask<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, session: &Shared) -> Result<()> {
     let shared = session.clone();
     handle.set(
         "request",
@@ -286,9 +315,19 @@ fn control<'js>(
             };
             let (response, sending) =
                 requests.send_request(request, last).map_err(|error| failed(&ctx, &error))?;
-            stream::handle(&ctx, response, sending)
+            stream::requested(&ctx, response, sending)
         }),
-    )?;
+    )
+}
+
+/// `ping(bytes)`, `goaway(code, last, bytes)`, `window(size)`, `streamWindow(size)`,
+/// `windows()`, `close(code)`, and `ended()`, which answers or throws when the session ended.
+fn control<'js>(
+    ctx: &Ctx<'js>,
+    handle: &Object<'js>,
+    session: &Shared,
+    wire: &Rc<RefCell<Wire>>,
+) -> Result<()> {
     let shared = wire.clone();
     handle.set(
         "ping",

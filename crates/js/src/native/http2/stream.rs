@@ -1,4 +1,4 @@
-//! One request of a session, and the response to it.
+//! One request of a session, and the response to it, from either end.
 
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::client::ResponseFuture;
+use h2::server::SendResponse;
 use h2::{Error, Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rquickjs::{Array, Ctx, Function, Object, Promise, Result, Value};
 
 use super::failed;
@@ -22,10 +23,19 @@ enum Coming {
     Body(RecvStream),
 }
 
-struct Stream {
-    sending: SendStream<Bytes>,
+/// What goes out on a stream.
+enum Sending {
+    /// A server that has not responded yet.
+    Response(SendResponse<Bytes>),
+    Body(SendStream<Bytes>),
+}
+
+pub(super) struct Stream {
+    sending: Sending,
     coming: Coming,
 }
+
+pub(super) type Shared = Rc<RefCell<Stream>>;
 
 /// Part of what comes before a body.
 enum Head {
@@ -34,6 +44,49 @@ enum Head {
 }
 
 impl Stream {
+    /// A server's end.
+    pub(super) fn accepted(respond: SendResponse<Bytes>, body: RecvStream) -> Shared {
+        let stream = Self { sending: Sending::Response(respond), coming: Coming::Body(body) };
+        Rc::new(RefCell::new(stream))
+    }
+
+    fn id(&self) -> u32 {
+        match &self.sending {
+            Sending::Response(respond) => respond.stream_id().as_u32(),
+            Sending::Body(body) => body.stream_id().as_u32(),
+        }
+    }
+
+    /// Where the body goes; nothing before the response.
+    fn body(&mut self) -> std::result::Result<&mut SendStream<Bytes>, Error> {
+        match &mut self.sending {
+            Sending::Body(body) => Ok(body),
+            Sending::Response(_) => Err(Reason::INTERNAL_ERROR.into()),
+        }
+    }
+
+    fn respond(&mut self, response: Response<()>, last: bool) -> std::result::Result<(), Error> {
+        let Sending::Response(respond) = &mut self.sending else {
+            return Err(Reason::INTERNAL_ERROR.into());
+        };
+        self.sending = Sending::Body(respond.send_response(response, last)?);
+        Ok(())
+    }
+
+    fn inform(&mut self, response: Response<()>) -> std::result::Result<(), Error> {
+        match &mut self.sending {
+            Sending::Response(respond) => respond.send_informational(response),
+            Sending::Body(_) => Err(Reason::INTERNAL_ERROR.into()),
+        }
+    }
+
+    fn reset(&mut self, reason: Reason) {
+        match &mut self.sending {
+            Sending::Response(respond) => respond.send_reset(reason),
+            Sending::Body(body) => body.send_reset(reason),
+        }
+    }
+
     fn poll_head(&mut self, waker: &mut Context<'_>) -> Poll<std::result::Result<Head, Error>> {
         let Coming::Head(response) = &mut self.coming else { return Poll::Pending };
         if let Poll::Ready(Some(information)) = response.poll_informational(waker) {
@@ -77,13 +130,14 @@ impl Stream {
         waker: &mut Context<'_>,
         wanted: usize,
     ) -> Poll<std::result::Result<Option<usize>, Error>> {
-        self.sending.reserve_capacity(wanted);
+        let sending = self.body()?;
+        sending.reserve_capacity(wanted);
         loop {
-            match self.sending.capacity() {
+            match sending.capacity() {
                 0 => {}
                 room => return Poll::Ready(Ok(Some(room))),
             }
-            match self.sending.poll_capacity(waker) {
+            match sending.poll_capacity(waker) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(Ok(None)),
                 Poll::Ready(Some(Ok(0))) => {}
@@ -117,7 +171,11 @@ pub(super) fn headers(ctx: &Ctx<'_>, rows: &Array<'_>) -> Result<HeaderMap> {
 }
 
 /// A flat list of names and values.
-fn list<'js>(ctx: &Ctx<'js>, status: Option<u16>, headers: &HeaderMap) -> Result<Array<'js>> {
+pub(super) fn list<'js>(
+    ctx: &Ctx<'js>,
+    pseudo: &[(&str, String)],
+    headers: &HeaderMap,
+) -> Result<Array<'js>> {
     let flat = Array::new(ctx.clone())?;
     let mut at = 0;
     let mut add = |name: &str, value: String| -> Result<()> {
@@ -126,8 +184,8 @@ fn list<'js>(ctx: &Ctx<'js>, status: Option<u16>, headers: &HeaderMap) -> Result
         at += 2;
         Ok(())
     };
-    if let Some(status) = status {
-        add(":status", status.to_string())?;
+    for (name, value) in pseudo {
+        add(name, value.clone())?;
     }
     for (name, value) in headers {
         add(name.as_str(), value.as_bytes().iter().map(|byte| char::from(*byte)).collect())?;
@@ -135,35 +193,74 @@ fn list<'js>(ctx: &Ctx<'js>, status: Option<u16>, headers: &HeaderMap) -> Result
     Ok(flat)
 }
 
-/// `head()` answers `[is the response, headers, has ended]`, `read()` bytes or null, `trailers()` headers or null;
-/// `write(bytes, last)` waits for room; `sendTrailers(rows)`, `reset(code)`.
-pub(super) fn handle<'js>(
+/// A client's end: `head()` answers `[is the response, headers, has ended]`; with what `handle` has.
+pub(super) fn requested<'js>(
     ctx: &Ctx<'js>,
     response: ResponseFuture,
     sending: SendStream<Bytes>,
 ) -> Result<Object<'js>> {
-    let handle = Object::new(ctx.clone())?;
-    handle.set("id", sending.stream_id().as_u32())?;
-    let stream = Rc::new(RefCell::new(Stream { sending, coming: Coming::Head(response) }));
-    let shared = stream.clone();
+    let stream = Stream { sending: Sending::Body(sending), coming: Coming::Head(response) };
+    let stream = Rc::new(RefCell::new(stream));
+    let handle = handle(ctx, &stream)?;
     handle.set(
         "head",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
-            let (shared, inside) = (shared.clone(), ctx.clone());
+            let (shared, inside) = (stream.clone(), ctx.clone());
             Promise::wrap_future(&ctx, async move {
                 let head = poll_fn(|waker| shared.borrow_mut().poll_head(waker)).await;
                 let (last, response, ended) = match head.map_err(|error| failed(&inside, &error))? {
                     Head::Information(response) => (false, response, false),
                     Head::Response(response, ended) => (true, response, ended),
                 };
+                let status = [(":status", response.status().as_u16().to_string())];
                 let row = Array::new(inside.clone())?;
                 row.set(0, last)?;
-                row.set(1, list(&inside, Some(response.status().as_u16()), response.headers())?)?;
+                row.set(1, list(&inside, &status, response.headers())?)?;
                 row.set(2, ended)?;
                 Ok::<_, rquickjs::Error>(row)
             })
         }),
     )?;
+    Ok(handle)
+}
+
+/// A server's end: `respond(status, rows, last)` and `inform(status, rows)`; with what `handle` has.
+pub(super) fn responding<'js>(ctx: &Ctx<'js>, stream: &Shared) -> Result<Object<'js>> {
+    let handle = handle(ctx, stream)?;
+    let shared = stream.clone();
+    handle.set(
+        "respond",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, status: u16, rows: Array<'js>, last: bool| {
+            let response = response(&ctx, status, &rows)?;
+            let sent = shared.borrow_mut().respond(response, last);
+            sent.map_err(|error| failed(&ctx, &error))
+        }),
+    )?;
+    let shared = stream.clone();
+    handle.set(
+        "inform",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, status: u16, rows: Array<'js>| {
+            let response = response(&ctx, status, &rows)?;
+            let sent = shared.borrow_mut().inform(response);
+            sent.map_err(|error| failed(&ctx, &error))
+        }),
+    )?;
+    Ok(handle)
+}
+
+fn response(ctx: &Ctx<'_>, status: u16, rows: &Array<'_>) -> Result<Response<()>> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(status)
+        .map_err(|_| type_error(ctx, format_args!("Invalid status: {status}")))?;
+    *response.headers_mut() = headers(ctx, rows)?;
+    Ok(response)
+}
+
+/// `id`; `read()` answers bytes or null, `trailers()` headers or null; `write(bytes, last)` waits for room;
+/// `sendTrailers(rows)`, `reset(code)`.
+fn handle<'js>(ctx: &Ctx<'js>, stream: &Shared) -> Result<Object<'js>> {
+    let handle = Object::new(ctx.clone())?;
+    handle.set("id", stream.borrow().id())?;
     let shared = stream.clone();
     handle.set(
         "read",
@@ -186,7 +283,7 @@ pub(super) fn handle<'js>(
             Promise::wrap_future(&ctx, async move {
                 let trailers = poll_fn(|waker| shared.borrow_mut().poll_trailers(waker)).await;
                 match trailers.map_err(|error| failed(&inside, &error))? {
-                    Some(trailers) => Ok::<_, rquickjs::Error>(Some(list(&inside, None, &trailers)?)),
+                    Some(trailers) => Ok::<_, rquickjs::Error>(Some(list(&inside, &[], &trailers)?)),
                     None => Ok(None),
                 }
             })
@@ -208,28 +305,27 @@ pub(super) fn handle<'js>(
         "sendTrailers",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>, rows: Array<'js>| {
             let trailers = headers(&ctx, &rows)?;
-            let sent = shared.borrow_mut().sending.send_trailers(trailers);
+            let sent = shared.borrow_mut().body().and_then(|body| body.send_trailers(trailers));
             sent.map_err(|error| failed(&ctx, &error))
         }),
     )?;
+    let shared = stream.clone();
     handle.set(
         "reset",
-        Function::new(ctx.clone(), move |code: u32| {
-            stream.borrow_mut().sending.send_reset(Reason::from(code));
-        }),
+        Function::new(ctx.clone(), move |code: u32| shared.borrow_mut().reset(Reason::from(code))),
     )?;
     Ok(handle)
 }
 
 async fn send(stream: &RefCell<Stream>, mut bytes: Bytes, last: bool) -> std::result::Result<(), Error> {
     if bytes.is_empty() {
-        return if last { stream.borrow_mut().sending.send_data(bytes, true) } else { Ok(()) };
+        return if last { stream.borrow_mut().body()?.send_data(bytes, true) } else { Ok(()) };
     }
     while !bytes.is_empty() {
         let room = poll_fn(|waker| stream.borrow_mut().poll_room(waker, bytes.len())).await?;
         let Some(room) = room else { return Err(Reason::STREAM_CLOSED.into()) };
         let part = bytes.split_to(room.min(bytes.len()));
-        stream.borrow_mut().sending.send_data(part, last && bytes.is_empty())?;
+        stream.borrow_mut().body()?.send_data(part, last && bytes.is_empty())?;
     }
     Ok(())
 }

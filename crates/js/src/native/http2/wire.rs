@@ -40,15 +40,17 @@ fn wake(waker: &mut Option<Waker>) {
 }
 
 impl Wire {
-    pub(super) fn new() -> Self {
+    /// `server`: whether this end is the server, which the client's preface reaches.
+    pub(super) fn new(server: bool) -> Self {
+        let (received, sent) = if server { (PREFACE, 0) } else { (0, PREFACE) };
         Self {
             incoming: BytesMut::new(),
             ended: false,
             outgoing: BytesMut::new(),
             closed: false,
             between: VecDeque::new(),
-            received: Scanner::after(0),
-            sent: Scanner::after(PREFACE),
+            received: Scanner::after(received),
+            sent: Scanner::after(sent),
             reader: None,
             drained: None,
             writer: None,

@@ -74,8 +74,8 @@ function free(agent, socket, options) {
   socket._httpMessage = null;
   const gone = () => socket.destroy();
   socket._idle = gone;
-  // A server that closes, or says something nobody asked for, ends the connection.
-  socket.on('data', gone);
+  // A server that closes, or says something nobody asked for, ends the connection. `_idle` hears what it says: packages
+  // count the listeners for data.
   socket.on('end', gone);
   socket.on('error', gone);
   socket.resume();

@@ -404,8 +404,9 @@ function attach(request, socket) {
       } else {
         [, response.rawTrailers] = part;
         response.complete = true;
+        // Nothing more belongs to this request; packages look whether somebody still listens.
+        socket.removeListener('data', data);
         response.push(null);
-        // Nothing more belongs to this request.
         return;
       }
     }

@@ -122,8 +122,8 @@ IncomingMessage.prototype._destroy = function destroy(error, callback) {
   const { socket } = this;
   if (socket && !socket.destroyed && this.aborted && typeof socket.destroy === 'function')
     socket.destroy(error);
-  const heard = error && this.listenerCount('error') > 0;
-  nextTick(() => callback(heard ? error : null));
+  // Who listens by then hears of it.
+  nextTick(() => callback(error && this.listenerCount('error') > 0 ? error : null));
 };
 
 IncomingMessage.prototype._addHeaderLine = function addHeaderLine(name, value, into) {

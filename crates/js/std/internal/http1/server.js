@@ -162,6 +162,9 @@ export function connectionListener(socket) {
   serve(this, socket);
 }
 
+/** Requests that wait for the response before them take no more bytes. */
+const MOST_UNREAD = 64 << 10;
+
 function serve(server, socket) {
   const { Request, Response, longestHead, requireHost, join, highWaterMark, rejectBodies } = server._http;
   const from = parser('requests', longestHead);
@@ -170,7 +173,10 @@ function serve(server, socket) {
   let served = 0;
   let detached = false;
   let asked = false;
+  let left = false;
+  /** The next request waits for the response. The connection is read meanwhile: so it is heard that the client leaves. */
   let waiting = false;
+  let unread = 0;
   let deadline;
   let idleTimer;
 
@@ -228,7 +234,8 @@ function serve(server, socket) {
     }
     if (waiting) {
       waiting = false;
-      socket.resume();
+      if (unread > MOST_UNREAD) socket.resume();
+      unread = 0;
     }
     guarded(read);
   }
@@ -260,7 +267,7 @@ function serve(server, socket) {
     request = made;
     made._flow = () => {
       asked = true;
-      if (!detached && !waiting) socket.resume();
+      if (!detached && unread <= MOST_UNREAD) socket.resume();
     };
     const answer = new Response(made, { highWaterMark, rejectNonStandardBodyWrites: rejectBodies });
     answer._keepAliveTimeout = server.keepAliveTimeout;
@@ -313,7 +320,6 @@ function serve(server, socket) {
       if (request?.complete || (!request && response)) {
         if (response) {
           waiting = true;
-          socket.pause();
           return;
         }
         request = null;
@@ -369,6 +375,7 @@ function serve(server, socket) {
 
   /** The client is gone: what it asked for and was not answered yet is aborted. */
   function giveUp() {
+    left = true;
     if (!request) return;
     const open = response && request.complete && !request.destroyed && !request.readableEnded;
     if (open) request.destroy(hangUp('aborted'));
@@ -382,7 +389,8 @@ function serve(server, socket) {
         if (!request && !response) timed(server.headersTimeout);
         guarded(() => {
           from.push(bytes);
-          read();
+          if (!waiting) read();
+          else if ((unread += bytes.length) > MOST_UNREAD) socket.pause();
         });
       },
     ],
@@ -390,17 +398,11 @@ function serve(server, socket) {
       'end',
       () => {
         try {
-          from.finish();
+          // What waits is a request of its own.
+          if (!waiting) from.finish();
         } catch (error) {
-          if (request && !request.complete) {
-            abortIncoming(request);
-            socket.destroy();
-            return;
-          }
-          if (!response) {
-            failed(error);
-            return;
-          }
+          failed(error);
+          return;
         }
         if (server.httpAllowHalfOpen && response) {
           response._last = true;
@@ -423,7 +425,8 @@ function serve(server, socket) {
     [
       'error',
       (error) => {
-        if (server.listenerCount('clientError') > 0 && !response) server.emit('clientError', error, socket);
+        // A client that has left is no error of its own.
+        if (!left && server.listenerCount('clientError') > 0) server.emit('clientError', error, socket);
         socket.destroy();
       },
     ],

@@ -1,24 +1,12 @@
-// A session of HTTP/2, as a client: one connection, and the streams on it.
+// A session of HTTP/2: one connection, and the streams on it.
 
-import native from 'native/http2';
 import clock from 'native/process';
-import net from 'node:net';
 import tls from 'node:tls';
 import { EventEmitter } from 'node:events';
 import { Bytes } from 'internal/buffer';
-import {
-  abortError,
-  checkFunction,
-  checkObject,
-  coded,
-  missing,
-  outOfRange,
-  wrongType,
-} from 'internal/errors';
-import { isToken } from 'internal/http1/common';
+import { checkFunction, checkObject, coded, missing, outOfRange, wrongType } from 'internal/errors';
 import { nextTick } from 'internal/ticks';
 import { clearTimeout, setImmediate, setTimeout } from 'internal/timers';
-import { URL } from 'internal/url';
 import {
   CANCEL,
   INTERNAL_ERROR,
@@ -28,12 +16,9 @@ import {
   defaultSettings,
   learn,
   refusal,
-  rowsOf,
 } from 'internal/http2/common';
-import { ClientHttp2Stream } from 'internal/http2/stream';
 
 const MOST_PINGS = 10;
-const WITHOUT_BODY = new Set(['DELETE', 'GET', 'HEAD']);
 const BOUND = Symbol('session');
 const FORBIDDEN = new Set('emit end pause read resume write setEncoding setKeepAlive setNoDelay'.split(' '));
 const OF_SESSION = new Set(['destroy', 'setTimeout', 'ref', 'unref']);
@@ -42,16 +27,7 @@ class NghttpError extends Error {}
 
 const isBytes = (value) => ArrayBuffer.isView(value);
 
-/** Settings that a session has before it begins. */
-function initialSettings(given) {
-  const settings = given !== null && typeof given === 'object' ? { ...given } : {};
-  checkSettings(settings);
-  if (settings.enablePush === true)
-    throw missing('the setting enablePush of http2.connect', 'leave it out; the server then pushes nothing');
-  if (settings.maxHeaderSize !== undefined) settings.maxHeaderListSize ??= settings.maxHeaderSize;
-  return settings;
-}
-
+/** The base of sessions: a subclass has `type`, and `_open(settings)`, which answers the native side. */
 export class Http2Session extends EventEmitter {
   #native = null;
   #socket;
@@ -68,24 +44,20 @@ export class Http2Session extends EventEmitter {
   #pending = new Set();
   #pings = [];
   #acknowledgements = [];
-  #local = { ...defaultSettings(), enablePush: false };
+  #local = { ...defaultSettings(), enablePush: this.type === 0 };
   #localKnown = null;
   #remote = null;
   #window = 0;
   #lastId = -1;
   #timeout = 0;
   #timer = null;
-  #authority;
-  #protocol;
   encrypted = undefined;
   alpnProtocol = undefined;
 
-  constructor(options, socket, authority, protocol) {
+  constructor(options, socket) {
     super();
     if (socket[BOUND] !== undefined) throw refusal('SOCKET_BOUND');
     this.#options = options;
-    this.#authority = authority;
-    this.#protocol = protocol;
     this.#socket = socket;
     Object.defineProperty(socket, BOUND, { value: this, configurable: true, writable: true });
     socket.on('error', (error) => {
@@ -107,7 +79,7 @@ export class Http2Session extends EventEmitter {
     this.encrypted = !!socket.encrypted;
     this.alpnProtocol = this.encrypted ? socket.alpnProtocol : 'h2c';
     const { settings } = this.#options;
-    const session = native.session(settings);
+    const session = this._open(settings);
     this.#native = session;
     this.#window = session.windowSize;
     this.#acknowledgements.push({ settings, since: clock.now() });
@@ -125,6 +97,7 @@ export class Http2Session extends EventEmitter {
     });
     socket.on('end', () => session.end());
     void this.#send(session, socket);
+    nextTick(() => this._serve(session));
     session.ended().catch((error) => {
       // The server's own goodbye was heard before, and so was the end of the connection.
       if (this.#destroyed || this.#goawayCode !== null || socket.destroyed || socket.readableEnded) return;
@@ -197,15 +170,22 @@ export class Http2Session extends EventEmitter {
         break;
       }
       case 'ended':
-        this.#streams.get(given[0])?._ended(given[1]);
-        break;
       case 'reset': {
-        const [id, code] = given;
-        // One that ends without an error ends where its last bytes are read.
-        if (code !== NO_ERROR) this.#streams.get(id)?._lose(code);
+        const stream = this.#streams.get(given[0]);
+        if (stream) this._heard(stream, name, given[1]);
+        else if (given[0] > this.#lastId) this._early(given[0], name, given[1]);
         break;
       }
     }
+  }
+
+  /** A frame for a stream that no program knows yet. */
+  _early() {}
+
+  _heard(stream, name, value) {
+    if (name === 'ended') stream._ended(value);
+    // One that ends without an error ends where its last bytes are read.
+    else if (value !== NO_ERROR) stream._lose(value);
   }
 
   #disconnected() {
@@ -241,9 +221,9 @@ export class Http2Session extends EventEmitter {
   get destroyed() {
     return this.#destroyed;
   }
-  get type() {
-    return 1;
-  }
+  /** What a server does on its connection. */
+  _serve() {}
+
   get goawayCode() {
     return this.#goawayCode ?? NO_ERROR;
   }
@@ -313,11 +293,11 @@ export class Http2Session extends EventEmitter {
   }
 
   setLocalWindowSize(size) {
-    this.#live();
+    this._live();
     if (typeof size !== 'number') throw wrongType('windowSize', 'of type number', size);
     if (!Number.isInteger(size) || size < 0 || size > 2 ** 31 - 1)
       throw outOfRange('windowSize', '>= 0 && <= 2147483647', size);
-    this.#whenConnected(() => {
+    this._whenConnected(() => {
       this.#window = this.#native.window(size);
     });
   }
@@ -326,17 +306,17 @@ export class Http2Session extends EventEmitter {
     throw missing('Http2Session.setNextStreamID', 'streams are numbered from 1');
   }
 
-  #live() {
+  _live() {
     if (this.#destroyed) throw refusal('INVALID_SESSION');
   }
 
-  #whenConnected(run) {
+  _whenConnected(run) {
     if (!this.#connecting) run();
     else this.once('connect', () => this.#native && run());
   }
 
   ping(payload, callback) {
-    this.#live();
+    this._live();
     if (typeof payload === 'function') [payload, callback] = [undefined, payload];
     if (payload) {
       if (!isBytes(payload))
@@ -362,7 +342,7 @@ export class Http2Session extends EventEmitter {
   }
 
   settings(settings, callback) {
-    this.#live();
+    this._live();
     checkObject(settings, 'settings');
     checkSettings(settings);
     if (callback) checkFunction(callback, 'callback');
@@ -373,19 +353,19 @@ export class Http2Session extends EventEmitter {
         `Http2Session.settings with ${fixed.join(', ') || 'no setting'}`,
         'give it to http2.connect, in the option settings; initialWindowSize can be changed',
       );
-    this.#whenConnected(() => {
+    this._whenConnected(() => {
       this.#acknowledgements.push({ settings: { ...settings }, callback, since: clock.now() });
       this.#native.streamWindow(settings.initialWindowSize);
     });
   }
 
   goaway(code = NO_ERROR, last = 0, data = undefined) {
-    this.#live();
+    this._live();
     if (data !== undefined && !isBytes(data))
       throw wrongType('opaqueData', 'an instance of Buffer, TypedArray, or DataView', data);
     if (typeof code !== 'number') throw wrongType('code', 'of type number', code);
     if (typeof last !== 'number') throw wrongType('lastStreamID', 'of type number', last);
-    this.#whenConnected(() => this.#native.goaway(code, last, data));
+    this._whenConnected(() => this.#native.goaway(code, last, data));
   }
 
   close(callback) {
@@ -435,6 +415,22 @@ export class Http2Session extends EventEmitter {
     this.#native?.close(code);
   }
 
+  /** A stream that waits for its turn. */
+  _wait(stream) {
+    this.#pending.add(stream);
+  }
+
+  /** A stream that has begun. */
+  _hold(stream, handle) {
+    this.#pending.delete(stream);
+    this.#streams.set(handle.id, stream);
+    this.#lastId = handle.id;
+  }
+
+  get _native() {
+    return this.#native;
+  }
+
   _code() {
     return this.#goawayCode || this.#destroyCode;
   }
@@ -466,110 +462,4 @@ export class Http2Session extends EventEmitter {
 
   ref() {}
   unref() {}
-
-  request(given, options) {
-    this.#live();
-    if (this.#closed) throw refusal('GOAWAY_SESSION');
-    this._touch();
-    if (given !== undefined) checkObject(given, 'headers');
-    if (options !== undefined) checkObject(options, 'options');
-    const headers = Object.assign(Object.create(null), given);
-    for (const name of Object.keys(headers))
-      if (name[0] !== ':' && name && !isToken(name))
-        throw coded(
-          TypeError,
-          'ERR_INVALID_HTTP_TOKEN',
-          `Header name must be a valid HTTP token ["${name}"]`,
-        );
-    this.#complete(headers);
-    const { endStream = WITHOUT_BODY.has(headers[':method']), waitForTrailers, signal } = options ?? {};
-    if (typeof endStream !== 'boolean') throw wrongType('options.endStream', 'of type boolean', endStream);
-    const { head, rows } = rowsOf(headers, true);
-    if (head[':authority'] === undefined && headers.host !== undefined)
-      head[':authority'] = `${headers.host}`;
-    const stream = new ClientHttp2Stream(this, headers, { endStream, waitForTrailers });
-    this.#pending.add(stream);
-    if (endStream) stream.end();
-    if (signal) this.#follow(signal, stream);
-    if (this.#connecting) this.once('connect', () => this.#begun(stream, head, rows, endStream));
-    else this.#begun(stream, head, rows, endStream);
-    return stream;
-  }
-
-  /** The pseudo-headers that nobody gave. */
-  #complete(headers) {
-    headers[':method'] ??= 'GET';
-    if (headers[':method'] !== 'CONNECT' || headers[':protocol'] !== undefined) {
-      if (headers[':authority'] === undefined && headers.host === undefined)
-        headers[':authority'] = this.#authority;
-      headers[':scheme'] ??= this.#protocol.slice(0, -1);
-      headers[':path'] ??= '/';
-      return;
-    }
-    if (headers[':authority'] === undefined) throw refusal('CONNECT_AUTHORITY');
-    if (headers[':scheme'] !== undefined) throw refusal('CONNECT_SCHEME');
-    if (headers[':path'] !== undefined) throw refusal('CONNECT_PATH');
-  }
-
-  #follow(signal, stream) {
-    if (typeof signal !== 'object' || !('aborted' in signal))
-      throw wrongType('options.signal', 'an instance of AbortSignal', signal);
-    const abort = () => stream.destroy(abortError(signal));
-    if (signal.aborted) {
-      abort();
-      return;
-    }
-    signal.addEventListener('abort', abort, { once: true });
-    stream.once('close', () => signal.removeEventListener('abort', abort));
-  }
-
-  #begun(stream, head, rows, endStream) {
-    if (stream.destroyed || this.#destroyed) return;
-    if (this.#closed) {
-      stream.destroy(refusal('GOAWAY_SESSION'));
-      return;
-    }
-    let handle;
-    try {
-      handle = this.#native.request(head, rows, endStream);
-    } catch (error) {
-      stream.destroy(error);
-      return;
-    }
-    this.#pending.delete(stream);
-    this.#streams.set(handle.id, stream);
-    this.#lastId = handle.id;
-    stream._begin(handle);
-  }
-}
-
-export class ClientHttp2Session extends Http2Session {}
-
-export function connect(authority, options, listener) {
-  if (typeof options === 'function') [options, listener] = [undefined, options];
-  if (options !== undefined) checkObject(options, 'options');
-  const given = { ...options, settings: initialSettings(options?.settings) };
-  if (typeof authority === 'string') authority = new URL(authority);
-  if (authority === null || typeof authority !== 'object')
-    throw wrongType('authority', 'of type string or an instance of Object or URL', authority);
-  const protocol = authority.protocol || given.protocol || 'https:';
-  const port = `${authority.port || (protocol === 'http:' ? 80 : 443)}`;
-  const host = (authority.hostname || authority.host || 'localhost').replace(/^\[(.*)\]$/, '$1');
-  const session = new ClientHttp2Session(
-    given,
-    connection(authority, given, protocol, port, host),
-    `${given.servername || (host.includes(':') ? `[${host}]` : host)}:${port}`,
-    protocol,
-  );
-  if (typeof listener === 'function') session.once('connect', listener);
-  return session;
-}
-
-/** Through `node:net` and `node:tls`, as every other connection. */
-function connection(authority, options, protocol, port, host) {
-  if (typeof options.createConnection === 'function') return options.createConnection(authority, options);
-  if (protocol === 'http:') return net.connect({ port, host, ...options });
-  if (protocol !== 'https:') throw refusal('UNSUPPORTED_PROTOCOL', protocol);
-  const servername = net.isIP(host) ? undefined : host;
-  return tls.connect({ servername, ...options, port, host, ALPNProtocols: options.ALPNProtocols ?? ['h2'] });
 }

@@ -1,4 +1,4 @@
-// A request of a session of HTTP/2, with its response.
+// A stream of a session of HTTP/2: a request with its response. Here is what both ends have, and the client's end.
 
 import { Duplex } from 'node:stream';
 import { checkFunction, checkObject, outOfRange, wrongType } from 'internal/errors';
@@ -27,6 +27,8 @@ export class Http2Stream extends Duplex {
   /** The last of the request went with its headers. */
   #whole;
   #wanted = false;
+  /** The program has read of it. */
+  #read = false;
   /** More of the response is on its way from the native side. */
   #busy = false;
   /** The code with which the stream is closed once what came before was read. */
@@ -55,6 +57,31 @@ export class Http2Stream extends Duplex {
     this.on('end', () => this.#settle());
     this.on('finish', () => this.#settle());
     this.cork();
+  }
+
+  /** A server's end: what comes can be read, what goes out waits for the response. */
+  _accept(native) {
+    this.#native = native;
+    this.#id = native.id;
+    this.#answered = true;
+    this.#endAfterHeaders = native.ended;
+    this.uncork();
+  }
+
+  /** A server's response has begun; `endStream`: nothing follows its headers. */
+  _responded(headers, { endStream, waitForTrailers }) {
+    this.sentHeaders = headers;
+    this.#whole = endStream;
+    this.#localEnd = endStream;
+    if (waitForTrailers && !endStream) this.#trailers = 'later';
+    if (endStream) this.end();
+  }
+
+  /** What a server does where a program writes before it responds. */
+  _proceed() {}
+
+  get _native() {
+    return this.#native;
   }
 
   /** The session sends the request now. */
@@ -145,6 +172,7 @@ export class Http2Stream extends Duplex {
       this.push(null);
       return;
     }
+    this.#read = true;
     this.#wanted = true;
     if (!this.#busy && this.#answered) void this.#pull();
   }
@@ -224,8 +252,14 @@ export class Http2Stream extends Duplex {
 
   /** Both sides are done. */
   #settle() {
-    if (this.destroyed || !this.readableEnded || !this.writableFinished) return;
+    if (this.destroyed || !this.writableFinished) return;
     if (this.#trailers === 'now' || this.#trailers === 'given') return;
+    if (!this.readableEnded) {
+      // A server that has responded does not wait for what its program does not read.
+      if (this.session?.type === 0 && !this.#read && this.readableFlowing === null)
+        setImmediate(() => this.close());
+      return;
+    }
     this.#closed = true;
     setImmediate(() => this.destroy());
   }
@@ -279,6 +313,7 @@ export class Http2Stream extends Duplex {
       callback();
       return;
     }
+    if (!this.headersSent) this._proceed();
     this._touch();
     this.#native.write(chunk, false).then(
       () => callback(),
@@ -297,6 +332,13 @@ export class Http2Stream extends Duplex {
     if (this.#native === null) {
       this.once('ready', () => this._final(callback));
       return;
+    }
+    if (!this.headersSent) {
+      this._proceed();
+      if (this.#whole) {
+        callback();
+        return;
+      }
     }
     if (this.#trailers === 'later') {
       this.#trailers = 'now';

@@ -61,6 +61,12 @@ function isNumeric(locale, options) {
   return timed;
 }
 
+/** English in America knows the short names of its own time zones only. */
+const hasAbbreviation = (zone, short) =>
+  short === 'GMT'
+    ? !zone.startsWith('Europe/')
+    : /^(?:[AECMP]|AK)[SD]T$|^HST$/.test(short) && /^(?:America|Canada|Pacific|US)\/(?!Havana)/.test(zone);
+
 export const DateTimeFormat = supports(
   class DateTimeFormat {
     #locale;
@@ -117,12 +123,8 @@ export const DateTimeFormat = supports(
       this.#date(options, local, put);
       this.#time(options, local, put, parts.length > 0);
       if (options.timeZoneName) {
-        const told =
-          options.timeZone === 'UTC'
-            ? 'UTC'
-            : /^[A-Z]/.test(abbreviation) && options.timeZoneName === 'short'
-              ? abbreviation
-              : gmt(minutes);
+        const short = options.timeZoneName === 'short' && hasAbbreviation(options.timeZone, abbreviation);
+        const told = options.timeZone === 'UTC' ? 'UTC' : short ? abbreviation : gmt(minutes);
         put('literal', ' ');
         put('timeZoneName', told);
       }

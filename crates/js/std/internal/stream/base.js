@@ -70,7 +70,8 @@ export function destroy(error, callback) {
     nextTick(() => failPending(this));
   }
   const done = (failed) => {
-    const told = failed ?? error ?? null;
+    // What `_destroy` calls back with counts: it may keep an error to itself.
+    const told = failed ?? null;
     if (told) ending.error ??= told;
     ending.closed = true;
     callback?.(told);
@@ -91,7 +92,7 @@ export function destroy(error, callback) {
   whenReady(this, () => {
     try {
       const answer = this._destroy(error ?? null, once);
-      if (typeof answer?.then === 'function') answer.then(() => once(), once);
+      if (typeof answer?.then === 'function') answer.then(() => once(error), once);
     } catch (failed) {
       once(failed);
     }

@@ -146,6 +146,12 @@ export function Transform(options) {
   if (!(this instanceof Transform)) return new Transform(options);
   Duplex.call(this, options);
   Object.defineProperty(this, '_pending', { value: null, writable: true });
+  this.on('prefinish', flushLate);
+}
+
+/** Flushes a stream whose own `_final` does not, as subclasses that replace it expect. */
+function flushLate() {
+  if (this._final !== Transform.prototype._final) Transform.prototype._final.call(this);
 }
 Object.setPrototypeOf(Transform.prototype, Duplex.prototype);
 Object.setPrototypeOf(Transform, Duplex);

@@ -392,7 +392,6 @@ function accept(stream, chunk, encoding, first) {
       nextTick(() => {
         if (!stream.destroyed) stream.emit('readable');
         flow(stream);
-        if (state.length === 0 && (state.flowing || !state.readableListening)) endReadable(stream);
       });
     }
     return false;

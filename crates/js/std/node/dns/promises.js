@@ -7,6 +7,32 @@ export const ADDRCONFIG = 32;
 export const V4MAPPED = 8;
 export const ALL = 16;
 
+// Codes of errors.
+export const ADDRGETNETWORKPARAMS = 'EADDRGETNETWORKPARAMS';
+export const BADFAMILY = 'EBADFAMILY';
+export const BADFLAGS = 'EBADFLAGS';
+export const BADHINTS = 'EBADHINTS';
+export const BADNAME = 'EBADNAME';
+export const BADQUERY = 'EBADQUERY';
+export const BADRESP = 'EBADRESP';
+export const BADSTR = 'EBADSTR';
+export const CANCELLED = 'ECANCELLED';
+export const CONNREFUSED = 'ECONNREFUSED';
+export const DESTRUCTION = 'EDESTRUCTION';
+export const EOF = 'EOF';
+export const FILE = 'EFILE';
+export const FORMERR = 'EFORMERR';
+export const LOADIPHLPAPI = 'ELOADIPHLPAPI';
+export const NODATA = 'ENODATA';
+export const NOMEM = 'ENOMEM';
+export const NONAME = 'ENONAME';
+export const NOTFOUND = 'ENOTFOUND';
+export const NOTIMP = 'ENOTIMP';
+export const NOTINITIALIZED = 'ENOTINITIALIZED';
+export const REFUSED = 'EREFUSED';
+export const SERVFAIL = 'ESERVFAIL';
+export const TIMEOUT = 'ETIMEOUT';
+
 const orders = ['verbatim', 'ipv4first', 'ipv6first'];
 let order = 'verbatim';
 
@@ -140,8 +166,32 @@ export {
 };
 export default {
   ADDRCONFIG,
+  ADDRGETNETWORKPARAMS,
   ALL,
+  BADFAMILY,
+  BADFLAGS,
+  BADHINTS,
+  BADNAME,
+  BADQUERY,
+  BADRESP,
+  BADSTR,
+  CANCELLED,
+  CONNREFUSED,
+  DESTRUCTION,
+  EOF,
+  FILE,
+  FORMERR,
+  LOADIPHLPAPI,
+  NODATA,
+  NOMEM,
+  NONAME,
+  NOTFOUND,
+  NOTIMP,
+  NOTINITIALIZED,
+  REFUSED,
   Resolver,
+  SERVFAIL,
+  TIMEOUT,
   V4MAPPED,
   getDefaultResultOrder,
   getServers,

@@ -1,3 +1,4 @@
+import { absent } from 'internal/absent';
 import { abortError } from 'internal/errors';
 import { Interface } from 'internal/readline';
 
@@ -16,4 +17,7 @@ export function createInterface(input, output) {
   return lines;
 }
 
-export default { createInterface };
+export const Readline = absent('readline.promises.Readline', 'a plugin has no terminal');
+
+export { Interface };
+export default { Interface, Readline, createInterface };

@@ -13,6 +13,10 @@ export async function buffer(stream) {
   return Bytes.concat(all);
 }
 
+export async function bytes(stream) {
+  return new Uint8Array(await arrayBuffer(stream));
+}
+
 export async function arrayBuffer(stream) {
   const all = await buffer(stream);
   return all.buffer.slice(all.byteOffset, all.byteOffset + all.byteLength);
@@ -30,4 +34,4 @@ export async function json(stream) {
   return JSON.parse(await text(stream));
 }
 
-export default { arrayBuffer, blob, buffer, json, text };
+export default { arrayBuffer, blob, buffer, bytes, json, text };

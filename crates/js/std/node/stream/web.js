@@ -1,4 +1,6 @@
+import { CompressionStream, DecompressionStream } from 'internal/compression';
 import * as streams from 'internal/streams';
 
 export * from 'internal/streams';
-export default { ...streams };
+export { CompressionStream, DecompressionStream };
+export default { ...streams, CompressionStream, DecompressionStream };
