@@ -123,7 +123,7 @@ export interface PluginContext {
     paths: string[];
     /** The SDK version actually in use. */
     version: string;
-    /** What this host is called, for work nobody started as themselves. */
+    /** The name of this host, which is the owner of work without a user. */
     hostName: string;
     /** Folder holding the daemon's configuration; where a plugin keeps its own file. */
     configDir: string;
