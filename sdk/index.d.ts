@@ -123,7 +123,7 @@ export interface PluginContext {
     paths: string[];
     /** The SDK version actually in use. */
     version: string;
-    /** What this host is called, for work nobody started as themselves. */
+    /** The name of this host, which is the owner of work without a user. */
     hostName: string;
     /** Folder holding the daemon's configuration; where a plugin keeps its own file. */
     configDir: string;
@@ -1621,7 +1621,7 @@ export interface AutomationStore {
     get(id: string): Awaitable<KeptAutomation | null | undefined>;
     /** Event types of this store's automations in addition to those of the host and of plugins. */
     triggers(): Awaitable<AutomationTriggerDefinition[]>;
-    /** Stores a new automation. */
+    /** Stores a new automation, which has no runs. */
     create(id: string, definition: AutomationDefinition, owner?: string): Awaitable<KeptAutomation>;
     /** Changes an automation; absent keys are unchanged. */
     update(id: string, changes: AutomationDefinitionPatch): Awaitable<KeptAutomation>;
@@ -1638,6 +1638,11 @@ export interface AutomationStore {
      * be listed at a time.
      */
     findRuns?(query: RunQuery): Awaitable<RunPage>;
+    /**
+     * Calls back with the URIs of runs that the store removed by its own rules; returns the function that stops it. Runs that
+     * are removed with their automation are not reported.
+     */
+    watchRemovedRuns?(onRemoved: (values: string[]) => Promise<void>): Awaitable<(() => void) | null | undefined>;
     /** Calls back after a definition changed outside the host; returns the function that stops it. */
     watch?(onChange: (change: AutomationChange) => Promise<void>): Awaitable<(() => void) | null | undefined>;
     /** The runs that had not ended when the host stopped. */

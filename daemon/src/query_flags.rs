@@ -79,7 +79,10 @@ fn help(description: &str) -> String {
         None => (description, String::new()),
     };
     let first = description.split(". ").next().unwrap_or_default();
-    format!("{}{default}", first.trim_end_matches('.').replace('`', ""))
+    let first = first.trim_end_matches('.').replace('`', "");
+    let mut rest = first.chars();
+    let begin = rest.next().into_iter().flat_map(char::to_uppercase).collect::<String>();
+    format!("{begin}{}{default}", rest.as_str())
 }
 
 #[cfg(test)]
@@ -138,5 +141,6 @@ mod tests {
     fn help_is_the_first_sentence_without_a_full_stop() {
         assert_eq!(help("Maximum number of runs. Default: 50."), "Maximum number of runs [default: 50]");
         assert_eq!(help("A word. More about `it`."), "A word");
+        assert_eq!(help("`next` of the previous page."), "Next of the previous page");
     }
 }

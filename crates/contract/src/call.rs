@@ -11,21 +11,19 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+use crate::call_measure::{Maker, Outcome, Timing, plugin_call};
+pub use crate::call_measure::{Meter, PLUGIN_CALL, measure};
 use crate::cross::{Cross, Mismatch};
 use crate::id::PluginId;
 use crate::live::{Callable, Function, Live, Pending, ready};
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
-
-/// The target of the spans of calls of plugins' functions.
-pub const PLUGIN_CALL: &str = "ostler::plugin";
 
 /// A `fn(…) -> …` type, read as parameters and answer.
 pub trait Signature: 'static {
@@ -188,86 +186,6 @@ impl<S: Signature> Clone for Body<S> {
     }
 }
 
-/// The plugin that a function belongs to, and its name there.
-struct Maker {
-    plugin: PluginId,
-    method: &'static str,
-    /// Takes the durations of calls, by their outcome.
-    meters: [OnceLock<Meter>; 3],
-}
-
-/// Takes the durations of the calls of one function that end in one way.
-pub type Meter = Box<dyn Fn(Duration) + Send + Sync>;
-
-/// Makes the meter of a plugin's function, for calls with an outcome.
-type MakeMeter = Box<dyn Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync>;
-
-/// What makes the meters of this process.
-static MAKE_METER: OnceLock<MakeMeter> = OnceLock::new();
-
-/// Measures every call of a plugin's function from now on: `make` is asked once for the meter of each plugin, function and
-/// outcome (`ok`, `failed`, or `abandoned` where nobody waits for the answer any more). This costs less than a subscriber
-/// that measures spans, and calls are frequent. Only the first measurement of a process counts.
-pub fn measure(make: impl Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync + 'static) {
-    let _ = MAKE_METER.set(Box::new(make));
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy)]
-enum Outcome {
-    Ok,
-    Failed,
-    Abandoned,
-}
-
-impl Outcome {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "failed",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
-
-/// A call that is measured.
-struct Timing {
-    maker: &'static Maker,
-    began: Instant,
-    outcome: Outcome,
-}
-
-impl Timing {
-    /// Begins where calls are measured.
-    fn begin(maker: &'static Maker) -> Option<Self> {
-        MAKE_METER.get().map(|_| Self { maker, began: Instant::now(), outcome: Outcome::Abandoned })
-    }
-}
-
-impl Drop for Timing {
-    fn drop(&mut self) {
-        let Self { maker, began, outcome } = self;
-        let Some(make) = MAKE_METER.get() else { return };
-        let meter =
-            maker.meters[*outcome as usize].get_or_init(|| make(&maker.plugin, maker.method, outcome.name()));
-        meter(began.elapsed());
-    }
-}
-
-impl Maker {
-    /// Returns the shared origin of a plugin's function. Functions of the same name and plugin share one, so that each
-    /// of the many functions of a backend's session needs only a pointer.
-    fn of(plugin: &PluginId, method: &'static str) -> &'static Self {
-        static MAKERS: OnceLock<Mutex<HashMap<PluginId, HashMap<&'static str, &'static Maker>>>> =
-            OnceLock::new();
-        let mut makers = MAKERS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        let methods = makers.entry(plugin.clone()).or_default();
-        methods.entry(method).or_insert_with(|| {
-            Box::leak(Box::new(Self { plugin: plugin.clone(), method, meters: Default::default() }))
-        })
-    }
-}
-
 impl<S: Signature> Call<S> {
     /// A native function. Its arguments come as a tuple.
     pub fn new<F, O>(function: F) -> Self
@@ -378,12 +296,6 @@ impl<S: Signature> Call<S> {
         let calls: Vec<_> = rows.into_iter().map(|row| self.begin(row)).collect();
         Box::pin(futures::future::join_all(calls))
     }
-}
-
-/// The span of a call of a plugin's function. Its outcome is recorded if it fails.
-fn plugin_call(maker: &Maker) -> Span {
-    let Maker { plugin, method, .. } = maker;
-    tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
 }
 
 fn call_foreign<A: Arguments, R: Cross>(foreign: &Function, arguments: A) -> Pending<R> {

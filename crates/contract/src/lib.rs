@@ -37,6 +37,7 @@ extern crate self as ostler_contract;
 pub mod bodies;
 pub mod budget;
 pub mod call;
+mod call_measure;
 pub mod cross;
 pub mod duration;
 pub mod events;

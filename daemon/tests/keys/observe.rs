@@ -369,7 +369,12 @@ pub async fn retained_runs(at: &mut At) -> Value {
     ran.expect("the automation runs");
     // Clients that watch an automation keep what they have seen.
     at.restart();
-    let listed = at.folder.run(&["automation", "runs", "note", "--json"]);
+    let listed = wait_for(|| {
+        // The daemon says that it is up before others find it.
+        let listed = at.folder.run(&["automation", "runs", "note", "--json"]);
+        (listed.code == Some(0)).then_some(listed)
+    });
+    let listed = listed.expect("the runs are listed");
     let list: Value = serde_json::from_str(&listed.out).unwrap_or_else(|_| panic!("{listed:?}"));
     json!(list["runs"].as_array().map(Vec::len))
 }

@@ -552,8 +552,7 @@ async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<Str
 #[derive(Debug, Clone)]
 pub struct Offer(Value);
 
-/// The requests of agents, each with the capability that has to be announced for it; an empty one for what every client
-/// serves.
+/// The requests of agents, each with the capability that must be announced for it; empty for what every client serves.
 const REQUESTS: &[(&str, &str)] = &[
     ("session/request_permission", ""),
     ("elicitation/create", "/elicitation"),

@@ -1,0 +1,99 @@
+//! The measurement of calls of plugins' functions: a span, and a duration by plugin, function and outcome.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::id::PluginId;
+
+/// The target of the spans of calls of plugins' functions.
+pub const PLUGIN_CALL: &str = "ostler::plugin";
+
+/// The plugin that a function belongs to, and its name there.
+pub(crate) struct Maker {
+    pub(crate) plugin: PluginId,
+    pub(crate) method: &'static str,
+    /// Takes the durations of calls, by their outcome.
+    meters: [OnceLock<Meter>; 3],
+}
+
+/// Takes the durations of the calls of one function that end in one way.
+pub type Meter = Box<dyn Fn(Duration) + Send + Sync>;
+
+/// Makes the meter of a plugin's function, for calls with an outcome.
+type MakeMeter = Box<dyn Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync>;
+
+/// What makes the meters of this process.
+static MAKE_METER: OnceLock<MakeMeter> = OnceLock::new();
+
+/// Measures every call of a plugin's function from now on: `make` is asked once for the meter of each plugin, function and
+/// outcome (`ok`, `failed`, or `abandoned` where nobody waits for the answer any more). This costs less than a subscriber
+/// that measures spans, and calls are frequent. Only the first measurement of a process counts.
+pub fn measure(make: impl Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync + 'static) {
+    let _ = MAKE_METER.set(Box::new(make));
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outcome {
+    Ok,
+    Failed,
+    Abandoned,
+}
+
+impl Outcome {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// A call that is measured.
+pub(crate) struct Timing {
+    maker: &'static Maker,
+    began: Instant,
+    pub(crate) outcome: Outcome,
+}
+
+impl Timing {
+    /// Begins where calls are measured.
+    pub(crate) fn begin(maker: &'static Maker) -> Option<Self> {
+        MAKE_METER.get().map(|_| Self { maker, began: Instant::now(), outcome: Outcome::Abandoned })
+    }
+}
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        let Self { maker, began, outcome } = self;
+        let Some(make) = MAKE_METER.get() else { return };
+        let meter =
+            maker.meters[*outcome as usize].get_or_init(|| make(&maker.plugin, maker.method, outcome.name()));
+        meter(began.elapsed());
+    }
+}
+
+impl Maker {
+    /// Returns the shared origin of a plugin's function. Functions of the same name and plugin share one, so that each
+    /// of the many functions of a backend's session needs only a pointer.
+    pub(crate) fn of(plugin: &PluginId, method: &'static str) -> &'static Self {
+        static MAKERS: OnceLock<Mutex<HashMap<PluginId, HashMap<&'static str, &'static Maker>>>> =
+            OnceLock::new();
+        let mut makers = MAKERS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let methods = makers.entry(plugin.clone()).or_default();
+        methods.entry(method).or_insert_with(|| {
+            Box::leak(Box::new(Self { plugin: plugin.clone(), method, meters: Default::default() }))
+        })
+    }
+}
+
+/// The span of a call of a plugin's function. Its outcome is recorded if it fails.
+pub(crate) fn plugin_call(maker: &Maker) -> Span {
+    let Maker { plugin, method, .. } = maker;
+    tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
+}
