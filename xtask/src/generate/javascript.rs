@@ -6,7 +6,7 @@ use ostler_js::Surface;
 
 /// How globals differ from Node's.
 const GLOBALS: &str = "\
-\n`WebAssembly` is interpreted, so it runs many times slower than in Node. SIMD, threads, shared memory and garbage-collected types
+\n`WebAssembly` is interpreted, so it runs many times slower than in Node. Threads, shared memory and garbage-collected types
 are not supported. Memories and tables count against the plugin's memory, and what runs too long is interrupted. Memories, tables
 and globals that different instances export cannot be imported together.
 
@@ -44,7 +44,22 @@ const NOTES: &[(&str, &str)] = &[
         "crypto",
         "Signatures: RSA with SHA-1, SHA-224, SHA-256, SHA-384 and SHA-512, PKCS#1 and PSS; ECDSA on the curves above with any\n\
          digest; Ed25519. Key pairs: `rsa` (up to 8192 bits), `ec`, `ed25519`, `x25519`. RSA encrypts with OAEP and PKCS#1, not without\n\
-         padding. GCM in `crypto.subtle` needs an iv of 12 bytes. Encrypted private keys and classic Diffie-Hellman groups are not supported.",
+         padding. GCM in `crypto.subtle` needs an iv of 12 bytes. Encrypted private keys are not supported.\n\
+         A new prime has at most 8192 bits, a safe one 2048. `X509Certificate` reads no `keyUsage`.",
+    ),
+    (
+        "http2",
+        "A server listens where `node:net` may (`listen` of the plugin's entry). Nothing is pushed, and files are sent by piping them:\n\
+         `pushStream`, `respondWithFile` and `respondWithFD` throw.",
+    ),
+    (
+        "perf_hooks",
+        "`eventLoopUtilization` counts the CPU time of the plugin's thread as active. Garbage collections are not observed.",
+    ),
+    (
+        "vm",
+        "A context gives a script the names of an object, built-in objects and nothing else. It is the plugin's own realm: `let`, `const`\n\
+         and `class` of one script are not there for the next, and a context protects from nothing, as in Node.",
     ),
     (
         "zlib",

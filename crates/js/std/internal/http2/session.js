@@ -373,7 +373,9 @@ export class Http2Session extends EventEmitter {
     this.#closed = true;
     if (typeof callback === 'function') this.once('close', callback);
     this.goaway();
-    this.#rest();
+    // A server still has to send that it closes; programs look at the socket until then.
+    if (this.type === 0) setImmediate(() => this.#rest());
+    else this.#rest();
   }
 
   /** Ends a closed session whose last stream is gone. */
