@@ -23,6 +23,9 @@ const INSTALLED: &str = "target/packages";
 const PAGE: &str = "docs/packages.md";
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(30);
+/// The beginning of the list of packages without a program, as they were tried and do not work.
+const UNSUPPORTED: &str = "\nThese were tried and do not work, or not completely. Packages with native addons are not listed; importing one \
+                           throws an error that names it.\n\n| package | why |\n|---|---|\n";
 /// Before what a program answers, in the log of its plugin.
 const MARK: &str = "packages answer ";
 
@@ -269,6 +272,13 @@ fn page(root: &Path, manifest: &Value, results: &BTreeMap<String, Ended>) -> Res
             (Ended::Differs(_), None) => "fails",
         };
         let _ = writeln!(page, "| `{name}`{mark} | {} | {result} |", imported(&text, &lock).join(", "));
+    }
+    let unsupported = manifest.pointer("/ostler/unsupported").and_then(Value::as_object);
+    if let Some(packages) = unsupported.filter(|packages| !packages.is_empty()) {
+        page += UNSUPPORTED;
+        for (package, why) in packages {
+            let _ = writeln!(page, "| `{package}` | {} |", why.as_str().unwrap_or_default());
+        }
     }
     Ok(page)
 }
