@@ -28,7 +28,8 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     let browser = browser.ok_or("chromium is not installed; run apt-get install chromium")?;
     let node = install(root)?;
     let mut build = crate::cargo::cargo();
-    build.args(["build", "--quiet", "--locked", "--package", "ostler", "--bin", "ostler"]).current_dir(root);
+    // With the features of the whole workspace, as the tests build it: nothing is compiled twice.
+    build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "ostler"]).current_dir(root);
     finished(&mut build, "the daemon could not be built")?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut command = Command::new(node);
