@@ -57,7 +57,7 @@ impl Actor {
         })
     }
 
-    /// Answers a subscription with a snapshot of the annotations, then subscribes the connection to their actions.
+    /// Answers a subscription with a snapshot of the annotations; the subscriber then receives the actions after it.
     pub(super) async fn watch_annotations(&mut self, subscription: Subscription) {
         let Subscription { spelled, subscriber, answer, room, .. } = subscription;
         self.settle();

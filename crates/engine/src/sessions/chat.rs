@@ -292,7 +292,7 @@ impl Chat {
         self.state.active_turn.as_ref().map(|turn| turn.id.as_str())
     }
 
-    /// Returns an upper estimate of the length of the state as JSON with the newest turns, possibly a little too low.
+    /// Returns the estimated length of the state as JSON, with only the newest turns if their number is given.
     pub fn length(&mut self, newest: Option<usize>) -> usize {
         let whole = self.size.at_most(&self.state).text;
         match newest.filter(|newest| *newest < self.state.turns.len()) {

@@ -381,7 +381,7 @@ impl Claimed {
         {
             entry.end();
             sessions.remove(&entry);
-            // Remains in the store would look like a move that the next start has to finish.
+            // A partly stored session would look like a move that the next start has to finish.
             if let Some(store) = sessions.core.session_store() {
                 let forgotten = store.forget.within(limit::STORE, (entry.id.clone(),));
                 kept(&sessions.core.log, &entry.uri, forgotten).await;

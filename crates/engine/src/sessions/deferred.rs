@@ -1,6 +1,6 @@
-//! Deferred writes: read marks, drafts and the row of a listing. Clients see them before they are stored, and a crash
-//! may lose them. They are written together a moment later, so that a burst of them costs one commit and none delays a
-//! commit that a client waits for.
+//! Deferred writes: read flags, drafts and the session's data in listings. Clients see them before they are stored, and
+//! a crash may lose them. They are written together after a short delay, so that a burst of them costs one commit and
+//! none delays a commit that a client waits for.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl Actor {
         }));
     }
 
-    /// Writes the deferred parts and waits until they are stored.
+    /// Writes the deferred parts and waits until all pending writes are stored.
     pub(super) async fn settle_writes(&mut self) {
         self.write_deferred();
         futures::future::join_all(self.unwaited.drain(..)).await;
