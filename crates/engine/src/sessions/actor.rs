@@ -1,4 +1,4 @@
-//! The task that owns a session's state: it takes messages in order, reduces, publishes in batches.
+//! The task that owns a session's state. It processes messages in order, reduces actions and publishes them in batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,62 +34,62 @@ use crate::core::long_work::long_work;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
-/// How often a running turn is kept as far as it has come.
+/// How often a running turn is stored.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// One session at work.
+/// The actor of one session that is awake.
 #[derive(Debug)]
 pub(super) struct Actor {
     pub core: Arc<Core>,
     pub sessions: Arc<Sessions>,
     pub entry: Arc<Entry>,
     pub agent: Option<Owned<Agent>>,
-    /// Without what is in `shared`.
+    /// The session's state, without the parts in `shared`.
     pub state: SessionState,
     pub shared: SharedState,
     pub chats: Vec<Chat>,
     pub next_chat: u64,
-    /// Chats on their way.
+    /// Chats that are being opened.
     pub opening: Vec<Opening>,
     /// Actions that are being prepared.
     pub preparing: Vec<Preparing>,
     pub next_preparation: u64,
-    /// What was held back for one that is there now.
+    /// Messages that were held back and can be handled now.
     pub again: VecDeque<Box<Posted>>,
     pub mailbox: Mailbox,
-    /// What has come, while a message is handled.
+    /// The inbox, while no message is being handled.
     pub inbox: Option<Inbox>,
     pub storing: Storing,
     pub ahead: EmitLimit,
     pub audience: Arc<Audience>,
-    /// Whether listings know of the session.
+    /// Whether listings contain the session.
     pub announced: bool,
     /// Whether a summary may have changed.
     pub dirty: bool,
     pub busy_at: Instant,
-    /// What a listing shows of its changes.
+    /// The summary of changes that a listing shows.
     pub changes: Option<ChangesSummary>,
-    /// What is noted beside its files, once it was asked for.
+    /// The session's annotations, once they were read.
     pub annotations: Option<AnnotationsState>,
-    /// The plugins that its clients bring.
+    /// The plugins that clients contribute to the session.
     pub client_plugins: ClientPlugins,
-    /// The facts among its `_meta` that are of its directory.
+    /// The keys of `_meta` that hold facts about the session's directory.
     pub facts: Vec<String>,
-    /// How recent what is known of its directory is.
+    /// When the facts about the directory were last read.
     pub(super) looked: super::directory_facts::LastLooked,
-    /// What is written later.
+    /// Writes that are deferred.
     pub deferred: Deferred,
-    /// Writes that nobody waits for.
+    /// Writes that no caller waits for.
     pub unwaited: Vec<JoinHandle<()>>,
-    /// What its state takes in memory.
+    /// The memory that the session's state occupies.
     pub memory: Memory,
     channel: Arc<str>,
-    /// Whether it was asked to sleep.
+    /// Whether the session was asked to sleep.
     rest: bool,
     pub out: Vec<(Arc<str>, Outgoing)>,
 }
 
-/// What a session ends as.
+/// How a session ends.
 enum End {
     Disposed,
     Closed,
@@ -147,8 +147,8 @@ impl Actor {
 
     /// Serves the mailbox until the session ends or falls asleep.
     ///
-    /// The session's task has the size of this future for as long as the session is awake, so what may take long is
-    /// boxed while it runs.
+    /// The session's task has the size of this future for as long as the session is awake, so long operations are boxed
+    /// while they run.
     pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
         loop {
             let more = tokio::select! {
@@ -181,10 +181,10 @@ impl Actor {
                 let Some(posted) = self.held_back(posted) else { continue };
                 let Some(posted) = self.waits_for_prepared(posted) else { continue };
                 let Some(posted) = self.waits_for_room(posted) else { continue };
-                // A session that is told much at once leaves the thread to others now and then.
+                // A session that receives many messages yields the thread to other tasks from time to time.
                 tokio::task::consume_budget().await;
                 let Some(message) = self.stream(posted.message) else { continue };
-                // What is queued waits until a change is stored; what came before that change does not.
+                // Actions that the message queues wait until its change is stored; actions queued before it do not.
                 if !self.needs_no_store(&message) {
                     self.flush_out();
                 }
@@ -202,7 +202,7 @@ impl Actor {
                 Some(End::Disposed | End::Closed) => return,
                 None => {
                     self.settle();
-                    // A backend that never pauses leaves no moment in which nothing waits.
+                    // A backend that emits without pause leaves no moment in which the mailbox is empty.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {
                         Box::pin(self.tick()).await;
                     }
@@ -210,7 +210,7 @@ impl Actor {
                     if rest && Box::pin(self.fall_asleep(&mut inbox)).await {
                         return;
                     }
-                    // A session that pauses keeps no memory for what it may be sent next.
+                    // A session without pending messages does not retain memory for the next ones.
                     if inbox.is_empty() {
                         inbox.release();
                         release(&mut self.out);
@@ -220,7 +220,7 @@ impl Actor {
         }
     }
 
-    /// Takes streamed text of a turn, which waits for nothing; returns any other message.
+    /// Handles streamed text of a turn, which does not wait for the store; returns any other message.
     pub(super) fn stream(&mut self, message: ToSession) -> Option<ToSession> {
         let (chat, action) = match message {
             ToSession::Emit { chat, channel: Emit::Chat, action } if is_streamed(&action) => (chat, action),
@@ -351,7 +351,7 @@ impl Actor {
             }
             ToSession::LendChat { spelled, place, answer } => {
                 if let Err(Ok(lent)) = answer.send(self.lend_chat(&place, &spelled)) {
-                    // Whoever asked is gone.
+                    // The caller is gone.
                     let uri = lent.chats.first().map(|chat| chat.uri.clone()).unwrap_or_default();
                     self.loan_ended(uri, Err(lent)).await;
                 }
@@ -379,7 +379,7 @@ impl Actor {
             }
             ToSession::DirectoryFacts(found) => self.take_around(*found),
             ToSession::Room { number, posted } => self.has_room(number, posted),
-            // The lane is looked into before each message.
+            // The priority lane is checked before each message.
             ToSession::Priority => {}
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
@@ -407,7 +407,7 @@ impl Actor {
         self.chats.iter().position(|chat| chat.number == number)
     }
 
-    /// The chat a place names.
+    /// Returns the index of the chat that a place names.
     pub(super) fn chat_at(&self, place: &Place) -> Option<usize> {
         let uri = match place {
             Place::Session | Place::Annotations => return None,
@@ -417,8 +417,7 @@ impl Actor {
         self.chats.iter().position(|chat| chat.uri == uri)
     }
 
-    /// Reduces an action of a chat and queues it for the chat's watchers; answers whether it changed
-    /// anything.
+    /// Reduces an action of a chat and queues it for the chat's subscribers. Returns whether it changed the state.
     pub(super) fn apply_chat(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
         let removed = self.chats[at].removed_by(&action);
         match self.chats[at].reduce(&action) {
@@ -439,7 +438,8 @@ impl Actor {
         true
     }
 
-    /// Reduces an action of the session and queues it for the session's watchers.
+    /// Reduces an action of the session and queues it for the session's subscribers. Returns whether it changed the
+    /// state.
     pub(super) fn apply_session(&mut self, action: StateAction, origin: Option<Origin>) -> bool {
         if apply_action_to_session(&mut self.state, &action) != ReduceOutcome::Applied {
             return false;
@@ -457,7 +457,7 @@ impl Actor {
         self.channel.clone()
     }
 
-    /// Queues an action for a chat's watchers that was reduced before.
+    /// Queues an action that was already reduced for a chat's subscribers.
     pub(super) fn republish(&mut self, at: usize, action: &StateAction, origin: Option<Origin>) {
         self.dirty = true;
         let channel = self.chats[at].channel();
@@ -465,7 +465,7 @@ impl Actor {
         self.chats[at].size.grow(extent);
     }
 
-    /// Queues a reduced action for a channel's watchers; returns how much it brings.
+    /// Queues a reduced action for a channel's subscribers. Returns how much it adds to the state.
     pub(super) fn queue(
         &mut self,
         channel: Arc<str>,
@@ -486,7 +486,7 @@ impl Actor {
         extent
     }
 
-    /// Sends what is queued; answers whether anything was.
+    /// Publishes the queued actions. Returns whether there were any.
     pub(super) fn flush_out(&mut self) -> bool {
         let any = !self.out.is_empty();
         let mut run: Vec<Outgoing> = Vec::new();
@@ -513,7 +513,7 @@ impl Actor {
         }
     }
 
-    /// What every batch ends with.
+    /// Ends a batch: refreshes the summaries, publishes the queued actions and accounts for memory.
     pub(super) fn settle(&mut self) {
         if !self.storing.is_serving && std::mem::take(&mut self.dirty) {
             self.refresh_summaries();
@@ -522,7 +522,7 @@ impl Actor {
         self.account();
     }
 
-    /// When there is something to do unasked.
+    /// Returns the time of the next action that no message triggers.
     fn deadline(&self) -> Option<Instant> {
         let gathered =
             self.chats.iter().filter_map(|chat| chat.gathered.as_ref().map(|gathered| gathered.due)).min();
@@ -561,7 +561,7 @@ pub(super) async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-/// The length of the text that an action may bring much of.
+/// Returns the length of the one field of an action that may be long.
 fn text_in(action: &StateAction) -> usize {
     match action {
         StateAction::ChatDelta(delta) => delta.content.len(),
@@ -573,7 +573,8 @@ fn text_in(action: &StateAction) -> usize {
     }
 }
 
-/// How much an action brings. What stands around streamed text is in the state once.
+/// Returns how much an action adds to the state. Streamed text adds only its content, because the state holds the rest
+/// of such an action once.
 fn extent_of(action: &StateAction, encoded: &Encoded) -> Extent {
     let text = |content: &str| Extent { text: content.len(), values: 0 };
     match action {

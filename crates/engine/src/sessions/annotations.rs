@@ -1,5 +1,5 @@
-//! A session's annotations: what people note beside its files, a channel of its own. Read from the store when they are
-//! first asked for, and stored before any client is told of a change.
+//! A session's annotations: comments on places in its files, in a separate channel. They are read from the store on
+//! first use, and a change is stored before clients are notified.
 
 use std::collections::HashSet;
 
@@ -17,10 +17,10 @@ use super::mailbox::Subscription;
 use super::snapshots::snapshot;
 use crate::core::fanout::Origin;
 
-/// The most bytes the annotations of one session may take as JSON.
+/// Maximum size of a session's annotations, in bytes of JSON.
 const MAX_BYTES: usize = 4 << 20;
 
-/// What listings show of a session's annotations.
+/// Returns the summary of a session's annotations that listings show.
 pub(super) fn summary(session: &str, counts: AnnotationCounts) -> AnnotationsSummary {
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     AnnotationsSummary {
@@ -30,14 +30,14 @@ pub(super) fn summary(session: &str, counts: AnnotationCounts) -> AnnotationsSum
     }
 }
 
-/// The numbers a listing shows.
+/// Returns the counts in a summary that a listing shows.
 pub(super) fn counts_in(shown: &AnnotationsSummary) -> AnnotationCounts {
     let number = |count: i64| u64::try_from(count).unwrap_or_default();
     AnnotationCounts { annotations: number(shown.annotation_count), entries: number(shown.entry_count) }
 }
 
 impl Actor {
-    /// Whether everything that is noted beside the session is in the store.
+    /// Whether all annotations of the session are in the store.
     pub(super) fn annotations_rest(&self) -> bool {
         let some = self.annotations.as_ref().is_some_and(|state| !state.annotations.is_empty());
         !some || self.core.annotation_store().is_some()
@@ -57,7 +57,7 @@ impl Actor {
         })
     }
 
-    /// Answers a subscription with the annotations as they are, and only then lets actions through.
+    /// Answers a subscription with a snapshot of the annotations; the subscriber then receives the actions after it.
     pub(super) async fn watch_annotations(&mut self, subscription: Subscription) {
         let Subscription { spelled, subscriber, answer, room, .. } = subscription;
         self.settle();
@@ -72,12 +72,12 @@ impl Actor {
         self.memory.annotations = text.len();
         self.annotations = Some(state);
         let seq = self.core.fanout.subscribe(&uri::annotations(&self.entry.uri), subscriber);
-        // It is charged with the answer.
+        // The answer is charged from here on.
         drop(room);
         answer.give(snapshot(&spelled, &text, seq));
     }
 
-    /// Takes a client's change of the annotations.
+    /// Applies a client's change of the annotations.
     pub(super) async fn annotate(&mut self, action: StateAction, origin: Option<Origin>) -> Refused {
         let mut state = self.annotations().await.map_err(|why| why.message)?;
         let outcome = self.annotated(&mut state, &action).await;
@@ -88,7 +88,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Applies a change and stores it; answers whether it changed anything. What is refused leaves the state as it was.
+    /// Applies a change and stores it. Returns whether it changed the annotations. A rejected change leaves the state
+    /// as it was.
     async fn annotated(
         &mut self,
         state: &mut AnnotationsState,
@@ -111,7 +112,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Stores the annotations, and how many there are where that changed; both writes share one commit.
+    /// Stores the annotations, and their counts if these changed; both writes share one commit.
     async fn store_annotations(&mut self, state: &AnnotationsState, counted: bool) -> Refused {
         let rows: Vec<Value> =
             state.annotations.iter().filter_map(|annotation| serde_json::to_value(annotation).ok()).collect();
@@ -139,7 +140,7 @@ fn counts(state: &AnnotationsState) -> AnnotationCounts {
     AnnotationCounts { annotations: state.annotations.len() as u64, entries: entries.sum() }
 }
 
-/// Whether a change can be made, as the protocol has it.
+/// Checks whether the protocol permits a change.
 fn check(state: &AnnotationsState, action: &StateAction) -> Refused {
     let named = |id: &str| {
         let found = state.annotations.iter().find(|annotation| annotation.id == id);

@@ -1,4 +1,4 @@
-//! The working tree of an archived session: a clean one leaves the disk and comes back with the session.
+//! The working tree of an archived session: a clean one is removed from disk and restored with the session.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::actor::Actor;
 use crate::sessions::Sessions;
 
 impl Actor {
-    /// Takes the session's tree off the disk once its backends have ended, or puts it back.
+    /// Removes the session's working tree from disk after its backends have ended, or restores it.
     pub(super) fn settle_tree(&mut self, archived: bool) {
         if self.entry.view().record.worktree.is_none() {
             return;
@@ -22,7 +22,7 @@ impl Actor {
         if self.chats.iter().any(|chat| chat.running().is_some()) {
             return;
         }
-        // A process in a directory that is removed would not work in the one that comes back.
+        // A process that runs in the removed directory would not work in the restored one.
         let mut ended = Vec::new();
         for chat in &mut self.chats {
             if let Some(backend) = chat.backend.take() {
@@ -47,7 +47,8 @@ impl Actor {
 }
 
 impl Sessions {
-    /// Puts a session's tree back where it is not on the disk. What fails is a line: who works there sees it.
+    /// Restores a session's working tree if it is missing on disk. A failure is only logged; the next process that runs
+    /// in the directory fails visibly.
     pub(super) async fn restore_tree_of(&self, entry: &Arc<Entry>) {
         let record = entry.view().record.clone();
         let Some(tree) = &record.worktree else { return };

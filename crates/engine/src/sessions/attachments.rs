@@ -1,5 +1,5 @@
-//! Attachments that messages bring along: large ones are stored beside their session, once however often they come,
-//! and messages refer to them by URI.
+//! Attachments of messages. Large ones are stored with their session, once for any number of uses, and messages refer
+//! to them by URI.
 
 use std::fmt::Write as _;
 
@@ -15,11 +15,11 @@ use super::actor::Actor;
 use super::chat::Chat;
 use crate::sessions::Sessions;
 
-/// The most an attachment may hold to stay in its message, in bytes.
+/// Maximum size of an attachment that stays in its message, in bytes.
 const INLINE_MAX: usize = 4096;
 
 impl Sessions {
-    /// The store that keeps attachments, where one does.
+    /// Returns the store that persists attachments, if there is one.
     pub(crate) fn attachment_store(&self) -> Option<&SessionStore> {
         let keeps = |store: &&SessionStore| store.keeps_attachments();
         self.core.session_store().filter(keeps).or_else(|| self.core.spare_sessions().filter(keeps))
@@ -28,7 +28,7 @@ impl Sessions {
     /// Reads a stored attachment.
     ///
     /// # Errors
-    /// `-32008` where there is none of that URI.
+    /// `-32008` if there is no attachment with that URI.
     pub(crate) async fn read_attachment(&self, named: &str) -> Result<KeptAttachment, RpcError> {
         let unknown = || RpcError::not_found(format!("No attachment at {named}"));
         let id = uri::attachment_id(named).ok_or_else(unknown)?.to_owned();
@@ -41,7 +41,7 @@ impl Sessions {
     }
 }
 
-/// A stored attachment as content.
+/// Converts a stored attachment to resource content.
 pub(crate) fn content_of(kept: KeptAttachment) -> ResourceContent {
     ResourceContent {
         data: kept.data,
@@ -51,13 +51,13 @@ pub(crate) fn content_of(kept: KeptAttachment) -> ResourceContent {
 }
 
 impl Sessions {
-    /// Reads what a URI names for a host tool: what the owner of its session may read.
+    /// Reads the resource at a URI for a host tool, with the rights of the session's owner.
     pub(crate) async fn read_as_session(&self, session: &str, uri: &str) -> Result<String, Thrown> {
         Ok(self.content_for_session(session, uri).await?.data)
     }
 
-    /// Reads what a URI names as the owner of a session: an attachment, what a client publishes, or what a provider
-    /// serves.
+    /// Reads the resource at a URI as the owner of a session: an attachment, a resource that a client publishes, or one
+    /// that a provider serves.
     pub(crate) async fn content_for_session(
         &self,
         session: &str,
@@ -81,20 +81,20 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Whether a message has attachments that are stored beside it.
+    /// Whether a message has attachments that are to be stored separately.
     pub(super) fn has_attachments_to_store(&self, message: &Message) -> bool {
         let large = |attachment: &MessageAttachment| matches!(attachment, MessageAttachment::EmbeddedResource(inline) if inline.data.len() > INLINE_MAX);
         message.attachments.iter().flatten().any(large) && self.attachment_store().is_some()
     }
 
-    /// Stores the large attachments of a message before it is taken; the message then refers to them. Where no store
-    /// keeps attachments they stay as they are.
+    /// Stores the large attachments of a message before the message is accepted, and replaces them with references. If
+    /// no store persists attachments, they stay inline.
     pub(super) async fn store_attachments(&self, session: &str, message: &mut Message) -> Result<(), String> {
         let store = self.attachment_store().and_then(|store| store.set_attachment.as_ref());
         let Some(set) = store else { return Ok(()) };
         for attachment in message.attachments.iter_mut().flatten() {
             let MessageAttachment::EmbeddedResource(inline) = attachment else { continue };
-            // What is no larger as text is no larger decoded.
+            // The decoded bytes are never longer than their base64 text.
             if inline.data.len() <= INLINE_MAX {
                 continue;
             }
@@ -130,8 +130,8 @@ impl Sessions {
 }
 
 impl Actor {
-    /// Stores the attachments of a chat that comes from another session beside this one too: they stay when the other
-    /// is removed.
+    /// Stores the attachments of a chat that comes from another session with this session too, so that they outlive the
+    /// other session.
     pub(super) async fn adopt_attachments(&self, chats: &[Chat]) -> bool {
         let Some(store) = self.sessions.attachment_store() else { return true };
         let (Some(read), Some(set)) = (&store.attachment, &store.set_attachment) else { return true };
@@ -143,7 +143,7 @@ impl Actor {
                 Ok(Some(kept)) => {
                     set.within(limit::STORE, (self.entry.id.clone(), id.to_owned(), kept)).await
                 }
-                // A message may name one that is long gone.
+                // A message may refer to an attachment that no longer exists.
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
             };
@@ -158,7 +158,7 @@ impl Actor {
     }
 }
 
-/// The stored attachments that a chat's messages refer to.
+/// Returns the ids of the stored attachments that a chat's messages refer to.
 fn referred(chat: &Chat) -> impl Iterator<Item = &str> {
     let state = &chat.state;
     let said = state.turns.iter().map(|turn: &Turn| &turn.message);
@@ -173,7 +173,7 @@ fn referred(chat: &Chat) -> impl Iterator<Item = &str> {
     )
 }
 
-/// The id of content: the same for the same bytes of the same type.
+/// Returns the id of an attachment: a hash of its content type and bytes.
 fn id_of(content_type: &str, bytes: &[u8]) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(content_type.as_bytes());

@@ -1,4 +1,4 @@
-//! How many sessions are in memory: beyond the limit, idle ones are put to sleep.
+//! The limit of sessions in memory. Beyond it, idle sessions are put to sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use super::{Entry, Resting, Snapshots, ToSession};
 use crate::core::ids::ConnectionId;
 use crate::sessions::Sessions;
 
-/// How long a new session waits for others to fall asleep.
+/// How long a new session waits for other sessions to fall asleep.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it has others asked again.
+/// How often a waiting session asks idle sessions to sleep again.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// For how many messages a session that pauses keeps memory.
+/// The capacity, in messages, that an empty list may retain.
 const KEPT: usize = 8;
-/// How long a session nobody watches and nothing runs in stays in memory.
+/// How long a session without subscribers and running turns stays in memory.
 pub(super) const SLEEP_AFTER: Duration = Duration::from_secs(600);
 
-/// The sessions in memory.
+/// The number of sessions in memory.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     awake: AtomicUsize,
@@ -32,11 +32,11 @@ pub(super) struct Census {
     asking: AtomicBool,
 }
 
-/// One session in memory, for as long as this is held.
+/// The place of one session in memory; dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Awake {
     census: Arc<Census>,
-    /// Whether it counts; one that is being made does once there is room for it.
+    /// Whether the session counts. A session that is being created counts once there is room for it.
     counts: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ impl Census {
         Awake { census: self.clone(), counts: AtomicBool::new(true) }
     }
 
-    /// A session that is being made.
+    /// Registers a session that is being created, which does not count yet.
     pub fn come(self: &Arc<Self>) -> Awake {
         Awake { census: self.clone(), counts: AtomicBool::new(false) }
     }
@@ -66,7 +66,7 @@ impl Drop for Awake {
 }
 
 impl Awake {
-    /// Counts the session if it is one of so many at most; answers whether it counts.
+    /// Counts the session if at most `most` sessions are awake then. Returns whether it counts.
     fn count_within(&self, most: usize) -> bool {
         if self.counts.load(Ordering::Acquire) {
             return true;
@@ -79,7 +79,7 @@ impl Awake {
 }
 
 impl Entry {
-    /// Counts a session that is being made among those in memory. One that was disposed meanwhile needs no room.
+    /// Counts a session that is being created. A session that was disposed in the meantime needs no room.
     pub(super) fn counts_within(&self, most: usize) -> bool {
         match &*self.mailbox.lock() {
             Resting::Open(_, awake) => awake.count_within(most),
@@ -89,10 +89,10 @@ impl Entry {
 }
 
 impl Sessions {
-    /// Waits until the sessions in memory, a new one included, are no more than may be, and counts it.
+    /// Waits until there is room for a new session in memory, then counts it.
     ///
     /// # Errors
-    /// All of them are at work or watched.
+    /// All sessions in memory run a turn or have subscribers.
     pub(super) async fn room_for_session(&self, entry: &Entry) -> Result<(), RpcError> {
         let census = &self.census;
         let most = self.core.options.limits.awake_sessions;
@@ -111,11 +111,11 @@ impl Sessions {
         tokio::time::timeout(PATIENCE, room).await.map_err(|_| full(most))
     }
 
-    /// Whether a session may be woken. Sessions that clients watch may exceed the limit by a quarter; those that are
-    /// about to sleep do not count, as long as all together stay within two and a quarter times the limit.
+    /// Checks whether a session may be woken. Sessions with subscribers may exceed the limit by a quarter. Sessions
+    /// that are about to sleep do not count, as long as the total stays within two and a quarter times the limit.
     ///
     /// # Errors
-    /// Too many are in memory, and none of them can sleep now.
+    /// Too many sessions are in memory, and none of them can sleep now.
     pub(crate) fn may_wake(&self, entry: &Entry) -> Result<(), RpcError> {
         let most = self.core.options.limits.awake_sessions;
         if self.awake() < most || entry.is_awake() {
@@ -128,8 +128,8 @@ impl Sessions {
         }
     }
 
-    /// Ends a connection's subscription of a channel. A session whose channel has no subscriber left decides anew when to
-    /// sleep.
+    /// Ends a connection's subscription to a channel. If it was the channel's last one, the delay until the session
+    /// sleeps starts again.
     pub(crate) fn unsubscribe(&self, channel: &str, connection: ConnectionId) {
         if !self.core.fanout.unsubscribe(channel, connection) || self.core.fanout.is_watched(channel) {
             return;
@@ -141,8 +141,8 @@ impl Sessions {
         }
     }
 
-    /// Asks those idle sessions that changed longest ago to sleep: as many as are too many, and a few more. Answers how
-    /// many are asked.
+    /// Asks idle sessions to sleep, the least recently changed first: as many as exceed the limit, and a few more.
+    /// Returns how many were asked.
     fn rest_idle_sessions(&self) -> usize {
         let most = self.core.options.limits.awake_sessions;
         let surplus = (self.census.count() + 1).saturating_sub(most) + most / 16;
@@ -154,8 +154,8 @@ impl Sessions {
         self.rest_idle(enough).unwrap_or(surplus)
     }
 
-    /// Asks idle sessions to sleep, those that changed longest ago first, for as long as one more is wanted. Answers how
-    /// many are asked; nothing while others ask.
+    /// Asks idle sessions to sleep, the least recently changed first, for as long as `wanted` returns true. Returns how
+    /// many were asked, or `None` if another call is asking at the same time.
     pub(super) fn rest_idle(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Option<usize> {
         let census = &self.census;
         if census.asking.swap(true, Ordering::AcqRel) {
@@ -191,7 +191,7 @@ fn full(most: usize) -> RpcError {
 }
 
 impl Actor {
-    /// Whether nothing runs and nobody watches.
+    /// Whether no turn runs and no connection is subscribed.
     pub(super) fn is_idle(&self) -> bool {
         self.audience.count() == 0
             && self.opening.is_empty()
@@ -207,16 +207,17 @@ impl Actor {
         self.is_idle() && self.can_rest() && self.busy_at + SLEEP_AFTER <= Instant::now()
     }
 
-    /// Whether a store can give everything back.
+    /// Whether the whole state can be read back from a store.
     pub(super) fn can_rest(&self) -> bool {
         self.annotations_rest()
             && self.core.session_store().is_some()
             && self.core.turn_store().is_some_and(|store| store.turns.is_some())
     }
 
-    /// Lets go of everything the store can give back. A message that came meanwhile keeps the session awake.
+    /// Stores the state, closes the backends and ends the actor. Returns false if a message arrived in the meantime;
+    /// the session then stays awake.
     pub(super) async fn fall_asleep(&mut self, inbox: &mut Inbox) -> bool {
-        // Whoever wakes it reads the store.
+        // The next load of the session reads the store.
         self.settle_writes().await;
         self.keep_unsaved().await;
         {
@@ -238,14 +239,14 @@ impl Actor {
     }
 }
 
-/// Gives back the memory of a list that is empty.
+/// Frees the memory of an empty list.
 pub(super) fn release<T>(list: &mut Vec<T>) {
     if list.is_empty() && list.capacity() > KEPT {
         *list = Vec::new();
     }
 }
 
-/// Answers what waited for a session that does not come.
+/// Rejects a message that waits for a session that cannot be started.
 pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
     let gone = gone.clone();
     match message {
@@ -268,7 +269,7 @@ pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
     }
 }
 
-/// Leaves a session in the store and answers what waited for it.
+/// Leaves a session asleep in the store and rejects the messages that wait for it.
 pub(super) fn stay_asleep(sessions: &Sessions, entry: &Entry, mut inbox: Inbox, refused: &RpcError) {
     {
         let mut resting = entry.mailbox.lock();

@@ -1,7 +1,7 @@
-//! The running half of a chat: the backend's session, told things in the order they happened.
+//! The running half of a chat: the backend's session, which receives calls in the order in which they were sent.
 //!
-//! Calls are begun one after the other but not awaited one after the other: a `begin` that lasts as long as
-//! its turn must not keep the answer to its question waiting.
+//! Calls start in order but are not awaited one after the other: a `begin` that lasts as long as its turn must not
+//! delay the answer to a question of that turn.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::queue::Mailbox;
 use crate::core::lean_channel::{self, Receiver, Sender, WeakSender};
 use crate::core::plugin_folders::PluginFolder;
 
-/// The sending end of a backend's lane. What it is told is boxed: it may be held back before it is started.
+/// The sending end of a backend's lane. Messages are boxed, because they may be held back before they start.
 #[derive(Debug)]
 pub(super) struct Backend {
     lane: Sender<Box<Tell>>,
 }
 
-/// What a backend is told.
+/// A message to a backend.
 #[derive(Debug)]
 pub(super) enum Tell {
     Begin {
@@ -37,14 +37,14 @@ pub(super) enum Tell {
         from: TurnFrom,
         attachments: Option<Vec<MessageAttachment>>,
     },
-    /// A turn that is a command line.
+    /// A turn that consists of a command line.
     Ran {
         turn: String,
         command: String,
         run: HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>,
         provider: String,
     },
-    /// What has to be done before the turn that follows.
+    /// Work that must finish before the next turn begins.
     Before {
         done: HostFunction<fn()>,
     },
@@ -69,7 +69,7 @@ pub(super) enum Tell {
         request: String,
         accepted: bool,
         answers: BTreeMap<String, ChatInputAnswer>,
-        /// The client's word for it.
+        /// The client's response, as the protocol spells it.
         response: &'static str,
     },
     SetAnswer {
@@ -80,7 +80,7 @@ pub(super) enum Tell {
     SetTools(Vec<BoundTool>),
     SetClientPlugins {
         plugins: Vec<ClientPlugin>,
-        /// The folders of those that are there no more, kept until it knows.
+        /// The folders of removed plugins, retained until the backend has the new list.
         left: Vec<Arc<PluginFolder>>,
     },
     ToolResult {
@@ -93,7 +93,7 @@ pub(super) enum Tell {
     },
     SetConfig {
         values: JsonObject,
-        /// The sentence that refuses, or nothing.
+        /// The sentence with which the backend refuses, or `None`.
         answered: oneshot::Sender<Option<String>>,
     },
     SetTitle {
@@ -117,10 +117,10 @@ pub(super) enum Tell {
     },
     ForkPoint {
         turn: String,
-        /// The backend's name for it, or nothing where it cannot fork there.
+        /// The backend's id of the fork point, or `None` if it cannot fork there.
         answered: oneshot::Sender<Result<Option<String>, Thrown>>,
     },
-    /// A turn has ended: its id may be another.
+    /// A turn has ended; the backend's id may have changed.
     TurnEnded,
     Close {
         removing: bool,
@@ -129,36 +129,37 @@ pub(super) enum Tell {
 }
 
 impl Backend {
-    /// Tells the backend something, later and in order.
+    /// Queues a message for the backend.
     pub fn tell(&self, tell: Tell) {
         let _ = self.lane.send(Box::new(tell));
     }
 
-    /// Where a cancellation is sent; it does not keep the backend.
+    /// Returns a weak sender for cancellations; it does not keep the backend alive.
     pub fn stopper(&self) -> WeakSender<Box<Tell>> {
         self.lane.downgrade()
     }
 
-    /// Whether it could not be started or has ended.
+    /// Whether the backend failed to start or has ended.
     pub fn is_dead(&self) -> bool {
         self.lane.is_closed()
     }
 
-    /// Ends the backend; resolves when it has, or has had its time.
+    /// Ends the backend. Resolves when it has ended or the timeout has passed.
     pub async fn close(self, removing: bool) {
         let (done, wait) = oneshot::channel();
         self.tell(Tell::Close { removing, done });
         let _ = tokio::time::timeout(limit::BACKEND_CLOSE, wait).await;
     }
 
-    /// The lane of a session that is there already.
+    /// Returns the lane of a session that already exists.
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
         let (lane, receiver) = lean_channel::channel();
         tokio::spawn(serve(Box::new(session), chat, receiver, mailbox));
         Self { lane }
     }
 
-    /// A lane whose session is made first, once the chat's last backend has ended: what is told meanwhile waits for it.
+    /// Returns a lane whose session is created after the chat's previous backend has ended. Messages sent before then
+    /// wait for it.
     pub fn waking(
         agent: &Agent,
         mut start: Start,
@@ -170,7 +171,7 @@ impl Backend {
         let (lane, mut receiver) = lean_channel::channel();
         let create = agent.create.clone();
         tokio::spawn(async move {
-            // Boxed, so that the task of a backend that runs does not retain what only its start took.
+            // Boxed, so that the task of a running backend does not retain the memory of its start.
             let made = Box::pin(async move {
                 if let Some(ending) = ending {
                     let _ = ending.await;
@@ -184,7 +185,7 @@ impl Backend {
                 Ok(session) => serve(session, chat, receiver, mailbox).await,
                 Err(why) => {
                     let mut told = false;
-                    // Whoever waits for this backend hears that there is none, until the lane is dropped.
+                    // Until the lane is dropped, every turn that waits for this backend receives the error.
                     while let Some(tell) = receiver.recv().await {
                         match *tell {
                             Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn } => {
@@ -210,29 +211,29 @@ impl Backend {
     }
 }
 
-/// A call under way; resolves to what is to be done next.
+/// A call in progress; resolves to its outcome.
 type CallUnderWay = futures::future::BoxFuture<'static, Outcome>;
 
-/// What became of a call.
+/// The outcome of a call.
 enum Outcome {
-    /// It was about this turn, if about one.
+    /// A call was answered; the id is that of its turn, if it belongs to one.
     Answered(Option<String>, Result<(), Thrown>),
-    /// The backend's own id, if it has one yet.
+    /// The backend returned its own id, if it has one yet.
     Named(Option<String>),
 }
 
-/// The backend of a chat at work. Its calls are polled whatever else it waits for.
+/// The backend of a running chat. It polls its calls while it waits for messages.
 struct Lane {
     session: Box<AgentSession>,
     chat: u64,
     mailbox: Mailbox,
     under_way: FuturesUnordered<CallUnderWay>,
-    /// Its id, as far as the host knows it.
+    /// The backend's id, as last reported to the session.
     id: Option<String>,
     asks_id: bool,
-    /// Whether it is asked for its id again.
+    /// Whether to ask for the id again.
     asks_again: bool,
-    /// What has to be done before the turns in `held`.
+    /// Work that must finish before the messages in `held` start.
     before: Option<Pending<()>>,
     #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
     held: Vec<Box<Tell>>,
@@ -258,7 +259,8 @@ async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box
                 lane.take(outcome);
                 continue;
             }
-            // What was told before a turn may begin comes before it.
+            // Messages that were sent before the work of a `Before` finished are handled before the turns that it holds
+            // back.
             tell = receiver.recv() => tell,
             () = done(&mut lane.before) => {
                 lane.release();
@@ -283,7 +285,7 @@ async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box
     }
 }
 
-/// Resolves when what comes before a turn is done; never where there is nothing.
+/// Resolves when the work before a turn has finished; never resolves if there is none.
 async fn done(before: &mut Option<Pending<()>>) {
     match before {
         Some(pending) => {
@@ -295,7 +297,7 @@ async fn done(before: &mut Option<Pending<()>>) {
 }
 
 impl Lane {
-    /// Begins a call, or holds it back until what comes before its turn is done.
+    /// Starts a call, or holds it back until the work before its turn has finished.
     fn tell(&mut self, tell: Box<Tell>) {
         if self.before.is_some() {
             match &*tell {
@@ -318,7 +320,7 @@ impl Lane {
         }
     }
 
-    /// Polls a call once, so that calls begin in the order they were told.
+    /// Polls a call once, so that calls start in the order in which they were sent.
     fn start(&mut self, mut call: CallUnderWay) {
         match (&mut call).now_or_never() {
             Some(outcome) => self.take(outcome),
@@ -349,7 +351,7 @@ impl Lane {
         }
     }
 
-    /// Asks for the backend's own id: at its start, once it was told of a turn, and at the end of one.
+    /// Asks for the backend's own id: at its start, after it received a turn, and at the end of a turn.
     fn ask_id(&mut self) {
         let Some(agent_id) = &self.session.agent_id else { return };
         if self.asks_id {
@@ -361,7 +363,7 @@ impl Lane {
         self.start(Box::pin(async move { Outcome::Named(asked.await.ok().flatten()) }));
     }
 
-    /// Begins what was held back, as far as nothing else comes before it.
+    /// Starts the calls that were held back, up to the next one that must finish first.
     fn release(&mut self) {
         let mut held = std::mem::take(&mut self.held).into_iter();
         while self.before.is_none()
@@ -372,19 +374,19 @@ impl Lane {
         self.held.extend(held);
     }
 
-    /// Forgets a turn that was held back, which its backend has not heard of; answers whether it was.
+    /// Drops a turn that was held back and that the backend has not received. Returns whether there was one.
     fn drop_held(&mut self, turn: &str) -> bool {
         let is_it = |tell: &Tell| matches!(tell, Tell::Begin { turn: held, .. } | Tell::Ran { turn: held, .. } if held == turn);
         let Some(at) = self.held.iter().position(|tell| is_it(tell)) else { return false };
         self.held.remove(at);
-        // What was to be said in it.
+        // Its steering messages.
         while self.held.get(at).is_some_and(|tell| matches!(**tell, Tell::Steer { .. })) {
             self.held.remove(at);
         }
         true
     }
 
-    /// Waits for the backend's end. Its other calls go on meanwhile.
+    /// Waits until the backend has closed. Its other calls continue until then.
     async fn close(mut self, close: impl Future<Output = Result<(), Thrown>>) {
         let mut close = std::pin::pin!(close);
         loop {
@@ -397,7 +399,7 @@ impl Lane {
     }
 }
 
-/// Has a backend take settings, in order; answers its sentence for the first it refuses.
+/// Passes settings to a backend, in order. Returns the sentence of the first refusal.
 pub(super) fn take_settings(
     session: &AgentSession,
     values: JsonObject,
@@ -419,7 +421,7 @@ pub(super) fn take_settings(
     }
 }
 
-/// Begins one call.
+/// Starts one call.
 fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
     fn about(turn: Option<String>, call: Pending<()>) -> CallUnderWay {
         Box::pin(async move { Outcome::Answered(turn, call.await) })
@@ -538,7 +540,7 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
                 Outcome::Answered(None, Ok(()))
             })
         }
-        // Handled by the lane.
+        // The lane handles these.
         Tell::Before { .. } | Tell::TurnEnded | Tell::Close { .. } => quiet::<()>(None),
     }
 }

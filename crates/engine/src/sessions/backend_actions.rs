@@ -1,4 +1,4 @@
-//! What backends say happened.
+//! Handles the actions that backends emit.
 
 use futures::future::OptionFuture;
 use ostler_contract::Thrown;
@@ -21,7 +21,7 @@ use super::turns::{request_of, worker_uri};
 use crate::core::refusals::already_exists;
 
 impl Actor {
-    /// Takes one emitted action.
+    /// Handles one emitted action.
     pub(super) async fn handle_emit(&mut self, at: usize, channel: Emit, action: StateAction) {
         match channel {
             Emit::Chat => self.emit_chat(at, action).await,
@@ -35,8 +35,8 @@ impl Actor {
         self.flush_gathered(at);
         match action {
             StateAction::ChatTurnStarted(started) => {
-                // The host has begun the turns people and automations asked for; a backend that says so again
-                // changes nothing. One that begins a turn of its own accord does.
+                // The host has already started the turns that users and automations requested, so a repeated start has
+                // no effect. A turn that the backend starts by itself is new.
                 if self.chats[at].running().is_none()
                     && !self.chats[at].state.turns.iter().any(|turn| turn.id == started.turn_id)
                 {
@@ -91,7 +91,7 @@ impl Actor {
         }
     }
 
-    /// Takes streamed text of a chat's turn.
+    /// Handles streamed text of a chat's turn.
     pub(super) fn emit_streamed(&mut self, at: usize, action: StateAction) {
         self.happened(at, Happened::Stirred);
         self.chats[at].unkept = true;
@@ -142,7 +142,7 @@ impl Actor {
                     self.apply_session(StateAction::SessionCustomizationUpdated(updated), None);
                 }
             }
-            // The host answers for these itself.
+            // Only the host dispatches these.
             StateAction::SessionReady(_)
             | StateAction::SessionChatAdded(_)
             | StateAction::SessionChatRemoved(_)
@@ -167,7 +167,8 @@ impl Actor {
         ));
     }
 
-    /// A turn the backend begins by itself: there is nothing to tell it. A backend without a clock leaves the time empty.
+    /// Starts a turn that the backend began by itself, so the backend receives no call. A backend without a clock
+    /// leaves the time empty.
     async fn own_turn(&mut self, at: usize, mut started: ChatTurnStartedAction) {
         if started.started_at.is_empty() {
             started.started_at = self.core.clock.iso();
@@ -189,12 +190,12 @@ impl Actor {
         self.core.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
     }
 
-    /// Takes back the approvals and client runs that were asked for a call.
+    /// Withdraws the requests for approval or client execution that belong to a tool call.
     pub(super) fn withdraw_call(&mut self, at: usize, call: &str) {
         self.withdraw_where(at, |request| super::tools::call_of(request) == Some(call));
     }
 
-    /// Opens the read-only chat of a worker and links it to its call.
+    /// Opens the read-only chat of a worker and links it to its tool call.
     pub(super) fn open_worker(&mut self, opened: WorkerOpened) {
         let WorkerOpened { parent, call, request, answer } = opened;
         let uri = worker_uri(&self.entry.uri, &call);
@@ -227,7 +228,7 @@ impl Actor {
         if !self.sessions.claim_chat(uri, &self.entry.id) {
             return Err(Thrown::new(already_exists(uri)));
         }
-        // A worker's own worker was spawned by a call in that worker's chat.
+        // A worker of a worker was spawned by a call in that worker's chat.
         let spawned_in = match &request.parent_tool_call_id {
             Some(parent_call) => {
                 self.chat_at(&Place::Chat(worker_uri(&self.entry.uri, parent_call))).ok_or_else(|| {
@@ -257,7 +258,7 @@ impl Actor {
         Ok((number, uri.to_owned(), self.core.new_id()))
     }
 
-    /// Stops a worker: its backend's own way, or the turn that spawned it.
+    /// Stops a worker with the backend's own method, or else by cancelling the turn that spawned it.
     pub(super) fn stop_worker(&mut self, at: usize) {
         let Some(ChatOrigin::Tool { tool_call_id, .. }) = self.chats[at].state.origin.clone() else {
             return;
@@ -284,7 +285,7 @@ fn worker_turn(turn: &str, prompt: &str, now: &str) -> ChatTurnStartedAction {
     }
 }
 
-/// Which kind of channel an action belongs on.
+/// Returns the kind of channel that an action belongs to.
 fn scope_of(of: &StateAction) -> Option<Scope> {
     actions::row(of).map(|row| row.scope)
 }

@@ -1,5 +1,5 @@
-//! The tools bound to a session, as an endpoint outside serves them. The session itself is not asked, so that an agent
-//! may list and call them while its backend is still being made.
+//! The tools bound to a session, as an external endpoint serves them. They are read without the session's actor, so
+//! that an agent can list and call them while its backend is being created.
 
 use std::sync::{Arc, Weak};
 
@@ -14,26 +14,26 @@ use super::size::Extent;
 use super::tools::{BoundPlace, bind};
 use crate::sessions::Sessions;
 
-/// What a session's clients brought, and whether there is still a session.
+/// The tools that a session's clients contribute, and whether the session still exists.
 #[derive(Debug, Clone, Default)]
 pub struct Brought {
     tools: Arc<[BoundTool]>,
-    /// Who they are.
+    /// The ids of those clients.
     clients: Arc<[String]>,
-    /// What the tools take of the memory for the states of sessions, awake or not.
+    /// The memory charged for the tools, whether the session is awake or not.
     charge: Option<Arc<Charge>>,
-    /// How often that changed.
+    /// The number of changes so far.
     pub moved: u64,
-    /// The session is gone.
+    /// Whether the session was removed.
     pub gone: bool,
 }
 
-/// The tools bound to a session. Handed to whoever opens an endpoint for one of its backends.
+/// The tools bound to a session, for an endpoint of one of its backends.
 #[derive(Debug, Clone)]
 pub struct SessionTools {
     sessions: Weak<Sessions>,
     entry: Arc<Entry>,
-    /// Which start of a backend asks.
+    /// The number of the backend start that this belongs to.
     opener: u64,
 }
 
@@ -42,22 +42,22 @@ impl SessionTools {
         Self { sessions: Arc::downgrade(sessions), entry: entry.clone(), opener: sessions.core.next_opener() }
     }
 
-    /// The session's URI.
+    /// Returns the session's URI.
     pub fn session(&self) -> &str {
         &self.entry.uri
     }
 
-    /// Which start of a backend asks: no two are alike.
+    /// Returns the number of the backend start that this belongs to; each start has a different one.
     pub fn opener(&self) -> u64 {
         self.opener
     }
 
-    /// Whether both are of one session: a later one of the same URI is another.
+    /// Whether both belong to the same session. A later session with the same URI is a different one.
     pub fn is_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.entry, &other.entry)
     }
 
-    /// Every tool there is now; none once the session is gone.
+    /// Returns the current tools; none after the session was removed.
     pub fn list(&self) -> Vec<BoundTool> {
         let Some(sessions) = self.sessions.upgrade() else { return Vec::new() };
         let brought = self.entry.brought.borrow().clone();
@@ -70,14 +70,14 @@ impl SessionTools {
         own.chain(brought.tools.iter().cloned()).collect()
     }
 
-    /// Tells of every change of the tools, and of the session's end.
+    /// Returns a receiver that is notified of every change of the tools and of the session's end.
     pub fn changes(&self) -> watch::Receiver<Brought> {
         self.entry.brought.subscribe()
     }
 }
 
 impl Entry {
-    /// Puts down what the clients of a session brought.
+    /// Records the tools that a session's clients contribute.
     pub(super) fn bring(&self, clients: &[SessionActiveClient], memory: &Budget) {
         let bytes = clients.iter().map(|client| Extent::of(&client.tools).memory()).sum();
         let charge = (bytes > SMALL).then(|| Arc::new(memory.take_anyway(bytes)));
@@ -89,17 +89,18 @@ impl Entry {
         });
     }
 
-    /// The clients that are active in the session.
+    /// Returns the ids of the session's active clients.
     pub(crate) fn active_clients(&self) -> Arc<[String]> {
         self.brought.borrow().clients.clone()
     }
 
-    /// Says that the session is gone for good.
+    /// Marks the session as removed.
     pub(super) fn end_tools(&self) {
         self.brought.send_modify(|brought| brought.gone = true);
     }
 
-    /// The chat an endpoint's call most likely comes of: the one that speaks, else the default one.
+    /// Returns the chat that a call from an endpoint most likely belongs to: the only one with a running turn, or else
+    /// the default chat.
     fn speaking_chat(&self) -> String {
         let view = self.view();
         let running = SessionStatus::InProgress.bits();
@@ -116,7 +117,7 @@ impl Entry {
     }
 }
 
-/// The tools clients brought, under the names a model may call them by.
+/// Returns the tools that clients contribute, under the names by which a model can call them.
 pub(super) fn brought_by(clients: &[SessionActiveClient]) -> Vec<BoundTool> {
     let of = |client: &SessionActiveClient| {
         let (id, tools) = (client.client_id.clone(), client.tools.clone());
@@ -132,7 +133,7 @@ pub(super) fn brought_by(clients: &[SessionActiveClient]) -> Vec<BoundTool> {
     clients.iter().filter(|client| is_word(&client.client_id)).flat_map(of).collect()
 }
 
-/// Names a model may call: letters, digits, `_` and `-`.
+/// Whether a text is a name that a model can call: letters, digits, `_` and `-`.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }

@@ -1,7 +1,7 @@
-//! The catalogue of sessions: those in memory, and those in the store that are loaded when somebody needs them.
+//! The catalogue of sessions: those in memory, and those in the store that are loaded on demand.
 //!
-//! At the start nothing is loaded where the store can be read on demand. A session comes into memory by its id, its URI
-//! or the URI of one of its chats, and leaves it again once it rests, nobody refers to it and enough others were used
+//! If the store supports reads on demand, nothing is loaded at startup. A session is loaded by its id, its URI or the
+//! URI of one of its chats. It is evicted when it is asleep, has no references, and enough other sessions were used
 //! since.
 
 use std::collections::HashSet;
@@ -18,33 +18,33 @@ use super::create::entry_of;
 use super::moving::{finish_moves, is_being_made};
 use super::{Entry, Place, Resting, Sessions};
 
-/// Only the store knows which session a channel is of.
+/// Only the store can tell which session a channel belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotAtHand;
 
-/// A session on its way into memory, shared by all who wait for it.
+/// A load of a session in progress, shared by all callers that wait for it.
 pub(super) type Loading = Shared<BoxFuture<'static, Result<Option<Arc<Entry>>, Thrown>>>;
 
 impl Sessions {
-    /// Whether every session there is is in memory.
+    /// Whether all sessions are always in memory.
     pub(super) fn is_whole(&self) -> bool {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Whether every session there is is in memory now, so that the store has no other id.
+    /// Whether all sessions are in memory now, so that the store has no other id.
     pub(crate) fn holds_all(&self) -> bool {
         let entries = self.entries.read();
         self.is_whole()
             || self.counted.load(Ordering::Acquire) && entries.len() >= self.total.load(Ordering::Acquire)
     }
 
-    /// Puts a session that comes from the store into memory; answers the one that is there if it was faster.
+    /// Inserts a session that was read from the store. Returns the existing entry if another load was faster.
     fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat]) -> Arc<Entry> {
         let mut entries = self.entries.write();
         if let Some(held) = entries.get(&entry.id) {
             return held.clone();
         }
-        // Before anybody finds it.
+        // The chats are claimed before the entry can be found.
         self.claim_kept(&entry, chats);
         self.draft(&entry);
         self.touch(&entry);
@@ -52,15 +52,15 @@ impl Sessions {
         entry
     }
 
-    /// Lets go of the sessions used longest ago, once there are many: of those that rest as they are stored, that nobody
-    /// refers to and whose channels `watched` denies. As many sessions at rest as `limit` stay.
+    /// Evicts the least recently used sessions once there are many: stored sessions that are asleep, have no references
+    /// and for whose channels `watched` returns false. At most `limit` sleeping sessions stay.
     fn let_go(&self, limit: usize, watched: impl Fn(&Entry) -> bool) {
         if self.is_whole() || self.entries.read().len() <= self.next_look.load(Ordering::Acquire) {
             return;
         }
         let mut entries = self.entries.write();
         let resting = entries.values().filter(|entry| {
-            // Whoever gets hold of one gets it here, or of somebody who has it.
+            // References are only handed out by this map or by another holder.
             Arc::strong_count(entry) == 1 && entry.can_go() && !watched(entry)
         });
         let mut resting: Vec<_> =
@@ -71,15 +71,15 @@ impl Sessions {
         let gone: HashSet<String> = resting.into_iter().map(|(_, id)| id).collect();
         entries.retain(|id, _| !gone.contains(id));
         self.chats.write().retain(|_, session| !gone.contains(session));
-        // Not again before there is enough to let go of.
+        // The next eviction waits until there is enough to evict.
         self.next_look.store(limit.max(entries.len() + limit / 4), Ordering::Release);
     }
 }
 
 impl Entry {
-    /// Whether the store can give everything back that is to be known of it.
+    /// Whether the store can restore everything about the session.
     fn can_go(&self) -> bool {
-        // A token is kept nowhere else.
+        // Lent tokens exist only in memory.
         matches!(*self.mailbox.lock(), Resting::Asleep)
             && self.is_stored()
             && self.view().record.draft.is_none()
@@ -88,7 +88,7 @@ impl Entry {
 }
 
 impl Sessions {
-    /// Takes stock of the sessions of the store; loads them where it cannot be read on demand.
+    /// Counts the sessions of the store; loads all of them if the store does not support reads on demand.
     pub(crate) async fn open_sessions(&self) {
         self.next_look.store(self.core.options.resting_sessions, Ordering::Release);
         let Some(store) = self.core.session_store() else { return self.whole.store(true, Ordering::Release) };
@@ -147,7 +147,7 @@ impl Sessions {
         self.drafts_loaded();
     }
 
-    /// The chats a session is stored with.
+    /// Returns the stored chats of a session.
     pub(super) async fn chats_in(&self, store: &SessionStore, stored: &mut StoredSession) -> Vec<KeptChat> {
         let chats = match stored.chats.take() {
             Some(chats) => Ok(chats),
@@ -159,10 +159,10 @@ impl Sessions {
         })
     }
 
-    /// The session of an id, in memory or from the store.
+    /// Returns the session with an id, from memory or from the store.
     ///
     /// # Errors
-    /// What the store failed with.
+    /// The error of the store.
     pub async fn session(&self, id: &str) -> Result<Option<Arc<Entry>>, Thrown> {
         if let Some(entry) = self.get(id) {
             return Ok(Some(entry));
@@ -182,7 +182,7 @@ impl Sessions {
             match loading.get(id) {
                 Some(loading) => loading.clone(),
                 None => {
-                    // One that was loaded meanwhile was in memory before it left this list.
+                    // A load that finished in the meantime inserted its session before it left this map.
                     if let Some(entry) = self.get(id) {
                         return Ok(Some(entry));
                     }
@@ -199,7 +199,7 @@ impl Sessions {
         loading.await
     }
 
-    /// The session a URI names, whatever its scheme, in memory or from the store.
+    /// Returns the session that a URI names, regardless of its scheme, from memory or from the store.
     pub async fn session_at(&self, uri: &str) -> Option<Arc<Entry>> {
         self.session_or_log(uri::session_id(uri)?).await
     }
@@ -211,7 +211,8 @@ impl Sessions {
         })
     }
 
-    /// The session a channel is of, where it is in memory or the channel is of none.
+    /// Returns the session that a channel belongs to, if that session is in memory, or `None` if the channel belongs to
+    /// no session.
     ///
     /// # Errors
     /// The store has to be asked.
@@ -234,13 +235,13 @@ impl Sessions {
         found.map(Some).ok_or(NotAtHand)
     }
 
-    /// Brings the session a channel is of into memory, for those who look there. It stays as long as the answer is held.
+    /// Loads the session that a channel belongs to. It stays in memory while the returned reference is held.
     pub(crate) async fn load_channel(&self, spelled: &str) -> Option<Arc<Entry>> {
         if self.is_whole() {
             return None;
         }
         let parsed = match self.channel(spelled) {
-            // A chat of a session in memory.
+            // A chat of a session that is in memory.
             Channel::Chat(chat) if let Some(entry) = self.session_of_chat(&chat) => return Some(entry),
             parsed => parsed,
         };
@@ -266,7 +267,7 @@ impl Sessions {
         }
     }
 
-    /// Brings the sessions several channels are of into memory; they stay as long as the answer is held.
+    /// Loads the sessions that several channels belong to. They stay in memory while the returned references are held.
     pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Vec<Arc<Entry>> {
         if self.is_whole() {
             return Vec::new();
@@ -274,18 +275,18 @@ impl Sessions {
         if let [one] = spelled {
             return self.load_channel(one).await.into_iter().collect();
         }
-        // Together, so that a store that does not answer is waited for once.
+        // Concurrently, so that a store that does not respond costs only one timeout.
         let loads = spelled.iter().map(|spelled| self.load_channel(spelled));
         futures::future::join_all(loads).await.into_iter().flatten().collect()
     }
 
-    /// The session and the place in it that a channel URI names, in memory or from the store.
+    /// Returns the session and the place in it that a channel URI names, from memory or from the store.
     pub async fn located(&self, spelled: &str) -> Option<(Arc<Entry>, Place)> {
         let _held = self.load_channel(spelled).await;
         self.locate(&self.channel(spelled))
     }
 
-    /// The session that is stored with a chat.
+    /// Returns the session that a chat is stored with.
     async fn stored_chat(&self, chat: &str) -> Option<Arc<Entry>> {
         let id = self.owner_of_chat(chat).await?;
         self.session_or_log(&id).await
@@ -299,7 +300,7 @@ impl Sessions {
         })
     }
 
-    /// Lets go of sessions that rest, once many are in memory.
+    /// Evicts sleeping sessions once many are in memory.
     pub(crate) fn let_go_of_sessions(&self) {
         self.let_go(self.core.options.resting_sessions, |entry| {
             !self.core.fanout.watchers(&entry.uri).is_empty()
@@ -307,9 +308,9 @@ impl Sessions {
         });
     }
 
-    /// Says that a session fell asleep.
+    /// Records that a session fell asleep.
     pub(crate) fn rests(&self) {
-        // One more that can be let go of: the next look comes earlier by as much.
+        // One more session can be evicted, so the next eviction comes one session earlier.
         let limit = self.core.options.resting_sessions;
         let _ = self
             .next_look
@@ -335,10 +336,10 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
         Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
         None => one(store, id.clone()).await?,
     };
-    // One whose making could not be finished at the start has nothing that the other session lacks.
+    // A session that is still being created after startup's repair holds nothing that the other session lacks.
     let Some(mut stored) = stored.filter(|stored| !is_being_made(&stored.session)) else { return Ok(None) };
     let mut chats = sessions.chats_in(store, &mut stored).await;
-    // One that was on its way to another session when the host was killed may be stored with both.
+    // A chat that was being moved to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&stored.session.uri);
     let mut others = Vec::new();
     for chat in chats.iter().filter(|chat| !chat.closed && chat.uri != first) {

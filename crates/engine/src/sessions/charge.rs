@@ -1,4 +1,4 @@
-//! What a session's turns took, put down under whom it is charged to.
+//! Charges the usage of a session's turns.
 
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
@@ -11,7 +11,7 @@ use super::store_writes::kept;
 use crate::usage::{Taken, UsagePer};
 
 impl Actor {
-    /// Puts down what the latest turn of a chat took, where turns are counted whole.
+    /// Records the usage of a chat's latest turn, if usage is recorded per turn.
     pub(super) fn charge_turn(&self, at: usize) -> impl Future<Output = ()> + Send + use<> {
         let turn = self.chats[at].state.turns.last();
         let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
@@ -22,7 +22,7 @@ impl Actor {
         OptionFuture::from(charged).map(drop)
     }
 
-    /// Puts down what a report of the running turn adds, where each is counted.
+    /// Records the usage that a report of the running turn adds, if usage is recorded per report.
     pub(super) async fn charge_report(&mut self, at: usize, usage: &UsageInfo) {
         if self.core.options.usage.per != UsagePer::Report {
             return;
@@ -50,7 +50,7 @@ impl Actor {
         let entry = taken.entry(model)?;
         let (team, project) = self.charged_to();
         let entry = UsageEntry {
-            // Work nobody started as themselves is the host's.
+            // Work without an owner is charged to the host.
             owner: Some(
                 self.entry.owner.clone().unwrap_or_else(|| format!("root:{}", self.core.options.host_name)),
             ),
@@ -69,7 +69,8 @@ impl Actor {
         })
     }
 
-    /// The team and project the session is charged to: the ones it was made for, or where its person's work goes.
+    /// Returns the team and project the session is charged to: those it was created for, or those its owner's work is
+    /// charged to.
     fn charged_to(&self) -> (Option<String>, Option<String>) {
         if let Some(scope) = &self.entry.scope {
             let named = |key: &str| scope.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! One chat of a session: its state, the text gathered for its watchers, and its running half.
+//! One chat of a session: its state, the text gathered for its subscribers, and its backend.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,80 +23,80 @@ use crate::core::clock::iso;
 use crate::core::fanout::Audience;
 use crate::usage::Taken;
 
-/// One chat.
+/// One chat of a session.
 #[derive(Debug)]
 pub(super) struct Chat {
-    /// Stays the same while chats come and go.
+    /// A number that stays the same while other chats are opened and closed.
     pub number: u64,
-    /// Its URI as the host spells it.
+    /// The chat's URI as the host spells it.
     pub uri: String,
     channel: Arc<str>,
-    /// What every watcher reduces to.
+    /// The state that every subscriber's reducer arrives at.
     pub state: ChatState,
-    /// The size of that.
+    /// The size of the state.
     pub size: Size,
-    /// What each message that waits takes, by its id; its draft has none.
+    /// The size of each pending message, by its id; `None` stands for the draft.
     pub waiting: HashMap<Option<String>, usize>,
-    /// What its watchers have of it, while a change is being stored.
+    /// The state that subscribers have while a change is being stored.
     pub unstored: Option<Before>,
-    /// When it said it changed last, as far as its session has looked.
+    /// The modification time that the session last read from the chat's state.
     pub modified: Option<String>,
-    /// When it says it changed last, and when that was by the clock of the host.
+    /// The modification time in the chat's state, and the host's time when it changed to that.
     changed: (String, String),
-    /// Its running half; absent while it sleeps.
+    /// The chat's backend; `None` while it sleeps.
     pub backend: Option<Backend>,
-    /// The running turn, once its backend was told to stop it.
+    /// The running turn, once its backend was asked to cancel it.
     pub cancelled: Option<String>,
-    /// Steering messages of clients that its backend has before it.
+    /// Steering messages of clients that the backend has not accepted yet.
     pub steering: Vec<PendingMessage>,
-    /// The queued message the policies are being asked about.
+    /// The queued message for which the policies are being evaluated.
     pub asking: Option<String>,
-    /// The backend's own id to wake it with.
+    /// The backend's own id, with which it is resumed.
     pub backend_id: Option<String>,
-    /// Whether its title was given, not derived.
+    /// Whether the title was set explicitly rather than derived.
     pub titled: bool,
-    /// Who sent the running turn.
+    /// The sender of the running turn.
     pub sender: Option<String>,
-    /// The backend's name for the running turn.
+    /// The backend's id of the running turn.
     pub transcript_id: Option<String>,
-    /// What was put down of the running turn, where each report of its use is.
+    /// The usage already recorded for the running turn, if usage is recorded per report.
     pub counted: Option<Box<(String, Taken)>>,
-    /// When the running turn was last kept as far as it had come.
+    /// When the running turn was last stored.
     pub kept_at: Instant,
-    /// Whether more came since.
+    /// Whether the running turn changed since.
     pub unkept: bool,
-    /// Who watches.
+    /// The chat's subscribers.
     pub audience: Arc<Audience>,
-    /// Streamed text not yet published.
+    /// Streamed text that is not published yet.
     pub gathered: Option<Gathered>,
-    /// The part that text was streamed to last, and when.
+    /// The part that last received streamed text, and when.
     streamed: Option<LastStreamed>,
-    /// For a worker's chat, which is not kept, the number of the chat whose backend runs it.
+    /// In a worker's chat, which is not stored: the number of the chat whose backend runs the worker.
     pub lead: Option<u64>,
-    /// Whether its backend is to take up from what is left of the turns.
+    /// Whether the backend must continue from the remaining turns after a truncation.
     pub rewind: bool,
-    /// The end of its last backend, which the next one waits for.
+    /// The task that ends the previous backend; the next one waits for it.
     pub ending: Option<JoinHandle<()>>,
-    /// Hidden context its first turn still has to be given.
+    /// Hidden context for the chat's first turn.
     pub context: Option<String>,
-    /// The customizations whose state its backend was told since it started.
+    /// The customizations whose state the backend received since it started.
     pub toggled: BTreeSet<String>,
-    /// The worker chats that calls of the running turn opened, by call.
+    /// The worker chats that tool calls of the running turn opened, by tool call.
     pub links: HashMap<String, Vec<ToolResultSubagentContent>>,
-    /// The span of the running turn.
+    /// The trace span of the running turn.
     pub span: Span,
-    /// The queued message a turn is being started with, and that turn, until both are in the store.
+    /// The queued message that a turn is being started with, and that turn, until both are stored.
     pub starting: Option<Box<StartingTurn>>,
-    /// The client whose tokens its backend gets, where it is not the one that created the session.
+    /// The client whose tokens the backend uses, if that is not the client that created the session.
     pub lender: Option<Box<Lender>>,
 }
 
-/// Streamed text of one part, on its way to being one action.
+/// Streamed text of one part that is being coalesced into one action.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    /// Boxed: most chats gather nothing.
+    /// Boxed, because most chats gather nothing.
     action: Box<StateAction>,
-    /// When it has to go out.
+    /// When the text must be published.
     pub due: Instant,
 }
 
@@ -151,7 +151,7 @@ fn fields(action: &StateAction) -> Option<(&str, &str, bool)> {
     }
 }
 
-/// The streamed text that went out last.
+/// The streamed text that was published last.
 #[derive(Debug)]
 pub(super) struct LastStreamed {
     part: Part,
@@ -164,11 +164,11 @@ fn same<T: PartialEq>(held: &Option<T>, next: &Option<T>) -> bool {
 
 /// What to do with a streamed action.
 pub(super) enum Streamed {
-    /// It waits with what came before it.
+    /// The action was added to the gathered text.
     Waits,
-    /// It goes out now.
+    /// Publish the action now.
     Now(StateAction),
-    /// Text of another part is gathered: that goes out first, and this is streamed after it.
+    /// Text of another part is gathered: publish that first, then stream this action.
     Flush(StateAction),
 }
 
@@ -232,7 +232,7 @@ impl Chat {
         }
     }
 
-    /// Puts back what the store held.
+    /// Restores the chat from the store.
     pub fn restore(&mut self, kept: &KeptChat, turns: Vec<Turn>) {
         if let Some(modified) = &kept.modified_at {
             self.state.modified_at.clone_from(modified);
@@ -244,7 +244,7 @@ impl Chat {
         }
         self.backend_id.clone_from(&kept.backend_id);
         self.state.origin = kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok());
-        // A message whose turn is in the store was taken; one whose turn is not still waits.
+        // A message whose turn is stored was accepted; one whose turn is not stored still waits.
         let untaken =
             kept.starting.as_ref().filter(|starting| !turns.iter().any(|turn| turn.id == starting.turn));
         let waits = untaken.map(|starting| &starting.queued).into_iter().chain(&kept.queued);
@@ -258,7 +258,8 @@ impl Chat {
         self.lender = kept.lender.clone().map(Box::new);
         if let Some(last) = turns.last() {
             if let Some(ended) = end_of(last) {
-                // Not later than its session: an earlier version stored when clients said that turns started.
+                // The time must not be later than the session's: an earlier version stored the clients' start times of
+                // turns.
                 let listed: Option<jiff::Timestamp> = self.changed.1.parse().ok();
                 if listed.is_none_or(|listed| ended <= listed) {
                     self.state.modified_at = iso(ended);
@@ -273,7 +274,7 @@ impl Chat {
         self.state.turns = turns;
     }
 
-    /// Applies an action as every watcher will.
+    /// Applies an action in the same way as every subscriber.
     pub fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
         if let Some(before) = &mut self.unstored {
             before.reduce(action);
@@ -281,17 +282,17 @@ impl Chat {
         apply_action_to_chat(&mut self.state, action)
     }
 
-    /// The channel its actions go out on.
+    /// Returns the channel on which the chat's actions are published.
     pub fn channel(&self) -> Arc<str> {
         self.channel.clone()
     }
 
-    /// The id of the running turn.
+    /// Returns the id of the running turn.
     pub fn running(&self) -> Option<&str> {
         self.state.active_turn.as_ref().map(|turn| turn.id.as_str())
     }
 
-    /// How long its state is as JSON text with the newest turns, or a little less.
+    /// Returns the estimated length of the state as JSON, with only the newest turns if their number is given.
     pub fn length(&mut self, newest: Option<usize>) -> usize {
         let whole = self.size.at_most(&self.state).text;
         match newest.filter(|newest| *newest < self.state.turns.len()) {
@@ -300,7 +301,7 @@ impl Chat {
         }
     }
 
-    /// About how long so many of its turns are as JSON text.
+    /// Returns the approximate length of a number of the chat's turns as JSON.
     pub fn page_length(&self, turns: usize) -> usize {
         self.share(self.size.last().text, turns.min(self.state.turns.len()))
     }
@@ -309,24 +310,24 @@ impl Chat {
         whole / self.state.turns.len().max(1) * turns
     }
 
-    /// Whether it is a worker's.
+    /// Whether this is a worker's chat.
     pub fn is_worker(&self) -> bool {
         self.lead.is_some()
     }
 
-    /// Whether a person may talk here.
+    /// Whether clients may send messages to the chat.
     pub fn is_open(&self) -> bool {
         matches!(self.state.interactivity, None | Some(ChatInteractivity::Full))
     }
 
-    /// Streams text. The first delta of a part goes out immediately; those that follow within `window` ms of the
-    /// last that went out are coalesced. 0 coalesces nothing.
+    /// Streams text. The first delta of a part is published immediately; deltas that follow within `window` ms of the
+    /// last published one are coalesced. 0 disables coalescing.
     pub fn stream(&mut self, action: StateAction, window: u64) -> Streamed {
         if let Some(gathered) = &mut self.gathered {
             if gathered.add(&action) {
                 return Streamed::Waits;
             }
-            // Another part: the caller flushes and asks again.
+            // The text belongs to another part: the caller flushes and calls again.
             return Streamed::Flush(action);
         }
         if window == 0 {
@@ -346,20 +347,20 @@ impl Chat {
         }
     }
 
-    /// Takes what was gathered.
+    /// Takes the gathered text.
     pub fn take_gathered(&mut self) -> Option<StateAction> {
         let action = *self.gathered.take()?.action;
         self.streamed = Part::of(&action).map(|part| LastStreamed { part, at: Instant::now() });
         Some(action)
     }
 
-    /// What a listing shows of the chat.
+    /// Returns the summary of the chat that listings show.
     pub fn summary(&self) -> ChatSummary {
         ChatSummary { modified_at: self.changed.1.clone(), ..summary_of(&self.state) }
     }
 
-    /// Whether the chat changed since this was asked last. Clients' clocks say when it did, so only whether it moved
-    /// counts.
+    /// Returns whether the chat changed since the last call. The time may come from a client's clock, so only a
+    /// difference counts, not its direction.
     pub fn take_modified(&mut self) -> bool {
         if self.modified.as_ref() == Some(&self.state.modified_at) {
             return false;
@@ -368,7 +369,7 @@ impl Chat {
         true
     }
 
-    /// When it changed last by the clock of the host, which is now where its state moved.
+    /// Returns when the chat last changed by the host's clock; that is now if its state has a new modification time.
     pub fn changed_at(&mut self, now: impl FnOnce() -> String) -> &str {
         if self.changed.0 != self.state.modified_at {
             self.changed = (self.state.modified_at.clone(), now());
@@ -376,17 +377,17 @@ impl Chat {
         &self.changed.1
     }
 
-    /// When listings say that it changed last.
+    /// Returns the modification time that listings show.
     pub fn listed_at(&self) -> &str {
         &self.changed.1
     }
 
-    /// Its own marks.
+    /// Returns the chat's own flags.
     fn flags(&self) -> SessionFlags {
         flags_in(self.state.status)
     }
 
-    /// Whether an action about its marks would change one.
+    /// Whether an action would change one of the chat's flags.
     pub fn would_mark(&self, action: &StateAction) -> bool {
         let flags = self.flags();
         match action {
@@ -396,7 +397,7 @@ impl Chat {
         }
     }
 
-    /// The chat as it is kept.
+    /// Returns the chat in its stored form.
     pub fn kept(&self, default: bool) -> KeptChat {
         KeptChat {
             uri: self.uri.clone(),
@@ -425,7 +426,7 @@ impl Chat {
     }
 }
 
-/// When a turn ended, as the reducers have it.
+/// Returns when a turn ended, computed as in the reducers.
 fn end_of(turn: &Turn) -> Option<jiff::Timestamp> {
     let started: jiff::Timestamp = turn.started_at.as_ref()?.parse().ok()?;
     started.checked_add(jiff::SignedDuration::from_millis(turn.duration.unwrap_or_default().max(0))).ok()

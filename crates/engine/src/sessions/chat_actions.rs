@@ -1,4 +1,4 @@
-//! What clients do in a chat: start, cancel and cut back turns, and leave messages for later.
+//! Client actions in a chat: starting, cancelling and truncating turns, and queueing messages.
 
 use ostler_contract::events::TurnStatus;
 use ostler_contract::limit;
@@ -39,7 +39,7 @@ impl Actor {
                 if self.chats[at].running() != Some(cancelled.turn_id.as_str()) {
                     return refuse("no such turn is running in this chat");
                 }
-                // By the clock that says when it started.
+                // The duration uses the same clock as the start time.
                 cancelled.duration = self.duration(at);
                 let turn = cancelled.turn_id.clone();
                 if self.chats[at].is_worker() {
@@ -161,7 +161,7 @@ impl Actor {
                 self.chats[at].titled = true;
                 self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
                 self.set_title(at, title, None).await;
-                // Its sender waits for it on the chat's own channel.
+                // The sender waits for the echo on the chat's own channel.
                 self.republish(at, &StateAction::SessionTitleChanged(changed), origin);
                 Ok(())
             }
@@ -183,7 +183,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether a client's turn may start as the chat is now.
+    /// Checks whether a client's turn may start in the chat's current state.
     pub(super) fn may_start(&self, at: usize, started: &ChatTurnStartedAction) -> Refused {
         self.may_talk(at, &started.message)?;
         let chat = &self.chats[at];
@@ -199,7 +199,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether a client may say something in a chat.
+    /// Checks whether a client may send a message to a chat.
     pub(super) fn may_talk(&self, at: usize, message: &Message) -> Refused {
         if !self.chats[at].is_open() {
             return refuse(READ_ONLY);
@@ -219,7 +219,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Why the session has no backend.
+    /// Returns why the session has no backend.
     pub(super) fn without_backend(&self) -> String {
         let failed = self.state.creation_error.as_ref();
         failed.map_or_else(|| not_loaded(&self.entry.provider), |failed| failed.message.clone())
@@ -253,7 +253,7 @@ impl Actor {
             self.chats[at].steering.push(PendingMessage { id: id.clone(), message: set.message.clone() });
             self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
             self.flush_out();
-            // A backend takes a message in at once; one that cannot leaves it to the queue.
+            // Backends accept a steering message quickly; a message that is not accepted is queued.
             self.await_steered(at, id, wait, None);
             return Ok(());
         }
@@ -263,7 +263,7 @@ impl Actor {
         self.happened(at, Happened::Queued);
         self.stored_in(at, before, self.keep_chats()).await;
         if self.chats[at].running().is_none() {
-            // The policies have just allowed this one.
+            // The policies have just allowed this message.
             match self.first_queued(at) {
                 Some(next) if next.id == id => self.begin_next(at, next, None).await,
                 _ => drop(self.begin_queued(at).await),
@@ -272,7 +272,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Waits outside the mailbox until a backend took a steering message in, or had its time.
+    /// Waits outside the mailbox until a backend has accepted a steering message or the timeout has passed.
     pub(super) fn await_steered(
         &self,
         at: usize,
@@ -287,16 +287,16 @@ impl Actor {
         });
     }
 
-    /// Takes back a steering message: no backend has it before it any more.
+    /// Removes a steering message that no backend has pending any more.
     pub(super) fn no_longer_steering(&mut self, at: usize, id: String) {
         let removed = ChatPendingMessageRemovedAction { kind: PendingMessageKind::Steering, id };
         self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), None);
     }
 
-    /// What becomes of a steering message: it is in the turn, or waits for the next one.
+    /// Handles the outcome of a steering message: it is part of the turn, or it is queued for the next one.
     pub(super) async fn steered(&mut self, at: usize, id: &str, taken: bool) {
         let held = self.chats[at].steering.iter().position(|message| message.id == id);
-        // Its sender may have taken it back.
+        // The sender may have removed it.
         let message = held.map(|held| self.chats[at].steering.remove(held));
         self.no_longer_steering(at, id.to_owned());
         if let (false, Some(message)) = (taken, message) {
@@ -314,7 +314,7 @@ impl Actor {
         }
     }
 
-    /// Changes which of the session's folders a chat works in; its conversation is taken up again there.
+    /// Changes which of the session's folders a chat works in. The backend restarts there and resumes the conversation.
     async fn change_chat_folders(
         &mut self,
         at: usize,
@@ -359,14 +359,14 @@ impl Actor {
         Ok(())
     }
 
-    /// Ends the backend of a chat; the next turn starts another one, which continues the conversation.
+    /// Ends the backend of a chat. The next turn starts another one, which continues the conversation.
     pub(super) fn restart_backend(&mut self, at: usize) {
         if let Some(backend) = self.chats[at].backend.take() {
             self.chats[at].ending = Some(tokio::spawn(backend.close(false)));
         }
     }
 
-    /// Removes the turns after one, or all of them; the chat's backend continues from what is left.
+    /// Removes the turns after a given one, or all of them. The chat's backend continues from the remaining turns.
     async fn truncate(
         &mut self,
         at: usize,
@@ -402,7 +402,8 @@ impl Actor {
             _ => self.rewind(at),
         }
         self.chats[at].size.shrink();
-        // Its own record first: a crash in between leaves turns the backend is rewound to once more.
+        // The chat's record is stored first: after a crash in between, the backend is rewound again to turns that still
+        // exist.
         let writes =
             futures::future::join3(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));
         self.stored_in(at, before, writes).await;
@@ -413,7 +414,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Ends the running turn for everybody but the chat's watchers, whose own reducers drop it without a word.
+    /// Ends the running turn for everyone except the chat's subscribers, whose own reducers remove it with the
+    /// truncation.
     async fn drop_running(&mut self, at: usize) {
         let Some(cancelled) = self.cancelled(at) else { return };
         let turn = cancelled.turn_id.clone();
@@ -430,7 +432,7 @@ impl Actor {
         }
     }
 
-    /// The end of the chat's running turn as cancelled.
+    /// Returns the action that cancels the chat's running turn.
     fn cancelled(&self, at: usize) -> Option<ChatTurnCancelledAction> {
         self.chats[at].state.active_turn.as_ref().map(|active| ChatTurnCancelledAction {
             turn_id: active.id.clone(),
@@ -439,13 +441,13 @@ impl Actor {
         })
     }
 
-    /// How long the chat's turn has been running, in milliseconds.
+    /// Returns how long the chat's turn has been running, in milliseconds.
     pub(super) fn duration(&self, at: usize) -> i64 {
         let active = self.chats[at].state.active_turn.as_ref();
         active.map_or(0, |active| millis_between(&active.started_at, self.core.clock.now()))
     }
 
-    /// Ends the chat's running turn as cancelled; its backend is told by the caller.
+    /// Ends the chat's running turn as cancelled. The caller notifies the backend.
     pub(super) async fn cancel_running(&mut self, at: usize) {
         self.flush_gathered(at);
         if let Some(cancelled) = self.cancelled(at) {
@@ -453,14 +455,14 @@ impl Actor {
         }
     }
 
-    /// Closes the chat's backend; the next one takes the conversation up from the turns that are left.
+    /// Closes the chat's backend; the next one continues from the remaining turns.
     fn rewind(&mut self, at: usize) {
         self.chats[at].rewind = true;
         self.renumber(at);
         self.restart_backend(at);
     }
 
-    /// Ends the chat's conversation at its backend; the next turn starts another one.
+    /// Ends the chat's conversation in its backend; the next turn starts a new one.
     fn start_over(&mut self, at: usize) {
         self.chats[at].rewind = false;
         self.renumber(at);
@@ -479,7 +481,7 @@ impl Actor {
         }));
     }
 
-    /// Gives a chat another number: what its last backend still says is of no chat.
+    /// Gives a chat a new number, so that later messages of its previous backend match no chat.
     fn renumber(&mut self, at: usize) {
         let (old, new) = (self.chats[at].number, self.next_chat);
         self.next_chat += 1;

@@ -1,4 +1,4 @@
-//! Chats beside a session's first one: opened in steps, each able to leave nothing behind, and closed.
+//! Chats of a session other than its first one. A chat is opened in steps, and a failed step leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,41 +27,41 @@ use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_o
 use crate::sessions::Sessions;
 use crate::users::policies::Use;
 
-/// A chat asked for.
+/// A request for a new chat.
 #[derive(Debug, Default)]
 pub struct NewChat {
-    /// The URI it is to have.
+    /// The URI of the new chat.
     pub uri: String,
-    /// The chat and turn it is made from.
+    /// The chat and turn from which the chat is created.
     pub source: Option<ChatSource>,
-    /// Where it came from, where that is neither a person nor its source.
+    /// The origin of the chat, if that is neither a user nor `source`.
     pub origin: Option<ChatOrigin>,
-    /// The part of the session's folders it is to work in.
+    /// The subset of the session's folders that the chat works in.
     pub working_directories: Option<Vec<String>>,
-    /// Its title, if it has one before anybody spoke.
+    /// The initial title, if there is one.
     pub title: Option<String>,
-    /// Its first message.
+    /// The first message.
     pub message: Option<Message>,
-    /// Who it counts as.
+    /// The principal that counts as the sender.
     pub sender: Option<String>,
-    /// A token per protected resource, of the asking connection.
+    /// The tokens of the requesting connection, by protected resource.
     pub credentials: Option<BTreeMap<String, String>>,
-    /// The client that asks.
+    /// The requesting client.
     pub lender: Option<Lender>,
 }
 
-/// A chat on its way: its URI is taken, and what is sent to it waits.
+/// A chat that is being opened. Its URI is claimed, and messages to it wait.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub uri: String,
     pub number: u64,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
     pub waiting: Vec<Box<Posted>>,
-    /// As the store has it, where it is on its way to another session.
+    /// The stored chats, if the chat is being moved to another session.
     pub kept: Vec<KeptChat>,
 }
 
-/// A chat whose backend is there, or could not be had.
+/// A new chat whose backend was created or failed to start.
 #[derive(Debug)]
 pub struct ChatReady {
     number: u64,
@@ -72,17 +72,17 @@ pub struct ChatReady {
     answer: oneshot::Sender<Result<(), RpcError>>,
 }
 
-/// What a chat is made from, resolved.
+/// The resolved source of a chat.
 struct Source {
     origin: ChatOrigin,
-    /// What a side chat is told.
+    /// The context that a side chat starts with.
     context: Option<String>,
-    /// The chat and turn a fork begins at.
+    /// The indexes of the chat and the turn at which a fork begins.
     fork: Option<(usize, usize)>,
 }
 
 impl Actor {
-    /// Whether something waits for a chat that is on its way, which then holds it back.
+    /// Holds a message back if it is for a chat that is being opened; returns any other message.
     pub(super) fn held_back(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
         if self.opening.is_empty() {
             return Some(posted);
@@ -102,7 +102,7 @@ impl Actor {
         }
     }
 
-    /// Begins to open a chat: what can be refused is refused here, the rest is done outside the mailbox.
+    /// Starts to open a chat. Checks run here; everything else runs outside the mailbox.
     pub(super) fn open_chat(&mut self, new: NewChat, answer: oneshot::Sender<Result<(), RpcError>>) {
         let (source, agent) = match self.may_open(&new) {
             Ok(allowed) => allowed,
@@ -182,7 +182,7 @@ impl Actor {
         });
     }
 
-    /// Whether a chat may be opened as asked, and what it is made from.
+    /// Checks whether a chat may be opened as requested. Returns its source and its agent.
     fn may_open(&self, new: &NewChat) -> Result<(Source, Owned<Agent>), RpcError> {
         let (session, provider) = (&self.entry.uri, &self.entry.provider);
         if self.core.is_stopping() {
@@ -256,8 +256,8 @@ impl Actor {
         }
     }
 
-    /// Takes a chat whose backend is there into the session: kept, then announced, then its first message said. One
-    /// that could not be had leaves nothing behind.
+    /// Adds a chat whose backend was created to the session: it is stored, then announced, then its first message is
+    /// sent. A chat whose backend failed leaves nothing behind.
     pub(super) async fn chat_ready(&mut self, ready: ChatReady) {
         let ChatReady { number, chat, outcome, message, sender, answer } = ready;
         let uri = chat.uri.clone();
@@ -265,7 +265,7 @@ impl Actor {
             Ok(backend) => self.take_in(*chat, backend).await,
             Err(refused) => Err(refused),
         };
-        // What is sent to it waits until it is stored.
+        // Messages to the chat wait until it is stored.
         let waiting = match self.opening.iter().position(|opening| opening.number == number) {
             Some(at) => self.opening.swap_remove(at).waiting,
             None => Vec::new(),
@@ -316,7 +316,7 @@ impl Actor {
         self.begin_turn(at, started, None, sender).await;
     }
 
-    /// Closes a chat and forgets it; the default one's role passes to the first that is left.
+    /// Closes a chat and removes it. If it was the default chat, the first remaining chat becomes the default.
     pub(super) async fn close_chat(&mut self, place: &Place, spelled: &str) -> Result<(), RpcError> {
         let Some(at) = self.chat_at(place) else {
             return Err(nothing_at(spelled));
@@ -353,7 +353,7 @@ impl Actor {
                 self.set_movable(at, false);
             }
         }
-        // Both share a commit.
+        // Both writes share a commit.
         let writes = futures::future::join(self.keep_session(), self.keep_chats());
         self.stored_session(writes).await;
         for chat in gone {
@@ -362,7 +362,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Ends the running turn of a chat that is about to be closed, and lets nothing begin after it.
+    /// Ends the running turn of a chat that is about to be closed and prevents further turns.
     async fn stop_for_good(&mut self, at: usize) {
         self.chats[at].state.queued_messages = None;
         let Some(turn) = self.chats[at].running().map(str::to_owned) else { return };
@@ -381,7 +381,7 @@ impl Actor {
         }
         let (sessions, entry, id) = (self.sessions.clone(), self.entry.clone(), chat.backend_id.take());
         let backend = chat.backend.take();
-        // A backend that takes its time to close holds nobody up.
+        // A backend that closes slowly does not block the actor.
         tokio::spawn(async move {
             if let Some(backend) = backend {
                 backend.close(true).await;
@@ -393,7 +393,7 @@ impl Actor {
     }
 }
 
-/// What comes before the first message of a new chat is taken.
+/// Checks the first message of a new chat and stores its attachments.
 async fn first_message(
     sessions: &Sessions,
     entry: &super::Entry,
@@ -410,7 +410,7 @@ fn cannot_fork(turn: &str) -> RpcError {
     RpcError::invalid_params(format!("{turn} is not a turn this host can fork from"))
 }
 
-/// Where a backend forks after a turn.
+/// Returns the backend's id of the point after a turn at which it forks.
 async fn forked_at(
     provider: &str,
     turn: String,
@@ -425,7 +425,7 @@ async fn forked_at(
     }
 }
 
-/// The running half of a chat.
+/// Starts the backend of a chat.
 async fn made(agent: &Agent, start: Start) -> Result<AgentSession, RpcError> {
     started(agent, start).await.map_err(|why| match why.rpc {
         Some(_) => why.into_rpc(),
@@ -434,8 +434,8 @@ async fn made(agent: &Agent, start: Start) -> Result<AgentSession, RpcError> {
 }
 
 impl Sessions {
-    /// Takes a chat's URI and asks its session for it: what is sent to the chat from now on waits for it. The answer
-    /// comes when it is there, its first message said.
+    /// Claims a chat's URI and asks its session to open it; messages sent to the chat from then on wait. The receiver
+    /// resolves when the chat is open and its first message was sent.
     pub(crate) fn open_chat(
         self: &Arc<Self>,
         entry: &Arc<super::Entry>,

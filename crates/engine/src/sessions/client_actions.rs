@@ -1,5 +1,5 @@
-//! What clients do to a session and its chats. An action that cannot be is refused to its sender with a
-//! reason; one that changes nothing is not echoed.
+//! Client actions in a session and its chats. An invalid action is rejected with a reason; an action that changes
+//! nothing is not echoed.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ use crate::core::titles::named;
 use crate::sessions::config::refuses;
 use crate::workspace::directories::Directories;
 
-/// Why an action is refused.
+/// The result of an action, with the reason for a rejection.
 pub(super) type Refused = Result<(), String>;
 
 pub(super) fn refuse(why: impl Into<String>) -> Refused {
@@ -32,7 +32,7 @@ pub(super) fn refuse(why: impl Into<String>) -> Refused {
 }
 
 impl Actor {
-    /// Takes one dispatched action.
+    /// Handles one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
@@ -61,7 +61,7 @@ impl Actor {
         };
         let origin = dispatch.origin.clone();
         let outcome = match self.chat_at(&dispatch.place) {
-            // Boxed: every message takes as much memory as the largest needs.
+            // Boxed, because every message occupies as much memory as the largest future.
             _ if dispatch.place == Place::Annotations => Box::pin(self.annotate(action, Some(origin))).await,
             _ if dispatch.place == Place::Session => self.session_action(action, origin, &dispatch).await,
             Some(at) => self.chat_action(at, action, origin, &dispatch).await,
@@ -72,7 +72,7 @@ impl Actor {
         }
     }
 
-    /// Tells the sender, and nobody else, why its action was not taken.
+    /// Sends a rejection with its reason to the sender only.
     pub(super) fn reject(&mut self, dispatch: &Dispatch, why: &str) {
         self.flush_out();
         let seq = self.core.fanout.seq();
@@ -175,7 +175,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether settings may be changed while the session runs.
+    /// Checks whether settings may be changed while the session runs.
     fn check_config(&self, changed: &SessionConfigChangedAction) -> Refused {
         let Some(properties) = self.shared.properties() else {
             return refuse("this session has no settings");
@@ -197,7 +197,7 @@ impl Actor {
         Ok(())
     }
 
-    /// What of a change is the backend's own to take: not what plugins contributed.
+    /// Returns the settings of a change that belong to the backend, without those that plugins contributed.
     fn of_backend(&self, config: &JsonObject) -> JsonObject {
         let properties = self.shared.properties();
         let contributed = |key: &str| {
@@ -208,7 +208,7 @@ impl Actor {
         own.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Asks the backend whether it takes settings; its answer comes back into the mailbox.
+    /// Asks the backend whether it accepts settings. Its answer arrives as a message in the mailbox.
     fn ask_backend(&self, at: usize, values: JsonObject, dispatch: Dispatch) {
         let (answered, wait) = oneshot::channel();
         self.tell_if_awake(at, Tell::SetConfig { values, answered });
@@ -219,7 +219,7 @@ impl Actor {
         });
     }
 
-    /// Goes on where [`Actor::ask_backend`] stopped.
+    /// Continues after [`Actor::ask_backend`].
     pub(super) async fn config_answered(&mut self, dispatch: Dispatch, refused: Option<String>) {
         if let Some(why) = refused {
             return self.reject(&dispatch, &why);
@@ -229,7 +229,7 @@ impl Actor {
         }
     }
 
-    /// Takes settings, which the session has again when it is opened the next time.
+    /// Applies settings and stores them with the session.
     pub(super) async fn change_config(
         &mut self,
         changed: SessionConfigChangedAction,
@@ -295,7 +295,7 @@ impl Actor {
         if self.apply_session(action, origin) {
             self.refresh_row();
             self.stored_session(self.keep_session()).await;
-            // A backend is told its directories when it starts.
+            // A backend receives its directories only at its start.
             for at in 0..self.chats.len() {
                 if self.chats[at].state.working_directories.is_none() && !self.chats[at].is_worker() {
                     self.restart_backend(at);
@@ -304,13 +304,13 @@ impl Actor {
             if let Some(directory) = removed {
                 self.leave_folder(directory).await;
             }
-            // Changes of the directories belong to its changesets.
+            // The session's changesets depend on its directories.
             self.sessions.look_around(&self.entry, false);
         }
         Ok(())
     }
 
-    /// Takes a folder the session works in no more away from its chats.
+    /// Removes a folder that was removed from the session from its chats too.
     async fn leave_folder(&mut self, directory: String) {
         let mut left = false;
         for at in 0..self.chats.len() {
@@ -326,8 +326,8 @@ impl Actor {
     }
 }
 
-/// Types a dispatched action, filling in what clients are known to leave out, such as that a message is a person's. When a
-/// turn started is the host's to say: clients' clocks differ.
+/// Parses a dispatched action. Fills in fields that clients are known to omit, such as the origin of a user's message.
+/// The host sets the start time of a turn, because clients' clocks differ.
 fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction, String> {
     let wanted = match dispatch.place {
         Place::Session => Scope::Session,
@@ -338,7 +338,7 @@ fn read(dispatch: &Dispatch, now: impl FnOnce() -> String) -> Result<StateAction
     if dispatch.row.scope != wanted && !renames_chat {
         return Err(does_not_belong(dispatch.row.name, &dispatch.spelled));
     }
-    // A rejection returns the action as it was sent, so what is filled in goes into a copy.
+    // A rejection returns the action as it was sent, so missing fields are filled in on a copy.
     let mut action = Cow::Borrowed(&*dispatch.action);
     let lacks = |message: &JsonObject| !message.contains_key("origin") || !message.contains_key("text");
     if action.get("message").and_then(Value::as_object).is_some_and(lacks)

@@ -1,5 +1,6 @@
-//! The plugins that clients bring to a session: each one is copied into a folder of the session, from what its client
-//! answers, and the backends are handed the folders. A copy is removed with its session, or once no client brings it.
+//! The plugins that clients contribute to a session. Each plugin is copied from its client into a folder of the
+//! session, and the backends receive the folders. A copy is removed with its session, or once no client contributes the
+//! plugin.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,23 +30,23 @@ use crate::core::plugin_folders::{PluginFolder, PluginFolders};
 use crate::resources::published::{Publisher, unwrapped};
 use crate::sessions::Sessions;
 
-/// What the copies of all sessions may take on the disk, in bytes.
+/// Maximum disk space for the copies of all sessions, in bytes.
 pub(super) const ALL_MAX: usize = 512 * 1024 * 1024;
-/// How many plugins are copied for one session.
+/// Maximum number of plugins that are copied for one session.
 const PLUGINS_MAX: usize = 64;
-/// How many files and directories a plugin may have.
+/// Maximum number of files and directories in a plugin.
 const ENTRIES_MAX: usize = 1000;
-/// What the files of a plugin may hold, in bytes.
+/// Maximum total size of a plugin's files, in bytes.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How deep its directories may be.
+/// Maximum depth of a plugin's directories.
 const DEPTH_MAX: usize = 16;
-/// What a file takes on the disk at least.
+/// The disk space that a file occupies at least.
 const BLOCK: usize = 4096;
-/// How long a copy may take.
+/// Timeout for a copy.
 const COPY_LIMIT: Duration = Duration::from_secs(120);
-/// How long a turn, or the start of a backend, waits for copies.
+/// How long a turn or the start of a backend waits for copies.
 const TURN_WAIT: Duration = Duration::from_secs(30);
-/// What a name keeps in a URI.
+/// The characters that are percent-encoded in a name.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The plugins of a session's clients.
@@ -56,29 +57,29 @@ pub(super) struct ClientPlugins {
     now: watch::Sender<Now>,
 }
 
-/// What there is of them now.
+/// The current plugins.
 #[derive(Debug, Clone, Default)]
 struct Now {
-    /// How many are being copied.
+    /// The number of copies in progress.
     pending: usize,
     plugins: Vec<ClientPlugin>,
 }
 
-/// A plugin that a client brings.
+/// A plugin that a client contributes.
 #[derive(Debug)]
 struct Copied {
     number: u64,
     client: String,
     published: ClientPluginCustomization,
-    /// The id it is listed under.
+    /// The id under which it is listed.
     id: String,
     folder: Option<Arc<PluginFolder>>,
-    /// Its copy is being made; the folder is that of the copy before.
+    /// The copy in progress, if any; `folder` is then that of the previous copy.
     task: Option<Task>,
     failed: Option<String>,
 }
 
-/// A task that ends with its handle.
+/// A task that is aborted when its handle is dropped.
 #[derive(Debug)]
 struct Task(JoinHandle<()>);
 
@@ -89,12 +90,12 @@ impl Drop for Task {
 }
 
 impl Copied {
-    /// Whether a plugin as its client publishes it now is what was copied.
+    /// Whether the copy matches the plugin that its client publishes now.
     fn is_of(&self, published: &ClientPluginCustomization) -> bool {
         self.published.uri == published.uri && self.published.nonce == published.nonce
     }
 
-    /// As clients see it.
+    /// Returns the plugin as clients see it.
     fn listed(&self, enablement: Option<Vec<CustomizationEnablement>>) -> Customization {
         let published = self.published.clone();
         let load = match (&self.task, &self.failed) {
@@ -121,7 +122,7 @@ impl Copied {
 }
 
 impl ClientPlugins {
-    /// Resolves once no copy is being made, or after a while, to the plugins there are then.
+    /// Resolves once no copy is in progress, or after a timeout, to the plugins copied by then.
     pub fn settled(&self) -> impl Future<Output = Vec<ClientPlugin>> + Send + use<> {
         let mut now = self.now.subscribe();
         async move {
@@ -130,12 +131,12 @@ impl ClientPlugins {
         }
     }
 
-    /// The plugins there are.
+    /// Returns the copied plugins.
     pub fn list(&self) -> Vec<ClientPlugin> {
         self.now.borrow().plugins.clone()
     }
 
-    /// What a turn waits for, while copies are being made.
+    /// Returns the work that a turn waits for if copies are in progress.
     pub fn before_turn(&self) -> Option<Tell> {
         (self.now.borrow().pending > 0).then(|| {
             let settled = self.now.subscribe();
@@ -152,8 +153,8 @@ impl ClientPlugins {
 }
 
 impl Actor {
-    /// Copies what clients bring now, and removes what none brings any more. `owner` is whose the client is that brought
-    /// something.
+    /// Copies the plugins that clients contribute now and removes those that no client contributes any more. `owner` is
+    /// the owner of the client that contributed something.
     pub(super) fn sync_client_plugins(&mut self, owner: Option<&str>) {
         let Some(folders) = self.core.plugin_folders.get().cloned() else { return };
         let mut wanted: Vec<(String, ClientPluginCustomization)> = Vec::new();
@@ -209,7 +210,7 @@ impl Actor {
         self.client_plugins_changed(left);
     }
 
-    /// Takes a copy that was made, or could not be made.
+    /// Handles a copy that succeeded or failed.
     pub(super) fn plugin_copied(&mut self, number: u64, outcome: Result<PluginFolder, String>) {
         let copies = &mut self.client_plugins.copies;
         let Some(at) = copies.iter().position(|copy| copy.number == number && copy.task.is_some()) else {
@@ -234,7 +235,7 @@ impl Actor {
         self.client_plugins_changed(left.into_iter().collect());
     }
 
-    /// Adds the plugins of clients to what a backend lists, which replaces everything that was listed.
+    /// Adds the plugins of clients to a backend's list, which replaces the whole previous list.
     pub(super) fn list_client_plugins(&self, listed: &mut Vec<Customization>) {
         for copy in &self.client_plugins.copies {
             if !listed.iter().any(|other| id_of(other) == Some(&copy.id)) {
@@ -243,18 +244,18 @@ impl Actor {
         }
     }
 
-    /// Tells the backends of a plugin of a client that was switched on or off.
+    /// Notifies the backends that a client's plugin was enabled or disabled.
     pub(super) fn client_plugin_toggled(&mut self) {
         self.client_plugins_changed(Vec::new());
     }
 
-    /// The decisions that were made about a customization here.
+    /// Returns the decisions made in this session about a customization.
     fn toggled(&self, id: &str) -> Option<Vec<CustomizationEnablement>> {
         let view = self.entry.view();
         view.record.toggled.get(id).and_then(|decisions| serde_json::from_value(decisions.clone()).ok())
     }
 
-    /// The id a client gave, where no other customization has it.
+    /// Returns the id that a client chose, qualified with the client if another customization has the same id.
     fn free_id(&self, client: &str, id: &str) -> String {
         let listed = self.state.customizations.iter().flatten();
         let taken = listed.clone().any(|other| id_of(other) == Some(id))
@@ -284,14 +285,14 @@ impl Actor {
         })));
     }
 
-    /// Shows clients how far a plugin is.
+    /// Publishes a plugin's load state to clients.
     fn show_plugin(&mut self, copy: &Copied) {
         let customization = copy.listed(self.toggled(&copy.id));
         let updated = SessionCustomizationUpdatedAction { customization };
         self.apply_session(StateAction::SessionCustomizationUpdated(Box::new(updated)), None);
     }
 
-    /// Tells the backends what there is now, where that changed. The folders that were left are removed once they know.
+    /// Sends the backends the current plugins if they changed. The folders in `left` are removed after that.
     fn client_plugins_changed(&mut self, left: Vec<Arc<PluginFolder>>) {
         let plugins: Vec<ClientPlugin> = self
             .client_plugins
@@ -315,7 +316,7 @@ impl Actor {
         if self.client_plugins.now.borrow().plugins != plugins {
             self.tell_all(|| Tell::SetClientPlugins { plugins: plugins.clone(), left: left.clone() });
         }
-        // A turn that waits for it follows what its backend was told.
+        // A turn that waits for this starts after the backend received the plugins.
         self.client_plugins.now.send_replace(Now { pending, plugins });
     }
 }
@@ -338,7 +339,7 @@ fn id_of(customization: &Customization) -> Option<&str> {
     }
 }
 
-/// Who answers for the files of a plugin.
+/// The client that provides the files of a plugin.
 struct Source {
     sessions: Arc<Sessions>,
     client: String,
@@ -346,7 +347,7 @@ struct Source {
 }
 
 impl Source {
-    /// The client, of the same user.
+    /// Returns the client's connections that belong to the same user.
     fn publisher(&self) -> Result<Publisher, String> {
         let open = self.sessions.access.clients.open().into_iter().filter(|connection| {
             !connection.is_closed()
@@ -391,7 +392,7 @@ impl Source {
                         let content = self.read(&uri, &mut folder, &mut bytes).await?;
                         folder.write(&path, content).await?;
                     }
-                    // What is neither cannot be copied.
+                    // Other types of entries cannot be copied.
                     _ => {}
                 }
             }
@@ -411,7 +412,7 @@ impl Source {
         let client = self.publisher()?;
         let read = self.sessions.resources.read_published(&client, uri, Some(ContentEncoding::Base64)).await;
         let content = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
-        // The text that came, and what it is decoded to.
+        // Covers the received text and its decoded content.
         let _memory = client
             .newest()
             .outbox()
@@ -440,7 +441,7 @@ fn charged(budget: &Budget, bytes: usize) -> Result<ostler_contract::Charge, Str
     })
 }
 
-/// Whether a name stays in the directory it is in, on every system.
+/// Whether a name stays in its directory on every operating system.
 fn is_plain(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
         && name.len() <= 255
@@ -448,7 +449,7 @@ fn is_plain(name: &str) -> bool {
         && !name.chars().any(char::is_control)
 }
 
-/// The URI of an entry of a directory.
+/// Returns the URI of an entry of a directory.
 fn child(directory: &str, name: &str) -> String {
     let end = directory.find(['?', '#']).unwrap_or(directory.len());
     let (path, rest) = directory.split_at(end);

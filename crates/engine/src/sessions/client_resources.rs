@@ -1,5 +1,6 @@
-//! Attachments whose content only the client has that sent them, such as a file of a window on another computer. Their URIs
-//! do not name the client: the host notes it with the attachment, and asks that client when a backend reads the URI.
+//! Attachments whose content only the sending client has, such as a file in an editor window on another computer. Their
+//! URIs do not name the client, so the host records it with the attachment, and asks that client when a backend reads
+//! the URI.
 
 use std::collections::VecDeque;
 
@@ -13,22 +14,22 @@ use parking_lot::Mutex;
 use super::Entry;
 use crate::sessions::Sessions;
 
-/// The most attachments of a session that are remembered.
+/// Maximum number of attachments that are remembered per session.
 const REMEMBERED: usize = 200;
-/// The longest URI that is remembered, in bytes.
+/// Maximum length of a URI that is remembered, in bytes.
 const LONGEST: usize = 4096;
 
-/// The key of an attachment's `_meta` with the id of the client that has the content.
+/// Returns the key in an attachment's `_meta` for the id of the client that has the content.
 fn client_key() -> String {
     meta_key("client")
 }
 
-/// Attachments of what a session's backends were told last: their URIs, and the clients that have the content.
+/// The attachments most recently sent to a session's backends: their URIs, and the clients that have the content.
 #[derive(Debug, Default)]
 pub(super) struct ClientResources(Mutex<VecDeque<(String, String)>>);
 
 impl ClientResources {
-    /// Remembers the attachments of what a backend is told.
+    /// Remembers the attachments of a message that is sent to a backend.
     pub(super) fn remember(&self, attachments: Option<&Vec<MessageAttachment>>) {
         for attachment in attachments.into_iter().flatten() {
             let MessageAttachment::Resource(resource) = attachment else { continue };
@@ -51,8 +52,8 @@ impl ClientResources {
 }
 
 impl Sessions {
-    /// Notes with the attachments of a message which client has their content, where nobody else serves them. What the
-    /// sender said of it is not taken.
+    /// Records in the attachments of a message which client has their content, if nothing else serves them. A value
+    /// that the sender supplied is discarded.
     pub(crate) fn note_client(&self, message: &mut Message, client: Option<&str>) {
         let key = client_key();
         for attachment in message.attachments.iter_mut().flatten() {
@@ -66,7 +67,7 @@ impl Sessions {
         }
     }
 
-    /// Reads an attachment that only a client has; `None` where the URI is not one.
+    /// Reads an attachment that only a client has; returns `None` if the URI is not such an attachment.
     pub(super) async fn content_of_client(
         &self,
         entry: &Entry,

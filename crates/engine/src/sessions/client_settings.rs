@@ -1,4 +1,4 @@
-//! The settings of the clients that are active in a session, for its backend.
+//! The settings of a session's active clients, for its backend.
 
 use ostler_protocol::JsonObject;
 
@@ -7,8 +7,8 @@ use crate::core::editor_settings::merged;
 use crate::sessions::Sessions;
 
 impl Sessions {
-    /// The settings of the clients that are active in a session, for its backend. Where clients differ the most careful
-    /// value counts: the lowest level, `false`, and the rules that all of them have.
+    /// Returns the settings of a session's active clients, for its backend. Where clients differ, the most restrictive
+    /// value applies: the lowest level, `false`, and the rules that all of them have.
     pub(crate) fn client_settings(&self, entry: &Entry) -> JsonObject {
         let active = entry.active_clients();
         let connections = self.access.clients.open().into_iter();

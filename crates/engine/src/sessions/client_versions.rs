@@ -1,14 +1,14 @@
-//! What a client of 0.9 sees of sessions and chats. It is sent none of the actions 1.0 added, so its snapshots hold
-//! nothing that only those actions change: it would stay on the screen as it was.
+//! Sessions and chats as AHP 0.9 clients see them. Such a client receives none of the actions that 1.0 added, so its
+//! snapshots omit fields that only those actions change; they would become stale.
 
 use ostler_protocol::Value;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatState, ChatSummary, SessionState, SessionStatus};
 
-/// The bits of a chat's status that 1.0 added. A session's own marks are older.
+/// The bits of a chat's status that 1.0 added. A session's own flags are older.
 const CHAT_MARKS: u32 = SessionStatus::IsRead.bits() | SessionStatus::IsArchived.bits();
 
-/// A chat as 0.9 has it.
+/// Converts a chat to its form in 0.9.
 pub(super) fn chat(mut state: ChatState) -> ChatState {
     state.status &= !CHAT_MARKS;
     state.changes = None;
@@ -25,7 +25,7 @@ fn summary(chat: &mut ChatSummary) {
     chat.movable = None;
 }
 
-/// A session as 0.9 has it.
+/// Converts a session to its form in 0.9.
 pub(super) fn session(state: &SessionState) -> Option<Value> {
     let mut state = state.clone();
     state.chats.iter_mut().for_each(summary);
@@ -36,8 +36,8 @@ pub(super) fn session(state: &SessionState) -> Option<Value> {
     Some(seen)
 }
 
-/// Leaves out which MCP servers hold a session up while they start, which 1.0 added with the action that lets them
-/// start behind it.
+/// Removes the `blocking` field of MCP servers that are starting. 1.0 added it together with the action that moves the
+/// start to the background.
 fn no_longer_blocking(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -51,7 +51,7 @@ fn no_longer_blocking(value: &mut Value) {
     }
 }
 
-/// An action of 0.9 whose content 1.0 extended, as 0.9 has it; `None` where it is the same.
+/// Encodes an action of 0.9 that 1.0 extended in its 0.9 form; returns `None` if both forms are the same.
 pub(super) fn action(action: &StateAction) -> Option<String> {
     let marked = |status: u32| status & CHAT_MARKS != 0;
     let older = match action {

@@ -1,5 +1,5 @@
-//! The settings of a session: the backend's own and, beside them, those plugins contributed. A setting a backend
-//! declares itself is the backend's.
+//! The settings of a session: those of its backend and those that plugins contribute. A backend's own declaration of a
+//! setting takes precedence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,29 +27,30 @@ struct Merged {
 /// The schema of a backend's settings.
 #[derive(Debug)]
 pub(super) struct ReadSchema {
-    /// As it wrote it, which may say more than the protocol's and need not say a type.
+    /// The schema as the backend wrote it. It may have more fields than the protocol's, and may omit types.
     written: Value,
-    /// As the protocol has it.
+    /// The schema in the protocol's form.
     schema: SessionConfigSchema,
 }
 
-/// What a session about to be made begins with.
+/// The initial settings of a session that is about to be created.
 pub(crate) struct Chosen {
-    /// Its settings.
+    /// The session's settings.
     pub config: SessionConfigState,
-    /// What of them its backend has to take.
+    /// The chosen values that the backend has to accept.
     pub asked: JsonObject,
-    /// Keys that are none of its settings.
+    /// Keys that are not settings of the session.
     pub left_out: Vec<String>,
 }
 
-/// Whether the host has a setting of this name for sessions it suits.
+/// Whether the host itself defines a setting of this name for some sessions.
 fn is_of_host(key: &str) -> bool {
     key == machines::SETTING || worktrees::is_setting(key)
 }
 
 impl Sessions {
-    /// The schema of a backend's sessions and the values one starts with: defaults under what is chosen.
+    /// Returns the schema of a backend's sessions and the initial values: the defaults, overridden by the chosen
+    /// values.
     pub(crate) async fn session_settings(
         &self,
         agent: &Agent,
@@ -60,9 +61,10 @@ impl Sessions {
         Ok(config)
     }
 
-    /// The same for a session about to be made: what is chosen has to fit what plugins contributed, and what cannot
-    /// change later its property. What can, the backend is asked about once its session is there. A key that is no
-    /// setting of such a session is left out: clients pass on what they chose for other hosts.
+    /// Returns the same for a session that is about to be created, after validation. Chosen values must match the
+    /// schema of settings that plugins contributed and of those that are immutable afterwards. The backend is asked
+    /// about the mutable ones once its session exists. Keys that are not settings of the session are dropped, because
+    /// clients also send values that they chose for other hosts.
     pub(crate) async fn chosen_settings(
         &self,
         agent: &Agent,
@@ -107,7 +109,7 @@ impl Sessions {
         Ok(Chosen { config, asked, left_out })
     }
 
-    /// The plugin's setting behind a property of a running session, where it is one.
+    /// Returns the plugin's setting that a property of a running session stands for, if any.
     pub(crate) fn contributed_setting(
         &self,
         key: &str,
@@ -150,7 +152,7 @@ impl Sessions {
         Ok(Merged { config: SessionConfigState { schema, values }, written, contributed })
     }
 
-    /// Reads a backend's schema, unless it is the one that was read last.
+    /// Parses a backend's schema, or returns the cached one if it is unchanged.
     fn read_schema(&self, agent: &Agent, written: Value) -> Option<Arc<ReadSchema>> {
         let mut read = self.read_schemas.lock();
         if let Some(last) = read.get(&*agent.provider).filter(|last| last.written == written) {
@@ -162,7 +164,7 @@ impl Sessions {
         Some(now)
     }
 
-    /// Says once that a backend's own setting stands where a plugin's would.
+    /// Logs once that a backend's own setting takes precedence over a plugin's.
     fn say_declared(&self, agent: &Agent, setting: &Owned<SessionSetting>) {
         let said = (agent.provider.to_string(), setting.key.to_string());
         if self.settings_declared.lock().insert(said) {
@@ -181,7 +183,7 @@ impl Sessions {
         agent.ok_or_else(|| no_provider(&self.core, provider.unwrap_or("default")))
     }
 
-    /// The settings of a session that is about to be made; each picker is asked once for what it shows first.
+    /// Returns the settings of a session that is about to be created, with the initial choices of each picker.
     pub(crate) async fn resolve_settings(
         &self,
         params: c::ResolveSessionConfigParams,
@@ -208,12 +210,12 @@ impl Sessions {
         }
         self.workspace.offer_trees(&mut config, params.working_directory.as_deref()).await;
         self.workspace.offer_computers(&agent, &mut config, true).await;
-        // Clients pass on what they chose for other hosts, or for another directory.
+        // Clients also send values that they chose for other hosts or another directory.
         config.values.retain(|key, _| config.schema.properties.contains_key(key));
         Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
     }
 
-    /// Rows for what a person typed in a picker; none where nobody answers it.
+    /// Returns the choices for a text typed into a picker; none if the setting has no answerer.
     pub(crate) async fn complete_setting(
         &self,
         params: c::SessionConfigCompletionsParams,
@@ -229,7 +231,7 @@ impl Sessions {
         let Some((setting, answerer)) = answered else {
             let typed = params.query.as_deref().unwrap_or_default();
             let items = match merged.config.schema.properties.get(&params.property) {
-                // A plugin that wants its setting completed registers an answerer; a backend cannot.
+                // A plugin registers an answerer for a setting that needs completion; a backend cannot.
                 Some(_) if setting.is_some() => Vec::new(),
                 Some(property) => listed(property, typed),
                 None => {
@@ -255,7 +257,7 @@ impl Sessions {
         Ok(c::SessionConfigCompletionsResult { items: rows.into_iter().map(item).collect() })
     }
 
-    /// What an answerer answers; nothing where it fails.
+    /// Returns the choices of an answerer; `None` if it fails.
     async fn picked(
         &self,
         setting: &Owned<SessionSetting>,
@@ -264,7 +266,7 @@ impl Sessions {
         limit: Duration,
     ) -> Option<Vec<SettingChoice>> {
         let mut asked = asked.clone();
-        // Only the others: not itself, and nothing under the names the query has of its own.
+        // Only the other settings: not the setting itself, and no key that has a separate field in the query.
         for own in [&*setting.key, "query", "provider", "workingDirectory"] {
             asked.others.shift_remove(own);
         }
@@ -278,7 +280,7 @@ impl Sessions {
     }
 }
 
-/// Puts the rows a picker shows first into its property.
+/// Writes the initial choices of a picker into its property.
 fn seed(property: &mut SessionConfigPropertySchema, rows: Vec<SettingChoice>) {
     property.r#enum = Some(rows.iter().map(|row| row.value.clone().into()).collect());
     property.enum_labels = Some(rows.iter().map(|row| row.label.clone()).collect());
@@ -286,7 +288,8 @@ fn seed(property: &mut SessionConfigPropertySchema, rows: Vec<SettingChoice>) {
     property.enum_descriptions = Some(descriptions.collect());
 }
 
-/// Why a value is none of a setting's, where it is none. What a picker shows first is not all it may be.
+/// Returns why a value is invalid for a setting, or `None` if it is valid. The initial choices of a picker are not
+/// exhaustive.
 pub(crate) fn refuses(setting: &SessionSetting, value: &Value) -> Option<String> {
     let mut schema = setting.schema.clone();
     if setting.completions.is_some() {
@@ -295,7 +298,7 @@ pub(crate) fn refuses(setting: &SessionSetting, value: &Value) -> Option<String>
     unfit(&setting.key, &Value::Object(schema), value)
 }
 
-/// The values that a setting lists whose value or label contains what was typed, in any case.
+/// Returns the choices of a setting whose value or label contains the typed text, ignoring case.
 fn listed(property: &SessionConfigPropertySchema, typed: &str) -> Vec<c::SessionConfigValueItem> {
     let typed = typed.to_lowercase();
     let of = |texts: &Option<Vec<String>>, at: usize| {
@@ -311,7 +314,7 @@ fn listed(property: &SessionConfigPropertySchema, typed: &str) -> Vec<c::Session
     property.r#enum.iter().flatten().enumerate().filter_map(item).collect()
 }
 
-/// Why a value is none of a backend's own property, where it is none.
+/// Returns why a value is invalid for a backend's own property, or `None` if it is valid.
 fn misfit(key: &str, property: &Value, value: &Value) -> Option<String> {
     let mut schema = property.clone();
     if let (Value::Bool(true), Value::Object(schema)) = (&property["enumDynamic"], &mut schema) {

@@ -1,5 +1,5 @@
-//! How a session comes to be: claimed in order, made, kept, announced, each step able to leave nothing behind.
-//! And how one that rests is woken.
+//! The creation of sessions in steps: claimed, created, stored, announced. A failed step leaves nothing behind. Also
+//! the waking of sessions that are asleep.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,40 +41,40 @@ use crate::users::policies::Use;
 use crate::workspace::directories::Directories;
 use crate::workspace::machines::SETTING;
 
-/// A session asked for.
+/// A request for a new session.
 #[derive(Debug, Default)]
 pub struct NewSession {
-    /// What the client chose.
+    /// The id that the client chose.
     pub id: String,
-    /// The first backend where absent.
+    /// The agent's provider; `None` stands for the first agent.
     pub provider: Option<String>,
-    /// Whose it is.
+    /// The session's owner.
     pub owner: Option<String>,
-    /// `file://` URIs; the host's first directory where empty.
+    /// `file://` URIs; if empty, the host's first directory.
     pub working_directories: Vec<String>,
-    /// Which directories those may be.
+    /// Which directories are permitted.
     pub directories: Directories,
-    /// Settings chosen.
+    /// The chosen settings.
     pub config: JsonObject,
-    /// Its title, if it has one before anybody spoke.
+    /// The initial title, if there is one.
     pub title: Option<String>,
     /// The model of the turn that follows immediately.
     pub model: Option<String>,
-    /// Whether the policies have been asked about it already.
+    /// Whether the policies have already allowed the session.
     pub allowed: bool,
-    /// What made it, where that was no person.
+    /// The origin of the session, if that is not a user.
     pub origin: Option<Value>,
-    /// The creator's presence.
+    /// The creator's entry as an active client.
     pub active_client: Option<SessionActiveClient>,
-    /// The client that made it.
+    /// The id of the creating client.
     pub client: Option<String>,
-    /// Whether it is announced and listed only once a turn starts.
+    /// Whether the session is announced and listed only once a turn starts.
     pub draft: bool,
-    /// A token per protected resource, of the asking connection.
+    /// The tokens of the requesting connection, by protected resource.
     pub credentials: Option<BTreeMap<String, String>>,
 }
 
-/// A session whose name is taken and whose mailbox is open, before its backend is there.
+/// A session whose id is claimed and whose mailbox is open, before its backend exists.
 #[derive(Debug)]
 pub struct Claimed {
     pub(super) entry: Arc<Entry>,
@@ -85,12 +85,12 @@ pub struct Claimed {
 }
 
 impl Sessions {
-    /// Takes a session's name and opens its mailbox: what a client sends it from now on waits for it. An id a client chose
-    /// has to be looked for in the store before: whether it is taken is looked up here only in memory.
+    /// Claims a session's id and opens its mailbox; messages sent to the session from then on wait. The caller first
+    /// has to look up an id chosen by a client in the store: this function checks only the sessions in memory.
     ///
     /// # Errors
-    /// `-32002` where no such backend is loaded, `-32003` where the id is taken, `-32602` for a working directory that is
-    /// none, `-32603` while the host stops.
+    /// `-32002` if no such agent is loaded, `-32003` if the id is taken, `-32602` for an invalid working directory,
+    /// `-32603` while the host stops.
     pub fn claim_session(&self, new: NewSession) -> Result<Claimed, RpcError> {
         let agent = match &new.provider {
             Some(provider) => self.core.agent(provider).ok_or_else(|| no_provider(&self.core, provider))?,
@@ -152,7 +152,7 @@ impl Sessions {
         Ok(Claimed { entry, agent, new, mailbox, inbox })
     }
 
-    /// Sends a message to a session, waking it where it rests; answers whether there was somebody to take it.
+    /// Sends a message to a session and wakes it if it is asleep. Returns false if the session is gone.
     pub fn tell(self: &Arc<Self>, entry: &Arc<Entry>, message: ToSession) -> bool {
         if let ToSession::Dispatch(dispatch) = &message {
             entry.stop_if_cancelled(dispatch);
@@ -194,22 +194,22 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
     }
 }
 
-/// The machine settings name.
+/// Returns the machine that settings name.
 pub(crate) fn computer_in(config: &JsonObject) -> Option<&str> {
     config.get(SETTING).and_then(Value::as_str).filter(|named| !named.is_empty())
 }
 
 impl Claimed {
-    /// The session's URI, as the host lists it.
+    /// Returns the session's URI, as the host lists it.
     pub fn uri(&self) -> &str {
         &self.entry.uri
     }
 
-    /// Makes the backend, keeps the session, announces it unless it is a draft. What fails leaves nothing behind.
+    /// Creates the backend, stores the session and announces it unless it is a draft. A failure leaves nothing behind.
     ///
     /// # Errors
-    /// `-32602` for a directory that does not exist, `-32009` for one a client may not name and where a policy refuses
-    /// it; what the backend, its machine or the store failed with.
+    /// `-32602` for a directory that does not exist, `-32009` for one that a client may not name or if a policy denies
+    /// the session; otherwise the error of the backend, its machine or the store.
     pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
         match Box::pin(self.made(sessions)).await {
             Ok(mut actor) => {
@@ -291,13 +291,13 @@ impl Claimed {
         made
     }
 
-    /// The rest of making a session, once it is settled where it runs.
+    /// Completes the creation of a session once its machine is known.
     async fn make_in(&self, sessions: &Arc<Sessions>, chosen: Chosen) -> Result<Box<Actor>, RpcError> {
         let Self { entry, agent, new, mailbox, .. } = self;
         let failed = |why: Thrown| failed(entry, why);
         let mut state = state_of(entry, Some(chosen.config));
         state.active_clients.extend(new.active_client.clone());
-        // Charged by what holds it once the session is made.
+        // Charged here only until the created session charges it itself.
         let _room = sessions.room_for_client(new.active_client.as_ref()).await?;
         entry.bring(&state.active_clients, &sessions.memory);
         let chat = Chat::new(
@@ -338,7 +338,7 @@ impl Claimed {
 }
 
 impl Claimed {
-    /// Makes the session of chats that come from another one: kept, then announced. What fails gives them back.
+    /// Creates a session for chats that come from another one: stored, then announced. A failure returns the chats.
     pub(super) async fn adopt(
         self,
         sessions: &Arc<Sessions>,
@@ -381,7 +381,7 @@ impl Claimed {
         {
             entry.end();
             sessions.remove(&entry);
-            // What was stored of it would be taken for a move that the next start has to finish.
+            // A partly stored session would look like a move that the next start has to finish.
             if let Some(store) = sessions.core.session_store() {
                 let forgotten = store.forget.within(limit::STORE, (entry.id.clone(),));
                 kept(&sessions.core.log, &entry.uri, forgotten).await;
@@ -394,7 +394,7 @@ impl Claimed {
         }
         announce(sessions, &entry, None);
         actor.announced = true;
-        // Whoever watches it knew it as one that could be moved.
+        // The chat's subscribers still have it as movable.
         let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
         actor.republish(0, &stays, None);
         actor.settle();
@@ -403,7 +403,7 @@ impl Claimed {
     }
 }
 
-/// Has a backend start what runs a chat.
+/// Asks a backend to create the session that runs a chat.
 pub(super) async fn started(agent: &Agent, start: Start) -> Result<AgentSession, Thrown> {
     let session = agent.create.within(limit::BACKEND_START, (Frozen(start),)).await?;
     session.check().map_err(|wrong| Thrown::new(format_args!("its session needs {wrong}")))?;
@@ -417,8 +417,8 @@ fn failed(entry: &Entry, why: Thrown) -> RpcError {
     }
 }
 
-/// Stores a new session in one commit. Its list of chats is left out where it says no more than a session without one:
-/// that it has its default chat.
+/// Stores a new session in one commit. Its list of chats is omitted if it contains only an unchanged default chat,
+/// which a session without a list implies.
 async fn keep_new(sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
     let Some(store) = sessions.core.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
@@ -486,16 +486,16 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
     }
 }
 
-/// Brings a resting session back into memory and serves it.
+/// Loads a sleeping session into memory and serves it.
 async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
-    // Boxed, so that the task of a session that is awake does not retain what only its waking took.
+    // Boxed, so that the task of an awake session does not retain the memory of its waking.
     let waking = Box::pin(async move {
-        // One after the other, so that each knows what those before it take.
+        // Sessions wake in turn, so that each one accounts for the memory of those before it.
         let _turn = sessions.waking.acquire().await;
         match sessions.room_to_wake().await {
             Ok(()) => {
                 let mut actor = woken(sessions.clone(), entry, mailbox).await;
-                // All of it is counted.
+                // The whole state is measured here.
                 long_work(usize::MAX, || actor.account());
                 Some((actor, inbox))
             }
@@ -510,7 +510,7 @@ async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbo
     }
 }
 
-/// A resting session as the store has it. Its backends stay asleep until somebody talks to them.
+/// Restores a sleeping session from the store. Its backends stay asleep until a message needs them.
 async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
     let agent = sessions.core.agent(&entry.provider);
     let view = entry.view();

@@ -1,4 +1,4 @@
-//! The host's own tools for a model: what it may do with the sessions of whoever it works for.
+//! The host's own tools for models, which act on sessions of the same owner.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::core::weak::upgraded;
 use crate::sessions::Entry;
 use crate::sessions::Sessions;
 
-/// The tools of a host, for whoever builds it to register.
+/// Returns the host's own tools, for registration by the code that builds the host.
 pub fn session_tools(sessions: &Arc<Sessions>) -> Vec<Tool> {
     vec![create_chat(Arc::downgrade(sessions))]
 }
@@ -71,7 +71,7 @@ fn read<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, Thrown> {
     serde_json::from_value(input).map_err(|error| Thrown::new(format_args!("Invalid {tool} input: {error}")))
 }
 
-/// The session that is meant: this one, or another of the same owner's.
+/// Returns the session that is meant: the calling one, or another one of the same owner.
 async fn session_of(
     sessions: &Sessions,
     at: &ToolContext,
@@ -81,8 +81,8 @@ async fn session_of(
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
     let mine = sessions.session_at(&at.session).await.and_then(|session| session.owner.clone());
     let found = sessions.session(id).await?;
-    // Another owner's is answered as one there is not, and so is one that no listing has. The caller's session can still
-    // be a draft: a backend starts while its first turn, which announces the session, is being stored.
+    // A session of another owner, or one that is not listed, is reported as nonexistent. The caller's own session may
+    // still be a draft: a backend starts while its first turn, which announces the session, is being stored.
     let listed = |session: &Arc<Entry>| {
         !session.is_gone() && (session.uri == at.session || !sessions.is_draft(session))
     };

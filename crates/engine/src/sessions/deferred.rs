@@ -1,6 +1,6 @@
-//! Deferred writes: read marks, drafts and the row of a listing. Clients see them before they are stored, and a crash
-//! may lose them. They are written together a moment later, so that a burst of them costs one commit and none delays a
-//! commit that a client waits for.
+//! Deferred writes: read flags, drafts and the session's data in listings. Clients see them before they are stored, and
+//! a crash may lose them. They are written together after a short delay, so that a burst of them costs one commit and
+//! none delays a commit that a client waits for.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ pub(super) const DELAY: Duration = Duration::from_millis(100);
 /// A part of the session's stored state that can be written later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The session's read and archived marks.
+    /// The session's read and archived flags.
     Flags,
     /// The session's record.
     Session,
-    /// The list of its chats, with their marks and drafts.
+    /// The list of its chats, with their flags and drafts.
     Chats,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// Adds a part. The first one sets when all of them are written.
+    /// Adds a part. The first one sets the time at which all of them are written.
     pub fn add(&mut self, part: Part) {
         match part {
             Part::Flags => self.flags = true,
@@ -43,14 +43,15 @@ impl Deferred {
         self.due.get_or_insert_with(|| Instant::now() + DELAY);
     }
 
-    /// When the parts have to be written.
+    /// Returns when the parts must be written.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 }
 
 impl Actor {
-    /// Writes the deferred parts in one commit. Nobody waits for it, but the session does not end or sleep before it.
+    /// Writes the deferred parts in one commit. No caller waits for it, but the session does not end or sleep before it
+    /// has finished.
     pub(super) fn write_deferred(&mut self) {
         let Deferred { flags, session, chats, due } = std::mem::take(&mut self.deferred);
         if due.is_none() {
@@ -64,7 +65,7 @@ impl Actor {
         });
     }
 
-    /// Lets a write go on by itself that no answer waits for. The session does not end or sleep before it.
+    /// Starts a write that no answer waits for. The session does not end or sleep before it has finished.
     pub(super) fn write_unwaited<T: Send + 'static>(
         &mut self,
         write: impl Future<Output = T> + Send + 'static,
@@ -75,7 +76,7 @@ impl Actor {
         }));
     }
 
-    /// Writes the deferred parts and waits until they are stored.
+    /// Writes the deferred parts and waits until all pending writes are stored.
     pub(super) async fn settle_writes(&mut self) {
         self.write_deferred();
         futures::future::join_all(self.unwaited.drain(..)).await;

@@ -1,6 +1,6 @@
-//! Facts about the directory a session works in: its metadata, its pull request, its changes. They are read when the
-//! session starts, when it wakes and after each turn, and published where they differ. Each part is published when it is
-//! known: a slow code host delays only the pull request.
+//! Facts about the directory that a session works in: its metadata, its pull request, its changes. They are read when
+//! the session starts, when it wakes and after each turn, and published if they changed. Each part is published as soon
+//! as it is known, so a slow code host delays only the pull request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,22 +18,22 @@ use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::SessionView as _;
 
-/// The keys of `_meta` in which a pull request is.
+/// The keys of `_meta` that hold a pull request.
 const PULL_REQUEST: [&str; 3] = ["github", "githubData", "workingDirectoryKeys"];
 
-/// One part of what was found.
+/// One part of the facts that were read.
 #[derive(Debug)]
 pub struct DirectoryFacts {
-    /// The number of the look, ascending within the session.
+    /// The number of the read, ascending within the session.
     look: u64,
     part: Part,
 }
 
 #[derive(Debug)]
 enum Part {
-    /// By key; none of them the host's own. What the directory belongs to apart from them.
+    /// The facts by key, without the host's own keys, and the project that the directory belongs to.
     Facts(JsonObject, Option<ProjectInfo>),
-    /// By key; empty without a pull request.
+    /// The facts by key; empty if there is no pull request.
     PullRequest(JsonObject),
     Changes {
         changesets: Option<Vec<Changeset>>,
@@ -41,7 +41,7 @@ enum Part {
     },
 }
 
-/// The looks from which an actor has its parts: an earlier one that ends later is outdated.
+/// The numbers of the reads from which an actor has its parts. The result of an earlier read is outdated.
 #[derive(Debug, Default)]
 pub(super) struct LastLooked {
     facts: u64,
@@ -50,7 +50,7 @@ pub(super) struct LastLooked {
 }
 
 impl Entry {
-    /// The path the session works in, and the same as a URI.
+    /// Returns the path of the directory that the session works in, and its URI.
     pub(crate) fn directory(&self) -> Option<(String, String)> {
         let uri = self.view().directories().first().cloned()?;
         Some((file_path(&uri), uri))
@@ -58,7 +58,7 @@ impl Entry {
 }
 
 impl Sessions {
-    /// Asks what is around a session, away from its mailbox.
+    /// Starts to read the facts about a session's directory, outside its mailbox.
     pub(crate) fn look_around(self: &Arc<Self>, entry: &Arc<Entry>, after_turn: bool) {
         let Some(registry) = self.core.registry() else { return };
         let asked = registry.port::<Directories>().is_some()
@@ -87,14 +87,14 @@ impl Sessions {
         });
     }
 
-    /// Tells the actor of a session, if it is awake.
+    /// Sends a part to the actor of a session if it is awake.
     fn found(self: &Arc<Self>, entry: &Arc<Entry>, look: u64, part: Part) {
         if entry.is_awake() {
             self.tell(entry, ToSession::DirectoryFacts(Box::new(DirectoryFacts { look, part })));
         }
     }
 
-    /// The facts of its directory, and what it belongs to; nothing without a port or an answer.
+    /// Returns the facts about the session's directory and its project; `None` without a port or on failure.
     async fn facts(&self, entry: &Entry, after_turn: bool) -> Option<(JsonObject, Option<ProjectInfo>)> {
         let registry = self.core.registry()?;
         let directories = registry.port::<Directories>()?;
@@ -120,7 +120,7 @@ impl Sessions {
         let Some(registry) = self.core.registry() else { return };
         let Some(github) = registry.port::<PullRequests>() else { return };
         let Some((path, uri)) = entry.directory() else { return };
-        // The one that was stored is shown while a code host is asked.
+        // The stored pull request is shown while the code host is asked.
         if !after_turn && let Some(stored) = self.stored_pull_request(entry, &uri).await {
             self.found(entry, look, Part::PullRequest(facts_of(&uri, &stored)));
         }
@@ -133,7 +133,7 @@ impl Sessions {
             self.known(entry, "its pull request", github.for_branch.within(limit::DIRECTORY, (asked,))).await;
         let row = match found.flatten() {
             Some(found) => Some(self.store_pull_request(entry, &uri, &found).await),
-            // The one that was stored stands.
+            // The stored pull request remains.
             None => self.stored_pull_request(entry, &uri).await,
         };
         let facts = row.map(|row| facts_of(&uri, &row)).unwrap_or_default();
@@ -153,7 +153,7 @@ impl Sessions {
         Some(Part::Changes { changesets, summary })
     }
 
-    /// An answer in time; one that fails is a line.
+    /// Waits for an answer; a failure is logged.
     async fn known<T>(
         &self,
         entry: &Entry,
@@ -166,14 +166,15 @@ impl Sessions {
             .ok()
     }
 
-    /// The branch a session works on, as far as it is known: the one that is checked out, else that of its working tree.
+    /// Returns the branch that a session works on, if known: the one that is checked out, or else that of its working
+    /// tree.
     pub(crate) fn branch_of(&self, entry: &Entry, facts: &JsonObject) -> Option<String> {
         let told = facts.get("git").and_then(|git| git.get("branchName")?.as_str()).map(str::to_owned);
         let own = || entry.view().record.worktree.as_ref().and_then(|tree| tree.branch.clone());
         told.or_else(own)
     }
 
-    /// Stores the pull request of a session; returns it as `_meta` shows it.
+    /// Stores the pull request of a session. Returns it in its `_meta` form.
     pub(crate) async fn store_pull_request(
         &self,
         entry: &Entry,
@@ -196,7 +197,7 @@ impl Sessions {
     }
 }
 
-/// A pull request in the `_meta` of a session.
+/// Returns a pull request as entries of a session's `_meta`.
 fn facts_of(directory: &str, row: &Value) -> JsonObject {
     let [one, by_directory, keys] = PULL_REQUEST.map(str::to_owned);
     let rows = JsonObject::from_iter([(directory.to_owned(), row.clone())]);
@@ -216,7 +217,7 @@ fn told(found: &PullRequest) -> Value {
     row
 }
 
-/// A changeset as the catalogue of its session lists it.
+/// Returns a changeset in the form in which its session lists it.
 fn listed(session: &str, scope: &ostler_contract::points::ChangeScope) -> Changeset {
     Changeset {
         label: scope.label.clone(),
@@ -230,7 +231,7 @@ fn listed(session: &str, scope: &ostler_contract::points::ChangeScope) -> Change
 }
 
 impl Actor {
-    /// Takes what was found around the session.
+    /// Applies facts that were read about the session's directory.
     pub(super) fn take_around(&mut self, found: DirectoryFacts) {
         let DirectoryFacts { look, part } = found;
         let latest = match &part {
@@ -244,7 +245,7 @@ impl Actor {
         *latest = look;
         match part {
             Part::Facts(facts, project) => {
-                // No action changes it in the state of a session: the listing tells of it.
+                // No action changes the project in a session's state; clients see it in the listing.
                 if project.is_some() && project != self.state.project {
                     self.state.project = project;
                     self.dirty = true;
@@ -267,7 +268,7 @@ impl Actor {
         }
     }
 
-    /// Replaces the keys of `_meta` that are meant, and tells whoever watches if it is another then.
+    /// Replaces the selected keys of `_meta` and publishes the change if there is one.
     fn replace_meta(&mut self, meant: impl Fn(&str) -> bool, facts: JsonObject) {
         let mut meta = self.state.meta.clone().unwrap_or_default();
         meta.retain(|key, _| !meant(key));

@@ -1,5 +1,5 @@
-//! Sessions before their first turn. A client creates one when a person opens a form; no other client is told of it
-//! before something is said in it, and it is removed if its clients leave before that.
+//! Sessions before their first turn. A client creates one when a user opens a form. Other clients are not notified of
+//! it before its first message, and it is removed if its clients leave before that.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::create::announce;
 use super::mailbox::ToSession;
 use super::{Entry, Sessions};
 
-/// How long a draft no client uses stays.
+/// How long an unused draft stays.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What is known of a draft.
+/// The host's record of a draft.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// The client that created it, until that unsubscribes from it: it uses the draft while it is connected.
+    /// The client that created the draft, until it unsubscribes. While connected, it counts as using the draft.
     client: Option<String>,
-    /// Since when no client uses it; a task waits for its end then.
+    /// When the draft became unused; a task then waits to remove it.
     unused: Option<Instant>,
 }
 
@@ -37,12 +37,12 @@ impl Sessions {
         }
     }
 
-    /// Whether a session is a draft: it is not announced and not listed.
+    /// Whether a session is a draft, which is neither announced nor listed.
     pub fn is_draft(&self, entry: &Entry) -> bool {
         self.drafts.lock().contains_key(&entry.id)
     }
 
-    /// Every channel of a session that clients watch while they use it.
+    /// Returns all channels of a session to which clients that use it subscribe.
     fn channels_of(&self, entry: &Entry) -> Vec<String> {
         let mut channels = vec![entry.uri.clone(), entry.default_chat(), uri::annotations(&entry.uri)];
         let chats = self.chats.read();
@@ -51,7 +51,7 @@ impl Sessions {
         channels
     }
 
-    /// The drafts a client created.
+    /// Returns the drafts that a client created.
     fn drafts_by(&self, client: &str) -> Vec<Arc<Entry>> {
         let drafts = self.drafts.lock();
         let ids: Vec<String> = drafts
@@ -65,7 +65,7 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Gives every draft found in the store the same time to be used again.
+    /// Starts the removal timeout for every draft found in the store.
     pub(super) fn drafts_loaded(&self) {
         let ids: Vec<String> = self.drafts.lock().keys().cloned().collect();
         for entry in ids.iter().filter_map(|id| self.get(id)) {
@@ -73,7 +73,7 @@ impl Sessions {
         }
     }
 
-    /// Looks after the drafts a client may have used on a connection that is closed.
+    /// Checks the drafts that a client may have used on a connection that has closed.
     pub(crate) fn drafts_left<'a>(&self, client: &str, channels: impl Iterator<Item = &'a String>) {
         let watched = channels.filter_map(|channel| {
             let (entry, _) = self.locate(&self.channel(channel))?;
@@ -84,7 +84,7 @@ impl Sessions {
         }
     }
 
-    /// Looks after a session a client unsubscribed from, or left out when it came back.
+    /// Checks a session that a client unsubscribed from or omitted when it reconnected.
     pub(crate) fn draft_left(&self, entry: &Arc<Entry>, client: &str) {
         if !self.is_draft(entry)
             || self.watches(entry, |connection| self.access.clients.is_client(connection, client))
@@ -99,7 +99,7 @@ impl Sessions {
         self.draft_unused(entry);
     }
 
-    /// Looks after the drafts a client left out when it came back.
+    /// Checks the drafts that a client omitted when it reconnected.
     pub(crate) fn drafts_left_out(&self, client: &str) {
         for entry in self.drafts_by(client) {
             self.draft_left(&entry, client);
@@ -111,7 +111,7 @@ impl Sessions {
         channels.iter().any(|channel| self.core.fanout.watchers(channel).into_iter().any(&which))
     }
 
-    /// Whether a client watches a draft, or the one that created it is connected and has not left it.
+    /// Whether a client subscribes to a draft, or its creator is connected and has not left it.
     fn draft_is_used(&self, entry: &Entry) -> bool {
         let client = match self.drafts.lock().get(&entry.id) {
             Some(draft) => draft.client.clone(),
@@ -127,7 +127,7 @@ impl Sessions {
             })
     }
 
-    /// Has a draft removed later if no client uses it.
+    /// Schedules the removal of a draft if no client uses it.
     fn draft_unused(&self, entry: &Arc<Entry>) {
         if self.draft_is_used(entry) {
             return;
@@ -140,7 +140,7 @@ impl Sessions {
         }
     }
 
-    /// When a draft is to be removed; nothing where it is used, begun or gone.
+    /// Returns when a draft is to be removed; `None` if it is in use, has started or was removed.
     fn draft_ends(&self, entry: &Entry) -> Option<Instant> {
         let used = self.draft_is_used(entry);
         let mut drafts = self.drafts.lock();
@@ -152,7 +152,7 @@ impl Sessions {
     }
 }
 
-/// Removes a draft once no client has used it for a while.
+/// Removes a draft once no client has used it until the timeout.
 async fn wait_for_use(sessions: Weak<Sessions>, entry: Arc<Entry>) {
     loop {
         let Some(end) = sessions.upgrade().and_then(|sessions| sessions.draft_ends(&entry)) else { return };
@@ -167,7 +167,7 @@ async fn wait_for_use(sessions: Weak<Sessions>, entry: Arc<Entry>) {
 }
 
 impl Actor {
-    /// Whether the session is a draft that no client has used for a while.
+    /// Whether the session is a draft whose timeout has passed.
     pub(super) fn is_abandoned(&self) -> bool {
         match self.sessions.draft_ends(&self.entry) {
             Some(end) if end <= Instant::now() => true,
@@ -179,7 +179,7 @@ impl Actor {
         }
     }
 
-    /// Takes the mark of a draft off the session's record, for the caller to store and then to announce the session.
+    /// Clears the draft mark in the session's record. The caller then stores the record and announces the session.
     pub(super) fn begin_draft(&mut self) -> Option<KeptDraft> {
         match &self.entry.view().record.draft {
             Some(draft) if !draft.moving => self.revise(|record| record.draft.take()),
@@ -187,10 +187,10 @@ impl Actor {
         }
     }
 
-    /// Tells everybody of a session that was a draft, once that is stored.
+    /// Announces a session that was a draft, after the change was stored.
     pub(super) fn announce_begun(&mut self, draft: KeptDraft) {
         self.refresh_summaries();
-        // Listed before any client sees the turn, so that one that does finds the session.
+        // The session is listed before any client sees the turn, so a client that sees the turn can find the session.
         self.sessions.drafts.lock().remove(&self.entry.id);
         self.flush_out();
         self.announced = true;

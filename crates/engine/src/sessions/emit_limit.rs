@@ -1,4 +1,4 @@
-//! The limit on the emitted actions of a backend that wait in its session's mailbox.
+//! The limit of the emitted actions of a backend that wait in its session's mailbox.
 
 use std::io;
 use std::ops::AddAssign;
@@ -10,7 +10,7 @@ use ostler_protocol::wire::actions::StateAction;
 
 /// Maximum number of waiting actions, so that a backend that never pauses does not fill the host's memory.
 const MOST: usize = 50_000;
-/// Maximum size of the waiting actions in bytes; an action that exceeds it waits alone.
+/// Maximum size of the waiting actions in bytes; a larger action is accepted only if no other waits.
 const MOST_BYTES: usize = 8 << 20;
 
 /// The emitted actions that wait in a session's mailbox.
@@ -31,7 +31,7 @@ pub(super) struct EmittedSize {
 }
 
 impl EmittedSize {
-    /// One action.
+    /// Returns the size of one action.
     pub fn one(action: &StateAction) -> Self {
         Self { count: 1, bytes: size(action) }
     }
@@ -48,7 +48,7 @@ impl EmitLimit {
     /// Adds an action.
     ///
     /// # Errors
-    /// The limit is reached: the backend has to pause.
+    /// The limit is reached; the backend has to pause.
     pub fn wait_one_more(&self, action: &StateAction) -> Result<(), Thrown> {
         let (Waiting { count, bytes }, one) = (&*self.0, EmittedSize::one(action));
         let why = if count.fetch_add(one.count, Ordering::Relaxed) >= MOST {
@@ -66,7 +66,7 @@ impl EmitLimit {
         Err(Thrown { name: "QuotaExceededError".to_owned(), ..Thrown::new(why) })
     }
 
-    /// Adds an action that ends a turn, which is accepted beyond the limit too.
+    /// Adds an action that ends a turn; it is accepted beyond the limit too.
     pub fn wait_last(&self, action: &StateAction) {
         let one = EmittedSize::one(action);
         self.0.count.fetch_add(one.count, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl EmitLimit {
     }
 }
 
-/// The bytes of an action: of streamed text the text, of any other one its JSON.
+/// Returns the size of an action in bytes: that of the text if it is streamed text, otherwise that of its JSON.
 fn size(action: &StateAction) -> usize {
     match action {
         StateAction::ChatDelta(delta) => delta.content.len(),
@@ -95,7 +95,7 @@ fn size(action: &StateAction) -> usize {
     }
 }
 
-/// Counts what is written.
+/// A writer that counts the bytes written.
 struct Counter(usize);
 
 impl io::Write for Counter {

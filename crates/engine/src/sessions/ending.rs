@@ -1,4 +1,4 @@
-//! How a session ends for its clients, for the host that closes, and for good.
+//! The end of a session: for its clients, when the host closes, and by disposal.
 
 use ostler_contract::events::Event;
 use ostler_protocol::uri;
@@ -7,7 +7,7 @@ use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateActi
 use super::actor::Actor;
 
 impl Actor {
-    /// Looks after a client's presence once none of its connections watches the session.
+    /// Removes a client from the active clients once none of its connections is subscribed to the session.
     pub(super) fn handle_left(&mut self, client: &str) {
         let present = self.state.active_clients.iter().any(|active| active.client_id == client);
         if !present {
@@ -27,7 +27,7 @@ impl Actor {
         self.sync_client_plugins(None);
     }
 
-    /// Ends what runs and lets go of the backends.
+    /// Ends the running turns and closes the backends.
     pub(super) async fn close(&mut self, reason: &str) {
         for at in 0..self.chats.len() {
             self.flush_gathered(at);
@@ -55,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// Ends the session and forgets it, here, at its backend and in the store.
+    /// Ends the session and deletes it from memory, its backend and the store.
     pub(super) async fn dispose(&mut self) {
         self.close("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();

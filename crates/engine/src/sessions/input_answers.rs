@@ -1,4 +1,4 @@
-//! What a running turn waits for from clients: approvals, answers, tools they run.
+//! Input that a running turn waits for from clients: approvals, answers, and results of client tools.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ impl Actor {
         Ok(())
     }
 
-    /// A tool call of the running turn.
+    /// Returns a tool call of the running turn.
     pub(super) fn tool_call(&self, at: usize, call: &str) -> Option<&ToolCallState> {
         let active = self.chats[at].state.active_turn.as_ref()?;
         active.response_parts.iter().find_map(|part| match part {
@@ -90,7 +90,7 @@ impl Actor {
         })
     }
 
-    /// A question of the running turn that nobody answered yet.
+    /// Returns an unanswered question of the running turn.
     pub(super) fn open_question(&self, at: usize, request: &str) -> Option<&ChatInputRequest> {
         let active = self.chats[at].state.active_turn.as_ref()?;
         active.response_parts.iter().find_map(|part| match part {
@@ -101,7 +101,7 @@ impl Actor {
         })
     }
 
-    /// Whether a running tool call is this client's to report on.
+    /// Checks whether a tool call is running and belongs to a client's tool.
     pub(super) fn owned_call(&self, at: usize, call: &str, client: &str) -> Refused {
         let Some(state) = self.tool_call(at, call) else {
             return refuse(format!("there is no tool call {call} in the running turn"));
@@ -128,7 +128,7 @@ impl Actor {
     }
 }
 
-/// Refuses an option that was not offered, and one that says the opposite of the answer: a backend may go by either.
+/// Rejects an option that was not offered or that contradicts the answer, because a backend may use either of the two.
 fn check_option(offered: &[ConfirmationOption], option: &str, approved: bool, call: &str) -> Refused {
     let Some(chosen) = offered.iter().find(|offered| offered.id == option) else {
         return refuse(format!("{option} is not an option of the tool call {call}"));
@@ -144,7 +144,7 @@ fn check_option(offered: &[ConfirmationOption], option: &str, approved: bool, ca
     }
 }
 
-/// The questions of a request that need an answer.
+/// Returns the ids of a request's questions that need an answer.
 fn required(request: &ChatInputRequest) -> impl Iterator<Item = &str> {
     request.questions.iter().flatten().filter_map(|question| {
         let (id, required) = match question {

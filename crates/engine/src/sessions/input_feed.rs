@@ -1,22 +1,22 @@
-//! Requests for input of all sessions as they come and go, for a part of the program that follows every session. What falls
-//! behind is told so and looks at the sessions anew, so that no session waits for it.
+//! Notifications about requests for input of all sessions, for parts of the program that follow every session. A
+//! follower that falls behind is notified of that and reads the sessions again, so no session waits for it.
 
 use tokio::sync::broadcast;
 
-/// How many changes are retained for who follows them.
+/// The number of changes retained for followers.
 const MOST: usize = 1024;
 
-/// A change of what a session needs input for.
+/// A change of a session's requests for input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputChange {
-    /// A session lists a request, or another one under an id it listed.
+    /// A session lists a new request, or another one under an existing id.
     Asked {
         /// The session's URI.
         session: String,
         /// The request's id in the session.
         id: String,
     },
-    /// It no longer lists it: somebody answered, or the turn ended.
+    /// The session no longer lists the request, because it was answered or the turn ended.
     Withdrawn {
         /// The session's URI.
         session: String,
@@ -25,7 +25,7 @@ pub enum InputChange {
     },
 }
 
-/// The changes, to those who follow them.
+/// The channel of the changes.
 #[derive(Debug)]
 pub(super) struct InputFeed(broadcast::Sender<InputChange>);
 

@@ -1,5 +1,5 @@
-//! Tokens that clients lend to the chats they created: given to a chat's backend when it starts, and again when the client
-//! pushes another one.
+//! Tokens that clients lend to the chats they created. A chat's backend receives them at its start, and again when the
+//! client pushes a new one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::chat::Chat;
 use super::mailbox::ToSession;
 use super::{Entry, Resting, Sessions};
 
-/// Tokens by what they are for.
+/// Tokens by protected resource.
 pub(super) type Tokens = BTreeMap<String, String>;
 
-/// What the creators of a session and of its chats lent, by creator.
+/// The tokens that the creators of a session and of its chats lent, by creator.
 #[derive(Default)]
 pub(super) struct LentTokens(Vec<(Lender, Tokens)>);
 
@@ -41,37 +41,37 @@ impl LentTokens {
         &mut self.0[at].1
     }
 
-    /// Whether there is a token.
+    /// Whether there is no token.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|(_, tokens)| tokens.is_empty())
     }
 }
 
 impl Entry {
-    /// The client that created the session.
+    /// Returns the client that created the session.
     pub(super) fn lender(&self) -> Option<Lender> {
         let client = self.client.clone()?;
         Some(Lender { client, owner: self.owner.clone() })
     }
 
-    /// The token that the session's creator lent for a resource.
+    /// Returns the token that the session's creator lent for a resource.
     pub(crate) fn token_of(&self, resource: &str) -> Option<String> {
         self.lent_tokens.lock().of(&self.lender()?)?.get(resource).cloned()
     }
 
-    /// Takes the tokens that a client has when it creates the session or a chat.
+    /// Stores the tokens of a client that creates the session or a chat.
     pub(super) fn borrow(&self, lender: &Lender, tokens: Tokens) {
         self.lent_tokens.lock().entry(lender).extend(tokens);
     }
 
-    /// Takes over what a client lent another session whose chat is moved here.
+    /// Copies the tokens that a client lent another session, one of whose chats is moved here.
     pub(super) fn borrow_from(&self, other: &Self, lender: &Lender) {
         let tokens = other.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
         self.borrow(lender, tokens);
     }
 
-    /// Takes a token of a client that created something here, or takes it back where it is empty; answers whether it is
-    /// such a client.
+    /// Stores a token of a client that created the session or one of its chats, or removes it if it is empty. Returns
+    /// whether the client is such a creator.
     fn take_token(&self, lender: &Lender, resource: &str, token: &str) -> bool {
         let mut lent = self.lent_tokens.lock();
         if lent.of(lender).is_none() && self.lender().as_ref() != Some(lender) {
@@ -86,14 +86,14 @@ impl Entry {
 }
 
 impl Sessions {
-    /// Gives the chats that a client created a token it pushed. One that is taken back is not given to backends that start
-    /// from now on; running ones keep what they have.
+    /// Passes a token that a client pushed to the chats that it created. A revoked token is not given to backends that
+    /// start from then on; running backends keep it.
     pub(crate) fn lend(&self, lender: &Lender, resource: &str, token: &str) {
         for entry in self.all() {
             if !entry.take_token(lender, resource, token) || token.is_empty() {
                 continue;
             }
-            // One that sleeps is given it when it wakes.
+            // A sleeping session reads the token when it wakes.
             if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
                 let (lender, resource, token) = (lender.clone(), resource.to_owned(), token.to_owned());
                 let _ = mailbox.send(ToSession::TokenLent { lender, resource, token });
@@ -101,11 +101,12 @@ impl Sessions {
         }
     }
 
-    /// What a client lends a chat now: what it left, and over it what its open connections have.
+    /// Returns the tokens that a client currently lends a chat: the stored ones, overridden by those of its open
+    /// connections.
     fn lent_by(&self, entry: &Entry, lender: &Lender) -> Tokens {
         let mut tokens = entry.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
         let mut open = self.access.clients.open();
-        // The newest knows best.
+        // The newest connection takes precedence.
         open.sort_by_key(|open| open.id());
         for open in open {
             if open.client_id().as_ref() == Some(&lender.client) && open.owner() == lender.owner {
@@ -121,7 +122,7 @@ impl Actor {
         chat.lender.as_deref().cloned().or_else(|| self.entry.lender())
     }
 
-    /// The tokens a chat's backend starts with.
+    /// Returns the tokens that a chat's backend starts with.
     pub(super) fn lent_to(&self, chat: &Chat) -> Option<Tokens> {
         let asks = |resources: &Vec<_>| !resources.is_empty();
         self.agent.as_ref()?.protected_resources.as_ref().filter(|resources| asks(resources))?;
@@ -129,7 +130,7 @@ impl Actor {
         (!tokens.is_empty()).then_some(tokens)
     }
 
-    /// A client pushed a token: the backends of its chats are told.
+    /// Sends a token that a client pushed to the backends of that client's chats.
     pub(super) fn take_lent(&self, lender: &Lender, resource: &str, token: &str) {
         for (at, chat) in self.chats.iter().enumerate() {
             if !chat.is_worker() && self.lender_of(chat).as_ref() == Some(lender) {

@@ -1,5 +1,5 @@
-//! Links from tool calls to the worker chats they opened. Only the host knows them: what a backend says of a call's
-//! content replaces the content, and they stay in it.
+//! Links from tool calls to the worker chats that they opened. Only the host knows them. A backend's content of a call
+//! replaces the previous content, so the host adds the links again.
 
 use ostler_protocol::wire::actions::{ChatToolCallContentChangedAction, StateAction};
 use ostler_protocol::wire::state::{ToolCallState, ToolResultContent, ToolResultSubagentContent};
@@ -7,13 +7,13 @@ use ostler_protocol::wire::state::{ToolCallState, ToolResultContent, ToolResultS
 use super::actor::Actor;
 
 impl Actor {
-    /// Links a call to a worker chat: now where the call runs, otherwise with what is said of its content next.
+    /// Links a call to a worker chat: immediately if the call runs, otherwise with its next content.
     pub(super) fn link_call(&mut self, at: usize, call: &str, link: ToolResultSubagentContent) {
         self.chats[at].links.entry(call.to_owned()).or_default().push(link);
         self.show_links(at, call);
     }
 
-    /// Puts the links of a call into the content of the running call, where they are missing.
+    /// Adds the missing links of a call to the content of the running call.
     pub(super) fn show_links(&mut self, at: usize, call: &str) {
         let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
         let held = running.content.clone();
@@ -25,7 +25,7 @@ impl Actor {
         self.apply_chat(at, StateAction::ChatToolCallContentChanged(changed), None);
     }
 
-    /// A call's content with its links in it.
+    /// Returns a call's content with its links added.
     pub(super) fn linked(
         &self,
         at: usize,

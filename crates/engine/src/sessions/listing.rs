@@ -1,5 +1,5 @@
-//! The listing of sessions. What is in memory is never older than what is stored, so it takes what is in memory and the
-//! rest from the store.
+//! The listing of sessions. The state in memory is never older than the stored one, so the listing uses it and reads
+//! the rest from the store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use ostler_protocol::wire::state::SessionSummary;
 use super::summary::{rest, summary_at_rest};
 use super::{Entry, Sessions};
 
-/// How many sessions the store is asked for at a time, at most.
+/// Maximum number of sessions read from the store at a time.
 const CHUNK: usize = 1000;
 
-/// What is removed while listings are read from the store: their rows may still name it.
+/// The sessions that are removed while listings read the store; rows already read may still contain them.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     listings: usize,
@@ -24,7 +24,7 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    /// A session is gone.
+    /// Records the removal of a session.
     pub fn add(&mut self, id: &str) {
         if self.listings > 0 {
             self.ids.insert(id.to_owned());
@@ -32,7 +32,7 @@ impl Removals {
     }
 }
 
-/// A listing that is being made.
+/// A listing in progress.
 struct Listing<'a>(&'a Sessions);
 
 impl<'a> Listing<'a> {
@@ -58,9 +58,9 @@ impl Drop for Listing<'_> {
 
 /// A session of a listing.
 enum Row {
-    /// In memory.
+    /// A session in memory.
     Held(Arc<Entry>),
-    /// In the store, with its chats.
+    /// A stored session with its chats.
     Stored(Box<(StoredSession, Vec<KeptChat>)>),
 }
 
@@ -71,10 +71,11 @@ impl Entry {
 }
 
 impl Sessions {
-    /// A page of the listing: the sessions modified last first, from after a place on, and whether more follow.
+    /// Returns a page of the listing, the most recently modified sessions first, starting after a place, and whether
+    /// more sessions follow.
     ///
     /// # Errors
-    /// What the store failed with.
+    /// The error of the store.
     pub async fn session_page(
         &self,
         after: Option<ListedPlace>,
@@ -88,12 +89,13 @@ impl Sessions {
         if let Some(store) = self.core.session_store()
             && let Some(page) = store.page.as_ref().filter(|_| !whole)
         {
-            // One more, to know whether there is one.
+            // One more than the limit, to find out whether more follow.
             (stored, more) = read(page, after.clone(), limit.saturating_add(1), &held).await?;
             for (row, chats) in &mut stored {
                 *chats = self.chats_in(store, row).await;
             }
-            // Others came into memory, where they may have changed. Those that left it are as they were in it.
+            // Sessions that were loaded in the meantime may have changed. Those that were evicted are unchanged in
+            // `held`.
             held.extend(self.held());
         }
         let stored =
@@ -113,12 +115,12 @@ impl Sessions {
         Ok((shown.collect(), more))
     }
 
-    /// Every session in memory, by its id.
+    /// Returns all sessions in memory, by id.
     fn held(&self) -> HashMap<String, Arc<Entry>> {
         self.entries.read().clone()
     }
 
-    /// What a listing shows of a session that is not in memory.
+    /// Returns the summary that a listing shows of a session that is not in memory.
     fn at_rest(&self, stored: &StoredSession, chats: &[KeptChat]) -> SessionSummary {
         let StoredSession { id, session, flags, .. } = stored;
         let mut summary = summary_at_rest(session, *flags);
@@ -136,7 +138,8 @@ impl Sessions {
     }
 }
 
-/// Reads rows of sessions that are not held, from after a place on; answers whether there may be more than `wanted`.
+/// Reads rows of sessions that are not in memory, starting after a place. Returns whether there may be more than
+/// `wanted`.
 async fn read(
     page: &Call<fn(u64, Option<ListedPlace>) -> Vec<StoredSession>>,
     after: Option<ListedPlace>,
@@ -172,7 +175,7 @@ fn place_of(stored: &StoredSession) -> ListedPlace {
     ListedPlace { modified_at: stored.session.modified_at.clone(), uri: stored.session.uri.clone() }
 }
 
-/// The order of the listing.
+/// Compares two places in the order of the listing.
 fn order(one: &ListedPlace, other: &ListedPlace) -> std::cmp::Ordering {
     other.modified_at.cmp(&one.modified_at).then_with(|| one.uri.cmp(&other.uri))
 }

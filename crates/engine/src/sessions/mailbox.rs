@@ -1,5 +1,4 @@
-//! The messages to a session. Everything that reads or changes its state is one of them and passes its mailbox
-//! (`queue.rs`).
+//! The messages to a session. Every read and change of its state is such a message and passes its mailbox (`queue.rs`).
 
 use std::sync::Arc;
 
@@ -21,70 +20,71 @@ use crate::core::ids::ConnectionId;
 use crate::core::plugin_folders::PluginFolder;
 use crate::core::responder::{ConnectionRef, Responder};
 
-/// A subscription asked for.
+/// A request to subscribe.
 #[derive(Debug)]
 pub struct Subscription {
-    /// The URI as the client spelt it.
+    /// The URI as the client spelled it.
     pub spelled: String,
-    /// Which of the session's channels.
+    /// The channel of the session.
     pub place: Place,
-    /// Who.
+    /// The subscriber.
     pub subscriber: Subscriber,
-    /// How many of the newest turns it wants, where it said.
+    /// The number of newest turns that the client asked for, if any.
     pub turns: Option<usize>,
     /// The client's id.
     pub client: String,
-    /// Gets the snapshot.
+    /// The receiver of the snapshot.
     pub answer: Snapshots,
-    /// What a large one is made with.
+    /// The memory charged for a large snapshot.
     pub room: Option<Charge>,
 }
 
-/// Who gets a snapshot.
+/// The receiver of a snapshot.
 #[derive(Debug)]
 pub enum Snapshots {
-    /// `subscribe`: the answer goes out before anything later.
+    /// `subscribe`: the answer is sent before any later action.
     Subscribe(Responder),
-    /// `initialize` and `reconnect`: one of several in an answer made elsewhere, as JSON text.
+    /// `initialize` and `reconnect`: one of several snapshots of an answer that another part of the host builds, as
+    /// JSON.
     Collect(oneshot::Sender<Option<Collected>>),
 }
 
-/// A snapshot for an answer made elsewhere.
+/// A snapshot for an answer that another part of the host builds.
 #[derive(Debug)]
 pub struct Collected {
-    /// Its JSON text.
+    /// The snapshot as JSON.
     pub text: String,
-    /// Its part of the connection's budget, where it was charged.
+    /// The charge on the connection's budget, if it was charged.
     pub charge: Option<Charge>,
 }
 
-/// An action a client dispatched.
+/// An action that a client dispatched.
 #[derive(Debug)]
 pub struct Dispatch {
-    /// The URI as the client spelt it.
+    /// The URI as the client spelled it.
     pub spelled: String,
-    /// Which of the session's channels.
+    /// The channel of the session.
     pub place: Place,
-    /// Its row in the table.
+    /// The action's row in the table of actions.
     pub row: &'static Action,
-    /// The action, as it was sent.
+    /// The action as it was sent.
     pub action: Arc<Value>,
-    /// Who and under which count.
+    /// The client and its sequence number.
     pub origin: Origin,
-    /// Where a refusal goes.
+    /// The connection that receives a rejection.
     pub connection: ConnectionRef,
-    /// `user:<id>`, `root:<host>` or `plugin:<id>`, when the host knows.
+    /// `user:<id>`, `root:<host>` or `plugin:<id>`, if known.
     pub sender: Option<String>,
-    /// The length of its text.
+    /// The length of the action's text.
     pub length: usize,
-    /// What a long one takes in memory until it is handled.
+    /// The memory charged for a long action until it is handled.
     pub charge: Option<Charge>,
-    /// Whether there is memory for it in the session's state, once that was waited for.
+    /// The memory charged in the session's state for the action, or why there is none, once the wait for it has ended.
     pub room: Option<Result<Charge, String>>,
 }
 
 impl Dispatch {
-    /// Tells the sender why its action was not taken, without the text of its message: there is no memory for that.
+    /// Sends a rejection without the text of the message, because there is no memory for that.
     pub(super) fn refuse(&self, why: &str, seq: u64) {
         let mut action = json!({ "type": self.row.name });
         for key in ["id", "kind", "turnId"] {
@@ -101,32 +101,32 @@ impl Dispatch {
     }
 }
 
-/// A turn the host itself starts: an automation's, a `startSession` prompt, a tool's.
+/// A turn that the host itself starts: for an automation, a `startSession` prompt or a tool.
 #[derive(Debug)]
 pub struct TurnRequest {
-    /// In which chat.
+    /// The chat.
     pub place: Place,
-    /// What is said.
+    /// The message.
     pub message: Message,
-    /// The model it asks for.
+    /// The requested model.
     pub model: Option<ModelSelection>,
-    /// Who it counts as.
+    /// The principal that counts as the sender.
     pub sender: Option<String>,
-    /// Whether a busy chat queues it rather than refusing.
+    /// Whether the message is queued, rather than rejected, if the chat has a running turn.
     pub queue: bool,
-    /// Whether the policies have been asked about it already.
+    /// Whether the policies have already allowed the turn.
     pub allowed: bool,
 }
 
-/// What became of a [`TurnRequest`].
+/// The outcome of a [`TurnRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnTaken {
-    /// It runs.
+    /// The turn has started.
     Started {
-        /// Its id.
+        /// The turn's id.
         turn: String,
     },
-    /// It waits for the running one.
+    /// The message waits for the running turn to end.
     Queued,
 }
 
@@ -135,99 +135,99 @@ pub enum TurnTaken {
 pub enum ToSession {
     /// Wakes the actor for the messages in the priority lane.
     Priority,
-    /// Somebody wants to watch.
+    /// A connection subscribes.
     Subscribe(Box<Subscription>),
-    /// Somebody stopped watching, or may have: its presence is looked after.
+    /// A client has, or may have, no subscription left; its presence is checked.
     Left {
         /// The client's id.
         client: String,
     },
     /// A client dispatched an action.
     Dispatch(Box<Dispatch>),
-    /// The backend says what happened in a chat.
+    /// A backend emitted an action in a chat.
     Emit {
-        /// The chat's number: it keeps when chats before it close.
+        /// The chat's number, which stays the same when other chats close.
         chat: u64,
-        /// Where to.
+        /// The kind of channel.
         channel: Emit,
-        /// What.
+        /// The action.
         action: StateAction,
     },
-    /// The backend keeps its own name for a turn.
+    /// A backend reported its own id of a turn.
     TurnRecorded {
         /// The chat's number.
         chat: u64,
-        /// The host's id.
+        /// The turn's id in the host.
         turn: String,
-        /// The backend's.
+        /// The turn's id in the backend.
         transcript: String,
     },
-    /// The backend could not be started, or threw when it was told something.
+    /// A backend failed to start, or one of its calls failed.
     BackendFailed {
         /// The chat's number.
         chat: u64,
-        /// The turn that was to begin, if one was.
+        /// The turn that was to begin, if any.
         turn: Option<String>,
-        /// What it threw.
+        /// The error.
         why: Thrown,
     },
-    /// The policies refuse a turn that has begun; nothing runs it.
+    /// The policies denied a turn that has already started; no backend runs it.
     TurnRefused {
         /// The chat's number.
         chat: u64,
         /// The turn.
         turn: String,
-        /// Their sentence.
+        /// The reason.
         why: String,
     },
-    /// The backend named itself.
+    /// A backend reported its own id.
     BackendId {
         /// The chat's number.
         chat: u64,
-        /// Its own id.
+        /// The backend's id.
         id: String,
     },
     /// The host starts a turn.
     Turn {
-        /// What.
+        /// The request.
         request: Box<TurnRequest>,
-        /// What became of it.
+        /// The receiver of the outcome.
         taken: oneshot::Sender<Result<TurnTaken, String>>,
     },
-    /// An automation says something in the running turn.
+    /// An automation steers the running turn.
     Steer {
-        /// What.
+        /// The request.
         request: Box<TurnRequest>,
-        /// Whether the backend took it.
+        /// The receiver of whether the backend accepted it.
         taken: oneshot::Sender<bool>,
     },
-    /// A backend took a steering message in, or did not.
+    /// A backend accepted a steering message or did not.
     Steered {
         /// The chat's number.
         chat: u64,
-        /// The message.
+        /// The message's id.
         id: String,
-        /// Whether the backend took it.
+        /// Whether the backend accepted it.
         taken: bool,
-        /// Gets the same, where no client sent it.
+        /// The receiver of the same result, if the message did not come from a client.
         answer: Option<oneshot::Sender<bool>>,
     },
-    /// A client's action was prepared, or refused meanwhile.
+    /// The preparation of a client's action has finished or failed.
     Prepared {
-        /// Which preparation.
+        /// The number of the preparation.
         number: u64,
-        /// What the client dispatched.
+        /// The client's dispatch.
         dispatch: Box<Dispatch>,
-        /// The action to take.
+        /// The action to handle, or the reason for the rejection.
         outcome: Result<Box<StateAction>, String>,
     },
-    /// The policies were asked about a queued message.
+    /// The policies were evaluated for a queued message.
     QueuedAsked {
         /// The chat's number.
         chat: u64,
-        /// The message.
+        /// The message's id.
         id: String,
-        /// Their sentence, where they refuse it.
+        /// The reason, if they denied it.
         refused: Option<String>,
     },
     /// A tool or plugin renames the session.
@@ -235,179 +235,179 @@ pub enum ToSession {
         /// The new title.
         title: String,
     },
-    /// The turns of a chat, as they are.
+    /// Asks for the turns of a chat.
     Turns {
-        /// Which chat.
+        /// The chat.
         place: Place,
-        /// Gets them.
+        /// The receiver of the turns.
         answer: oneshot::Sender<Option<Vec<Turn>>>,
     },
-    /// The customizations, as they are.
+    /// Asks for the customizations.
     Customizations {
-        /// Gets them.
+        /// The receiver of the customizations.
         answer: oneshot::Sender<Option<Vec<Customization>>>,
     },
-    /// The chats, as they are.
+    /// Asks for the chats.
     Chats {
-        /// Gets them.
+        /// The receiver of the chats.
         answer: oneshot::Sender<Vec<ChatSummary>>,
     },
-    /// A client wants older turns of a chat.
+    /// A client asks for older turns of a chat.
     FetchTurns {
-        /// Which chat, as spelt.
+        /// The chat's URI as the client spelled it.
         spelled: String,
-        /// Which chat.
+        /// The chat.
         place: Place,
-        /// Where it was.
+        /// The client's cursor.
         cursor: Option<String>,
-        /// Who.
+        /// The client's connection.
         connection: ConnectionRef,
-        /// Gets the empty result, after the turns.
+        /// The receiver of the empty result, which follows the turns.
         responder: Responder,
-        /// What a large page is made with.
+        /// The memory charged for a large page.
         room: Option<Charge>,
     },
     /// A message that waited for memory.
     Room {
-        /// Which.
+        /// The number of the preparation.
         number: u64,
-        /// The message; none where its connection is gone.
+        /// The message; `None` if its connection has closed.
         posted: Option<Box<Posted>>,
     },
-    /// The backend took or refused settings a client changed.
+    /// The backend accepted or refused settings that a client changed.
     ConfigAnswered {
-        /// What the client dispatched.
+        /// The client's dispatch.
         dispatch: Box<Dispatch>,
-        /// The sentence that refuses, or nothing.
+        /// The reason, if it refused.
         refused: Option<String>,
     },
-    /// A client pushed a token for the chats it created.
+    /// A client pushed a token for the chats that it created.
     TokenLent {
         /// The client.
         lender: Lender,
-        /// What the token is for.
+        /// The protected resource.
         resource: String,
         /// The token.
         token: String,
     },
-    /// A client's tool took too long.
+    /// A client tool timed out.
     ToolTimedOut {
         /// The chat's number.
         chat: u64,
-        /// The call.
+        /// The tool call's id.
         call: String,
     },
-    /// A plugin of a client was copied, or could not be.
+    /// The copy of a client's plugin succeeded or failed.
     PluginCopied {
-        /// Which copy.
+        /// The number of the copy.
         number: u64,
-        /// The copy.
+        /// The copied folder, or the reason for the failure.
         outcome: Result<PluginFolder, String>,
     },
-    /// One of its channels lost its last subscriber: it decides anew when to sleep.
+    /// A channel of the session lost its last subscriber; the delay until the session sleeps starts again.
     Unwatched,
-    /// Too many sessions are in memory: it sleeps if it is idle.
+    /// Too many sessions are in memory; the session sleeps if it is idle.
     Rest,
-    /// The session ends and is forgotten.
+    /// The session ends and is deleted.
     Dispose {
-        /// Answered when it is gone.
+        /// Notified once it is deleted.
         done: oneshot::Sender<()>,
     },
-    /// No client has used the session for a while: it is removed if it is still a draft.
+    /// No client has used the session until the timeout; it is removed if it is still a draft.
     Abandoned,
     /// The host closes.
     Close {
-        /// Answered when it is closed.
+        /// Notified once the session is closed.
         done: oneshot::Sender<()>,
     },
-    /// A worker chat is opened by the backend.
+    /// A backend opens a worker chat.
     Worker(Box<WorkerOpened>),
-    /// What happened in a worker chat.
+    /// A backend emitted an action in a worker chat.
     WorkerEmit {
         /// The chat's number.
         chat: u64,
-        /// What.
+        /// The action.
         action: StateAction,
     },
-    /// One more chat is asked for.
+    /// Asks for a new chat.
     OpenChat {
-        /// Which.
+        /// The new chat.
         chat: Box<NewChat>,
-        /// Answered when it is there, or cannot be.
+        /// The receiver of the outcome, once the chat is open or has failed to open.
         answer: oneshot::Sender<Result<(), RpcError>>,
     },
-    /// A chat's backend is there, or could not be had.
+    /// The backend of a new chat was created or failed to start.
     ChatReady(Box<ChatReady>),
-    /// A chat is to be closed and forgotten.
+    /// Asks to close and delete a chat.
     CloseChat {
-        /// As spelt.
+        /// The chat's URI as the client spelled it.
         spelled: String,
-        /// Which.
+        /// The chat.
         place: Place,
-        /// Answered when it is gone.
+        /// The receiver of the outcome, once the chat is closed.
         answer: oneshot::Sender<Result<(), RpcError>>,
     },
-    /// A chat goes to another place in the session's list.
+    /// Asks to move a chat to another place in the session's list.
     MoveWithin {
-        /// As spelt.
+        /// The chat's URI as the client spelled it.
         spelled: String,
-        /// Which.
+        /// The chat.
         place: Place,
-        /// The chat before it; none where it goes first.
+        /// The chat that precedes it; `None` to move it to the front.
         after: Option<String>,
-        /// Answered when it is there.
+        /// The receiver of the outcome.
         answer: oneshot::Sender<Result<(), RpcError>>,
     },
-    /// A chat is to go to another session.
+    /// Asks to hand a chat over to another session.
     LendChat {
-        /// As spelt.
+        /// The chat's URI as the client spelled it.
         spelled: String,
-        /// Which.
+        /// The chat.
         place: Place,
-        /// Gets it.
+        /// The receiver of the chat.
         answer: oneshot::Sender<Result<Lent, RpcError>>,
     },
-    /// A chat comes from another session.
+    /// Adds a chat that comes from another session.
     TakeChat {
         /// The chat.
         lent: Box<Lent>,
-        /// The chat before it; none where it goes first.
+        /// The chat that precedes it; `None` to place it at the front.
         after: Option<String>,
-        /// Answered when it is there, or gets it back.
+        /// The receiver of the outcome; a failure returns the chat.
         answer: oneshot::Sender<Result<(), Box<(RpcError, Lent)>>>,
     },
-    /// A chat that was lent is another session's, or comes back.
+    /// A chat that was handed over now belongs to another session, or is returned.
     LoanEnded {
-        /// Its URI.
+        /// The chat's URI.
         uri: String,
-        /// Who has it, with its workers' chats.
+        /// The session that has the chat, with the URIs of its workers' chats; or the returned chat.
         outcome: Box<Result<(Arc<Entry>, Vec<String>), Lent>>,
-        /// Answered when that is put down.
+        /// Notified once that is stored.
         done: oneshot::Sender<()>,
     },
-    /// The session that a chat came from, for which this one was made, has let go of it.
+    /// The session whose chat this session was created for has given the chat up.
     Made {
-        /// Answered when that is put down.
+        /// Notified once that is stored.
         done: oneshot::Sender<()>,
     },
-    /// The turn that runs in a chat.
+    /// Asks for the running turn of a chat.
     Running {
-        /// Which chat.
+        /// The chat.
         place: Place,
-        /// Gets its id.
+        /// The receiver of the turn's id.
         answer: oneshot::Sender<Option<String>>,
     },
-    /// What was found around where it works.
+    /// Facts that were read about the session's directory.
     DirectoryFacts(Box<super::DirectoryFacts>),
-    /// The session's settings as they are now.
+    /// Asks for the session's current settings.
     Settings {
-        /// Gets them.
+        /// The receiver of the settings.
         answer: oneshot::Sender<JsonObject>,
     },
 }
 
 impl ToSession {
-    /// The place in the session it is for, where it is for one.
+    /// Returns the place in the session that the message is for, if any.
     pub(super) fn place(&self) -> Option<&Place> {
         match self {
             Self::Subscribe(subscription) => Some(&subscription.place),
@@ -423,7 +423,7 @@ impl ToSession {
         }
     }
 
-    /// What it gives back of the places of emitted actions.
+    /// Returns the size that the message releases from the limit of emitted actions.
     pub(super) fn taken(&self) -> EmittedSize {
         match self {
             Self::Emit { action, .. } | Self::WorkerEmit { action, .. } => EmittedSize::one(action),
@@ -431,12 +431,12 @@ impl ToSession {
         }
     }
 
-    /// Whether a backend emitted it.
+    /// Whether a backend emitted the message.
     pub(super) fn is_emitted(&self) -> bool {
         matches!(self, Self::Emit { .. } | Self::WorkerEmit { .. })
     }
 
-    /// The connection that dispatched it.
+    /// Returns the connection that dispatched the message.
     pub(super) fn dispatched_by(&self) -> Option<ConnectionId> {
         match self {
             Self::Dispatch(dispatch) => Some(dispatch.connection.id),
@@ -444,18 +444,18 @@ impl ToSession {
         }
     }
 
-    /// Whether a client cancels a turn with it.
+    /// Whether the message is a client's cancellation of a turn.
     pub(super) fn is_cancellation(&self) -> bool {
         matches!(self, Self::Dispatch(dispatch) if dispatch.row.class == Class::Cancel)
     }
 
-    /// Whether it reports what a turn consumed.
+    /// Whether the message reports a turn's usage.
     pub(super) fn is_usage(&self) -> bool {
         let (Self::Emit { action, .. } | Self::WorkerEmit { action, .. }) = self else { return false };
         matches!(action, StateAction::ChatUsage(_))
     }
 
-    /// The number of the chat a backend says it of.
+    /// Returns the number of the chat that a backend's message belongs to.
     pub(super) fn chat_number(&self) -> Option<u64> {
         match self {
             Self::Emit { chat, .. }
@@ -472,15 +472,15 @@ impl ToSession {
     }
 }
 
-/// A worker chat on its way.
+/// A worker chat that is being opened.
 #[derive(Debug)]
 pub struct WorkerOpened {
-    /// The chat the call is in.
+    /// The number of the chat that contains the call.
     pub parent: u64,
-    /// The call.
+    /// The tool call's id.
     pub call: String,
-    /// What was asked.
+    /// The backend's request.
     pub request: ostler_contract::points::WorkerRequest,
-    /// Gets the chat's number, URI and turn.
+    /// The receiver of the chat's number, URI and turn.
     pub answer: oneshot::Sender<Result<(u64, String, String), Thrown>>,
 }

@@ -1,17 +1,17 @@
-//! The MCP servers a session's backend is handed: the configured ones, with the secrets their `env` and `headers` name
-//! read for that session. Spec: *Daemon configuration keys*, *Secret reference*.
+//! The MCP servers of a session's backend: the configured ones, with the secrets that their `env` and `headers` refer
+//! to resolved for that session. Spec: *Daemon configuration keys*, *Secret reference*.
 
 use ostler_contract::{JsonObject, Value, VaultName, limit, problem};
 
 use crate::sessions::Entry;
 use crate::sessions::Sessions;
 
-/// The members whose values are credentials.
+/// The fields whose values are credentials.
 const CREDENTIALS: [&str; 2] = ["env", "headers"];
 
 impl Sessions {
-    /// The MCP servers of a session, by name; nothing where there are none. One that names a secret this session cannot
-    /// have is left out, with a line in the log.
+    /// Returns the MCP servers of a session, by name, or `None` if there are none. A server that refers to a secret
+    /// that is unavailable to the session is skipped and logged.
     pub(crate) async fn mcp_servers_for(&self, entry: &Entry) -> Option<JsonObject> {
         let mut servers = JsonObject::new();
         for (name, server) in self.core.mcp_servers()? {
@@ -25,7 +25,7 @@ impl Sessions {
         (!servers.is_empty()).then_some(servers)
     }
 
-    /// A server with the values its references name; otherwise where one stands and what is wrong with it.
+    /// Returns a server with its secret references resolved, or the place of the failing reference and the reason.
     async fn with_secrets(&self, entry: &Entry, mut server: Value) -> Result<Value, (String, String)> {
         for member in CREDENTIALS {
             let Some(fields) = server.get_mut(member).and_then(Value::as_object_mut) else { continue };
@@ -41,7 +41,7 @@ impl Sessions {
         Ok(server)
     }
 
-    /// A secret of the work of one session.
+    /// Reads a secret for a session.
     async fn session_secret(&self, entry: &Entry, name: &str) -> Result<String, String> {
         let parsed = VaultName::parse(name).map_err(|wrong| format!("is not a secret reference: {wrong}"))?;
         let names = |why: String| format!("names {parsed}: {why}");
@@ -66,7 +66,7 @@ impl Sessions {
 }
 
 impl Entry {
-    /// The team whose work the session is: the one it is charged to, or its owner's.
+    /// Returns the team of the session: the one it is charged to, or else its owner's.
     fn team(&self) -> Option<String> {
         let charged = |scope: &Value| scope.get("team")?.as_str().map(str::to_owned);
         let team = self.scope.as_ref().and_then(charged);

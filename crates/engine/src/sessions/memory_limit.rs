@@ -1,6 +1,6 @@
-//! Memory for what a session is told and asked. A large answer is made once there is room for it in the budget of its
-//! connection, and what enlarges the state is taken once there is room in the budget of all sessions. Whoever has to wait
-//! for that does so outside the mailbox; what the same client sends to the same chat afterwards waits too.
+//! The memory limits of messages to a session. A large answer is built once the budget of its connection has room for
+//! it. An action that enlarges the state is handled once the budget of all sessions has room for it. Messages wait for
+//! room outside the mailbox; later messages of the same client to the same chat wait too.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -26,27 +26,27 @@ use crate::core::ids::ConnectionId;
 use crate::core::refusals::no_memory;
 use crate::sessions::Sessions;
 
-/// How many sessions are read from the store at the same time.
+/// Maximum number of sessions that are loaded from the store concurrently.
 pub(super) const WAKING: usize = 4;
-/// How long an action waits until idle sessions have made room for it.
+/// How long an action waits until idle sessions have freed enough memory for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it has others asked again.
+/// How often a waiting action asks idle sessions to sleep again.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How long the answer to a client that comes in waits for the memory of one snapshot; then that is left out.
+/// How long the answer to a connecting client waits for the memory of one snapshot before omitting it.
 const COLLECT: Duration = Duration::from_secs(5);
-/// How long any other answer waits for memory. A peer that reads nothing is disconnected before that.
+/// How long any other answer waits for memory. A peer that reads nothing is disconnected earlier.
 const ANSWER: Duration = Duration::from_secs(60);
-/// By how much a session's state changes before its charge does.
+/// The change of a session's size from which its charge is updated.
 const STEP: usize = 4 * 1024;
 
-/// How many messages may wait in a chat.
+/// Maximum number of queued messages in a chat.
 const MOST_QUEUED: usize = 64;
-/// What the queued messages and the draft of a chat may take together: whenever one changes, all are stored.
+/// Maximum total size of a chat's queued messages and draft; a change of one of them stores all.
 const QUEUED_BYTES: usize = 8 * 1024 * 1024;
-/// The same of all chats of a session.
+/// The same maximum for all chats of a session together.
 const SESSION_QUEUED_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a client's actions do to the state that they cannot enlarge by much, however long they are made.
+/// Actions of clients that cannot enlarge the state significantly, regardless of their length.
 const SMALLER: [&str; 10] = [
     "session/activeClientRemoved",
     "session/workingDirectoryRemoved",
@@ -59,7 +59,7 @@ const SMALLER: [&str; 10] = [
     "annotations/removed",
     "annotations/entryRemoved",
 ];
-/// Those that enlarge it each time, however short they are.
+/// Actions that enlarge the state every time, regardless of their length.
 const LARGER: [&str; 6] = [
     "chat/turnStarted",
     "chat/pendingMessageSet",
@@ -69,12 +69,12 @@ const LARGER: [&str; 6] = [
     "annotations/entrySet",
 ];
 
-/// What the state of an awake session takes in memory.
+/// The memory that the state of an awake session occupies.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// The size of the session's own state.
     pub size: Size,
-    /// The length of its annotations as JSON text, as far as is known.
+    /// The length of the annotations as JSON, if known.
     pub annotations: usize,
     charge: Charge,
 }
@@ -85,21 +85,21 @@ impl Memory {
     }
 }
 
-/// What a message has to wait for.
+/// The resource that a message has to wait for.
 enum Needs {
-    /// Memory for its answer.
+    /// Memory for the answer.
     Answer { budget: Budget, bytes: usize, connection: ConnectionId, is_collected: bool },
-    /// Memory for what it brings.
+    /// Memory for what it adds to the state.
     State { bytes: usize, connection: ConnectionId },
 }
 
 impl Sessions {
-    /// Whether the states of sessions take all the memory they may.
+    /// Whether the states of all sessions use up their budget.
     fn is_full(&self) -> bool {
         self.memory.used() >= self.memory.largest()
     }
 
-    /// Waits until there is memory for so much more in the state of a session, as idle ones fall asleep.
+    /// Waits until there is memory for an addition to a session's state, asking idle sessions to sleep.
     async fn room_for_state(&self, bytes: usize) -> Result<Charge, String> {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -114,10 +114,10 @@ impl Sessions {
         }
     }
 
-    /// Waits until there is memory for the client that makes a session.
+    /// Waits until there is memory for the client that creates a session.
     ///
     /// # Errors
-    /// There is none: what it brings is large, and other sessions are at work.
+    /// There is not enough memory: the client's data is large, and the other sessions run turns or have subscribers.
     pub(super) async fn room_for_client(
         &self,
         client: Option<&SessionActiveClient>,
@@ -137,10 +137,10 @@ impl Sessions {
         )
     }
 
-    /// Waits until the state of a session that wakes may be read into memory.
+    /// Waits until a waking session may load its state into memory.
     ///
     /// # Errors
-    /// Those in memory are at work or watched, and take all that may be taken.
+    /// The sessions in memory run turns or have subscribers, and use up the budget.
     pub(super) async fn room_to_wake(&self) -> Result<(), RpcError> {
         if !self.is_full() {
             return Ok(());
@@ -151,8 +151,8 @@ impl Sessions {
         }
     }
 
-    /// Asks idle sessions, those that changed longest ago first, to sleep: as many as free so many bytes. Answers how many
-    /// are asked.
+    /// Asks idle sessions to sleep, the least recently changed first, until they free a number of bytes. Returns how
+    /// many were asked.
     fn rest_for_memory(&self, bytes: usize) -> usize {
         let surplus = (self.memory.used() + bytes).saturating_sub(self.memory.largest());
         let mut freed = 0;
@@ -161,13 +161,13 @@ impl Sessions {
             freed += entry.memory.load(Ordering::Relaxed);
             more
         };
-        // Where others are asking, some may sleep soon.
+        // If another call is asking, some sessions may sleep soon.
         self.rest_idle(enough).unwrap_or(1)
     }
 }
 
 impl Actor {
-    /// Lets a message wait for memory; returns it where it need not.
+    /// Holds a message back until there is memory for it; returns a message that need not wait.
     pub(super) fn waits_for_room(&mut self, mut posted: Box<Posted>) -> Option<Box<Posted>> {
         let Some(needs) = self.needs(&mut posted.message) else { return Some(posted) };
         let (Needs::Answer { connection, .. } | Needs::State { connection, .. }) = &needs;
@@ -186,7 +186,7 @@ impl Actor {
         tokio::spawn(async move {
             let has_room = match needs {
                 Needs::Answer { budget, bytes, is_collected, .. } => {
-                    // The parts of one answer would wait for each other.
+                    // The parts of one answer could otherwise wait for each other.
                     let patience = if is_collected { COLLECT } else { ANSWER };
                     let charge = tokio::time::timeout(patience, budget.take(bytes)).await;
                     let is_late = charge.is_err();
@@ -211,13 +211,13 @@ impl Actor {
                     true
                 }
             };
-            // Without room for its answer, its connection is gone.
+            // If there is no room for the answer, its connection has closed.
             let _ = mailbox.send(ToSession::Room { number, posted: has_room.then_some(posted) });
         });
         None
     }
 
-    /// What a message has to wait for. What there is memory for is charged at once.
+    /// Returns the resource that a message has to wait for. Available memory is charged immediately.
     fn needs(&mut self, message: &mut ToSession) -> Option<Needs> {
         match message {
             ToSession::Subscribe(asked) if asked.room.is_none() => {
@@ -237,7 +237,7 @@ impl Actor {
                 let length = self.chats[at].length(Some(PAGE));
                 (length > SMALL).then(|| Needs::Answer {
                     budget: connection.outbox.budget().clone(),
-                    // Its frame, and the transport's encoding of that.
+                    // The frame and the transport's encoding of it.
                     bytes: 2 * length,
                     connection: connection.id,
                     is_collected: false,
@@ -257,7 +257,7 @@ impl Actor {
         }
     }
 
-    /// A message has the memory it waited for: it comes next, and then what waited for it.
+    /// Schedules a message that now has its memory, followed by the messages that waited for it.
     pub(super) fn has_room(&mut self, number: u64, posted: Option<Box<Posted>>) {
         self.no_longer_waits(number);
         if let Some(posted) = posted {
@@ -265,7 +265,7 @@ impl Actor {
         }
     }
 
-    /// Takes what waited for a message.
+    /// Schedules the messages that waited for a message.
     pub(super) fn no_longer_waits(&mut self, number: u64) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
         let waiting = at.map(|at| self.preparing.swap_remove(at).waiting).unwrap_or_default();
@@ -274,7 +274,7 @@ impl Actor {
         }
     }
 
-    /// Charges what the session's state takes now.
+    /// Charges the current size of the session's state.
     pub(super) fn account(&mut self) {
         let mut bytes = self.memory.size.at_most(&self.state).memory() + 2 * self.memory.annotations;
         for chat in &mut self.chats {
@@ -291,8 +291,8 @@ impl Actor {
         }
     }
 
-    /// Whether one more message may wait in a chat: a queued one, or its draft, which has no id. It takes the place of the
-    /// one before it.
+    /// Checks whether a chat may have another waiting message: a queued one, or the draft, which has no id. The message
+    /// replaces the previous one with the same id.
     pub(super) fn may_wait(&mut self, at: usize, id: Option<&str>, message: &Message) -> Refused {
         let more = weight(message);
         let chat = &mut self.chats[at];
@@ -324,14 +324,14 @@ fn too_much(of: &str, most: usize) -> String {
 }
 
 impl Chat {
-    /// The messages that wait in it, by id, and its draft.
+    /// Returns the chat's pending messages by id, and its draft.
     fn waits(&self) -> impl Iterator<Item = (Option<&str>, &Message)> {
         let queued = self.state.queued_messages.iter().flatten().chain(&self.steering);
         let queued = queued.map(|held| (Some(held.id.as_str()), &held.message));
         queued.chain(self.state.draft.iter().map(|draft| (None, draft)))
     }
 
-    /// What they take in bytes, without the one of an id.
+    /// Returns their total size in bytes, without the message with a given id.
     fn waiting_except(&mut self, id: Option<Option<&str>>) -> usize {
         let mut known = std::mem::take(&mut self.waiting);
         let mut waiting = HashMap::new();
@@ -348,7 +348,7 @@ impl Chat {
         bytes
     }
 
-    /// What an action takes out of the chat, in bytes.
+    /// Returns the number of bytes that an action removes from the chat.
     pub(super) fn removed_by(&self, action: &StateAction) -> usize {
         let of = |id: Option<&str>| {
             let held = self.waits().find(|(held, _)| *held == id);
@@ -363,7 +363,7 @@ impl Chat {
     }
 }
 
-/// Answers a client there was no memory for in time.
+/// Rejects a request for which there was no memory in time.
 fn too_late(message: ToSession) {
     match message {
         ToSession::Subscribe(subscription) => subscription.answer.fail(no_memory()),
@@ -372,12 +372,12 @@ fn too_late(message: ToSession) {
     }
 }
 
-/// What a message takes, in bytes.
+/// Returns the size of a message in bytes.
 fn weight(message: &Message) -> usize {
     message.text.len() + Extent::of(&(&message.attachments, &message.meta)).memory()
 }
 
-/// Whether an action may enlarge the state by more than counts.
+/// Whether an action may enlarge the state significantly.
 fn may_enlarge(dispatch: &Dispatch) -> bool {
     let name = dispatch.row.name;
     if name == "chat/draftChanged" && dispatch.action.get("draft").is_none_or(Value::is_null) {
@@ -388,7 +388,7 @@ fn may_enlarge(dispatch: &Dispatch) -> bool {
 }
 
 impl Entry {
-    /// Its state is in memory no longer.
+    /// Records that the session's state is no longer in memory.
     pub(super) fn forgets_memory(&self) {
         self.memory.store(0, Ordering::Relaxed);
     }

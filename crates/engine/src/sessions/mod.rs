@@ -1,4 +1,4 @@
-//! Sessions: the ones that run, each with a mailbox of its own, and the ones that rest in the store.
+//! Sessions: awake ones, each with a separate mailbox, and stored ones that are asleep.
 
 mod actor;
 mod annotations;
@@ -90,8 +90,8 @@ pub(crate) use snapshots::snapshot;
 pub use tools_server::OpenToolsServer;
 pub use view::{Record, View};
 
-/// The sessions of the host. In memory are those that are awake, and those that rest and were used lately. Others are in
-/// the store; see [`Sessions::session`].
+/// The sessions of the host. Awake sessions and recently used sleeping ones are in memory. The others are only in the
+/// store; see [`Sessions::session`].
 #[derive(Debug)]
 pub struct Sessions {
     pub(crate) core: Arc<Core>,
@@ -101,125 +101,125 @@ pub struct Sessions {
     pub(crate) workspace: Arc<Workspace>,
     me: Weak<Self>,
     entries: RwLock<HashMap<String, Arc<Entry>>>,
-    /// Chats with URIs of their own, by URI: the session's id. Of sessions in memory.
+    /// The sessions' ids by the URI of a chat that has a separate URI. Covers the sessions in memory.
     chats: RwLock<HashMap<String, String>>,
-    /// How many sessions there are, here and in the store. Changes with `entries` locked.
+    /// The number of sessions, in memory and in the store. Changes only while `entries` is locked.
     total: AtomicUsize,
-    /// Whether those in the store are counted in `total`.
+    /// Whether `total` includes the sessions in the store.
     counted: AtomicBool,
-    /// Whether none is but in the store: where there is no store, or one that cannot be read on demand.
+    /// Whether all sessions are in memory: there is no store, or it cannot be read on demand.
     whole: AtomicBool,
-    /// Those on their way into memory.
+    /// The loads in progress.
     loading: Mutex<HashMap<String, catalogue::Loading>>,
-    /// What `Entry::used` is counted with.
+    /// The counter for `Entry::used`.
     uses: AtomicU64,
-    /// How many have to be in memory before it is looked whether some can go.
+    /// The number of sessions in memory from which eviction is attempted.
     next_look: AtomicUsize,
     census: Arc<Census>,
-    /// What the states of those that are awake take in memory.
+    /// The memory of the states of awake sessions.
     memory: Budget,
-    /// Those on their way from the store into memory.
+    /// Limits the sessions that are loaded from the store concurrently.
     waking: Semaphore,
-    /// What the copies of clients' plugins take on the disk.
+    /// The disk space of the copies of clients' plugins.
     client_plugins: Budget,
     schemas: shared::Schemas,
-    /// Is told what sessions do.
+    /// The observer that is notified of what sessions do.
     observer: OnceLock<Arc<dyn Observer>>,
-    /// What they need input for.
+    /// The changes of the sessions' requests for input.
     input: input_feed::InputFeed,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
-    /// Those removed while they are listed.
+    /// The sessions removed while listings are in progress.
     removals: Mutex<listing::Removals>,
     tools_server: OnceLock<OpenToolsServer>,
-    /// What each backend's schema was read as last.
+    /// The last schema that was parsed for each backend.
     read_schemas: Mutex<HashMap<String, Arc<config::ReadSchema>>>,
-    /// Which backends were said to declare a setting a plugin contributes.
+    /// The backends for which a conflict with a plugin's setting was logged, with the setting.
     settings_declared: Mutex<HashSet<(String, String)>>,
 }
 
-/// One session, running or resting.
+/// One session, awake or asleep.
 #[derive(Debug)]
 pub struct Entry {
-    /// What the client chose; how it is stored.
+    /// The id, chosen by the client, under which the session is stored.
     pub id: String,
-    /// As the host lists it: `<provider>:/<id>`.
+    /// The URI as the host lists it: `<provider>:/<id>`.
     pub uri: String,
-    /// Its backend.
+    /// The agent's provider.
     pub provider: String,
-    /// Whose it is.
+    /// The session's owner.
     pub owner: Option<String>,
-    /// What made it, where that was no user.
+    /// The origin of the session, if that is not a user.
     pub origin: Option<Value>,
-    /// `{ team, project }` that is charged.
+    /// The `{ team, project }` that the session is charged to.
     pub(crate) scope: Option<Value>,
-    /// What everyone but its actor reads of it.
+    /// The view that all readers except the session's actor use.
     published: view::Published,
-    /// Whether the store has it otherwise than it was published.
+    /// Whether the published view differs from the stored session.
     unstored: AtomicBool,
-    /// What its clients brought, for its tools endpoint.
+    /// The tools that clients contribute, for the tools endpoint.
     brought: watch::Sender<Brought>,
-    /// The client that created it.
+    /// The client that created the session.
     client: Option<String>,
-    /// Tokens of the clients that created it and its chats.
+    /// The tokens of the clients that created the session and its chats.
     lent_tokens: Mutex<lending::LentTokens>,
-    /// Attachments whose content clients have.
+    /// Attachments whose content only clients have.
     client_resources: client_resources::ClientResources,
     mailbox: Mutex<Resting>,
-    /// Its running turns, for those who stop them.
+    /// The running turns, for requests that cancel them.
     stops: stop::Stops,
-    /// What its state takes in memory while it is awake.
+    /// The memory of the state while the session is awake.
     memory: AtomicUsize,
-    /// When it was looked up last, of all look-ups.
+    /// The number of the last look-up, among all look-ups of sessions.
     used: AtomicU64,
-    /// How often what is around it was looked at.
+    /// How often the facts about the directory were read.
     looks: AtomicU64,
 }
 
-/// Whether somebody reads the mailbox.
+/// Whether an actor reads the mailbox.
 #[derive(Debug)]
 enum Resting {
-    /// A mailbox is open.
+    /// The mailbox is open.
     Open(Mailbox, Awake),
-    /// Nobody does; the next message wakes it.
+    /// No actor runs; the next message wakes the session.
     Asleep,
-    /// It was disposed, or could not be made.
+    /// The session was disposed, or could not be created.
     Gone,
 }
 
 impl Entry {
-    /// Whether the session is being ended or is gone.
+    /// Whether the session is ending or was removed.
     pub fn is_gone(&self) -> bool {
         matches!(*self.mailbox.lock(), Resting::Gone)
     }
 
-    /// Ends the session for good: nobody takes a message for it any more.
+    /// Ends the session permanently: it accepts no further messages.
     fn end(&self) {
         *self.mailbox.lock() = Resting::Gone;
         self.end_tools();
     }
 
-    /// Whether its state is in memory.
+    /// Whether the session's state is in memory.
     pub fn is_awake(&self) -> bool {
         matches!(*self.mailbox.lock(), Resting::Open(..))
     }
 }
 
-/// Where in a session a channel is.
+/// The channel of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// The session's own channel.
     Session,
-    /// Its default chat.
+    /// The default chat.
     DefaultChat,
-    /// A chat of its own URI.
+    /// A chat with a separate URI.
     Chat(String),
-    /// What is noted beside its files.
+    /// The annotations.
     Annotations,
 }
 
 impl Sessions {
-    /// No sessions yet.
+    /// Creates an empty set of sessions.
     pub(crate) fn new(
         core: Arc<Core>,
         access: Arc<Access>,
@@ -260,12 +260,12 @@ impl Sessions {
         sessions
     }
 
-    /// Tells somebody what sessions do, from the start on.
+    /// Sets the observer of sessions, at startup.
     pub(crate) fn set_observer(&self, observer: Arc<dyn Observer>) {
         let _ = self.observer.set(observer);
     }
 
-    /// Gives backends a way to open a tools endpoint. Without one they are told that there is none.
+    /// Sets the function that opens tools endpoints for backends. Without one, backends receive none.
     pub fn set_tools_server(&self, open: OpenToolsServer) {
         let _ = self.tools_server.set(open);
     }
@@ -274,23 +274,23 @@ impl Sessions {
         self.tools_server.get().cloned()
     }
 
-    /// These sessions for a task of their own.
+    /// Returns these sessions for use in a task.
     fn me(&self) -> Option<Arc<Self>> {
         self.me.upgrade()
     }
 
-    /// What sessions report to; on a host there is always one.
+    /// Returns the observer; a host always has one.
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {
         self.observer.get().map(|observer| &**observer)
     }
 
-    /// Follows what sessions need input for, from now on. Who falls behind by more than 1,024 changes misses the oldest
-    /// ones and is told so.
+    /// Subscribes to changes of the sessions' requests for input. A receiver that falls behind by more than 1,024
+    /// changes misses the oldest ones and is notified of that.
     pub fn follow_input(&self) -> broadcast::Receiver<InputChange> {
         self.input.follow()
     }
 
-    /// The session of an id, if it is in memory.
+    /// Returns the session with an id, if it is in memory.
     pub fn get(&self, id: &str) -> Option<Arc<Entry>> {
         let entry = self.entries.read().get(id).cloned()?;
         self.touch(&entry);
@@ -301,33 +301,33 @@ impl Sessions {
         entry.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The session a URI names, whatever its scheme, if it is in memory.
+    /// Returns the session that a URI names, regardless of its scheme, if it is in memory.
     pub fn by_uri(&self, uri: &str) -> Option<Arc<Entry>> {
         self.get(uri::session_id(uri)?)
     }
 
-    /// Every session in memory. One that is awake is.
+    /// Returns all sessions in memory; every awake session is among them.
     pub fn all(&self) -> Vec<Arc<Entry>> {
         self.entries.read().values().cloned().collect()
     }
 
-    /// How many are awake.
+    /// Returns the number of awake sessions.
     pub fn awake(&self) -> usize {
         self.census.count()
     }
 
-    /// How many are listed, in memory or not: all but drafts.
+    /// Returns the number of listed sessions, in memory or not: all except drafts.
     pub fn count(&self) -> usize {
         self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
     }
 
-    /// The session in memory that has a chat with a URI of its own.
+    /// Returns the session in memory that has a chat with this separate URI.
     pub(crate) fn session_of_chat(&self, chat: &str) -> Option<Arc<Entry>> {
         let owner = self.chats.read().get(chat).cloned();
         owner.and_then(|id| self.get(&id))
     }
 
-    /// What a channel URI names, as far as is in memory: a chat keeps whatever URI its client chose.
+    /// Parses a channel URI, using the chats in memory: a chat may have any URI that its client chose.
     pub fn channel(&self, spelled: &str) -> Channel {
         match self.chats.read().contains_key(spelled) {
             true => Channel::Chat(spelled.to_owned()),
@@ -335,7 +335,7 @@ impl Sessions {
         }
     }
 
-    /// The session and the place in it that a channel names, if it is in memory.
+    /// Returns the session and the place in it that a channel names, if it is in memory.
     pub fn locate(&self, channel: &Channel) -> Option<(Arc<Entry>, Place)> {
         match channel {
             Channel::Session(id) => Some((self.get(id)?, Place::Session)),
@@ -357,12 +357,12 @@ impl Sessions {
         }
     }
 
-    /// A mailbox that is open, of a session in memory.
+    /// Returns the open mailbox of a session in memory.
     fn open(&self, mailbox: &Mailbox) -> Resting {
         Resting::Open(mailbox.clone(), self.census.enter())
     }
 
-    /// Puts a session into the catalogue; answers whether its id was free.
+    /// Adds a session to the catalogue. Returns whether its id was free.
     fn claim(&self, entry: &Arc<Entry>) -> bool {
         match self.entries.write().entry(entry.id.clone()) {
             std::collections::hash_map::Entry::Occupied(_) => false,
@@ -375,7 +375,7 @@ impl Sessions {
         }
     }
 
-    /// Takes a session out of the catalogue.
+    /// Removes a session from the catalogue.
     pub(crate) fn remove(&self, entry: &Entry) {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
@@ -387,12 +387,12 @@ impl Sessions {
         self.chats.write().retain(|_, session| *session != entry.id);
     }
 
-    /// Whether a chat is a session's own.
+    /// Whether a chat belongs to a session.
     fn holds(&self, entry: &Entry, chat: &str) -> bool {
         chat == uri::default_chat(&entry.uri) || self.chats.read().get(chat) == Some(&entry.id)
     }
 
-    /// Takes a chat's URI for a session; answers whether nothing had it.
+    /// Claims a new chat's URI for a session. Returns whether it was free.
     fn claim_new_chat(&self, chat: &str, session: &str) -> bool {
         if self.locate(&self.channel(chat)).is_some() {
             return false;
@@ -406,17 +406,18 @@ impl Sessions {
         }
     }
 
-    /// Says that a chat is another session's now.
+    /// Records that a chat now belongs to another session.
     fn give_chat(&self, chat: &str, session: &str) {
         self.chats.write().insert(chat.to_owned(), session.to_owned());
     }
 
-    /// Lets a chat's URI go.
+    /// Releases a chat's URI.
     fn release_chat(&self, chat: &str) {
         self.chats.write().remove(chat);
     }
 
-    /// Says which session a chat with a URI of its own belongs to; answers whether the URI was free.
+    /// Records which session a chat with a separate URI belongs to. Returns whether the URI was free or already
+    /// belonged to that session.
     fn claim_chat(&self, chat: &str, session: &str) -> bool {
         match self.chats.write().entry(chat.to_owned()) {
             std::collections::hash_map::Entry::Occupied(held) => held.get() == session,

@@ -1,5 +1,6 @@
-//! Moving a chat: to another place in its session's list, into another session, or into one of its own. A chat on its
-//! way is in nobody's list of running chats; what is sent to it waits, and it is given back where it is not taken.
+//! Moving a chat: to another place in its session's list, into another session, or into a new one. A chat in transit is
+//! in no session's list of running chats. Messages to it wait, and it is returned if the other session does not accept
+//! it.
 
 use std::sync::Arc;
 
@@ -23,10 +24,10 @@ use crate::core::log::Log;
 use crate::core::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 use crate::sessions::Sessions;
 
-/// A chat on its way to another session, with the chats of its workers.
+/// A chat in transit to another session, with the chats of its workers.
 #[derive(Debug)]
 pub struct Lent {
-    /// The chat itself first.
+    /// The chats; the moved chat is the first.
     pub(super) chats: Vec<Chat>,
 }
 
@@ -35,7 +36,7 @@ impl Lent {
         self.chats.first().map_or("", |chat| &chat.uri)
     }
 
-    /// Gives the chats numbers nobody has in the session that takes them.
+    /// Gives the chats numbers that are free in the session that receives them.
     pub(super) fn renumber(&mut self, from: u64) {
         for (chat, number) in self.chats.iter_mut().zip(from..) {
             chat.number = number;
@@ -46,11 +47,11 @@ impl Lent {
 }
 
 impl Actor {
-    /// Says of a chat whether it may be moved.
+    /// Sets whether a chat can be moved.
     pub(super) fn set_movable(&mut self, at: usize, movable: bool) {
         if self.chats[at].state.movable != Some(movable) {
             self.apply_chat(at, StateAction::ChatMovableChanged(ChatMovableChangedAction { movable }), None);
-            // A change of a row leaves this field as it was; the whole row does not.
+            // An update of a summary does not change this field; a whole summary does.
             let summary = self.chats[at].summary();
             self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
         }
@@ -64,7 +65,7 @@ impl Actor {
         }
     }
 
-    /// Puts a chat to another place in the session's list: behind another, or first.
+    /// Moves a chat within the session's list: after another chat, or to the front.
     pub(super) async fn move_within(
         &mut self,
         place: &Place,
@@ -89,7 +90,7 @@ impl Actor {
         }
     }
 
-    /// A chat of the session by any of its names.
+    /// Returns the URI of the session's chat that a URI in any spelling names.
     fn anchor(&self, spelled: &str) -> Option<&str> {
         let (entry, place) = self.sessions.locate(&self.sessions.channel(spelled))?;
         let at = Arc::ptr_eq(&entry, &self.entry).then(|| self.chat_at(&place)).flatten()?;
@@ -110,7 +111,7 @@ impl Actor {
         self.apply_session(StateAction::SessionChatsReordered(reordered), None);
     }
 
-    /// Lends a chat to whoever takes it into another session.
+    /// Hands a chat over for another session.
     pub(super) fn lend_chat(&mut self, place: &Place, spelled: &str) -> Result<Lent, RpcError> {
         let at = self.movable(place, spelled)?;
         let (number, uri) = (self.chats[at].number, self.chats[at].uri.clone());
@@ -128,7 +129,7 @@ impl Actor {
         Ok(Lent { chats })
     }
 
-    /// Takes a chat from another session in: kept, then announced.
+    /// Adds a chat from another session: it is stored, then announced.
     pub(super) async fn take_chat(
         &mut self,
         mut lent: Lent,
@@ -171,19 +172,19 @@ impl Actor {
         Ok(())
     }
 
-    /// Stores that nothing else has the chats the session was made for.
+    /// Stores that the session is now the only one with the chats it was created for.
     pub(super) async fn made(&mut self) {
         self.revise(|record| record.draft = None);
         self.stored_session(self.keep_session()).await;
     }
 
-    /// Ends a loan: the chat is another session's now, or comes back.
+    /// Completes a handover: the chat now belongs to another session, or is returned.
     pub(super) async fn loan_ended(&mut self, uri: String, outcome: Result<(Arc<Entry>, Vec<String>), Lent>) {
         let mut waiting = match self.opening.iter().position(|opening| opening.uri == uri) {
             Some(at) => self.opening.swap_remove(at).waiting,
             None => Vec::new(),
         };
-        // What its backend still said was of a chat that has another number now.
+        // Later messages of its backend are for its old number, which no chat has any more.
         waiting.retain(|posted| posted.message.chat_number().is_none());
         match outcome {
             Ok((taker, chats)) => {
@@ -211,13 +212,13 @@ impl Actor {
     }
 }
 
-/// Whether a stored session was being made for chats of another one.
+/// Whether a stored session was being created for chats of another one.
 pub(super) fn is_being_made(stored: &KeptSession) -> bool {
     stored.draft.as_ref().is_some_and(|draft| draft.moving)
 }
 
-/// Finishes the moves that the end of the host interrupted, of those of the sessions that were being made: each is stored
-/// whole, so the session that its chats came from lets go of them.
+/// Completes the moves that the end of the host interrupted, for those of the given sessions that were being created.
+/// Each of them is stored completely, so its chats are removed from the session they came from.
 pub(super) async fn finish_moves(log: &Log, store: &SessionStore, ids: &[String]) {
     for id in ids {
         if let Err(why) = finish_move(store, id).await {
@@ -242,7 +243,7 @@ async fn finish_move(store: &SessionStore, id: &str) -> Result<(), Thrown> {
     store.set_config.within(limit::STORE, (id.to_owned(), kept)).await
 }
 
-/// Another session that is stored with a chat.
+/// Returns another session that is stored with a chat.
 async fn other_with(store: &SessionStore, id: &str, chat: &str) -> Result<Option<String>, Thrown> {
     if let Some(session_of_chat) = &store.session_of_chat {
         let first = session_of_chat.within(limit::STORE, (chat.to_owned(),)).await?;
@@ -258,23 +259,23 @@ async fn other_with(store: &SessionStore, id: &str, chat: &str) -> Result<Option
 }
 
 impl Entry {
-    /// Whether the session is being made for chats of another one.
+    /// Whether the session is being created for chats of another one.
     fn is_being_made(&self) -> bool {
         self.view().record.draft.as_ref().is_some_and(|draft| draft.moving)
     }
 }
 
-/// Where a chat is to go.
+/// The destination of a chat that is moved.
 #[derive(Debug)]
 pub enum Destination {
-    /// Into a session there is, behind one of its chats or first.
+    /// An existing session, after one of its chats or at the front.
     Session(Arc<Entry>, Option<String>),
-    /// Into one of its own.
+    /// A new session.
     New,
 }
 
 impl Sessions {
-    /// Moves a chat; answers the session it is in then.
+    /// Moves a chat. Returns the URI of the session that it is in afterwards.
     pub(crate) async fn move_chat(
         self: &Arc<Self>,
         (from, place, spelled): (Arc<Entry>, Place, String),
@@ -301,7 +302,7 @@ impl Sessions {
         let mut lent = wait.await.unwrap_or_else(|_| Err(gone()))?;
         let uri = lent.uri().to_owned();
         let chats = lent.chats.iter().map(|chat| chat.uri.clone()).collect();
-        // Its conversation is taken up again where it goes, with the tokens of the same client.
+        // The conversation resumes in the other session with the tokens of the same client.
         let lender = from.lender().map(Box::new);
         for chat in &mut lent.chats {
             chat.lender = chat.lender.take().or_else(|| lender.clone());

@@ -1,4 +1,4 @@
-//! What automations are told of a session, and what they say in its running turn.
+//! Notifications of the observer about a session, and automations' steering of a running turn.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,14 +12,14 @@ use super::mailbox::TurnRequest;
 use super::{Happened, Happening};
 
 impl Actor {
-    /// Whether changes inside the session are of interest to the observer.
+    /// Whether the observer needs changes inside the session.
     pub(super) fn is_observed(&self) -> bool {
         self.sessions.observer().is_some_and(|observer| observer.watches())
     }
 
-    /// Tells the observer of something that happened in a chat.
+    /// Notifies the observer of an event in a chat.
     pub(super) fn happened(&self, at: usize, what: Happened) {
-        // A session that fell quiet or is gone may have been made by another that is watched.
+        // A session that became quiet or was removed may have been created by another one that is observed.
         let Some(observer) = self.sessions.observer().filter(|observer| observer.watches()) else {
             return;
         };
@@ -42,7 +42,7 @@ impl Actor {
         });
     }
 
-    /// A call that is about to be complete, as automations are told of it.
+    /// Returns the notification about a tool call that is about to complete.
     pub(super) fn finished_call(&self, at: usize, complete: &ChatToolCallCompleteAction) -> Option<Happened> {
         let ToolCallState::Running(running) = self.tool_call(at, &complete.tool_call_id)? else {
             return None;
@@ -56,7 +56,7 @@ impl Actor {
         })
     }
 
-    /// Says something in the turn that runs, and answers whether the backend took it.
+    /// Steers the running turn. The receiver of `answer` learns whether the backend accepted the message.
     pub(super) fn steer_turn(&mut self, request: TurnRequest, answer: oneshot::Sender<bool>) {
         let Some(at) = self.chat_at(&request.place) else {
             let _ = answer.send(false);

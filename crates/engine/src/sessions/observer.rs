@@ -1,4 +1,4 @@
-//! What sessions report while they run. Whoever is told is passed in; sessions do not know who that is.
+//! The events that sessions report while they run. The observer is passed in; sessions do not know its type.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use ostler_contract::events::TurnStatus;
 
 use super::Entry;
 
-/// Something that happened in a session.
+/// An event in a session.
 #[derive(Debug)]
 pub(crate) struct Happening {
     pub session: Arc<Entry>,
     pub what: Happened,
-    /// Whether a turn runs in it.
+    /// Whether the session has a running turn.
     pub running: bool,
-    /// Messages that wait in it.
+    /// The number of queued messages.
     pub queued: usize,
-    /// Tool calls of the turn.
+    /// The number of the turn's tool calls.
     pub tool_calls: usize,
 }
 
-/// What.
+/// The kind of event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Happened {
-    /// A turn began.
+    /// A turn started.
     Began,
-    /// A turn said or did something.
+    /// A turn produced output.
     Stirred,
     /// A turn ended.
     Ended(TurnStatus),
@@ -34,35 +34,35 @@ pub(crate) enum Happened {
     Tool { name: String, input: u64, failed: bool },
     /// A message was queued.
     Queued,
-    /// No turn runs any more, and none waits.
+    /// No turn runs or waits any more.
     Quiet,
-    /// A session or worker it started finished.
+    /// A session or worker that the session started has finished.
     Child(String),
-    /// It was disposed.
+    /// The session was disposed.
     Gone,
 }
 
-/// Is told what sessions do.
+/// A receiver of the events of sessions.
 pub(crate) trait Observer: Debug + Send + Sync {
-    /// Whether changes inside a session are of interest; if not, [`Observer::happened`] is called for no turn.
+    /// Whether changes inside a session are needed; if not, [`Observer::happened`] is not called for turns.
     fn watches(&self) -> bool;
 
-    /// Something happened in a session.
+    /// Handles an event in a session.
     fn happened(&self, happening: Happening);
 
-    /// The turn of a run's message ended.
+    /// Handles the end of the turn with a run's message.
     fn run_turn_ended(&self, run: &str, status: TurnStatus, why: Option<String>);
 
-    /// A run's message was taken out of the queue before its turn.
+    /// Handles the removal of a run's message from the queue before its turn.
     fn run_withdrawn(&self, run: &str);
 
-    /// A turn ended and no turn follows it in its chat; `busy` while other chats of the session run turns, `waits` while
-    /// messages wait in the session.
+    /// Handles the end of a turn that no turn follows in its chat. `busy` is set while other chats of the session run
+    /// turns, `waits` while messages are queued in the session.
     fn session_quiet(&self, session: &str, busy: bool, waits: bool);
 
-    /// A session is about to be made by a tool of another.
+    /// Handles that a tool of one session is about to create another one.
     fn made_by(&self, child: &str, parent: &str);
 
-    /// A session was disposed.
+    /// Handles the disposal of a session.
     fn session_gone<'a>(&'a self, session: &'a str) -> BoxFuture<'a, ()>;
 }

@@ -1,4 +1,4 @@
-//! The turns of a chat, page by page: the oldest are left out of a snapshot and fetched later.
+//! Paging of a chat's turns: the oldest are omitted from a snapshot and fetched later.
 
 use ostler_contract::Charge;
 use ostler_protocol::RpcError;
@@ -10,21 +10,21 @@ use crate::core::long_work::long_work;
 use crate::core::refusals::nothing_at;
 use crate::core::responder::{ConnectionRef, Responder};
 
-/// How many older turns a fetch loads.
+/// Number of older turns that one fetch loads.
 pub(super) const PAGE: usize = 50;
 
-/// Which turns a client asks for.
+/// The turns that a client asks for.
 pub(super) struct Asked<'a> {
-    /// The chat, as the client spelt it.
+    /// The chat's URI as the client spelled it.
     pub spelled: &'a str,
     /// The chat.
     pub place: &'a Place,
-    /// Where the page before began.
+    /// The cursor of the previous page.
     pub from: Option<&'a str>,
 }
 
 impl Actor {
-    /// Loads older turns for one client: the turns first, then the answer.
+    /// Loads older turns for one client: the turns are sent first, then the answer.
     pub(super) async fn fetch_turns(
         &mut self,
         asked: Asked<'_>,
@@ -51,7 +51,7 @@ impl Actor {
         };
         let start = before.saturating_sub(PAGE);
         let (channel, client) = (self.chats[at].uri.clone(), connection.id);
-        // Only who watches the chat is sent the page.
+        // Only a subscriber of the chat receives the page.
         if self.core.fanout.is_watched_by(&channel, client) {
             let text = long_work(self.chats[at].page_length(before - start), || {
                 let action = StateAction::ChatTurnsLoaded(ChatTurnsLoadedAction {
@@ -69,12 +69,12 @@ impl Actor {
     }
 }
 
-/// Where older turns begin: an opaque word to clients.
+/// Returns the cursor for the turns before an index; it is opaque to clients.
 pub(super) fn cursor(before: usize) -> String {
     format!("turn-{before}")
 }
 
-/// Reads a [`cursor`].
+/// Parses a [`cursor`].
 fn read_cursor(cursor: &str) -> Option<usize> {
     cursor.strip_prefix("turn-")?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Where a session's backend runs and speaks beside its chat: its working tree, its machine, and terminals people can
-//! watch; and what the workspace sees of a session.
+//! A session's surroundings: its working tree, its machine, and terminals that clients can watch; and the workspace's
+//! view of a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::workspace::terminals::Holder;
 use crate::workspace::worktrees::Isolated;
 
 impl View {
-    /// Moves the session into a working tree made for it.
+    /// Moves the session into the working tree created for it.
     pub(super) fn move_into(&mut self, tree: Isolated) {
         let summary = Arc::make_mut(&mut self.summary);
         if let Some(first) = summary.working_directories.iter_mut().flatten().next() {
@@ -78,7 +78,7 @@ impl SessionsView for Sessions {
 }
 
 impl Actor {
-    /// How a chat's backend opens terminals.
+    /// Returns the functions with which a chat's backend opens terminals.
     pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
         let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
         let directory = folders.into_iter().flatten().next();
@@ -90,7 +90,7 @@ impl Actor {
         })
     }
 
-    /// The machine the session runs in.
+    /// Returns the machine in which the session runs.
     pub(super) fn computer_of(&self, paths: &[String]) -> Option<SessionComputer> {
         let values = self.state.config.as_ref().map(|config| &config.values);
         self.sessions.workspace.session_computer(
@@ -101,8 +101,8 @@ impl Actor {
         )
     }
 
-    /// Environment variables that tell a process of this session where it belongs: the session, and the run that
-    /// started it, each with its URL.
+    /// Returns the environment variables that tell a process which session it belongs to and which run started that,
+    /// each with its URL.
     pub(super) fn environment(&self) -> BTreeMap<String, String> {
         let session = (SESSION_VARIABLE, SESSION_URL_VARIABLE, self.entry.uri.clone());
         let run = match &self.state.origin {

@@ -1,4 +1,4 @@
-//! What plugins put before the first turn of a chat. Spec: *Plugin host calls*, chat preamble.
+//! Text of plugins before the first turn of a chat. Spec: *Plugin host calls*, chat preamble.
 
 use ostler_contract::points::{ChatPreamble, PreambleChat};
 use ostler_contract::{Frozen, limit};
@@ -6,7 +6,7 @@ use ostler_contract::{Frozen, limit};
 use crate::sessions::Sessions;
 
 impl Sessions {
-    /// Asks every preamble at once; their answers stand in plugin order, a blank line between two.
+    /// Calls all preambles concurrently. Returns their texts in plugin order, separated by blank lines.
     pub(super) async fn chat_preamble(&self, about: &PreambleChat) -> Option<String> {
         let preambles = self.core.registry()?.all::<ChatPreamble>();
         let asked = preambles.iter().map(|preamble| async move {

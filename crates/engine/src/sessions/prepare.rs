@@ -1,6 +1,6 @@
-//! What comes before an action is taken: the policies are asked, and attachments stored. Both wait for a plugin, so they
-//! happen outside the mailbox. What the same client sends to the same chat afterwards waits for it; everything else
-//! continues.
+//! The preparation of an action: evaluating the policies and storing attachments. Both wait for a plugin, so they run
+//! outside the mailbox. Later messages of the same client to the same chat wait for the preparation; all others
+//! continue.
 
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Message, PendingMessageKind};
@@ -17,24 +17,24 @@ use crate::users::policies::Use;
 pub(super) struct Preparing {
     pub number: u64,
     pub connection: ConnectionId,
-    /// The chat's number; none for the session itself.
+    /// The chat's number; `None` for the session itself.
     pub chat: Option<u64>,
-    /// Whether a client's question is being prepared, which a cancellation passes.
+    /// Whether this prepares the answer to a client's request; a cancellation does not wait for that.
     pub is_question: bool,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
     pub waiting: Vec<Box<Posted>>,
 }
 
-/// What has to be done first.
+/// The steps of a preparation.
 #[derive(Debug)]
 struct Wanted {
-    /// The model to ask the policies about, where they are asked.
+    /// The model to evaluate the policies with, if they are evaluated.
     policies: Option<Option<String>>,
-    /// Whether the action's message brings attachments to store.
+    /// Whether the action's message has attachments to store.
     attachments: bool,
 }
 
-/// The message of a client's action.
+/// Returns the message of a client's action.
 fn message_of(action: &mut StateAction) -> Option<&mut Message> {
     match action {
         StateAction::ChatTurnStarted(started) => Some(&mut started.message),
@@ -45,10 +45,10 @@ fn message_of(action: &mut StateAction) -> Option<&mut Message> {
 }
 
 impl Actor {
-    /// Begins what has to be done before an action is taken; returns the dispatch where there is nothing to do.
+    /// Starts the preparation of an action; returns the dispatch if none is needed.
     ///
     /// # Errors
-    /// The action cannot be taken.
+    /// The action is invalid.
     pub(super) fn prepare(
         &mut self,
         at: usize,
@@ -74,7 +74,7 @@ impl Actor {
         tokio::spawn(async move {
             let prepared = async {
                 if let Some(model) = &wanted.policies {
-                    // A session stays in its machine, which was asked for when it was made.
+                    // A session stays on its machine, which the policies allowed when the session was created.
                     let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
                     let asked = sessions.access.may_use(dispatch.sender.as_deref(), wanted).await;
                     asked.map_err(|refused| refused.message)?;
@@ -122,7 +122,7 @@ impl Actor {
         Ok((asks || attachments).then_some(wanted))
     }
 
-    /// Takes an action that was prepared, and then what waited for it.
+    /// Handles an action whose preparation has finished, then the messages that waited for it.
     pub(super) async fn prepared(
         &mut self,
         number: u64,
@@ -144,7 +144,7 @@ impl Actor {
         }
     }
 
-    /// Whether a client's message waits for an action of the same client that is being prepared.
+    /// Holds a client's message back if an action of the same client is being prepared; returns any other message.
     pub(super) fn waits_for_prepared(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
         if self.preparing.is_empty() {
             return Some(posted);
@@ -167,7 +167,7 @@ impl Actor {
         }
     }
 
-    /// Asks the policies whether a queued message may become a turn now; the answer comes into the mailbox.
+    /// Evaluates the policies for a queued message. The result arrives as a message in the mailbox.
     pub(super) fn ask_about_queued(
         &mut self,
         at: usize,
@@ -186,13 +186,13 @@ impl Actor {
         });
     }
 
-    /// Begins a queued message that the policies were asked about.
+    /// Starts the turn of a queued message for which the policies were evaluated.
     pub(super) async fn queued_asked(&mut self, at: usize, id: &str, refused: Option<String>) {
         if self.chats[at].asking.as_deref() == Some(id) {
             self.chats[at].asking = None;
         }
         if self.chats[at].running().is_some() {
-            // Somebody was faster; the end of that turn takes it up again.
+            // Another turn started first; when it ends, the message is handled again.
             return;
         }
         match self.first_queued(at) {

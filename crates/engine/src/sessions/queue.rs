@@ -1,10 +1,10 @@
 //! The mailbox of a session: a queue with a priority lane.
 //!
-//! A cancellation, the disposal and the end of a session do not wait behind what backends emitted. They travel in the
-//! priority lane, which the actor looks into before each message. What a client sent before its cancellation is still
-//! handled before it: the lane records how many requests were sent earlier, and the actor takes those of the same client
-//! out of the queue. What was emitted is queued apart from everything else, so that a cancellation does not go through
-//! it. See D-267.
+//! A cancellation, the disposal and the end of a session do not wait behind the actions that backends emitted. They
+//! travel in the priority lane, which the actor checks before each message. Messages that a client sent before its
+//! cancellation are still handled before it: the lane records how many requests were sent earlier, and the actor takes
+//! those of the same client out of the queue. Emitted actions are queued separately, so that a cancellation does not
+//! have to search them. See D-267.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use super::emit_limit::EmittedSize;
 use crate::core::ids::ConnectionId;
 use crate::core::lean_channel::{self, Receiver, Sender};
 
-/// How many messages are taken out of the channel at once.
+/// Maximum number of messages taken from the channel at a time.
 pub(super) const BATCH: usize = 256;
 
-/// A message on its way, boxed: it moves from one queue to the next.
+/// A message in transit, boxed because it moves from one queue to the next.
 #[derive(Debug)]
 pub struct Posted {
-    /// Its number among the messages of the session that no backend emitted, from 1; 0 for an emitted one.
+    /// The message's number among the session's messages that no backend emitted, starting at 1; 0 for emitted ones.
     order: u64,
-    /// Its number among the messages that were taken out of the channel.
+    /// The message's number among the messages taken from the channel.
     arrival: u64,
     /// The message.
     pub message: ToSession,
 }
 
-/// The messages that are taken before all others.
+/// The messages that are handled before all others.
 #[derive(Debug, Default)]
 struct Lane {
-    /// How many messages were sent that no backend emitted.
+    /// The number of messages sent that no backend emitted.
     sent: AtomicU64,
-    /// How many are in `waiting`.
+    /// The number of messages in `waiting`.
     count: AtomicUsize,
     waiting: Mutex<VecDeque<Box<Posted>>>,
 }
@@ -50,7 +50,7 @@ pub struct Mailbox {
     lane: Arc<Lane>,
 }
 
-/// The session has ended or sleeps.
+/// The session has ended or is asleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotTaken;
 
@@ -73,7 +73,7 @@ impl Mailbox {
     /// Sends a message.
     ///
     /// # Errors
-    /// The session has ended or sleeps.
+    /// The session has ended or is asleep.
     pub fn send(&self, message: ToSession) -> Result<(), NotTaken> {
         if message.is_emitted() {
             return self.post(0, message);
@@ -86,7 +86,7 @@ impl Mailbox {
         self.lane.count.fetch_add(1, Ordering::Release);
         let sent = self.post(0, ToSession::Priority);
         if sent.is_err() {
-            // Nothing reads it any more; a waiting answer is dropped with it.
+            // The mailbox has no reader any more; a pending answer is dropped with its message.
             self.lane.waiting.lock().clear();
         }
         sent
@@ -97,7 +97,7 @@ impl Mailbox {
     }
 }
 
-/// Whether a message is taken before others.
+/// Whether a message has priority.
 fn has_priority(message: &ToSession) -> bool {
     match message {
         ToSession::Dispatch(dispatch) => dispatch.row.class == Class::Cancel,
@@ -113,15 +113,15 @@ pub struct Inbox {
     lane: Arc<Lane>,
     #[expect(clippy::vec_box, reason = "the channel fills it with what it holds")]
     taken: Vec<Box<Posted>>,
-    /// What backends emitted, without reports of usage.
+    /// Messages emitted by backends, except reports of usage.
     emitted: VecDeque<Box<Posted>>,
-    /// All other messages: what a cancellation may take out of its place, without a look at what was emitted.
+    /// All other messages. A cancellation can take messages out of this queue without searching the emitted ones.
     other: VecDeque<Box<Posted>>,
     arrivals: u64,
 }
 
 impl Inbox {
-    /// Waits for a message; answers whether there will be one.
+    /// Waits for a message. Returns false if there will be none.
     pub async fn ready(&mut self) -> bool {
         if self.waiting() > 0 {
             return true;
@@ -146,7 +146,7 @@ impl Inbox {
         self.emitted.len() + self.other.len()
     }
 
-    /// The next message that has come already, in order.
+    /// Returns the next message that has arrived, in order.
     pub fn next(&mut self) -> Option<Box<Posted>> {
         match (self.emitted.front(), self.other.front()) {
             (Some(emitted), Some(other)) if emitted.arrival < other.arrival => self.emitted.pop_front(),
@@ -155,7 +155,7 @@ impl Inbox {
         }
     }
 
-    /// How many messages a round takes.
+    /// Returns the number of messages that a round handles.
     pub fn round(&self) -> usize {
         self.waiting().min(BATCH)
     }
@@ -165,14 +165,14 @@ impl Inbox {
         self.lane.count.load(Ordering::Acquire) > 0
     }
 
-    /// The next message of the priority lane.
+    /// Returns the next message of the priority lane.
     pub fn next_priority(&mut self) -> Option<Box<Posted>> {
         let next = self.lane.waiting.lock().pop_front()?;
         self.lane.count.fetch_sub(1, Ordering::Release);
         Some(next)
     }
 
-    /// Waits until something comes.
+    /// Waits until a message arrives.
     pub async fn arrive(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
         let count = self.receiver.recv_many(&mut taken, BATCH).await;
@@ -183,7 +183,7 @@ impl Inbox {
         }
     }
 
-    /// Takes the messages of a kind that no backend emitted, out of their place.
+    /// Takes the messages that match and that no backend emitted, out of order.
     pub fn take_where(&mut self, mut which: impl FnMut(&ToSession) -> bool) -> VecDeque<Box<Posted>> {
         self.pull();
         let (taken, rest) =
@@ -192,19 +192,19 @@ impl Inbox {
         taken
     }
 
-    /// The emitted message that came first, if it is of a kind.
+    /// Returns the first emitted message if it matches.
     pub fn next_emitted(&mut self, which: impl FnOnce(&ToSession) -> bool) -> Option<Box<Posted>> {
         self.emitted.front().filter(|posted| which(&posted.message))?;
         self.emitted.pop_front()
     }
 
-    /// Whether the priority lane has the end of the session.
+    /// Whether the priority lane contains the end of the session.
     pub fn is_ending(&self) -> bool {
         let waiting = self.lane.waiting.lock();
         waiting.iter().any(|posted| !matches!(posted.message, ToSession::Dispatch(_)))
     }
 
-    /// Who sent what waits in the priority lane.
+    /// Returns the senders of the messages in the priority lane.
     pub fn priority_senders(&self) -> Vec<ConnectionId> {
         if !self.has_priority() {
             return Vec::new();
@@ -212,7 +212,8 @@ impl Inbox {
         self.lane.waiting.lock().iter().filter_map(|posted| posted.message.dispatched_by()).collect()
     }
 
-    /// Takes what was sent before a message and has to be handled before it, though it waits behind others.
+    /// Takes the messages that were sent before a message and have to be handled before it, although they are further
+    /// back in the queue.
     pub fn sent_before(
         &mut self,
         posted: &Posted,
@@ -225,13 +226,13 @@ impl Inbox {
         before
     }
 
-    /// Puts a message behind everything that has come until now.
+    /// Appends a message after everything that has arrived so far.
     pub fn put_last(&mut self, posted: Box<Posted>) {
         self.pull();
         self.arrived(posted);
     }
 
-    /// Takes everything out of the channel that is in it now.
+    /// Takes all messages that are currently in the channel.
     fn pull(&mut self) {
         for _ in 0..self.receiver.len() {
             let Some(posted) = self.receiver.try_recv() else { return };
@@ -239,22 +240,22 @@ impl Inbox {
         }
     }
 
-    /// Whether nothing waits.
+    /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.waiting() == 0 && self.receiver.is_empty() && !self.has_priority()
     }
 
-    /// Lets no more messages in.
+    /// Stops accepting messages.
     pub fn close(&mut self) {
         self.receiver.close();
     }
 
-    /// Takes any message that waits, in no particular order of lanes.
+    /// Takes any waiting message; the order of the lanes is not guaranteed.
     pub fn try_next(&mut self) -> Option<Box<Posted>> {
         self.next_priority().or_else(|| self.next()).or_else(|| self.receiver.try_recv())
     }
 
-    /// Gives back the memory of a session that pauses.
+    /// Frees the memory of an idle session's queues.
     pub fn release(&mut self) {
         super::awake_limit::release(&mut self.taken);
         if self.waiting() == 0 {
@@ -265,18 +266,19 @@ impl Inbox {
 }
 
 impl Actor {
-    /// Puts the messages of the priority lane before those that wait, each with what has to be handled before it.
+    /// Schedules the messages of the priority lane before all others, each preceded by the messages that have to be
+    /// handled before it.
     pub(super) fn take_priority(&mut self, inbox: &mut Inbox) {
         while let Some(posted) = inbox.next_priority() {
             let ToSession::Dispatch(cancel) = &posted.message else {
-                // The session ends: what runs is stopped now. What came before is still handled, so that neither what
-                // was emitted nor what was asked for is lost.
+                // The session ends, so running turns are cancelled now. Earlier messages are still handled, so that
+                // neither emitted actions nor requests are lost.
                 self.stop_backends();
                 inbox.put_last(posted);
                 continue;
             };
             let connection = cancel.connection.id;
-            // What its sender sent before, and what the turn has consumed until now.
+            // The sender's earlier messages, and the usage reported so far.
             let mut first = inbox.sent_before(&posted, |message| {
                 message.dispatched_by() == Some(connection) || message.is_usage()
             });
@@ -284,15 +286,15 @@ impl Actor {
             first.iter().for_each(|held| usage += held.message.taken());
             self.ahead.taken(usage);
             first.push_back(posted);
-            // What was held back for longer comes first.
+            // Messages held back earlier come first.
             self.again.extend(first);
         }
     }
 
-    /// Has the backends of all running turns stop.
+    /// Asks the backends of all running turns to cancel them.
     pub(super) fn stop_backends(&mut self) {
         for at in 0..self.chats.len() {
-            // A worker's turn ends with the one that spawned it.
+            // A worker's turn ends with the turn that spawned it.
             if let Some(turn) = self.chats[at].running().map(str::to_owned)
                 && self.chats[at].backend.is_some()
             {

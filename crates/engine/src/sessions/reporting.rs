@@ -1,4 +1,4 @@
-//! What the observer of sessions is told of the end of turns.
+//! Notifications of the observer about the end of turns.
 
 use ostler_contract::events::TurnStatus;
 use ostler_protocol::wire::state::ResponsePart;
@@ -8,7 +8,7 @@ use super::actor::Actor;
 use crate::core::message::run_of;
 
 impl Actor {
-    /// Tells how the turn of a run ended, where it was one's.
+    /// Reports how a run's turn ended, if the turn belongs to a run.
     pub(super) fn report_run(&self, at: usize, turn: &str, status: TurnStatus) {
         let ended = self.chats[at].state.turns.iter().rfind(|ended| ended.id == turn);
         let Some(ended) = ended else { return };
@@ -23,7 +23,7 @@ impl Actor {
         }
     }
 
-    /// Tells whoever waits for the session that nothing follows a turn in its chat.
+    /// Notifies the observer that nothing follows a turn in its chat.
     pub(super) fn fall_quiet(&mut self, at: usize) {
         let busy = self.chats.iter().any(|chat| chat.running().is_some());
         if !busy {

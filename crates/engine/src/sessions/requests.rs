@@ -1,4 +1,4 @@
-//! What the host itself asks of sessions.
+//! The host's own requests to sessions.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest,
 use crate::users::policies::Use;
 
 impl Sessions {
-    /// What a listing shows, newest first.
+    /// Returns the listing, most recently modified sessions first.
     ///
     /// # Errors
-    /// What the store failed with.
+    /// The error of the store.
     pub async fn session_rows(&self) -> Result<Vec<SessionSummary>, Thrown> {
         Ok(self.session_page(None, usize::MAX).await?.0)
     }
@@ -34,14 +34,14 @@ impl Sessions {
         wait.await.ok()
     }
 
-    /// The turns of a chat, as they are.
+    /// Returns the turns of a chat.
     pub async fn turns_of(self: &Arc<Self>, entry: &Arc<Entry>, place: Place) -> Option<Vec<Turn>> {
         let (answer, wait) = oneshot::channel();
         self.tell(entry, ToSession::Turns { place, answer });
         wait.await.ok().flatten()
     }
 
-    /// Starts a turn of the host's own.
+    /// Starts a turn on the host's behalf.
     pub async fn start_turn(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -50,7 +50,7 @@ impl Sessions {
         if !request.allowed {
             let model = request.model.as_ref().or(request.message.model.as_ref());
             let model = model.map(|model| model.id.as_str());
-            // A session stays in its machine, which was asked for when it was made.
+            // A session stays on its machine, which the policies allowed when the session was created.
             let wanted = Use { agent: &entry.provider, model, computer: None };
             let asked = self.access.may_use(request.sender.as_deref(), wanted).await;
             asked.map_err(|refused| refused.message)?;
@@ -61,20 +61,20 @@ impl Sessions {
         wait.await.map_err(|_| SESSION_ENDED.to_owned())?
     }
 
-    /// Whether a session's backend is there and can take a further turn.
+    /// Whether a session's agent is loaded and its backend can run another turn.
     pub(crate) async fn can_continue(&self, entry: &Entry) -> bool {
         let Some(agent) = self.core.agent(&entry.provider) else { return false };
         match self.session_settings(&agent, &entry.view().record.values).await {
             Ok(config) => self.workspace.stranded(&agent, &config).is_none(),
-            // What its settings are now is not known; the turn will tell.
+            // The current settings are unknown; the turn fails if it cannot run.
             Err(_) => true,
         }
     }
 
-    /// Ends a session and forgets it.
+    /// Ends a session and deletes it.
     ///
     /// # Errors
-    /// `-32001` where it has ended already.
+    /// `-32001` if it has already ended.
     pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
         let (done, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
@@ -83,7 +83,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Has a backend delete what it keeps itself of a session or a chat.
+    /// Asks a backend to delete its own copy of a session or a chat.
     pub(super) async fn delete_copy(&self, entry: &Entry, of: &str, id: String) {
         let delete = self.core.agent(&entry.provider).and_then(|agent| agent.delete.clone());
         let Some(delete) = delete else { return };
@@ -93,7 +93,7 @@ impl Sessions {
         }
     }
 
-    /// What is left to do once a session's state is gone.
+    /// Cleans up after a session whose state was removed.
     pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
         self.workspace.end_terminals_of(&entry.uri).await;
         for id in backend_ids {
@@ -128,7 +128,7 @@ impl Sessions {
         }
     }
 
-    /// Starts a session for a tool: of the same owner, where the calling session works.
+    /// Creates a session for a tool: with the same owner and, by default, the directories of the calling session.
     pub(crate) async fn session_by_tool(
         self: &Arc<Self>,
         from: &str,
@@ -157,7 +157,7 @@ impl Sessions {
             .map(|entry| entry.uri.clone())
     }
 
-    /// Opens a chat for a tool and says the first thing in it; answers its URI.
+    /// Opens a chat for a tool and sends its first message. Returns the chat's URI.
     pub(crate) async fn chat_by_tool(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -185,7 +185,7 @@ impl Sessions {
         Ok(uri)
     }
 
-    /// The turn that runs in a chat.
+    /// Returns the running turn of a chat.
     pub(crate) async fn running_turn(self: &Arc<Self>, session: &str, chat: &str) -> Option<String> {
         let entry = self.session_at(session).await?;
         let (_, place) = self.located(chat).await?;
@@ -194,7 +194,7 @@ impl Sessions {
         wait.await.ok().flatten()
     }
 
-    /// Makes a session and says the first thing in it.
+    /// Creates a session and sends its first message.
     pub(crate) async fn session_with_prompt(
         self: &Arc<Self>,
         mut new: NewSession,
@@ -208,7 +208,7 @@ impl Sessions {
             )));
         }
         let owner = new.owner.clone();
-        // The policies are asked once, of the session and its first turn together.
+        // The policies are evaluated once, for the session and its first turn together.
         new.model = model.clone().filter(|_| prompt.is_some());
         let entry = self.claim_session(new)?.start(self).await?;
         if let Some(text) = prompt {

@@ -1,5 +1,5 @@
-//! What sessions have in common is in memory once: the schemas of their settings and the tools of the host. A session's
-//! own state is without them; they are added where it is encoded.
+//! Data that sessions share in memory: the schemas of their settings and the tools of the host. A session's own state
+//! omits them; they are added when it is encoded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -14,15 +14,15 @@ use serde::Serialize;
 use super::client_versions;
 use crate::core::agents::OfferedTool;
 
-/// How many schemas are compared with a new one. A backend whose sessions all differ shares none.
+/// Maximum number of schemas to compare a new one with. Sessions whose schemas all differ share none.
 const COMPARED: usize = 32;
 
-/// The schemas of the sessions that are awake.
+/// The schemas of the awake sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas(Mutex<Vec<Weak<SessionConfigSchema>>>);
 
 impl Schemas {
-    /// The schema another session has already, where it is the same one.
+    /// Returns another session's schema if it is equal, otherwise the given one.
     fn share(&self, schema: SessionConfigSchema) -> Arc<SessionConfigSchema> {
         let mut known = self.0.lock();
         known.retain(|known| known.strong_count() > 0);
@@ -41,11 +41,11 @@ impl Schemas {
 #[derive(Debug)]
 pub(super) struct SharedState {
     schema: Option<Arc<SessionConfigSchema>>,
-    /// The host's tools as they were when the session was made or woken.
+    /// The host's tools at the time the session was created or woken.
     tools: Box<[Arc<ToolDefinition>]>,
 }
 
-/// The fields of a session's state that are shared, as they are encoded.
+/// The shared fields of a session's state, in their encoded form.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SharedFields<'a> {
@@ -62,7 +62,7 @@ struct ConfigFields<'a> {
 }
 
 impl SharedState {
-    /// Takes the schema of a session's settings out of its state. The host's tools are not in it.
+    /// Moves the schema of a session's settings out of its state. The state does not contain the host's tools.
     pub fn take<'a>(
         schemas: &Schemas,
         tools: impl Iterator<Item = &'a OfferedTool>,
@@ -76,12 +76,12 @@ impl SharedState {
         Self { schema, tools: tools.map(|tool| tool.definition.clone()).collect() }
     }
 
-    /// The properties of the session's settings.
+    /// Returns the properties of the session's settings.
     pub fn properties(&self) -> Option<&HashMap<String, SessionConfigPropertySchema>> {
         self.schema.as_ref().map(|schema| &schema.properties)
     }
 
-    /// A session's state as JSON text, as a version has it.
+    /// Encodes a session's state as JSON for a version of the protocol.
     pub fn encode(&self, state: &mut SessionState, version: Version) -> Option<String> {
         let config = state.config.take();
         let own = match version {
@@ -106,7 +106,7 @@ impl SharedState {
     }
 }
 
-/// One object with the fields of two, as JSON text.
+/// Merges two objects that are JSON text into one.
 fn join(mut one: String, other: &str) -> Option<String> {
     let other = other.strip_prefix('{').filter(|fields| *fields != "}");
     if let Some(other) = other {

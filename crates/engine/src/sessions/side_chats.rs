@@ -1,12 +1,11 @@
-//! What a side chat is told of the turn it was opened beside: text, taken once, of what was said up to there.
+//! The context of a side chat: the text of the conversation up to the turn from which it was opened, copied once.
 
 use ostler_protocol::wire::state::{ChatState, Message, ResponsePart, SideChatSelection};
 
-/// How much of a conversation a side chat is told, in bytes; what was said longest ago is left out first.
+/// Maximum size of the conversation in a side chat's context, in bytes; the oldest messages are omitted first.
 const MOST: usize = 64 * 1024;
 
-/// The conversation up to a turn, the running one included as far as it has come; `None` where there is no such
-/// turn.
+/// Returns the conversation up to a turn, including the running turn's output so far; `None` if there is no such turn.
 pub(super) fn context_of(
     chat: &ChatState,
     turn: &str,
@@ -59,7 +58,7 @@ fn exchange(message: &Message, parts: &[ResponsePart]) -> String {
     }
 }
 
-/// The end of a text, at most so many bytes of it.
+/// Returns the end of a text, at most `most` bytes.
 fn last_bytes(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {

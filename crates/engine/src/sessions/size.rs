@@ -1,5 +1,5 @@
-//! How much a state takes in memory, without looking at all of it each time: it is counted now and then, and what was
-//! added since is known from the actions.
+//! An estimate of the memory that a state occupies. It is measured from time to time; additions since then are computed
+//! from the actions.
 
 use ostler_contract::budget::SMALL;
 use ostler_protocol::message::count_values;
@@ -8,20 +8,20 @@ use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use crate::core::long_work::long_work;
 
-/// What one value of a state takes in memory beside its text, in bytes.
+/// The memory of one value of a state apart from its text, in bytes.
 const EACH: usize = 64;
 
-/// The length of something as JSON text, and how many values are in it.
+/// The length of a value as JSON and the number of values in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Bytes of text.
     pub text: usize,
-    /// Values.
+    /// Number of values.
     pub values: usize,
 }
 
 impl Extent {
-    /// That of a value.
+    /// Returns the extent of a value.
     pub fn of<T: Serialize>(value: &T) -> Self {
         let (mut bytes, mut values) = (Bytes(0), Values::default());
         let mut serializer = Serializer::with_formatter(&mut bytes, &mut values);
@@ -29,17 +29,17 @@ impl Extent {
         Self { text: bytes.0, values: values.0 + 1 }
     }
 
-    /// That of an action, by its JSON text.
+    /// Returns the extent of an action from its JSON.
     pub fn of_text(text: &[u8]) -> Self {
         Self { text: text.len(), values: count_values(text) }
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns the memory it occupies, in bytes.
     pub fn memory(self) -> usize {
         self.text + EACH * self.values
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(self, other: Self) -> Self {
         Self { text: self.text + other.text, values: self.values + other.values }
     }
@@ -89,12 +89,12 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Adds what an action brings.
+    /// Adds the extent of an action.
     pub fn grow(&mut self, by: Extent) {
         self.added = self.added.and(by);
     }
 
-    /// Takes away what an action took out.
+    /// Subtracts the bytes that an action removed.
     pub fn lessen(&mut self, bytes: usize) {
         if let Some(counted) = &mut self.counted {
             let left = bytes.saturating_sub(self.added.text);
@@ -103,17 +103,17 @@ impl Size {
         }
     }
 
-    /// Forgets what was counted: the state may have become smaller.
+    /// Discards the measurement, because the state may have become smaller.
     pub fn shrink(&mut self) {
         self.counted = None;
     }
 
-    /// What was known last.
+    /// Returns the latest estimate.
     pub fn last(&self) -> Extent {
         self.counted.unwrap_or_default().and(self.added)
     }
 
-    /// The state is not larger. It is counted once half as much again was added.
+    /// Returns an upper bound of the state's size. The state is measured again once about half of its size was added.
     pub fn at_most<T: Serialize>(&mut self, state: &T) -> Extent {
         match self.counted {
             Some(counted) if self.added.memory() <= counted.memory() / 2 + SMALL => counted.and(self.added),

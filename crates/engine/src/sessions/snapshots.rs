@@ -1,4 +1,4 @@
-//! The snapshots of a session and its chats.
+//! Snapshots of a session and its chats.
 
 use std::borrow::Cow;
 
@@ -15,8 +15,8 @@ use crate::core::long_work::long_work;
 use crate::core::refusals::nothing_at;
 
 impl Actor {
-    /// Answers a subscription with the state as it is, and only then lets actions through. A large one is encoded into the
-    /// memory it waited for, once.
+    /// Answers a subscription with a snapshot; the subscriber then receives the actions after it. A large snapshot is
+    /// encoded once, directly into the memory that was reserved for it.
     pub(super) async fn handle_subscribe(&mut self, subscription: Subscription) {
         let Subscription { spelled, place, subscriber, turns, client, answer, room } = subscription;
         let large = self.core.large_answers.clone();
@@ -28,7 +28,7 @@ impl Actor {
             self.flush_gathered(at);
         }
         self.settle();
-        // Not the title that is being stored.
+        // The snapshot has the old title while a new one is being stored.
         let title = self.storing.title.take().map(|title| std::mem::replace(&mut self.state.title, title));
         let length = self.snapshot_length(&place, turns);
         let mut text = match &room {
@@ -52,14 +52,14 @@ impl Actor {
             Some(charge) => answer.end(text, charge),
             None => answer.give(text),
         }
-        // One that ended meanwhile would last for ever.
+        // A subscription that ended in the meantime would otherwise never be removed.
         let client = self.sessions.access.clients.get(connection);
         if !client.is_some_and(|client| client.wants(&spelled)) {
             self.core.fanout.unsubscribe(&channel, connection);
         }
     }
 
-    /// How long the state at a place is as JSON text, or a little less.
+    /// Returns the estimated length of the state at a place as JSON.
     pub(super) fn snapshot_length(&mut self, place: &Place, newest: Option<usize>) -> usize {
         match place {
             Place::Session => self.memory.size.at_most(&self.state).text,
@@ -71,7 +71,7 @@ impl Actor {
         }
     }
 
-    /// Writes the state at a place behind a text, as a subscriber is given it; returns the name of the channel too.
+    /// Appends the state at a place to a text, as a subscriber receives it. Also returns the channel's name.
     fn write_state(
         &mut self,
         mut text: String,
@@ -91,7 +91,8 @@ impl Actor {
         Some((self.chats[at].uri.clone(), text))
     }
 
-    /// Writes a chat's state as a version has it, its older turns left out where the client wants but the newest.
+    /// Appends a chat's state in a version's form; if the client wants only the newest turns, the older ones are
+    /// omitted.
     fn write_chat(
         &mut self,
         text: String,
@@ -136,7 +137,7 @@ fn end_snapshot(text: &mut String, seq: u64) {
     let _ = write!(text, r#","fromSeq":{seq}}}"#);
 }
 
-/// `{ resource, state, fromSeq }` around a state that is JSON text already.
+/// Returns `{ resource, state, fromSeq }` for a state that is already JSON.
 pub(crate) fn snapshot(spelled: &str, state: &str, seq: u64) -> String {
     let mut text = String::with_capacity(state.len() + spelled.len() + 64);
     begin_snapshot(&mut text, spelled);

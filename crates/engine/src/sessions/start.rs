@@ -1,4 +1,4 @@
-//! What a chat's backend is handed: at a chat's start, and when it is woken.
+//! The input of a chat's backend, when the chat starts and when the backend is woken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::core::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
 use crate::core::weak::upgraded;
 
 impl Actor {
-    /// Starts the backend of a chat that sleeps.
+    /// Starts the backend of a chat that has none.
     pub(super) fn wake_backend(&mut self, at: usize) {
         let Some(agent) = self.agent.clone() else { return };
         let mut start = self.start_of(&self.chats[at], self.lent_to(&self.chats[at]));
@@ -38,7 +38,7 @@ impl Actor {
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
         let plugins = self.client_plugins.settled();
         let around = async move {
-            // It may have left the disk with an archived session.
+            // The working tree may have been removed from disk with an archived session.
             sessions.restore_tree_of(&entry).await;
             (sessions.mcp_servers_for(&entry).await, plugins.await)
         };
@@ -47,7 +47,7 @@ impl Actor {
             Some(Backend::waking(&agent, start, around, number, self.mailbox.clone(), ending));
     }
 
-    /// What a chat's backend is handed.
+    /// Returns the input of a chat's backend.
     pub(super) fn start_of(&self, chat: &Chat, credentials: Option<BTreeMap<String, String>>) -> Start {
         let first = chat.uri == ostler_protocol::uri::default_chat(&self.entry.uri);
         let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
@@ -75,7 +75,7 @@ impl Actor {
             working_directory: paths.first().cloned(),
             additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
             tools: (!tools.is_empty()).then_some(tools),
-            // Their secrets are read where a plugin's vault keeps nobody waiting.
+            // Their secrets are read later, so that a plugin's vault does not block the actor.
             mcp_servers: None,
             client_plugins: Some(self.client_plugins.list()).filter(|plugins| !plugins.is_empty()),
             instructions: (!instructions.is_empty()).then_some(instructions),
@@ -106,13 +106,13 @@ impl Actor {
         }
     }
 
-    /// Tells the settings of the clients that are active in the session.
+    /// Returns the function that returns the settings of the session's active clients.
     fn client_settings_of(&self) -> HostFunction<fn() -> JsonObject> {
         let (sessions, entry) = (Arc::downgrade(&self.sessions), self.entry.clone());
         HostFunction::now(move |()| Ok(upgraded(&sessions)?.client_settings(&entry)))
     }
 
-    /// Reads resources as the session's owner.
+    /// Returns the function that reads resources as the session's owner.
     fn read_of(&self) -> HostFunction<fn(uri: String) -> ResourceContent> {
         let (sessions, session) = (Arc::downgrade(&self.sessions), self.entry.uri.clone());
         HostFunction::new(move |(uri,): (String,)| {
@@ -140,7 +140,7 @@ impl Actor {
     }
 }
 
-/// The handle a backend acts in a worker chat with.
+/// Returns the handle with which a backend acts in a worker chat.
 fn worker(
     mailbox: Mailbox,
     ahead: EmitLimit,
@@ -193,7 +193,7 @@ fn ending(
     }
 }
 
-/// Refuses an action the protocol does not have, where the backend can still see it thrown.
+/// Rejects an action that is not in the protocol while the backend can still receive the exception.
 fn known(action: &StateAction) -> Result<(), Thrown> {
     let StateAction::Unknown(value) = action else { return Ok(()) };
     let sentence = match value.get("type").and_then(Value::as_str) {

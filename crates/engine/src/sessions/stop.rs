@@ -1,5 +1,6 @@
-//! How a cancellation reaches a backend while its session waits for a store: the running turns are listed beside the
-//! mailbox, and whoever sends the cancellation passes it on. The session ends the turn when it handles the action.
+//! Passing on a cancellation to a backend while its session waits for a store. The running turns are listed beside the
+//! mailbox, and the sender of the cancellation notifies the backend directly. The session ends the turn when it handles
+//! the action.
 
 use ostler_protocol::Value;
 use ostler_protocol::actions::Class;
@@ -21,19 +22,19 @@ struct Stop {
     chat: String,
     turn: String,
     backend: WeakSender<Box<Tell>>,
-    /// Whether the backend was told to stop it.
+    /// Whether the backend was asked to cancel the turn.
     told: bool,
 }
 
 impl Stops {
-    /// Lists a turn whose backend was told to run it.
+    /// Adds a turn that was sent to its backend.
     pub fn add(&self, chat: &str, turn: &str, backend: WeakSender<Box<Tell>>) {
         let mut stops = self.0.lock();
         stops.retain(|stop| stop.chat != chat);
         stops.push(Stop { chat: chat.to_owned(), turn: turn.to_owned(), backend, told: false });
     }
 
-    /// Tells the backend of a turn to stop it, once; answers whether the turn is listed.
+    /// Asks the backend of a turn to cancel it, once. Returns whether the turn is listed.
     pub fn stop(&self, chat: &str, turn: &str) -> bool {
         let mut stops = self.0.lock();
         let Some(stop) = stops.iter_mut().find(|stop| stop.chat == chat && stop.turn == turn) else {
@@ -47,7 +48,7 @@ impl Stops {
         true
     }
 
-    /// Forgets the turn of a chat.
+    /// Removes the turn of a chat.
     pub fn ended(&self, chat: &str) {
         let mut stops = self.0.lock();
         stops.retain(|stop| stop.chat != chat);
@@ -56,12 +57,12 @@ impl Stops {
 }
 
 impl Entry {
-    /// Passes a cancellation on to the backend, if that is what was dispatched and the turn runs.
+    /// Passes a dispatched cancellation on to the backend if its turn runs.
     pub(super) fn stop_if_cancelled(&self, dispatch: &Dispatch) {
         if dispatch.row.class != Class::Cancel {
             return;
         }
-        // One that does not read is rejected later, and stops nothing.
+        // A dispatch that is not valid is rejected later, and must not cancel anything.
         let reads = dispatch.action.get("duration").is_none_or(Value::is_number);
         let Some(turn) = dispatch.action.get("turnId").and_then(Value::as_str).filter(|_| reads) else {
             return;
@@ -75,7 +76,7 @@ impl Entry {
 }
 
 impl Actor {
-    /// Has a chat's backend stop a turn; once for each turn.
+    /// Asks a chat's backend to cancel a turn, once for each turn.
     pub(super) fn cancel_backend(&mut self, at: usize, turn: String) {
         let chat = &mut self.chats[at];
         if chat.cancelled.as_ref() == Some(&turn) {

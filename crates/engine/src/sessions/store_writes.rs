@@ -1,4 +1,4 @@
-//! Writing to the session store: a store that fails costs a log line, never the session.
+//! Writes to the session store. A failed write is logged and never ends the session.
 
 use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
@@ -9,7 +9,7 @@ use super::chat::Chat;
 use crate::core::log::Log;
 use crate::core::long_work::long_work;
 
-/// Waits for a write; answers whether it was kept.
+/// Waits for a write. Returns whether it succeeded.
 pub(super) async fn kept(
     log: &Log,
     what: &str,
@@ -22,9 +22,9 @@ pub(super) async fn kept(
     outcome.is_ok()
 }
 
-/// Writes to the store. Each function calls the store before it returns, which fixes the write's place among
-/// others; the future it returns waits for the outcome. Writes that are started together and then awaited
-/// together share a commit, so one acknowledged operation costs one.
+/// Writes to the store. Each function calls the store before it returns, which fixes the order of the writes; the
+/// returned future waits for the outcome. Writes that are started together and then awaited together share a commit, so
+/// one acknowledged operation costs one commit.
 impl Actor {
     pub(super) fn store(&self) -> Option<&SessionStore> {
         self.core.session_store()
@@ -44,7 +44,7 @@ impl Actor {
         }
     }
 
-    /// Keeps who the session is and how it is set up.
+    /// Stores the session's record.
     pub(super) fn keep_session(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {
             self.entry.set_stored(true);
@@ -53,14 +53,14 @@ impl Actor {
         self.keeping_row(write)
     }
 
-    /// Keeps the session's marks.
+    /// Stores the session's flags.
     pub(super) fn keep_flags(&self, flags: SessionFlags) -> impl Future<Output = bool> + Send + use<> {
         let write =
             self.store().map(|store| store.set_flags.within(limit::STORE, (self.entry.id.clone(), flags)));
         self.keeping_row(write)
     }
 
-    /// Waits for a write of what listings show, and notes where the store does not have it.
+    /// Waits for a write of data that listings show, and records a failure.
     fn keeping_row<W: Future<Output = Result<(), Thrown>> + Send>(
         &self,
         write: Option<W>,
@@ -75,7 +75,7 @@ impl Actor {
         }
     }
 
-    /// Keeps what listings show, where the store has it otherwise.
+    /// Stores the data that listings show if the stored version is outdated.
     pub(super) async fn keep_unsaved(&self) {
         if !self.entry.is_stored() {
             let writes = (self.keep_flags(self.flags()), self.keep_session());
@@ -83,7 +83,7 @@ impl Actor {
         }
     }
 
-    /// Keeps which chats there are; answers whether they are.
+    /// Stores the list of chats. The future returns whether the write succeeded.
     pub(super) fn keep_chats(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {
             let default = self.state.default_chat.as_deref();
@@ -93,13 +93,13 @@ impl Actor {
                 let own = own.map(|chat| (chat.kept(Some(&*chat.uri) == default), chat.listed_at()));
                 let mut chats: Vec<_> = own.map(|(kept, at)| at_time(kept, at)).collect();
                 if self.opening.iter().any(|opening| !opening.kept.is_empty()) {
-                    // Until another session has them, they are stored where they were.
+                    // Until another session has stored them, they stay in the stored list of this one.
                     chats.extend(self.opening.iter().flat_map(|opening| &opening.kept).cloned());
                     let place = |uri: &str| self.state.chats.iter().position(|chat| chat.resource == uri);
                     chats.sort_by_key(|chat| place(&chat.uri).unwrap_or(usize::MAX));
                 }
                 if let [only] = &mut chats[..] {
-                    // It changed when its session did.
+                    // Its modification time is that of the session.
                     only.modified_at = None;
                 }
                 store.set_chats.within(limit::STORE, (self.entry.id.clone(), chats))
@@ -108,7 +108,7 @@ impl Actor {
         self.keeping(&self.entry.uri, write)
     }
 
-    /// Keeps the title of a chat.
+    /// Stores the title of a chat.
     pub(super) fn keep_title(&self, at: usize, title: String) -> impl Future<Output = bool> + Send + use<> {
         let uri = &self.chats[at].uri;
         let write = self.store().map(|store| {
@@ -117,7 +117,7 @@ impl Actor {
         self.keeping(uri, write)
     }
 
-    /// Keeps the turn at `place` of a chat.
+    /// Stores the turn at index `place` of a chat.
     fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
@@ -130,7 +130,7 @@ impl Actor {
         self.keeping(&chat.uri, write)
     }
 
-    /// Keeps every turn a chat has; answers whether they are.
+    /// Stores all turns of a chat. The future returns whether the writes succeeded.
     pub(super) fn keep_turns(&self, at: usize) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let chat = &self.chats[at];
@@ -147,13 +147,13 @@ impl Actor {
         async move { futures::future::join_all(writes).await.into_iter().all(|kept| kept) }
     }
 
-    /// Keeps a chat that is new to the session: its turns first, so that a chat that is there is whole.
+    /// Stores a chat that is new to the session: its turns first, so that a stored chat is complete.
     pub(super) async fn keep_added(&mut self, at: usize) -> bool {
         self.stored(self.forget_turns(&self.chats[at].uri)).await;
         self.stored(self.keep_turns(at)).await && self.stored(self.keep_chats()).await
     }
 
-    /// Keeps the latest finished turn of a chat.
+    /// Stores the latest finished turn of a chat.
     pub(super) fn keep_last_turn(&self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
         let chat = &self.chats[chat];
         let last = chat.state.turns.last().cloned();
@@ -166,7 +166,7 @@ impl Actor {
         }
     }
 
-    /// Keeps the running turn as far as it has come. A crash leaves it as a turn that failed.
+    /// Stores the running turn in its current state. After a crash it is a failed turn.
     pub(super) fn keep_running_turn(&mut self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
         let running = self.chats[chat].state.active_turn.as_ref().map(as_if_failed);
         let kept = running.map(|turn| {
@@ -183,14 +183,15 @@ impl Actor {
         }
     }
 
-    /// Forgets every turn of a chat.
+    /// Deletes all turns of a chat.
     pub(super) fn forget_turns(&self, uri: &str) -> impl Future<Output = bool> + Send + use<> {
         self.drop_turns_of(uri, 0)
     }
 
-    /// Forgets the turns of a chat from `place` on.
+    /// Deletes the turns of a chat from index `place` on.
     pub(super) fn drop_turns(&self, chat: usize, place: usize) -> impl Future<Output = bool> + Send + use<> {
-        // Without its turn, a message the store still has as starting one would wait again.
+        // A message that is stored as starting would be queued again once its turn is deleted, so the chats are stored
+        // too.
         let chats = self.keep_chats();
         let turns = self.drop_turns_of(&self.chats[chat].uri, place);
         async move { futures::join!(chats, turns).1 }
@@ -205,12 +206,12 @@ impl Actor {
     }
 }
 
-/// A stored chat with when it changed last.
+/// Returns a stored chat with its modification time.
 pub(super) fn at_time(kept: KeptChat, at: &str) -> KeptChat {
     KeptChat { modified_at: Some(at.to_owned()), ..kept }
 }
 
-/// The length of what a turn says.
+/// Returns the length of the text of a turn.
 fn text_of(turn: &Turn) -> usize {
     let parts = turn.response_parts.iter().map(|part| match part {
         ResponsePart::Markdown(part) => part.content.len(),
@@ -220,7 +221,7 @@ fn text_of(turn: &Turn) -> usize {
     turn.message.text.len() + parts.sum::<usize>()
 }
 
-/// What a running turn is if the host goes down now.
+/// Returns the form of a running turn that is stored in case the host stops.
 fn as_if_failed(active: &ActiveTurn) -> Turn {
     let mut response_parts = active.response_parts.clone();
     response_parts.push(ResponsePart::Error(ErrorResponsePart {

@@ -1,8 +1,8 @@
-//! What a session does while it waits for a store. Nothing is acknowledged before it is stored; what needs no store goes
-//! on meanwhile: snapshots, drafts, read marks, answers, streamed text. See D-303.
+//! The work of a session while it waits for a store. Nothing is acknowledged before it is stored. Work that needs no
+//! store continues: snapshots, drafts, read flags, answers, streamed text. See D-303.
 //!
-//! A change is in the state when its write begins, so that every later write has it. Until it is stored, watchers and
-//! snapshots have the state as it was.
+//! A change is applied to the state when its write starts, so that every later write contains it. Until it is stored,
+//! subscribers and snapshots have the previous state.
 
 use std::time::Duration;
 
@@ -23,29 +23,29 @@ use super::queue::Inbox;
 use crate::core::ids::ConnectionId;
 use crate::usage::UsagePer;
 
-/// How long a write may take before the session turns to something else. Local stores take a few milliseconds.
+/// How long a session waits for a write before it handles other messages. Local stores need a few milliseconds.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// A chat as its watchers have it while a change of it is being stored.
+/// A chat as its subscribers have it while a change of it is being stored.
 #[derive(Debug)]
 pub(super) struct Before {
-    /// Without its turns.
+    /// The state without its turns.
     state: Box<ChatState>,
-    /// How many of the chat's turns it has.
+    /// The number of the chat's turns that it has.
     turns: usize,
-    /// Whether the change begins or ends a turn: what its backend emits comes after it.
+    /// Whether the change starts or ends a turn; actions that the backend emits follow it.
     is_turn: bool,
 }
 
 impl Before {
-    /// Applies an action of which watchers are told immediately.
+    /// Applies an action that subscribers receive immediately.
     pub fn reduce(&mut self, action: &StateAction) {
         let _ = ahp::reducers::apply_action_to_chat(&mut self.state, action);
     }
 }
 
 impl Chat {
-    /// The chat as it is now, before a change that has to be stored.
+    /// Returns the chat's current state, before a change that has to be stored.
     pub fn before(&mut self, is_turn: bool) -> Before {
         let turns = std::mem::take(&mut self.state.turns);
         let state = Box::new(self.state.clone());
@@ -53,7 +53,7 @@ impl Chat {
         Before { state, turns: self.state.turns.len(), is_turn }
     }
 
-    /// What watchers have of the chat, without its turns.
+    /// Returns the subscribers' state of the chat, without its turns.
     pub fn without_turns(&mut self) -> ChatState {
         if let Some(before) = &self.unstored {
             return ChatState::clone(&before.state);
@@ -64,7 +64,7 @@ impl Chat {
         state
     }
 
-    /// The turns that watchers may know of.
+    /// Returns the turns that subscribers may see.
     pub fn stored_turns(&self) -> &[Turn] {
         let known = self.unstored.as_ref().map_or(self.state.turns.len(), |before| before.turns);
         &self.state.turns[..known.min(self.state.turns.len())]
@@ -75,14 +75,14 @@ impl Chat {
     }
 }
 
-/// What of a session its watchers have while a change of it is being stored.
+/// The subscribers' state of a session while a change of it is being stored.
 #[derive(Debug, Default)]
 pub(super) struct Storing {
-    /// Whether the session serves others while it waits.
+    /// Whether the session handles other messages while it waits.
     pub is_serving: bool,
-    /// The title that watchers have.
+    /// The title that subscribers have.
     pub title: Option<String>,
-    /// Whether more of it changes, so that it cannot be shown.
+    /// Whether more than the title changes, so that no snapshot of the session can be made.
     pub session: bool,
 }
 
@@ -111,7 +111,7 @@ impl Actor {
         stored
     }
 
-    /// Waits for a store. After a while the session turns to what needs none.
+    /// Waits for a store. After a delay, the session handles messages that need no store.
     pub(super) async fn stored<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
         let mut write = std::pin::pin!(write);
         if self.storing.is_serving || self.inbox.is_none() {
@@ -121,7 +121,7 @@ impl Actor {
             return stored;
         }
         let Some(mut inbox) = self.inbox.take() else { return write.await };
-        // What is queued may be told only once the write is done.
+        // The queued actions may be published only after the write has finished.
         let held = std::mem::take(&mut self.out);
         self.storing.is_serving = true;
         let stored = loop {
@@ -140,13 +140,13 @@ impl Actor {
         stored
     }
 
-    /// When text is due that watchers may be told now.
+    /// Returns when gathered text that may be published now is due.
     fn next_gathered(&self) -> Option<Instant> {
         let chats = self.chats.iter().filter(|chat| !chat.is_in_turn_change());
         chats.filter_map(|chat| chat.gathered.as_ref().map(|gathered| gathered.due)).min()
     }
 
-    /// Takes the messages that need no store, each behind what its sender sent before.
+    /// Handles the messages that need no store, each after the earlier messages of its sender.
     fn serve<'a>(&'a mut self, inbox: &'a mut Inbox) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             if inbox.is_ending() {
@@ -272,7 +272,7 @@ impl Actor {
     }
 }
 
-/// The connection a message is of, and where to.
+/// Returns the connection that sent a message, and the place it is for.
 fn sender_of(message: &ToSession) -> Option<(ConnectionId, Option<Place>)> {
     let connection = match message {
         ToSession::Dispatch(dispatch) => dispatch.connection.id,

@@ -1,4 +1,4 @@
-//! What listings show of a session, kept in step with its chats.
+//! The session's data in listings, which follows the state of its chats.
 
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
@@ -13,22 +13,22 @@ use serde::{Serialize, Serializer};
 use super::actor::Actor;
 use super::annotations;
 
-/// The bits of a status that are activity, not marks.
+/// The bits of a status that hold activity rather than flags.
 const ACTIVITY: u32 = 0b1_1111;
 
-/// The bits of a status that are marks.
+/// Returns the bits of a status for flags.
 pub(super) fn marks(flags: SessionFlags) -> u32 {
     let bits = |set: bool, mark: SessionStatus| if set { mark.bits() } else { 0 };
     bits(flags.is_read, SessionStatus::IsRead) | bits(flags.is_archived, SessionStatus::IsArchived)
 }
 
-/// The marks in a status.
+/// Returns the flags in a status.
 pub(super) fn flags_in(status: u32) -> SessionFlags {
     let has = |mark: SessionStatus| status & mark.bits() != 0;
     SessionFlags { is_read: has(SessionStatus::IsRead), is_archived: has(SessionStatus::IsArchived) }
 }
 
-/// A session that is new or rests as listings show it, but for its chats.
+/// Returns the summary of a session that is new or asleep, without its chats.
 pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> SessionSummary {
     let mut meta = JsonObject::new();
     if let Some(owner) = &kept.owner {
@@ -53,7 +53,7 @@ pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> Sessio
     }
 }
 
-/// Shows a session that rests with the chats it was kept with.
+/// Adds the stored chats to the summary of a session that is asleep.
 pub(super) fn rest<'a>(
     summary: &mut SessionSummary,
     default: String,
@@ -76,7 +76,7 @@ pub(super) fn rest<'a>(
     summary.chats = several(chats);
 }
 
-/// A listing names the chats of a session that has more than its one.
+/// A listing names the chats of a session only if there are several.
 fn several(chats: Vec<SessionChatSummary>) -> Option<Vec<SessionChatSummary>> {
     (chats.len() > 1).then_some(chats)
 }
@@ -93,10 +93,10 @@ fn listed(chat: &ChatSummary) -> SessionChatSummary {
 }
 
 impl Actor {
-    /// Publishes what changed of the chats since last time, and of the session's row.
+    /// Publishes the changes of the chats since the last call, and of the session's summary.
     pub(super) fn refresh_summaries(&mut self) {
         if self.storing.is_serving {
-            // They have what is being stored.
+            // The states contain a change that is not stored yet.
             self.dirty = true;
             return;
         }
@@ -113,15 +113,15 @@ impl Actor {
         self.refresh_row();
     }
 
-    /// A chat as the session's watchers know it. The session lists its chats in their order, but for one that is about to
-    /// be added or has just been taken away.
+    /// Returns a chat as the session's subscribers have it. The session lists its chats in the same order, except for a
+    /// chat that is about to be added or was just removed.
     fn published_chat(&self, at: usize) -> Option<&ChatSummary> {
         let (uri, chats) = (&self.chats[at].uri, &self.state.chats);
         let listed = chats.get(at).filter(|chat| chat.resource == *uri);
         listed.or_else(|| chats.iter().find(|chat| chat.resource == *uri))
     }
 
-    /// The activity of the session: that of its default chat, raised by any chat that needs somebody or
+    /// Returns the activity of the session: that of its default chat, overridden by any chat that needs input or
     /// failed.
     fn activity(&self) -> u32 {
         let default = self.state.default_chat.as_deref();
@@ -142,7 +142,7 @@ impl Actor {
         activity
     }
 
-    /// Publishes the session's view and tells the root's watchers what changed of it.
+    /// Publishes the session's view and notifies the subscribers of the root channel of its changes.
     pub(super) fn refresh_row(&mut self) {
         if self.storing.is_serving {
             self.dirty = true;
@@ -175,8 +175,8 @@ impl Actor {
         }
     }
 
-    /// What listings show of the session now. A change cannot say that a field is no longer there, so what was listed
-    /// once is listed as empty, and of several chats the one that is left.
+    /// Returns the session's current summary for listings. A change cannot remove a field, so a field that was listed
+    /// before is listed as empty, and a chat that remains of several is still listed.
     fn summary(&self, last: &SessionSummary, modified: Option<String>) -> SessionSummary {
         let chat = |at| match self.published_chat(at) {
             Some(published) => listed(published),
@@ -215,13 +215,14 @@ struct SummaryChanged<'a> {
     changes: RowChanges<'a>,
 }
 
-/// What of a chat its session's watchers do not know yet; nothing where they know all of it. What an update cannot say is no
-/// change: that a field is no longer there, and the two fields that the reducer takes from a whole row only.
+/// Returns the changes of a chat that its session's subscribers do not have, or `None` if there are none. Changes that
+/// an update cannot express are ignored: the removal of a field, and the two fields that the reducer only reads from a
+/// whole summary.
 fn chat_changes(last: &ChatSummary, next: &ChatState, modified: &String) -> Option<PartialChatSummary> {
     fn changed<T: PartialEq + Clone>(last: &T, next: &T) -> Option<T> {
         (last != next).then(|| next.clone())
     }
-    // Every field is named here, so that a field the protocol adds does not compile until it is.
+    // Every field is named here, so that a field added to the protocol causes a compile error.
     let ChatSummary {
         resource: _,
         title,
@@ -234,7 +235,7 @@ fn chat_changes(last: &ChatSummary, next: &ChatState, modified: &String) -> Opti
         interactivity: _,
         working_directories,
     } = last;
-    // The reducer reads an absent activity as unchanged; an empty one clears what is drawn.
+    // The reducer reads an absent activity as unchanged; an empty one clears the displayed one.
     let (drawn, drawing) = (activity.as_deref().unwrap_or(""), next.activity.as_deref().unwrap_or(""));
     let changes = PartialChatSummary {
         resource: None,
@@ -251,13 +252,13 @@ fn chat_changes(last: &ChatSummary, next: &ChatState, modified: &String) -> Opti
     (changes != PartialChatSummary::default()).then_some(changes)
 }
 
-/// The fields of a summary that changed. An activity that ended is `null`; other fields that are absent are left out.
+/// The changed fields of a summary. An activity that ended is `null`; other absent fields are omitted.
 struct RowChanges<'a> {
     last: &'a SessionSummary,
     next: &'a SessionSummary,
 }
 
-/// Whether a field of a summary is there.
+/// Whether a field of a summary is present.
 trait Present {
     fn is_present(&self) -> bool {
         true
@@ -278,7 +279,7 @@ macro_rules! row_changes {
     ($($field:ident: $name:literal),+) => {
         impl RowChanges<'_> {
             fn is_empty(&self) -> bool {
-                // Every field is named here, so that a field the protocol adds does not compile until it is.
+                // Every field is named here, so that a field added to the protocol causes a compile error.
                 let SessionSummary { resource: _, provider: _, created_at: _, $($field),+ } = self.next;
                 true $(&& (*$field == self.last.$field || !sends($name, $field)))+
             }

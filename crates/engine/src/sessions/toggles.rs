@@ -1,5 +1,5 @@
-//! Which customizations of a session are switched on or off. A backend lists them as it has them by itself, each time it
-//! starts, so the decisions are stored with the session and made again.
+//! The customizations of a session that were enabled or disabled. At each start a backend lists them in their default
+//! state, so the decisions are stored with the session and applied again.
 
 use ostler_protocol::Value;
 use ostler_protocol::wire::actions::{SessionCustomizationToggledAction, StateAction};
@@ -10,13 +10,13 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use crate::core::fanout::Origin;
 
-/// The first decision counts; without one, a customization is on.
+/// The first decision counts; without one, a customization is enabled.
 fn is_on(decisions: &Value) -> bool {
     decisions.get(0).and_then(|first| first.get("enabled")).and_then(Value::as_bool).unwrap_or(true)
 }
 
 impl Actor {
-    /// Switches a customization on or off.
+    /// Enables or disables a customization.
     pub(super) async fn toggle(
         &mut self,
         toggled: SessionCustomizationToggledAction,
@@ -38,7 +38,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Makes the decisions again about what a backend lists, and tells it those that it was not told since it started.
+    /// Applies the decisions to a backend's list again, and sends the backend those that it has not received since its
+    /// start.
     pub(super) fn toggle_listed(&mut self, at: usize, listed: &mut Vec<Customization>) {
         let toggled = self.entry.view().record.toggled.clone();
         if toggled.is_empty() {

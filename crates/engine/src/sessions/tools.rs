@@ -1,4 +1,4 @@
-//! Tools of a session: the host's own, run here, and the ones its clients bring, run there.
+//! Tools of a session: the host's own, which run here, and those that clients contribute, which run there.
 
 use std::sync::{Arc, Weak};
 
@@ -23,7 +23,7 @@ use crate::core::weak::upgraded;
 use crate::sessions::Sessions;
 
 impl Actor {
-    /// Every tool a backend may offer its model in this chat.
+    /// Returns every tool that a backend may offer its model in this chat.
     pub(super) fn bound_tools(&self, chat: &str) -> Vec<BoundTool> {
         let own = self.core.offered_tools().cloned();
         let place = BoundPlace::new(&self.entry.uri, chat);
@@ -31,7 +31,7 @@ impl Actor {
         own.chain(brought_by(&self.state.active_clients)).collect()
     }
 
-    /// Tells every backend that runs which tools there are now.
+    /// Sends the current tools to every running backend.
     pub(super) fn tools_changed(&self) {
         self.entry.bring(&self.state.active_clients, &self.sessions.memory);
         for (at, chat) in self.chats.iter().enumerate() {
@@ -41,7 +41,7 @@ impl Actor {
         }
     }
 
-    /// Fails what a client that left was running, and tells the backends.
+    /// Fails the tool calls that a disconnected client was running, and notifies the backends.
     pub(super) fn client_gone(&mut self, client: &str) {
         for at in 0..self.chats.len() {
             let calls: Vec<String> = self.running_calls_of(at, client);
@@ -68,13 +68,13 @@ impl Actor {
         running.collect()
     }
 
-    /// Hands the result of a client's tool to the backend, which completes the call.
+    /// Passes the result of a client tool to the backend, which completes the call.
     pub(super) fn client_tool_result(&mut self, at: usize, call: String, client: &str, result: Value) {
         self.withdraw_call(at, &call);
         self.tell_if_awake(at, Tell::ToolResult { call, client: client.to_owned(), result });
     }
 
-    /// Gives a client a limited time for a call it was handed.
+    /// Starts the timeout of a call to a client tool.
     pub(super) fn watch_client_tool(&self, at: usize, call: &str) {
         let limit = self.core.options.client_tool_timeout_ms;
         let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
@@ -88,7 +88,7 @@ impl Actor {
         });
     }
 
-    /// Fails a call whose client had its time.
+    /// Fails a call to a client tool that timed out.
     pub(super) fn tool_timed_out(&mut self, at: usize, call: &str) {
         let Some(ToolCallState::Running(running)) = self.tool_call(at, call) else { return };
         let Some(ToolCallContributor::Client(owner)) = running.contributor.clone() else { return };
@@ -106,7 +106,7 @@ fn failed(why: &str) -> Value {
     json!({ "success": false, "pastTenseMessage": why, "error": { "message": why } })
 }
 
-/// The session and the chat tools are bound to.
+/// The session and the chat that tools are bound to.
 pub(super) struct BoundPlace {
     session: String,
     chat: String,
@@ -118,7 +118,7 @@ impl BoundPlace {
     }
 }
 
-/// A tool of the host's, to be run where it is bound.
+/// Binds a host tool to a session and a chat.
 pub(super) fn bind(sessions: &Arc<Sessions>, tool: OfferedTool, place: &Arc<BoundPlace>) -> BoundTool {
     let OfferedTool { tool, definition } = tool;
     let (sessions, bound) = (Arc::downgrade(sessions), place.clone());
@@ -145,7 +145,7 @@ pub(super) fn bind(sessions: &Arc<Sessions>, tool: OfferedTool, place: &Arc<Boun
     BoundTool { definition, run: Some(run), effects, owner: None, defer_loading }
 }
 
-/// The id of a tool call in any state.
+/// Returns the id of a tool call in any state.
 pub(super) fn call_id(state: &ToolCallState) -> Option<&str> {
     Some(match state {
         ToolCallState::Streaming(call) => &call.tool_call_id,
@@ -159,7 +159,7 @@ pub(super) fn call_id(state: &ToolCallState) -> Option<&str> {
     })
 }
 
-/// The tool call something was asked for.
+/// Returns the tool call that a request belongs to.
 pub(super) fn call_of(request: &SessionInputRequest) -> Option<&str> {
     use ostler_protocol::wire::state::ToolCallConfirmationState as Confirmation;
     match request {
@@ -174,12 +174,12 @@ pub(super) fn call_of(request: &SessionInputRequest) -> Option<&str> {
     }
 }
 
-/// Where a tool runs.
+/// The place where a tool runs.
 struct At {
     sessions: Weak<Sessions>,
     session: String,
     chat: String,
-    /// The turn and call, as far as the backend said.
+    /// The turn and the call, as far as the backend reported them.
     place: ToolCallPlace,
 }
 
@@ -193,7 +193,7 @@ impl At {
     }
 }
 
-/// A function of the tool context: it is handed where the tool runs beside its arguments.
+/// Returns a function of the tool context, which receives the place where the tool runs with its arguments.
 fn at<S: Signature, F, O>(at: &Arc<At>, function: F) -> HostFunction<S>
 where
     F: Fn(Arc<At>, S::Arguments) -> O + Send + Sync + 'static,
@@ -203,7 +203,7 @@ where
     HostFunction::new(move |arguments| function(at.clone(), arguments))
 }
 
-/// What a host tool is handed.
+/// Returns the context of a host tool's call.
 fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<ToolCallPlace>) -> ToolContext {
     let provider = sessions.by_uri(session).map(|entry| entry.provider.clone());
     let here = Arc::new(At {

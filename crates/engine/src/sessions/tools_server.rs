@@ -1,4 +1,4 @@
-//! The endpoint of a session's tools, opened by whoever listens.
+//! The endpoint of a session's tools, which a network listener opens.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use ostler_contract::points::{ToolsServer, ToolsServerOptions};
 
 use super::SessionTools;
 
-/// Opens a session's tools endpoint; given by whoever listens.
+/// A function that opens a session's tools endpoint; the code that listens on the network provides it.
 #[derive(Clone)]
 pub struct OpenToolsServer(Arc<OpenTools>);
 
 type OpenTools = dyn Fn(SessionTools, ToolsServerOptions) -> Pending<Option<ToolsServer>> + Send + Sync;
 
 impl OpenToolsServer {
-    /// From a function of the session's tools and what the backend wants of its endpoint.
+    /// Wraps a function of the session's tools and the backend's options for its endpoint.
     pub fn new(
         open: impl Fn(SessionTools, ToolsServerOptions) -> Pending<Option<ToolsServer>> + Send + Sync + 'static,
     ) -> Self {

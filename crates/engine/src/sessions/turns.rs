@@ -1,4 +1,4 @@
-//! Turns: how one begins, ends, waits and is shown again.
+//! Turns: their start, their end, queued messages, and their publication.
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture, Shared};
@@ -35,21 +35,21 @@ use crate::workspace::terminals::PREFIX;
 /// A turn whose start is being stored.
 struct Opening {
     stored: Shared<BoxFuture<'static, ()>>,
-    /// The chat before it.
+    /// The chat before the turn.
     before: Before,
-    /// The session's title, where the turn gives it another one.
+    /// The subscribers' title of the session, if the turn changes it.
     title: Option<String>,
     turn: String,
     text: String,
     sender: Option<String>,
-    /// The session's mark as a draft, which the turn takes off.
+    /// The session's draft mark, which the turn clears.
     draft: Option<KeptDraft>,
     was_read: bool,
 }
 
 impl Actor {
-    /// Begins a turn and has its backend run it. The backend is told while the turn's start is being stored; what it
-    /// emits waits in the mailbox until that is durable.
+    /// Starts a turn and sends it to the backend. The backend receives it while the start of the turn is being stored;
+    /// actions that it emits wait in the mailbox until the start is durable.
     pub(super) async fn begin_turn(
         &mut self,
         at: usize,
@@ -79,22 +79,22 @@ impl Actor {
             self.tell_backend(at, before);
         }
         if has_waited {
-            // A host that is killed before the turn is stored finds the message in the queue again, and would tell the
-            // backend twice.
+            // A host that is killed before the turn is stored finds the message in the queue again, and would send it
+            // to the backend twice.
             let stored = opening.stored.clone();
             let done = HostFunction::new(move |()| stored.clone().map(Ok));
             self.tell_backend(at, Tell::Before { done });
         }
         self.tell_backend(at, tell);
-        // Its backend has been given both now.
+        // The backend has received both.
         if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
             self.deferred.add(Part::Chats);
         }
         self.announce_turn(at, opening).await;
     }
 
-    /// Begins a turn that nothing runs yet: the turn and all that its start changes is stored, in one commit, which is
-    /// under way when this returns.
+    /// Starts a turn without a backend call. The turn and everything that its start changes are stored in one commit,
+    /// which is in progress when this returns.
     fn open_turn(
         &mut self,
         at: usize,
@@ -111,14 +111,14 @@ impl Actor {
         self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
         let before = self.chats[at].before(true);
-        // Reduced first, so that what is kept is what watchers will see; published once it is kept.
+        // Reduced first, so that the stored state is the one that subscribers will see; published after it is stored.
         let taken = self.queued_message(at, action.queued_message_id.as_deref());
         let action = StateAction::ChatTurnStarted(action);
         self.chats[at].reduce(&action);
         let draft = self.begin_draft();
         let record_kept = draft.is_some().then(|| self.keep_session());
-        // In the queue and in a turn it would be there twice after a crash: it leaves the queue first, and waits again
-        // where the turn does not get into the store.
+        // A message both in the queue and in a turn would exist twice after a crash. It leaves the queue first, and is
+        // queued again if its turn does not reach the store.
         self.chats[at].starting = taken.map(|queued| Box::new(StartingTurn { turn: turn.clone(), queued }));
         let queue_kept = self.chats[at].starting.is_some().then(|| self.keep_chats());
         let turn_kept = self.keep_running_turn(at);
@@ -139,7 +139,7 @@ impl Actor {
         let flags = self.flags();
         let was_read = flags.is_read;
         let flags_kept = was_read.then(|| self.keep_flags(SessionFlags { is_read: false, ..flags }));
-        // Each write was asked for in this order; what is written of the chat from now on comes after the turn.
+        // The writes were started in this order; later writes of the chat follow the turn.
         self.chats[at].starting = None;
         let writes = futures::future::join5(
             OptionFuture::from(record_kept),
@@ -160,7 +160,7 @@ impl Actor {
         }
     }
 
-    /// Tells everybody of a turn once its start is durable.
+    /// Announces a turn once its start is durable.
     async fn announce_turn(&mut self, at: usize, opening: Opening) {
         let Opening { stored, before, title, turn, text, sender, draft, was_read } = opening;
         self.storing.title = title;
@@ -188,7 +188,7 @@ impl Actor {
         }
     }
 
-    /// What a chat's backend is told of a message that is a command line. Only a person's is one.
+    /// Returns the backend call for a message that is a command line. Only a user's message can be one.
     fn run_of(&self, at: usize, turn: &str, message: &Message) -> Option<Tell> {
         let command =
             message.text.strip_prefix(PREFIX).map(str::trim).filter(|command| !command.is_empty())?;
@@ -207,15 +207,15 @@ impl Actor {
         Some(Tell::Ran { turn, command: command.to_owned(), run, provider })
     }
 
-    /// A message that waits, as the store has it.
+    /// Returns a queued message in its stored form.
     fn queued_message(&self, at: usize, id: Option<&str>) -> Option<Value> {
         let mut queue = self.chats[at].state.queued_messages.iter().flatten();
         let message = queue.find(|message| Some(message.id.as_str()) == id)?;
         serde_json::to_value(message).ok()
     }
 
-    /// Has the source of changes record the directory before a turn works in it. Its time is bounded, and what fails is a
-    /// line: the turn starts either way.
+    /// Lets the port for changes record the directory before a turn changes it. The time is limited and a failure is
+    /// logged: the turn starts in any case.
     fn before_turn(&self, turn: &str) -> Option<Tell> {
         let start = self.core.registry()?.port::<Changes>()?.turn_start.clone()?;
         let of = self.entry.changes_of();
@@ -237,7 +237,7 @@ impl Actor {
         Some(Tell::Before { done })
     }
 
-    /// Tells a chat's backend something, waking it where it sleeps.
+    /// Sends a message to a chat's backend, starting the backend if necessary.
     pub(super) fn tell_backend(&mut self, at: usize, tell: Tell) {
         if self.chats[at].is_worker() {
             return;
@@ -253,24 +253,24 @@ impl Actor {
         }
     }
 
-    /// Tells a chat's backend something it only cares for while it runs. A worker's is its lead's.
+    /// Sends a message that matters only to a running backend. A worker's backend is that of its lead.
     pub(super) fn tell_if_awake(&self, at: usize, tell: Tell) {
         if let Some(backend) = &self.chats[self.lead_of(at)].backend {
             backend.tell(tell);
         }
     }
 
-    /// Tells every backend that runs something.
+    /// Sends a message to every running backend.
     pub(super) fn tell_all(&self, tell: impl Fn() -> Tell) {
         self.chats.iter().filter_map(|chat| chat.backend.as_ref()).for_each(|backend| backend.tell(tell()));
     }
 
-    /// The chat whose backend runs this one.
+    /// Returns the chat whose backend runs this one.
     pub(super) fn lead_of(&self, at: usize) -> usize {
         self.chats[at].lead.and_then(|lead| self.chat_numbered(lead)).unwrap_or(at)
     }
 
-    /// A turn the host starts by itself.
+    /// Starts or queues a turn that the host requests.
     pub(super) async fn take_turn(&mut self, request: TurnRequest) -> Result<TurnTaken, String> {
         let at = self.chat_at(&request.place).ok_or(NO_SUCH_CHAT)?;
         if let Some(lost) = self.core.lost_storage() {
@@ -307,7 +307,7 @@ impl Actor {
         Ok(TurnTaken::Started { turn })
     }
 
-    /// Writes down who sent a message, on a host that knows people.
+    /// Records the sender in a message, if the host has a users file.
     pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
         if let Some(sender) = sender
             && self.sessions.access.gate.guarded
@@ -316,7 +316,7 @@ impl Actor {
         }
     }
 
-    /// What follows a turn's end: its questions are withdrawn, the next message takes its place.
+    /// Ends the processing of a turn: its requests are withdrawn, and the next message starts.
     async fn after_turn(&mut self, at: usize) {
         let Some(turn) = self.chats[at].state.turns.last() else { return };
         let (turn, status) = (turn.id.clone(), status_of(turn.state));
@@ -327,7 +327,7 @@ impl Actor {
         self.after_quiet(at).await;
     }
 
-    /// Begins the next message of a chat in which no turn runs, or tells that nothing follows its last turn.
+    /// Starts the next message of a chat without a running turn, or reports that nothing follows its last turn.
     pub(super) async fn after_quiet(&mut self, at: usize) {
         if self.chats[at].is_worker() || self.begin_queued(at).await {
             return;
@@ -337,7 +337,7 @@ impl Actor {
         }
     }
 
-    /// Withdraws what a turn asked, and tells everybody but the chat's watchers that it is over.
+    /// Withdraws the requests of a turn and announces its end to everyone except the chat's subscribers.
     pub(super) async fn close_turn(&mut self, at: usize, turn: String, status: TurnStatus) {
         self.withdraw_questions(at);
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
@@ -350,7 +350,7 @@ impl Actor {
             self.happened(at, Happened::Child(chat));
             return;
         }
-        // The row is what a run looks at when it hears of the end.
+        // A run reads the session's summary when it is notified of the end.
         self.refresh_summaries();
         self.flush_out();
         self.report_run(at, &turn, status);
@@ -359,18 +359,18 @@ impl Actor {
         self.sessions.look_around(&self.entry, true);
         self.deferred.add(Part::Session);
         if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
-            // When each of several changed is in their list.
+            // The list of chats holds the modification time of each one if there are several.
             self.deferred.add(Part::Chats);
         }
     }
 
-    /// The first message that waits in a chat.
+    /// Returns the first queued message of a chat.
     pub(super) fn first_queued(&self, at: usize) -> Option<PendingMessage> {
         self.chats[at].state.queued_messages.as_ref().and_then(|queue| queue.first().cloned())
     }
 
-    /// Takes the first message that waits; answers whether there is one. The policies may have changed while it waited
-    /// and are asked again, outside the mailbox.
+    /// Starts the first queued message; returns whether there is one. The policies may have changed while it was
+    /// queued, so they are evaluated again, outside the mailbox.
     pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
         let Some(next) = self.first_queued(at) else { return false };
         if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
@@ -384,7 +384,7 @@ impl Actor {
         true
     }
 
-    /// Begins the turn of a message that waited. One that the policies refuse is a turn that fails immediately and says so.
+    /// Starts the turn of a queued message. If the policies denied it, the turn fails immediately with their reason.
     pub(super) async fn begin_next(&mut self, at: usize, next: PendingMessage, refused: Option<String>) {
         let sender = sender_of(&next.message);
         let turn = self.core.new_id();
@@ -400,18 +400,19 @@ impl Actor {
             Some(why) => {
                 let opening = self.open_turn(at, action, None, sender);
                 self.announce_turn(at, opening).await;
-                // Its end takes the next message that waits, and that may be refused as well: one after the other.
+                // The end of the turn starts the next queued message, which may be denied as well, so each one is a
+                // separate message.
                 let _ = self.mailbox.send(ToSession::TurnRefused { chat: self.chats[at].number, turn, why });
             }
         }
     }
 
-    /// Takes back what a chat asked people: nobody waits for an answer any more.
+    /// Withdraws all requests for input of a chat, because nothing waits for their answers any more.
     pub(super) fn withdraw_questions(&mut self, at: usize) {
         self.withdraw_where(at, |_| true);
     }
 
-    /// Takes back what a chat asked people and `which` picks.
+    /// Withdraws the requests for input of a chat for which `which` returns true.
     pub(super) fn withdraw_where(&mut self, at: usize, which: impl Fn(&SessionInputRequest) -> bool) {
         let chat = self.chats[at].uri.clone();
         let asked: Vec<String> = self
@@ -429,7 +430,7 @@ impl Actor {
         }
     }
 
-    /// Takes back one thing asked.
+    /// Withdraws one request for input.
     pub(super) fn withdraw(&mut self, id: &str) {
         let removed = SessionInputNeededRemovedAction { id: id.to_owned() };
         if self.apply_session(StateAction::SessionInputNeededRemoved(removed), None) {
@@ -455,12 +456,12 @@ impl Actor {
         self.end_turn(at, StateAction::ChatError(action), None).await;
     }
 
-    /// Applies an action that ends a turn. What it ends as is stored before it is published; what came before it does not
-    /// wait for that.
+    /// Applies an action that ends a turn. The ended turn is stored before the action is published; earlier actions do
+    /// not wait for that.
     pub(super) async fn end_turn(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
         self.flush_gathered(at);
         if self.flush_out() {
-            // Connections send it before the writer takes the processor.
+            // Lets connections send the earlier actions before the writer occupies the processor.
             tokio::task::yield_now().await;
         }
         let before = self.chats[at].before(true);
@@ -477,7 +478,7 @@ impl Actor {
         true
     }
 
-    /// Ends the span of the turn that has ended.
+    /// Ends the trace span of the turn that has ended.
     fn close_span(&mut self, at: usize) {
         let chat = &mut self.chats[at];
         let span = std::mem::replace(&mut chat.span, Span::none());
@@ -489,7 +490,8 @@ impl Actor {
         span.record("outcome", outcome);
     }
 
-    /// A backend that could not start or threw: the turn it was about fails; without one it is a log line.
+    /// Handles a backend that failed to start or a failed call: the turn it belongs to fails; without one it is only
+    /// logged.
     pub(super) async fn backend_failed(&mut self, at: usize, turn: Option<String>, why: Thrown) {
         let provider = &self.entry.provider;
         self.core.log.line(format_args!("{}: backend {provider} failed: {}", self.entry.uri, why.for_log()));
@@ -502,13 +504,13 @@ impl Actor {
         }
     }
 
-    /// The name of a session and its first chat after what was said first, where they have none.
+    /// Returns a title for a session and its first chat from the first message, if they have none.
     fn name_after(&self, at: usize, text: &str) -> Option<String> {
         let named = self.chats[at].titled || !self.chats[at].state.title.is_empty();
         (!named).then(|| tidy_title(text)).flatten()
     }
 
-    /// Gives a chat a title; the default chat's is the session's.
+    /// Sets the title of a chat; the default chat's is the session's.
     pub(super) async fn set_title(&mut self, at: usize, title: String, origin: Option<Origin>) {
         self.flush_out();
         let before = self.chats[at].before(false);
@@ -519,7 +521,7 @@ impl Actor {
         self.refresh_summaries();
     }
 
-    /// Puts a title into the state and queues the action for watchers.
+    /// Applies a title to the state and queues the action for subscribers.
     fn show_title(&mut self, at: usize, title: &str, origin: Option<Origin>) {
         title.clone_into(&mut self.chats[at].state.title);
         self.dirty = true;
@@ -529,7 +531,7 @@ impl Actor {
         }
     }
 
-    /// Keeps a chat's title wherever it is kept, in one commit.
+    /// Stores a chat's title in all places that contain it, in one commit.
     fn keep_titles(&self, at: usize, title: String) -> impl Future<Output = ()> + Send + use<> {
         let writes =
             futures::future::join3(self.keep_title(at, title), self.keep_session(), self.keep_chats());
@@ -538,7 +540,7 @@ impl Actor {
         }
     }
 
-    /// Renames the session by its default chat.
+    /// Renames the session and its default chat.
     pub(super) async fn rename(&mut self, title: &str, origin: Option<Origin>) {
         let (Some(title), Some(at)) = (tidy_title(title), self.chat_at(&Place::DefaultChat)) else { return };
         self.chats[at].titled = true;
@@ -550,7 +552,7 @@ impl Actor {
     }
 }
 
-/// The id of a thing asked and the chat that asked it.
+/// Returns the id of a request for input and the chat that it belongs to.
 pub(super) fn request_of(request: &SessionInputRequest) -> Option<(&str, &str)> {
     match request {
         SessionInputRequest::ChatInput(request) => Some((&request.id, &request.chat)),
@@ -563,7 +565,7 @@ pub(super) fn request_of(request: &SessionInputRequest) -> Option<(&str, &str)> 
     }
 }
 
-/// Who a kept message says sent it.
+/// Returns the sender that is recorded in a message.
 pub(super) fn sender_of(message: &Message) -> Option<String> {
     let sender = message.meta.as_ref()?.get(&names::meta_key("sender"))?;
     sender.as_str().map(str::to_owned)
@@ -577,7 +579,7 @@ fn status_of(state: TurnState) -> TurnStatus {
     }
 }
 
-/// The session a worker chat belongs to, by its URI.
+/// Returns the URI of a worker's chat.
 pub(super) fn worker_uri(session: &str, call: &str) -> String {
     uri::worker_chat(session, call)
 }

@@ -1,5 +1,5 @@
-//! What everyone but its actor reads of a session: an immutable view. Only this file replaces it: for the catalogue when
-//! it loads the session, for the task that makes it, and from then on for its actor.
+//! The immutable view of a session for all readers except its actor. Only this file replaces it: for the catalogue when
+//! it loads the session, for the task that creates the session, and from then on for its actor.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,38 +16,38 @@ use super::create::Claimed;
 use super::summary::{flags_in, rest, summary_at_rest};
 use super::{Entry, Sessions};
 
-/// A session as it was published last.
+/// A session as it was last published.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// What listings show: title, marks, directories and facts.
+    /// The data that listings show: title, flags, directories and facts.
     pub summary: Arc<SessionSummary>,
-    /// The chat that has the role.
+    /// The URI of the default chat.
     pub default_chat: String,
-    /// What clients do not see of it.
+    /// The data that clients do not see.
     pub record: Arc<Record>,
 }
 
-/// What is stored of a session and is no part of the state that clients see.
+/// The stored data of a session that is not part of the state that clients see.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
-    /// The values of its settings that were chosen. The others are the defaults of its backend, each time it wakes.
+    /// The chosen values of its settings. The others are the defaults of its backend, read at each waking.
     pub values: JsonObject,
     /// The backend's id of the conversation to continue.
     pub backend_id: Option<String>,
     /// Its working tree.
     pub worktree: Option<Worktree>,
-    /// The mark of a draft.
+    /// The draft mark, if the session is a draft.
     pub draft: Option<KeptDraft>,
-    /// Which customizations were switched on or off, by id.
+    /// The customizations that were enabled or disabled, by id.
     pub toggled: JsonObject,
 }
 
-/// The view of a session, as [`Entry`] holds it.
+/// The current view of a session, as stored in [`Entry`].
 #[derive(Debug)]
 pub(super) struct Published(RwLock<Arc<View>>);
 
 impl Published {
-    /// The view of a session that is new or comes from the store, without its chats.
+    /// Creates the view of a session that is new or comes from the store, without its chats.
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
@@ -70,34 +70,34 @@ impl Published {
 }
 
 impl View {
-    /// Whether a turn runs in it.
+    /// Whether the session has a running turn.
     pub fn is_running(&self) -> bool {
         self.summary.status & SessionStatus::InProgress.bits() != 0
     }
 
-    /// Its marks.
+    /// Returns the session's flags.
     pub(super) fn flags(&self) -> SessionFlags {
         flags_in(self.summary.status)
     }
 
-    /// Its directories as `file://` URIs.
+    /// Returns the session's directories as `file://` URIs.
     pub fn directories(&self) -> &[String] {
         self.summary.working_directories.as_deref().unwrap_or_default()
     }
 }
 
 impl Entry {
-    /// The session as it was published last.
+    /// Returns the session as it was last published.
     pub fn view(&self) -> Arc<View> {
         self.published.0.read().clone()
     }
 
-    /// The session's default chat, as the host spells it.
+    /// Returns the URI of the session's default chat, as the host spells it.
     pub fn default_chat(&self) -> String {
         self.published.0.read().default_chat.clone()
     }
 
-    /// The session as it is stored.
+    /// Returns the session in its stored form.
     pub(super) fn kept(&self) -> KeptSession {
         let view = self.view();
         self.kept_as(&view, &view.summary.title, view.directories(), view.summary.annotations.as_ref())
@@ -132,19 +132,19 @@ impl Entry {
         }
     }
 
-    /// Whether the store has it as it was published.
+    /// Whether the store has the published state.
     pub(super) fn is_stored(&self) -> bool {
         !self.unstored.load(Ordering::Acquire)
     }
 
-    /// Records whether the store has it as it was published.
+    /// Records whether the store has the published state.
     pub(super) fn set_stored(&self, stored: bool) {
         self.unstored.store(!stored, Ordering::Release);
     }
 }
 
 impl Sessions {
-    /// Says of the chats a session was stored with that they are its own.
+    /// Claims the chats that a session was stored with.
     pub(super) fn claim_kept(&self, entry: &Entry, chats: &[KeptChat]) {
         entry.published.revise(|view| {
             for chat in chats.iter().filter(|chat| !chat.closed) {
@@ -162,21 +162,21 @@ impl Sessions {
 }
 
 impl Claimed {
-    /// Changes the view of a session that is being made.
+    /// Changes the view of a session that is being created.
     pub(super) fn revise(&self, change: impl FnOnce(&mut View)) {
         self.entry.published.revise(change);
     }
 }
 
 impl Actor {
-    /// Publishes the session with another summary.
+    /// Publishes the session with a new summary.
     pub(super) fn publish(&self, summary: SessionSummary) -> Arc<View> {
         let last = self.entry.view();
         let (default_chat, record) = (self.named_default(&last), last.record.clone());
         self.entry.published.replace(View { summary: Arc::new(summary), default_chat, record })
     }
 
-    /// Publishes a change of what clients do not see of the session, and who has the role of its default chat.
+    /// Publishes a change of the data that clients do not see, together with the current default chat.
     pub(super) fn revise<T>(&self, change: impl FnOnce(&mut Record) -> T) -> T {
         let last = self.entry.view();
         let mut record = Record::clone(&last.record);
@@ -190,12 +190,12 @@ impl Actor {
         self.state.default_chat.as_ref().unwrap_or(&last.default_chat).clone()
     }
 
-    /// The session's marks.
+    /// Returns the session's flags.
     pub(super) fn flags(&self) -> SessionFlags {
         flags_in(self.state.status)
     }
 
-    /// The session as it is stored: as its state is, which may be ahead of the view.
+    /// Returns the session in its stored form, from its state, which may be ahead of the view.
     pub(super) fn kept(&self) -> KeptSession {
         let SessionState { title, working_directories, annotations, .. } = &self.state;
         let directories = working_directories.as_deref().unwrap_or_default();
