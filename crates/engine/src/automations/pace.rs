@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The publications of one entry: [`BURST`] immediately, then one per [`INTERVAL`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
-    /// When all of them are allowed again.
+    /// When the whole burst is allowed again.
     full: Option<Instant>,
 }
 
