@@ -41,7 +41,7 @@ impl RawClient {
         self.notify("dispatchAction", params).await;
     }
 
-    /// Initializes the client with all supported versions.
+    /// Initializes the client with the newest protocol versions.
     pub async fn initialize(&mut self, name: &str) -> Value {
         let params =
             json!({ "channel": "ahp-root://", "clientId": name, "protocolVersions": ["1.0.0", "0.9.0"] });

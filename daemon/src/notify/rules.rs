@@ -213,7 +213,7 @@ impl Rule {
     }
 }
 
-/// Returns the kinds of requests of a rule; without the field, those that need a user.
+/// Returns the kinds of requests of a rule; without the field, those that need a person.
 fn kinds(rule: &Fields<'_>) -> Result<Vec<&'static str>, String> {
     let named = rule.texts("kinds")?;
     if named.is_empty() {

@@ -53,8 +53,8 @@ impl Automations {
             .is_some_and(|store| store.progress.is_some() && store.keep_progress.is_some())
     }
 
-    /// Plans an automation's schedules and stores their progress. `runs` are the newest runs after a start of the host,
-    /// otherwise empty.
+    /// Plans an automation's schedules and stores their progress. `runs` are the newest runs of an automation that is
+    /// listed for the first time, otherwise empty.
     pub(super) async fn plan(
         &self,
         id: &str,

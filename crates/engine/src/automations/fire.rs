@@ -54,8 +54,8 @@ enum Unheard {
     Full,
 }
 
-/// Receives the run that an event started or was merged into, once that is stored, or `None` if there is no such run. Closed
-/// without a value if it cannot be stored.
+/// Receives the run that an event started or was merged into, once that run is stored, or `None` if there is no such
+/// run. Closed without a value if the run cannot be stored.
 pub(super) type Kept = oneshot::Receiver<Option<String>>;
 
 /// The sender of a [`Kept`].
@@ -194,8 +194,8 @@ impl Automations {
         routing: Option<&Routing>,
     ) -> Result<Vec<Kept>, Unheard> {
         let order = routing.and_then(|routing| Order::of(routing, data));
-        // Only this function queues ordered runs, so the lock guarantees the room that was found and accepts events in
-        // the order of their arrival.
+        // Only this function queues ordered runs. The lock therefore preserves the room that was found, and events are
+        // accepted in the order of their arrival.
         let _in_order = order.is_some().then(|| self.ordering.lock());
         if let Some(order) = &order {
             self.find_room(matching, order)?;
@@ -282,8 +282,8 @@ impl Automations {
         self.wake(&entry, run, cause).1
     }
 
-    /// Returns why an event may not wake an automation of this owner: session events require the right to read
-    /// sessions.
+    /// Checks that an event may wake an automation of this owner; the error is the reason. Session events require the
+    /// right to read sessions.
     fn may_be_woken(&self, owner: Option<&str>, of_session: Option<Option<&str>>) -> Result<(), String> {
         let Some(owner) = owner else {
             return match self.core.options.unowned_automations {

@@ -20,7 +20,8 @@ pub(super) struct MergedWake {
 }
 
 impl Runs {
-    /// Counts an event in a run. Returns whether no task writes that run's counts yet, so that the caller has to start one.
+    /// Counts an event in a run. Returns whether no task writes that run's counts yet, so that the caller has to start
+    /// one.
     pub(super) fn note(&mut self, held: &str, merged: MergedWake) -> bool {
         if let Some(run) = self.open.get_mut(held) {
             count(run.meta.get_or_insert_default(), merged.what, merged.wake);

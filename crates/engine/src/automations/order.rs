@@ -137,7 +137,7 @@ impl Ordered {
     /// Whether this many more runs with this order may wait.
     pub fn has_room(&self, order: &Order, runs: usize) -> bool {
         let weight = order.weight.saturating_mul(runs).saturating_add(self.weight);
-        // A single run may always wait, whatever its size.
+        // If no run waits, a single one may, whatever its size.
         let light = weight <= MOST_BYTES || self.waiting.is_empty() && runs <= 1;
         self.waiting.len() + runs <= MOST_WAITING && light
     }

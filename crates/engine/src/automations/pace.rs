@@ -1,5 +1,5 @@
-//! How often an automation's entry is published. Every publication carries the whole entry, and a burst of wakes changes
-//! it thousands of times.
+//! How often an automation's entry is published. Every publication carries the whole entry, and a burst of wakes
+//! changes it thousands of times.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Takes one publication.
+    /// Uses one publication.
     ///
     /// # Errors
     /// The time until the next one is allowed.

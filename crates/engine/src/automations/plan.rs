@@ -98,7 +98,8 @@ impl Plans {
         let old = self.take(id);
         let has_schedules =
             definition.triggers.iter().any(|trigger| matches!(trigger, AutomationTrigger::Schedule(_)));
-        // Progress stored while the automation was off has no schedules: it has been switched on since.
+        // Stored progress without schedules means that the automation was off, or that no progress was stored before:
+        // it has been switched on since.
         let asleep = kept.is_some_and(|kept| kept.schedules.is_empty() && has_schedules);
         let begins = definition.enabled
             && (before.is_some_and(|before| !before.enabled || most_runs(before).is_none()) || asleep);

@@ -525,7 +525,7 @@ impl Automations {
 
     /// Returns a run from the store.
     pub(crate) async fn kept_run(&self, run: &str) -> Option<AutomationRunState> {
-        // The store may not have its end yet, and no further notification follows.
+        // The store may not have its end yet, and subscribers receive no further action.
         if let Some(ended) = self.runs.lock().ended.get(run) {
             return Some(ended.clone());
         }

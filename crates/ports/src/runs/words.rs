@@ -12,8 +12,8 @@ const MOST_WORDS: usize = 8;
 /// How many levels of an event are indexed.
 const DEPTH: u32 = 8;
 
-/// Returns the words of a run, separated by spaces. `title` is its automation's title. The limit never omits the
-/// beginning of a part, however long the others are.
+/// Returns the words of a run, separated by spaces. `title` is its automation's title. No single text of the run uses
+/// more than half of [`MOST`], so that a long one leaves room for others.
 pub(super) fn of(run: &AutomationRunState, title: Option<&str>) -> String {
     let mut words = Words::default();
     if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
@@ -38,7 +38,7 @@ struct Words {
 
 impl Words {
     fn add(&mut self, text: &str) {
-        // One part leaves room for the others.
+        // A long text leaves room for others.
         let end = self.text.len().saturating_add(MOST / 2).min(MOST);
         for word in split(text) {
             if self.text.len() + word.len() >= end {
