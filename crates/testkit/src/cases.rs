@@ -1,5 +1,5 @@
-//! What a plugin may count on, whatever it is written in. Each case wants a host to be put together that names
-//! its subject: a plugin that does what the case's doc says. A case that fails panics.
+//! Guarantees for plugins, whatever language they are written in. Each case expects a host that has its subject: a
+//! plugin that behaves as the case's doc comment describes. A case that fails panics.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use ostler_contract::{Call, Plugin, Value, json};
 
 use crate::{Builder, Lines, Stage};
 
-/// Every kind of event a host in memory raises, beside those of automations.
+/// Every kind of event that an in-memory host raises, except those of automations.
 pub const EVENTS: &[&str] = &[
     "session_start",
     "session_end",
@@ -34,13 +34,13 @@ pub const EVENTS: &[&str] = &[
     "log",
 ];
 
-/// What a plugin logged, as it said it.
+/// Returns the lines that a plugin logged.
 fn said(log: &Lines, plugin: &str) -> Vec<String> {
     let head = format!("plugin {plugin}: ");
     log.all().iter().filter_map(|line| line.strip_prefix(&head)).map(str::to_owned).collect()
 }
 
-/// A scheme `desk` that takes writes, and the tools `good` and `bad`.
+/// Returns a plugin with a writable scheme `desk` and the tools `good` and `bad`.
 fn furniture() -> Plugin {
     Plugin::new("@test/furniture", |host, _| {
         Box::pin(async move {
@@ -72,8 +72,8 @@ fn furniture() -> Plugin {
     })
 }
 
-/// The subject, `subject`, listens to each kind of [`EVENTS`] and logs, with the context it is handed, the
-/// event as JSON.
+/// The subject, `subject`, listens to each kind of [`EVENTS`] and logs the event as JSON, with the context that it
+/// receives.
 pub async fn events_are_told_with_their_fields(builder: Builder) {
     let resource = "https://api.example/";
     let stage = Stage::default().asking_for(resource);
@@ -150,9 +150,8 @@ fn pretty(events: &[Value], expected: &Value) {
     assert_eq!(lines(events), lines(expected.as_array().expect("a list")));
 }
 
-/// The subject, `subject`, listens to `turn_end` three times. The first logs `first begun`, does not end for a
-/// moment, logs `first ended` and throws `boom`; the second logs `second` and answers `false`; the third logs
-/// `third`.
+/// The subject, `subject`, listens to `turn_end` three times. The first listener logs `first begun`, continues for a
+/// moment, logs `first ended` and throws `boom`; the second logs `second` and returns `false`; the third logs `third`.
 pub async fn listeners_run_in_order_and_a_throw_stops_nothing(builder: Builder) {
     let host = builder.start().await;
     let ended = Event::TurnEnd {
@@ -169,7 +168,7 @@ pub async fn listeners_run_in_order_and_a_throw_stops_nothing(builder: Builder) 
     );
 }
 
-/// The subject, `subject`, says `early` in `apply` and `while` when it hears `listening`.
+/// The subject, `subject`, calls `say` with `early` in `apply` and with `while` on the event `listening`.
 pub async fn what_is_said_is_announced_until_listening_was_heard(builder: Builder) {
     let host = builder.start().await;
     let listening =
@@ -180,7 +179,7 @@ pub async fn what_is_said_is_announced_until_listening_was_heard(builder: Builde
     assert!(host.host.end_announcements().is_empty());
 }
 
-/// The subject, `subject`, logs what `connect` throws at it in `apply`.
+/// The subject, `subject`, logs the error that `connect` throws in `apply`.
 pub async fn connect_is_refused_while_plugins_are_applied(builder: Builder) {
     let host = builder.start().await;
     assert_eq!(
@@ -192,8 +191,8 @@ pub async fn connect_is_refused_while_plugins_are_applied(builder: Builder) {
     );
 }
 
-/// The subject, `subject`, opens the collection `notes` in `apply` and there, awaiting nothing, watches it with
-/// a log of `<type> <id>`, puts `{ id: 'a', n: 1 }`, and once that is done logs `put` and the JSON of
+/// The subject, `subject`, opens the collection `notes` in `apply`. Without awaiting anything there, it watches the
+/// collection with a log of `<type> <id>`, puts `{ id: 'a', n: 1 }`, and after that logs `put` and the JSON of
 /// `get('a')`. A plugin `later`, named after it, logs `applied` in its `apply`.
 pub async fn records_asked_for_in_apply_wait_for_every_plugin(builder: Builder) {
     let host = builder.start().await;
@@ -207,8 +206,8 @@ pub async fn records_asked_for_in_apply_wait_for_every_plugin(builder: Builder) 
     assert_eq!(refused.message, "plugin later: records notes are plugin subject's");
 }
 
-/// The subjects, `first` and `second`, each register two functions to close with. Those of `first` log
-/// `one` and throw `boom`, then log `two`; those of `second` never end, then log `four`.
+/// The subjects, `first` and `second`, each register two close functions. Those of `first` log `one` and throw `boom`,
+/// then log `two`; those of `second` never end, then log `four`.
 pub async fn the_host_closes_in_order(builder: Builder) {
     let stage = Stage::default();
     let lines = Lines::default();
@@ -258,7 +257,7 @@ pub async fn the_host_closes_in_order(builder: Builder) {
     assert!(begun.elapsed() < Duration::from_secs(15));
 }
 
-/// An automation store that keeps nothing.
+/// Returns an automation store that stores nothing.
 pub fn empty_automations() -> AutomationStore {
     AutomationStore {
         list: Call::now(|()| Ok(Vec::new())),
@@ -274,7 +273,7 @@ pub fn empty_automations() -> AutomationStore {
     }
 }
 
-/// A session store that keeps nothing.
+/// Returns a session store that stores nothing.
 pub fn empty_sessions() -> SessionStore {
     SessionStore {
         flags: Call::now(|_| Ok(None)),
@@ -295,7 +294,7 @@ pub fn empty_sessions() -> SessionStore {
     }
 }
 
-/// A session store whose calls are answered at once: paused time does not wait for the threads of a database.
+/// Returns a session store whose calls complete immediately: paused time does not wait for the threads of a database.
 pub fn at_once(store: SessionStore) -> SessionStore {
     fn now<S: Signature>(call: Call<S>) -> Call<S> {
         Call::new(move |arguments| {

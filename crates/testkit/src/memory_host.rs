@@ -1,4 +1,4 @@
-//! A host with no sockets and no files: plugins are loaded into it by the loader itself.
+//! A host without sockets and files. The host's own loader loads the plugins.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use parking_lot::Mutex;
 
 use crate::{MemoryTransport, RawClient};
 
-/// What people sign in against.
+/// The resource that users sign in to.
 pub const SIGN_IN: &str = "https://inn.example";
 
-/// Log lines, as they came.
+/// Log lines in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
-    /// Every line so far.
+    /// Returns every line so far.
     pub fn all(&self) -> Vec<String> {
         self.0.lock().clone()
     }
 
-    /// Whether some line holds a text.
+    /// Whether any line contains a text.
     pub fn has(&self, text: &str) -> bool {
         self.0.lock().iter().any(|line| line.contains(text))
     }
@@ -42,10 +42,10 @@ impl Lines {
         self.0.lock().push(line.to_owned());
     }
 
-    /// The first line that holds a text, once there is one.
+    /// Waits for a line that contains a text, and returns the first one.
     ///
     /// # Panics
-    /// When none comes for a long time.
+    /// If no such line is written for a long time.
     pub async fn wait_for(&self, text: &str) -> String {
         let end = std::time::Instant::now() + Duration::from_secs(60);
         loop {
@@ -58,22 +58,22 @@ impl Lines {
     }
 }
 
-/// A host in memory.
+/// An in-memory host.
 #[derive(Debug)]
 pub struct MemoryHost {
     /// The host itself.
     pub host: Arc<Host>,
-    /// What it logged.
+    /// The lines that it logged.
     pub log: Lines,
     /// The lines a start prints as `skipped: <line>`.
     pub problems: Vec<String>,
-    /// Every plugin named and how far it came.
+    /// Every named plugin, and how far it was loaded.
     pub loaded: Vec<LoadedPlugin>,
-    /// Keeps what runs the plugins.
+    /// Keeps the plugins' runtimes alive.
     _modules: Vec<Module>,
 }
 
-/// Puts a host together.
+/// Builds an in-memory host.
 #[derive(Default)]
 pub struct Builder {
     options: HostOptions,
@@ -96,10 +96,10 @@ pub struct Builder {
     here: Option<Arc<dyn LocalSystem>>,
 }
 
-/// Registers something as the host's own.
+/// Registers a contribution of the host itself.
 type Own = Box<dyn FnOnce(&PluginHost) -> Result<(), Thrown> + Send>;
 
-/// Where there is nothing to import with.
+/// A source for hosts that import no files.
 struct NoSource;
 
 impl PluginSource for NoSource {
@@ -109,7 +109,7 @@ impl PluginSource for NoSource {
 }
 
 impl Builder {
-    /// Names one more native plugin, with its options.
+    /// Adds a native plugin with its options.
     #[must_use]
     pub fn plugin(mut self, plugin: Plugin, options: Value) -> Self {
         let options = options.as_object().cloned().unwrap_or_default();
@@ -118,21 +118,21 @@ impl Builder {
         self.entry(entry)
     }
 
-    /// Brings a native plugin along for an entry to name.
+    /// Makes a native plugin available to entries.
     #[must_use]
     pub fn bundled(mut self, plugin: Plugin) -> Self {
         self.bundled.push(plugin);
         self
     }
 
-    /// Names one more plugin as a configuration does.
+    /// Adds a plugin as a configuration does.
     #[must_use]
     pub fn entry(mut self, entry: PluginConfig) -> Self {
         self.entries.push(entry);
         self
     }
 
-    /// Gives the plugin named last grants.
+    /// Sets the grants of the plugin added last.
     #[must_use]
     pub fn grants(mut self, grants: &[&str]) -> Self {
         if let Some(last) = self.entries.last_mut() {
@@ -141,53 +141,53 @@ impl Builder {
         self
     }
 
-    /// What imports the plugins that are files.
+    /// Sets the source that imports plugins from files.
     #[must_use]
     pub fn source(mut self, source: Arc<dyn PluginSource>) -> Self {
         self.source = Some(source);
         self
     }
 
-    /// Where relative specs are looked for, and what plugins are told is the configuration folder.
+    /// Sets the folder of relative specs, which plugins receive as the configuration folder.
     #[must_use]
     pub fn folder(mut self, folder: &Path) -> Self {
         folder.clone_into(&mut self.folder);
         self
     }
 
-    /// Reads and writes YAML with these.
+    /// Sets the YAML parser and writer.
     #[must_use]
     pub fn yaml(mut self, yaml: Yaml) -> Self {
         self.yaml = yaml;
         self
     }
 
-    /// The log, before there is a host: for what imports plugins.
+    /// Returns the log before the host exists, for plugin sources.
     pub fn log(&self) -> Lines {
         self.log.clone()
     }
 
-    /// Starts even where a plugin does not load.
+    /// Starts the host even if a plugin does not load.
     #[must_use]
     pub fn may_fail(mut self) -> Self {
         self.may_fail = true;
         self
     }
 
-    /// Changes how the host is set up.
+    /// Changes the options of the host.
     #[must_use]
     pub fn options(mut self, change: impl FnOnce(&mut HostOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Makes the host one that knows people, and nobody yet.
+    /// Gives the host an empty users file.
     #[must_use]
     pub fn guarded(self) -> Self {
         self.people(People::new(SIGN_IN, "inn"))
     }
 
-    /// Makes the host one that knows these people.
+    /// Gives the host these users.
     #[must_use]
     pub fn people(mut self, people: People) -> Self {
         self.people = Some(Arc::new(people));
@@ -222,7 +222,7 @@ impl Builder {
         self
     }
 
-    /// What time it is at the start.
+    /// Sets the time at the start.
     #[must_use]
     pub fn started(mut self, at: Timestamp) -> Self {
         self.started = Some(at);
@@ -236,31 +236,31 @@ impl Builder {
         self
     }
 
-    /// Offers models the host's own tools, as the daemon does.
+    /// Registers the host's own tools, as the daemon does.
     #[must_use]
     pub fn session_tools(mut self) -> Self {
         self.session_tools = true;
         self
     }
 
-    /// Registers something as the host's own, as the daemon does its stores.
+    /// Registers a contribution of the host itself, as the daemon does with its stores.
     #[must_use]
     pub fn own(mut self, register: impl FnOnce(&PluginHost) -> Result<(), Thrown> + Send + 'static) -> Self {
         self.own.push(Box::new(register));
         self
     }
 
-    /// What the host may ask of the machine it runs on.
+    /// Sets the host's access to the local system.
     #[must_use]
     pub fn here(mut self, here: Arc<dyn LocalSystem>) -> Self {
         self.here = Some(here);
         self
     }
 
-    /// Loads the plugins, as the daemon does, and starts the host.
+    /// Loads the plugins as the daemon does, and starts the host.
     ///
     /// # Panics
-    /// When a plugin does not load, unless it may.
+    /// If a plugin does not load, unless [`Self::may_fail`] allows it.
     pub async fn start(self) -> MemoryHost {
         let log = self.log;
         let written = log.clone();
@@ -328,21 +328,21 @@ impl Builder {
 }
 
 impl MemoryHost {
-    /// A host to put together.
+    /// Returns a builder.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The host as a plugin sees it.
+    /// Returns the host as a plugin sees it.
     ///
     /// # Panics
-    /// When no such plugin is loaded.
+    /// If no such plugin is loaded.
     pub fn plugin(&self, id: &str) -> &PluginHost {
         let id = Slug::parse(id).expect("a slug");
         self.registry().plugin(&id).expect("a plugin of that id")
     }
 
-    /// Everything plugins and the host itself contributed.
+    /// Returns the contributions of the plugins and the host.
     ///
     /// # Panics
     /// Never: the host is built.
@@ -350,10 +350,10 @@ impl MemoryHost {
         self.host.core.registry().expect("the host is built")
     }
 
-    /// The official client, connected and introduced under a name.
+    /// Connects and initializes the official client under a name.
     ///
     /// # Panics
-    /// When it is not let in.
+    /// If the host rejects it.
     pub async fn client(&self, name: &str) -> Client {
         let client = self.stranger().await;
         let versions = ahp_versions();
@@ -361,22 +361,22 @@ impl MemoryHost {
         client
     }
 
-    /// The official client, connected but not introduced.
+    /// Connects the official client without `initialize`.
     ///
     /// # Panics
-    /// When it does not connect.
+    /// If it does not connect.
     pub async fn stranger(&self) -> Client {
         let connection = Connection::open(&self.host.front, Principal::Anyone);
         let config = ClientConfig { subscription_buffer: 65_536, ..ClientConfig::default() };
         Client::connect(MemoryTransport::new(connection), config).await.expect("a connection")
     }
 
-    /// A client that speaks JSON text, for what the official one cannot say.
+    /// Connects a client that sends JSON text, for messages that the official client cannot send.
     pub fn raw(&self) -> RawClient {
         self.raw_as(Principal::Anyone)
     }
 
-    /// The same, as somebody.
+    /// Connects a client that sends JSON text, as a principal.
     pub fn raw_as(&self, principal: Principal) -> RawClient {
         RawClient::new(Connection::open(&self.host.front, principal))
     }

@@ -15,7 +15,7 @@ pub const PASSWORD: &str = "pass-7Qd2-word";
 /// A key for the vault: 32 bytes as base64.
 pub const VAULT_KEY: &str = "b3N0bGVyLW9zdGxlci1vc3RsZXItb3N0bGVyLWtleSE=";
 
-/// A running server. It ends with this value.
+/// A running server. Dropping it stops the server.
 pub struct Postgres {
     folder: TempDir,
     programs: PathBuf,
@@ -23,7 +23,8 @@ pub struct Postgres {
     pub port: u16,
 }
 
-/// A program that runs as the user `postgres`, where this one runs as root: PostgreSQL refuses to.
+/// Returns a command that runs as the user `postgres` if this process runs as root, because PostgreSQL does not run as
+/// root.
 fn unprivileged(program: &Path) -> Command {
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if !is_root {
@@ -68,7 +69,7 @@ impl Postgres {
             .arg("--pgdata")
             .arg(server.data()));
         for (name, key) in [("server", "data/server.key"), ("other", "other.key")] {
-            // Of a single name, and no authority.
+            // Each certificate has a single name and is not an authority.
             run(unprivileged(Path::new("openssl"))
                 .args([
                     "req",
@@ -136,27 +137,27 @@ impl Postgres {
         self.control(&["start"]);
     }
 
-    /// The database `ostler`, without the password.
+    /// Returns the URL of the database `ostler`, without the password.
     pub fn url(&self) -> String {
         format!("postgresql://ostler@127.0.0.1:{}/ostler", self.port)
     }
 
-    /// The same over the Unix socket.
+    /// Returns the URL over the Unix socket.
     pub fn socket_url(&self) -> String {
         format!("postgresql://ostler@/ostler?host={}&port={}", self.folder.path().display(), self.port)
     }
 
-    /// The file with the password.
+    /// Returns the file with the password.
     pub fn password_file(&self) -> PathBuf {
         self.folder.path().join("password")
     }
 
-    /// The file with a key for the vault.
+    /// Returns the file with a key for the vault.
     pub fn key_file(&self) -> PathBuf {
         self.folder.path().join("vault.key")
     }
 
-    /// Runs SQL as a person would; returns unaligned rows.
+    /// Runs SQL with `psql`. Returns unaligned rows.
     ///
     /// # Panics
     /// The SQL fails.
@@ -164,7 +165,7 @@ impl Postgres {
         run(&mut self.psql_command(database, sql))
     }
 
-    /// The command that runs SQL.
+    /// Returns the command that runs SQL.
     pub fn psql_command(&self, database: &str, sql: &str) -> Command {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])

@@ -1,4 +1,4 @@
-//! A client that speaks JSON text.
+//! A client that sends and receives JSON text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use ostler_contract::{Value, json};
 use ostler_engine::Connection;
 use ostler_engine::outbox::Closed;
 
-/// How long an answer may take before a test gives up.
+/// The time limit of an answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A client that speaks JSON text and reads frames in order.
+/// A client that sends JSON text and reads frames in their order.
 #[derive(Debug)]
 pub struct RawClient {
     /// The connection.
@@ -25,7 +25,7 @@ impl RawClient {
         Self { connection, ready: VecDeque::new(), next: 1 }
     }
 
-    /// Sends a frame as it is.
+    /// Sends a frame unchanged.
     pub async fn send(&self, frame: &str) {
         self.connection.receive_frame(frame).await;
     }
@@ -35,26 +35,26 @@ impl RawClient {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()).await;
     }
 
-    /// Dispatches an action under a count.
+    /// Dispatches an action with a `clientSeq`.
     pub async fn dispatch(&self, channel: &str, seq: i64, action: Value) {
         let params = json!({ "channel": channel, "clientSeq": seq, "action": action });
         self.notify("dispatchAction", params).await;
     }
 
-    /// Introduces the client with the newest versions.
+    /// Initializes the client with the newest protocol versions.
     pub async fn initialize(&mut self, name: &str) -> Value {
         let params =
             json!({ "channel": "ahp-root://", "clientId": name, "protocolVersions": ["1.0.0", "0.9.0"] });
         self.request("initialize", params).await.expect("let in")
     }
 
-    /// Sends a request and waits for its answer; what comes before it stays to be read.
+    /// Sends a request and waits for its answer. Frames that arrive before it stay readable.
     ///
     /// # Errors
-    /// The error object the host answered.
+    /// The error object of the host's answer.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.next;
         self.next += 1;
@@ -75,10 +75,10 @@ impl RawClient {
         }
     }
 
-    /// The next frame; `None` once the connection has ended.
+    /// Returns the next frame, or `None` once the connection has ended.
     ///
     /// # Panics
-    /// When nothing comes for a long time.
+    /// If no frame arrives for a long time.
     pub async fn next_frame(&mut self) -> Option<Value> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -97,13 +97,13 @@ impl RawClient {
         }
     }
 
-    /// The frames that are there, without waiting for more.
+    /// Returns the frames that are available without waiting.
     ///
     /// # Panics
-    /// When a frame is no JSON.
+    /// If a frame is not JSON.
     pub async fn ready_frames(&mut self) -> Vec<Value> {
         let mut items = Vec::new();
-        // Whoever is about to write does so first.
+        // Lets pending writers run first.
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
@@ -119,10 +119,10 @@ impl RawClient {
         self.ready.drain(..).collect()
     }
 
-    /// The params of the next action, whatever else comes before it.
+    /// Returns the params of the next action and skips other frames.
     ///
     /// # Panics
-    /// When none comes.
+    /// If no action arrives.
     pub async fn next_action(&mut self) -> Value {
         loop {
             let frame = self.next_frame().await.expect("the connection is open");
@@ -132,7 +132,7 @@ impl RawClient {
         }
     }
 
-    /// Reads actions until one has this type; answers all of them, that one last.
+    /// Reads actions until one has this type. Returns all of them, that one last.
     pub async fn actions_until(&mut self, name: &str) -> Vec<Value> {
         let mut seen = Vec::new();
         loop {
@@ -145,10 +145,10 @@ impl RawClient {
         }
     }
 
-    /// Why the connection ended, once everything before was read.
+    /// Waits for the end of the connection and returns the reason.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not end.
     pub async fn ended(&mut self) -> Closed {
         self.ready.clear();
         let mut items = Vec::new();

@@ -1,4 +1,4 @@
-//! A backend that does nothing by itself: a test says what it emits and reads what it was told.
+//! A backend without behaviour of its own: the test makes it emit actions and reads the calls that it received.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,77 +32,77 @@ struct Shared {
     name: Mutex<Option<String>>,
 }
 
-/// A wire value from JSON.
+/// Parses an action from JSON.
 ///
 /// # Panics
-/// When it is none.
+/// If the value is not an action.
 pub fn action(value: Value) -> StateAction {
     serde_json::from_value(value).expect("an action of the protocol")
 }
 
 impl Stage {
-    /// One whose sessions cannot stop a worker by itself.
+    /// A backend whose sessions cannot stop a single worker.
     #[must_use]
     pub fn without_stop_worker(self) -> Self {
         Self { without_stop_worker: true, ..self }
     }
 
-    /// One whose sessions never close.
+    /// A backend whose sessions never close.
     #[must_use]
     pub fn never_closing(self) -> Self {
         Self { never_closes: true, ..self }
     }
 
-    /// One whose running turns take messages in.
+    /// A backend whose running turns accept messages.
     #[must_use]
     pub fn steering(self) -> Self {
         Self { steers: true, ..self }
     }
 
-    /// One whose running turns are asked to take messages in and never answer.
+    /// A backend whose running turns receive messages to steer by and never answer.
     #[must_use]
     pub fn never_steering(self) -> Self {
         Self { steers: true, never_steers: true, ..self }
     }
 
-    /// One that keeps several chats in a session, forks and opens side chats.
+    /// A backend with several chats in a session, forks and side chats.
     #[must_use]
     pub fn with_chats(self) -> Self {
         Self { chats: Some(ChatAbilities { fork: true, side_chat: true }), ..self }
     }
 
-    /// One that keeps several chats in a session and can make none from another.
+    /// A backend with several chats in a session that cannot create one from another.
     #[must_use]
     pub fn with_plain_chats(self) -> Self {
         Self { chats: Some(ChatAbilities::default()), ..self }
     }
 
-    /// One that names where it forks, or that it cannot: by turn, in a JSON object.
+    /// A backend that declares where it can fork, or that it cannot, by turn in a JSON object.
     #[must_use]
     pub fn forking_at(self, points: Value) -> Self {
         Self { forks_at: Some(points), ..self }
     }
 
-    /// One that works in more than one folder.
+    /// A backend that works in more than one folder.
     #[must_use]
     pub fn in_many_folders(self) -> Self {
         Self { many_folders: true, ..self }
     }
 
-    /// One that keeps each conversation under a name of its own, `own-<number>` by its starts, and deletes them when
-    /// asked.
+    /// A backend that stores each conversation under its own name, `own-<number>` counted by starts, and deletes it on
+    /// request.
     #[must_use]
     pub fn naming_conversations(self) -> Self {
         Self { names_itself: true, ..self }
     }
 
-    /// One that takes tokens for a resource.
+    /// A backend that accepts tokens for a resource.
     #[must_use]
     pub fn asking_for(self, resource: &str) -> Self {
         Self { protected_resources: json!([{ "resource": resource, "required": false }]), ..self }
     }
 
-    /// The plugin that registers it.
+    /// Returns the plugin that registers the backend.
     pub fn plugin(&self) -> Plugin {
         let stage = self.clone();
         Plugin::new("@test/stage", move |host, _| {
@@ -217,46 +217,46 @@ impl Stage {
         }
     }
 
-    /// Whether its sessions can stop a worker by itself.
+    /// Whether its sessions can stop a single worker.
     pub fn stops_workers(&self) -> bool {
         !self.without_stop_worker
     }
 
-    /// What its `number`th session was started with.
+    /// Returns the arguments that started its session `number`.
     ///
     /// # Panics
-    /// When there is no such session.
+    /// If there is no such session.
     pub fn start(&self, number: usize) -> Start {
         self.shared.starts.lock().get(number).cloned().expect("a session was started")
     }
 
-    /// Has every conversation it names be under this name from now on.
+    /// Sets the name of every conversation from now on.
     pub fn rename_conversations(&self, name: &str) {
         *self.shared.name.lock() = Some(name.to_owned());
     }
 
-    /// How many sessions were started.
+    /// Returns how many sessions were started.
     pub fn started(&self) -> usize {
         self.shared.starts.lock().len()
     }
 
-    /// Emits on the chat of its `number`th session.
+    /// Emits on the chat of its session `number`.
     ///
     /// # Panics
-    /// When the host refuses it.
+    /// If the host rejects it.
     pub fn emit(&self, number: usize, channel: Emit, value: Value) {
         self.start(number).emit.call((channel, action(value))).expect("the host takes it");
     }
 
-    /// Everything its sessions were told so far.
+    /// Returns every call that its sessions have received so far.
     pub fn told(&self) -> Vec<Value> {
         self.shared.told.lock().clone()
     }
 
-    /// Waits until a session was told something under this name; answers what.
+    /// Waits until a session receives a call with this name, and returns its value.
     ///
     /// # Panics
-    /// When it is not told for a long time.
+    /// If no such call arrives for a long time.
     pub async fn wait_told(&self, name: &str) -> Value {
         let end = std::time::Instant::now() + Duration::from_secs(60);
         loop {

@@ -1,4 +1,4 @@
-//! The official client's transport, in memory.
+//! The in-memory transport of the official client.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ahp::{Transport, TransportError, TransportMessage};
 use ostler_engine::Connection;
 use ostler_engine::outbox::Item;
 
-/// One end of a connection in memory.
+/// One end of an in-memory connection.
 #[derive(Debug)]
 pub struct MemoryTransport {
     connection: Arc<Connection>,
@@ -15,7 +15,7 @@ pub struct MemoryTransport {
 }
 
 impl MemoryTransport {
-    /// The client's end of a connection.
+    /// Returns the client's end of a connection.
     pub fn new(connection: Arc<Connection>) -> Self {
         Self { connection, items: Vec::new(), ready: std::collections::VecDeque::new() }
     }

@@ -1,5 +1,5 @@
-//! A client in memory: it reads what a session waits for, and answers as a user, through a connection like any other
-//! client's, so that the same grants are checked.
+//! An in-memory client that reads a session's pending requests and answers them as a user. It uses a connection like
+//! any other client's, so the same grants are checked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,34 +12,34 @@ use tokio::time::{Instant, timeout_at};
 
 use super::request::Request;
 
-/// How long the host may take for one step.
+/// The time limit of one step of the host.
 const LIMIT: Duration = Duration::from_secs(15);
-/// What the connection is called.
+/// The name of the connection.
 const CLIENT: &str = "ostler-notify";
 
-/// Why a client cannot go on.
+/// Why a client cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
-    /// The host refuses, with its reason.
+    /// The host rejected the request, with this reason.
     Refused(String),
     /// The host did not answer in time.
     Slow,
 }
 
-/// A session as it is now.
+/// The current state of a session.
 #[derive(Debug)]
 pub struct Now {
     /// Its title.
     pub title: String,
-    /// What it waits for.
+    /// Its pending requests.
     pub requests: Vec<Request>,
 }
 
-/// The client.
+/// The client of one connection.
 #[derive(Debug)]
 pub struct Client {
     connection: Arc<Connection>,
-    /// What the host wrote and was not looked at.
+    /// Items that the host wrote and that are not yet processed.
     items: Vec<Item>,
     next: u64,
     name: String,
@@ -64,10 +64,10 @@ impl Client {
         Ok(client)
     }
 
-    /// What a session waits for.
+    /// Returns the title and the pending requests of a session.
     ///
     /// # Errors
-    /// The session is gone, or the principal may not see it.
+    /// The session does not exist, or the principal may not see it.
     pub async fn session(&mut self, session: &str) -> Result<Now, Failed> {
         let mut answer = self.request("subscribe", json!({ "channel": session })).await?;
         let state = answer["snapshot"]["state"].take();
@@ -76,12 +76,12 @@ impl Client {
         Ok(Now { requests: Request::all(&state).collect(), title: state.title })
     }
 
-    /// Sends an action to a chat and waits until the host has taken it.
+    /// Sends an action to a chat and waits until the host has accepted it.
     ///
     /// # Errors
-    /// Why the host did not take it.
+    /// The reason why the host rejected it.
     pub async fn dispatch(&mut self, chat: &str, action: &Value) -> Result<(), Failed> {
-        // Only who watches a chat hears that an action was taken.
+        // Only subscribers of a chat receive the echo of an action.
         self.request("subscribe", json!({ "channel": chat, "view": { "turns": 1 } })).await?;
         let params = json!({ "channel": chat, "clientSeq": 1, "action": action });
         let frame = json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": params });
@@ -120,7 +120,7 @@ impl Client {
         self.wait(end, answer).await?
     }
 
-    /// Waits for a frame that is looked for; drops those before it.
+    /// Waits for a matching frame and drops the frames before it.
     async fn wait<T>(&mut self, end: Instant, wanted: impl Fn(&Value) -> Option<T>) -> Result<T, Failed> {
         loop {
             let frames = self.items.iter().flat_map(Item::frames);

@@ -1,24 +1,24 @@
-//! Requests that a session waits for and that no link can answer: what their page says instead.
+//! Requests of a session that no link can answer, and the text on their pages.
 
 use ostler_protocol::wire::state::{SessionToolAuthenticationRequest, SessionToolClientExecutionRequest};
 
 use super::request::{CLIENT_TOOL, SIGN_IN, plain};
 
-/// A request that is answered in a client.
+/// A request that only a client can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elsewhere {
     /// `signIn` or `clientTool`.
     pub kind: &'static str,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// What the call will do.
     pub message: String,
-    /// What is signed in to, or the client that runs the tool.
+    /// The service to sign in to, or the client that runs the tool.
     pub with: String,
 }
 
 impl Elsewhere {
-    /// A sign-in that a tool needs.
+    /// Creates the request for a sign-in that a tool needs.
     pub fn sign_in(request: &SessionToolAuthenticationRequest) -> Self {
         let call = &request.tool_call;
         let resource = &call.auth.resource;
@@ -30,7 +30,7 @@ impl Elsewhere {
         }
     }
 
-    /// A tool that a client runs.
+    /// Creates the request for a tool that a client runs.
     pub fn client_tool(request: &SessionToolClientExecutionRequest) -> Self {
         let call = &request.tool_call;
         Self {
@@ -41,7 +41,7 @@ impl Elsewhere {
         }
     }
 
-    /// What is needed, in one line.
+    /// Returns the request in one line.
     pub fn line(&self) -> String {
         match self.kind {
             SIGN_IN => format!("{} needs a sign-in to {}", self.tool, self.with),
@@ -49,7 +49,7 @@ impl Elsewhere {
         }
     }
 
-    /// The heading of the page.
+    /// Returns the heading of the page.
     pub fn heading(&self) -> &'static str {
         match self.kind {
             SIGN_IN => "A sign-in is needed",
@@ -57,7 +57,7 @@ impl Elsewhere {
         }
     }
 
-    /// Why a link cannot answer, and what to do.
+    /// Returns why a link cannot answer, and what to do instead.
     pub fn advice(&self) -> String {
         match self.kind {
             SIGN_IN => format!(

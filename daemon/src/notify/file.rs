@@ -1,5 +1,5 @@
-//! The file of the rules: read at the start and whenever it is another one. One that cannot be read leaves the rules as they
-//! were.
+//! The file of the rules: read at the start and after every change. A file that cannot be read leaves the current rules
+//! unchanged.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -12,15 +12,15 @@ use ostler_ports::Stamp;
 use super::rules::Rules;
 use super::{FILE, Notify};
 
-/// How often the file is looked at.
+/// The interval between checks of the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The largest file that is read.
 const LARGEST: u64 = 1024 * 1024;
 
-/// The rules in a folder; none where there is no file.
+/// Reads the rules in a folder; there are none without a file.
 ///
 /// # Errors
-/// Why the file cannot be read, with its name and without its values.
+/// The reason why the file cannot be read, with its name and without its values.
 pub fn read(folder: &Path) -> Result<Rules, String> {
     let path = folder.join(FILE);
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
@@ -36,7 +36,7 @@ pub fn read(folder: &Path) -> Result<Rules, String> {
     Rules::parse(&text).map_err(|why| failed(&why))
 }
 
-/// Whether the file is another one than was seen.
+/// Whether the file differs from the one seen last.
 fn has_changed(found: Option<&Metadata>, seen: Option<&Stamp>) -> bool {
     match (found, seen) {
         (None, None) => false,
@@ -45,7 +45,7 @@ fn has_changed(found: Option<&Metadata>, seen: Option<&Stamp>) -> bool {
     }
 }
 
-/// Reads the file; what it was like before that, so that what is written meanwhile is seen next time.
+/// Reads the file. Returns its stamp from before the read, so that a concurrent write is noticed at the next check.
 async fn load(notify: &Notify, folder: &Path, found: Option<Metadata>) -> Option<Stamp> {
     let stamp = found.as_ref().map(Stamp::before_reading);
     let folder = folder.to_owned();
@@ -68,7 +68,7 @@ fn take(notify: &Notify, read: Result<Rules, String>) {
                 notify.log().line(format_args!("{FILE}: {count} rule{plural} in force"));
             }
         }
-        // A file that was just written is read twice.
+        // A file that was just written is read twice; the same error is logged once.
         Err(why) if failed.as_ref() == Some(&why) => {}
         Err(why) => {
             notify.log().line(format_args!("{why}; keeping the last valid rules"));
@@ -77,7 +77,7 @@ fn take(notify: &Notify, read: Result<Rules, String>) {
     }
 }
 
-/// Reads it at the start.
+/// Reads the file at the start.
 pub(super) async fn first(notify: &Notify, folder: &Path) -> Option<Stamp> {
     match fs::metadata(folder.join(FILE)) {
         Ok(found) => load(notify, folder, Some(found)).await,
@@ -85,11 +85,11 @@ pub(super) async fn first(notify: &Notify, folder: &Path) -> Option<Stamp> {
     }
 }
 
-/// Reads it whenever it is another one, for as long as the host lives.
+/// Reads the file after every change, for as long as the host runs.
 pub(super) async fn follow(notify: Arc<Notify>, folder: PathBuf, mut seen: Option<Stamp>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        // A look takes microseconds; a thread for it would stay for seconds each time.
+        // The check takes microseconds; a blocking thread for it would stay for seconds each time.
         let found = fs::metadata(folder.join(FILE)).ok();
         if has_changed(found.as_ref(), seen.as_ref()) {
             seen = load(&notify, &folder, found).await;

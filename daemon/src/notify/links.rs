@@ -1,5 +1,5 @@
-//! The links of messages. A link is a random token of which only a hash is stored; it answers one request as one user, once,
-//! and expires. What became of a link stays known for a while, so that its page can say so.
+//! The links in messages. A link is a random token of which only a hash is stored; it answers one request as one user,
+//! once, and expires. The final state of a link is stored for some time, so that its page can show it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use tokio::sync::OnceCell;
 
 use super::request::hex;
 
-/// The collection of links, which is the host's.
+/// The host's collection of links.
 pub const COLLECTION: &str = "notify-links";
-/// The most links that are known.
+/// Maximum number of stored links.
 pub const MOST: usize = 2_000;
-/// How long a link that is over stays known.
+/// How long an expired or finished link stays stored.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// The bytes of a token.
+/// The length of a token, in bytes.
 const TOKEN: usize = 32;
 
-/// Whom a link answers as.
+/// The principal that a link answers as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answerer {
     /// A user of the users file.
     User(String),
-    /// The host itself: the session belongs to it.
+    /// The host itself, which owns the session.
     Host,
     /// No user, on a host without a users file.
     Nobody,
 }
 
-/// What a link answers.
+/// The request that a link answers, and the answerer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// The rule that sent it.
@@ -49,11 +49,11 @@ pub struct Bound {
     pub chat: String,
     /// The request's id in the session.
     pub request: String,
-    /// Whom it answers as.
+    /// The principal it answers as.
     pub answerer: Answerer,
 }
 
-/// What became of a link.
+/// The state of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It waits for an answer.
@@ -81,23 +81,23 @@ impl State {
     }
 }
 
-/// A link.
+/// A link to one request.
 #[derive(Debug)]
 pub struct Link {
     /// Its id, the first part of its path.
     pub id: String,
-    /// What it answers.
+    /// The request that it answers.
     pub bound: Bound,
     /// When it expires.
     pub until: Timestamp,
     hash: [u8; 32],
     state: Mutex<State>,
-    /// Locked while an answer is on its way.
+    /// Locked during an answer.
     pub answering: tokio::sync::Mutex<()>,
 }
 
 impl Link {
-    /// What became of it.
+    /// Returns its state.
     pub fn state(&self) -> State {
         *self.state.lock()
     }
@@ -107,7 +107,7 @@ impl Link {
         now >= self.until
     }
 
-    /// Whether a token is its own, compared in constant time.
+    /// Whether a token belongs to this link, compared in constant time.
     fn is(&self, token: &str) -> bool {
         hash(token).ct_eq(&self.hash).into()
     }
@@ -152,14 +152,14 @@ impl Link {
             },
             until: text("until")?.parse().ok()?,
             hash: bytes(&text("hash")?)?,
-            // A turn ends with the host that ran it, and what it waited for with it.
+            // A turn, and with it its requests, ends with the host that ran it.
             state: Mutex::new(if state == State::Open { State::Ended } else { state }),
             answering: tokio::sync::Mutex::default(),
         })
     }
 }
 
-/// A link that was just made, with its token.
+/// A new link with its token.
 #[derive(Debug)]
 pub struct Made {
     /// The link.
@@ -176,7 +176,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Reads the links of an earlier start.
+    /// Loads the links of an earlier start.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -195,10 +195,10 @@ impl Links {
         self.stored.get_or_try_init(open).await
     }
 
-    /// Makes a link that is stored, without its token.
+    /// Creates and stores a link; the store receives no token.
     ///
     /// # Errors
-    /// There are too many that wait for answers, or it cannot be stored.
+    /// There are too many open links, or the link cannot be stored.
     pub async fn make(
         &self,
         store: &RecordStore,
@@ -226,7 +226,7 @@ impl Links {
         Ok(Made { link, path })
     }
 
-    /// Forgets links that have been over for long, and the oldest of those that are over where there are too many.
+    /// Removes links that ended long ago and, if there are still too many, the oldest of the ended ones.
     async fn make_room(&self, store: &RecordStore, now: Timestamp) -> Result<(), String> {
         let old = now.checked_sub(REMEMBERED).unwrap_or(now);
         let removed: Vec<String> = {
@@ -257,14 +257,14 @@ impl Links {
         Ok(())
     }
 
-    /// The link of a path: `<id>/<token>`.
+    /// Returns the link of a path: `<id>/<token>`.
     pub fn find(&self, path: &str) -> Option<Arc<Link>> {
         let (id, token) = path.split_once('/')?;
         let link = self.known.lock().get(id).cloned();
         link.filter(|link| link.is(token))
     }
 
-    /// The links of a request that wait for its answer.
+    /// Returns the open links of a request.
     pub fn open_of(&self, session: &str, request: &str) -> Vec<Arc<Link>> {
         let known = self.known.lock();
         let of = |link: &&Arc<Link>| {
@@ -273,10 +273,11 @@ impl Links {
         known.values().filter(of).cloned().collect()
     }
 
-    /// Says what became of a link, durably. A link that is over stays so: `false` where it is not `from`.
+    /// Changes the state of a link and stores it. Returns `false` if the link is not in the state `from`; a link that
+    /// has ended stays so.
     ///
     /// # Errors
-    /// It could not be stored; it is as it was.
+    /// The change could not be stored; the link has its previous state.
     pub async fn change(
         &self,
         store: &RecordStore,
@@ -357,7 +358,7 @@ mod tests {
         assert!(!json!(records).to_string().contains(token));
         assert!(!format!("{made:?} {links:?}").contains(token));
 
-        // After a restart the turn is over, and the link says so.
+        // After a restart the turn has ended, and the link has that state.
         let again = Links::default();
         again.load(&store).await.unwrap();
         let link = again.find(&path).unwrap();

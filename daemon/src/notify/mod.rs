@@ -1,8 +1,9 @@
-//! Notifications: when a session waits for input, rules of `notify.yaml` send a message with a link that shows the request
-//! and takes the answer of one user, once.
+//! Notifications: when a session waits for input, rules of `notify.yaml` send a message with a link that shows the
+//! request and accepts the answer of one user, once.
 //!
-//! `rules` reads the file and `file` follows it, `watch` follows what sessions wait for and sends messages (`send/`), `links`
-//! has the links, and `serve` serves their pages (`page`). `client` reads and answers requests as any other client would.
+//! `rules` reads the file and `file` follows its changes, `watch` follows the requests of sessions and sends messages
+//! (`send/`), `links` stores the links, and `serve` serves their pages (`page`). `client` reads and answers requests as
+//! any other client would.
 
 mod client;
 mod elsewhere;
@@ -40,18 +41,18 @@ use crate::api::page_shapes::TestedRule;
 use crate::exit::Exit;
 use crate::settings::Settings;
 
-/// The file of the rules, in the configuration folder.
+/// The name of the rules file in the configuration folder.
 pub const FILE: &str = "notify.yaml";
-/// Where links are served.
+/// The path under which links are served.
 pub const PATH: &str = "/notify";
 
-/// The last part of the link of a test message.
+/// The last part of the link in a test message.
 const TEST: &str = "test";
-/// How many messages are sent at the same time.
+/// How many messages are sent concurrently.
 const AT_ONCE: usize = 8;
 /// How many requests for links that do not exist are answered in each period, for all callers together.
 const MOST_GUESSES: u32 = 30;
-/// The period in which such requests are counted.
+/// The length of that period.
 const GUESSES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The notifications of a host.
@@ -59,13 +60,13 @@ pub struct Notify {
     host: Arc<Host>,
     links: Links,
     rules: RwLock<Arc<Rules>>,
-    /// What was wrong with the file when it was read last.
+    /// The error of the last read of the file.
     failed: Mutex<Option<String>>,
-    /// The rules changed.
+    /// Notified when the rules have changed.
     changed: tokio::sync::Notify,
-    /// What sessions wait for.
+    /// The pending requests of sessions.
     waiting: Mutex<HashMap<watch::Key, watch::Waiting>>,
-    /// The URL that links begin with.
+    /// The base URL of links.
     base: String,
     sender: Sender,
     sending: Semaphore,
@@ -79,8 +80,8 @@ impl std::fmt::Debug for Notify {
 }
 
 impl Notify {
-    /// The notifications of a host, whose rules are in a folder and whose links begin with `base`. The links of an earlier
-    /// start say that it ended.
+    /// Starts the notifications of a host. The rules are in `folder`, and links begin with `base`. Links of an earlier
+    /// start have ended.
     pub async fn start(host: Arc<Host>, folder: &Path, base: &str) -> Arc<Self> {
         let notify = Arc::new(Self {
             links: Links::default(),
@@ -100,7 +101,7 @@ impl Notify {
             notify.log().line(format_args!("the links of earlier messages could not be read: {why}"));
         }
         let seen = file::first(&notify, folder).await;
-        // From before the first session can wait for something.
+        // Subscribe before the first session can wait for input.
         let changes = notify.host.sessions.follow_input();
         tokio::spawn(file::follow(notify.clone(), folder.to_owned(), seen));
         tokio::spawn(watch::follow(notify.clone(), changes));
@@ -128,12 +129,12 @@ impl Notify {
         self.host.core.record_store().ok_or_else(|| Thrown::new("this host has no record store"))
     }
 
-    /// Says what became of a link; `false` where it was not `from`.
+    /// Changes the state of a link; returns `false` if it is not in the state `from`.
     async fn change(&self, link: &Arc<Link>, from: State, to: State) -> Result<bool, Thrown> {
         self.links.change(self.store()?, link, from, to).await
     }
 
-    /// A request was answered with a link.
+    /// Logs that a link answered a request.
     fn answered(&self, link: &Link) {
         let links::Bound { rule, session, answerer, .. } = &link.bound;
         let by = match answerer {
@@ -146,7 +147,7 @@ impl Notify {
     }
 }
 
-/// The URL that links begin with. `listens` is the URL of a daemon that runs.
+/// Returns the base URL of links. `listens` is the URL of a running daemon.
 pub fn base(settings: &Settings, listens: Option<&str>) -> Option<String> {
     let listens = listens.and_then(|url| url.strip_prefix("ws")).map(|rest| format!("http{rest}"));
     let base = settings.public_url.clone().or(listens).or_else(|| settings.base_url());
@@ -158,17 +159,17 @@ pub fn base(settings: &Settings, listens: Option<&str>) -> Option<String> {
 pub struct Tester<'a> {
     /// The configuration folder.
     pub folder: &'a Path,
-    /// The secrets.
+    /// The vault with the secrets.
     pub vault: &'a Vault,
-    /// What links begin with.
+    /// The base URL of links.
     pub base: &'a str,
 }
 
 impl Tester<'_> {
-    /// Sends a test message as a rule says.
+    /// Sends a test message according to a rule.
     ///
     /// # Errors
-    /// Exit 2 where there is no such rule, 1 where the message was not taken.
+    /// Exit 2 if there is no such rule, 1 if the message was not accepted.
     pub async fn test(&self, id: &str) -> Result<TestedRule, Exit> {
         let rules = read(self.folder).map_err(Exit::usage)?;
         let rule = rules.get(id).ok_or_else(|| {
@@ -188,12 +189,12 @@ impl Tester<'_> {
     }
 }
 
-/// How often what is no link was opened lately.
+/// How many requests for links that do not exist arrived in the current period.
 #[derive(Debug, Default)]
 struct Guesses(Mutex<Option<(Instant, u32)>>);
 
 impl Guesses {
-    /// Counts one; answers whether there are too many.
+    /// Counts a request. Returns whether the limit is reached.
     fn is_over(&self) -> bool {
         let now = Instant::now();
         let mut last = self.0.lock();

@@ -1,4 +1,4 @@
-//! The pages of a link: plain HTML without scripts and without anything from elsewhere, for a phone as for a large screen.
+//! The pages of a link: plain HTML without scripts and without external resources, for phones and large screens.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -37,7 +37,8 @@ button:focus-visible,input:focus-visible,textarea:focus-visible{outline:3px soli
 .note{border-left:4px solid var(--accent);padding-left:.75rem}\
 small{display:block}";
 
-/// What the browser may do with a page: show it and its style, and send its form back to where it came from.
+/// The content security policy: the browser may only show the page with its style and submit its form to the same
+/// origin.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
     let policy = format!(
@@ -46,24 +47,24 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
 });
 
-/// What stands on the page of a request beside it.
+/// The details on the page of a request.
 #[derive(Debug, Clone)]
 pub struct Around {
     /// The session's title.
     pub title: String,
     /// The session's URI.
     pub session: String,
-    /// Where the session is opened.
+    /// The URL that opens the session.
     pub url: Option<String>,
-    /// Whom the link answers as.
+    /// The user that the link answers as.
     pub user: Option<String>,
     /// When the link expires.
     pub expires: String,
-    /// What was wrong with the answer that was sent.
+    /// The error in the submitted answer.
     pub problem: Option<String>,
 }
 
-/// A page about a request, with the form that answers it.
+/// Returns the page of a request, with the form that answers it.
 pub fn request(status: StatusCode, request: &Request, around: &Around) -> Response {
     let mut body = String::new();
     let heading = match &request.asks {
@@ -136,7 +137,7 @@ fn approve(body: &mut String, approval: &Approval) {
         body.push_str("</ul>");
     }
     if let Some(input) = &approval.input {
-        // A first line break would be dropped.
+        // HTML drops a first line break.
         let _ = write!(body, "<h2>Input</h2><pre tabindex=0>\n{}</pre>", text(input));
     }
     body.push_str("<div class=answers>");
@@ -162,7 +163,7 @@ fn ask(body: &mut String, questions: &Questions) {
         let _ = write!(body, "<p>{}</p>", text(message));
     }
     if let Some(url) = &questions.url {
-        // Shown and not a link: the browser would tell the other site nothing, but a reader should see where it leads.
+        // Shown as text instead of a link, so that a reader sees the address before opening it.
         let _ = write!(body, "<p>Open this address first: <code>{}</code></p>", text(url));
     }
     for (at, question) in questions.questions.iter().enumerate() {
@@ -272,7 +273,7 @@ fn button_without_checks(body: &mut String, answer: &str, label: &str) {
     let _ = write!(body, "<button name={ANSWER} value={answer} formnovalidate>{label}</button>");
 }
 
-/// A page that says something.
+/// Returns a page with a heading and a message.
 pub fn says(status: StatusCode, heading: &str, message: &str) -> Response {
     page(status, heading, &format!("<h1>{}</h1><p>{}</p>", text(heading), text(message)))
 }
@@ -301,7 +302,7 @@ fn page(status: StatusCode, title: &str, body: &str) -> Response {
     response
 }
 
-/// Text in which nothing is markup, also between double quotes.
+/// Escapes text for HTML, including attributes in double quotes.
 fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -311,7 +312,7 @@ fn text(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Text that turns its direction around shows something else than what is run.
+            // Text with bidirectional control characters displays differently from what is run.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 let _ = write!(escaped, "\\u{{{:x}}}", u32::from(character));
             }

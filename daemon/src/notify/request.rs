@@ -1,4 +1,4 @@
-//! A request that a session waits for, as a page shows it and as it is answered.
+//! A pending request of a session: its content for a page, and the action that answers it.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use ring::digest::{SHA256, digest};
 
 use super::elsewhere::Elsewhere;
 
-/// The most characters of a line in a message.
+/// The longest line in a message, in characters.
 const LONGEST_LINE: usize = 300;
-/// The most of a text that a page shows, in bytes.
+/// The longest text on a page, in bytes.
 const LONGEST_SHOWN: usize = 256 * 1024;
 
-/// The kind of a call that waits for approval.
+/// The kind of a tool call that needs approval.
 pub const APPROVAL: &str = "approval";
 /// The kind of questions.
 pub const QUESTION: &str = "question";
@@ -28,157 +28,157 @@ pub const CLIENT_TOOL: &str = "clientTool";
 /// Every kind of request.
 pub const KINDS: &[&str] = &[APPROVAL, QUESTION, SIGN_IN, CLIENT_TOOL];
 
-/// A request that a session waits for.
+/// A pending request of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// Its id in the session.
     pub id: String,
-    /// The chat that takes the answer.
+    /// The chat that receives the answer.
     pub chat: String,
-    /// What is asked.
+    /// The content of the request.
     pub asks: Asks,
-    /// Changes when what is asked does.
+    /// A digest that changes with the content.
     pub digest: String,
 }
 
-/// What is asked.
+/// The content of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asks {
-    /// Whether a tool may be called.
+    /// Approval of a tool call.
     Approval(Approval),
     /// Answers to questions.
     Questions(Questions),
-    /// Something that a client has to do.
+    /// A step that only a client can perform.
     Elsewhere(Elsewhere),
 }
 
-/// A call of a tool that waits for approval.
+/// A tool call that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
     turn: String,
     call: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The title of the request, where it has one.
+    /// The title of the request, if it has one.
     pub title: Option<String>,
     /// What the call will do.
     pub message: String,
-    /// What it is for.
+    /// The purpose of the call.
     pub intention: Option<String>,
-    /// The input, as a reader sees it.
+    /// The input as text for a reader.
     pub input: Option<String>,
     /// The files it will change.
     pub files: Vec<String>,
-    /// The choices; none where it is approved or denied.
+    /// The options; without any, the call is approved or denied.
     pub options: Vec<Choice>,
 }
 
-/// A choice that is offered.
+/// An option to choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// Its id.
     pub id: String,
-    /// What it is called.
+    /// Its label.
     pub label: String,
-    /// More about it.
+    /// Its description.
     pub description: Option<String>,
-    /// Whether it approves; of a question, whether it is recommended.
+    /// Whether it approves the call; for a question, whether it is recommended.
     pub favoured: bool,
 }
 
-/// Questions.
+/// A set of questions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Questions {
     request: String,
-    /// What stands before them.
+    /// The text before the questions.
     pub message: Option<String>,
-    /// What is to be opened or reviewed.
+    /// The URL to open or review.
     pub url: Option<String>,
     /// The questions.
     pub questions: Vec<Question>,
 }
 
-/// A question.
+/// One question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     id: String,
     /// Its title.
     pub title: Option<String>,
-    /// What is asked.
+    /// The text of the question.
     pub message: String,
     /// Whether it has to be answered.
     pub required: bool,
-    /// How it is answered.
+    /// The type of its answer.
     pub kind: Kind,
 }
 
-/// How a question is answered.
+/// The type of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// With text.
+    /// Text.
     Text {
-        /// The text that is there first.
+        /// The initial text.
         default: Option<String>,
-        /// The fewest and the most characters.
+        /// The minimum and maximum length, in characters.
         length: (Option<usize>, Option<usize>),
     },
-    /// With a number.
+    /// A number.
     Number {
-        /// Whether it is a whole number.
+        /// Whether it must be an integer.
         whole: bool,
-        /// The number that is there first.
+        /// The initial number.
         default: Option<f64>,
-        /// The least and the greatest.
+        /// The minimum and the maximum.
         range: (Option<f64>, Option<f64>),
     },
-    /// With yes or no.
+    /// Yes or no.
     Boolean {
-        /// What is chosen first.
+        /// The initial choice.
         default: Option<bool>,
     },
-    /// With one choice.
+    /// One choice.
     One {
         /// The choices.
         choices: Vec<Choice>,
         /// Whether text may be entered instead.
         free: bool,
     },
-    /// With several choices.
+    /// Several choices.
     Many {
         /// The choices.
         choices: Vec<Choice>,
-        /// Whether text may be entered as well.
+        /// Whether text may be entered in addition.
         free: bool,
-        /// The fewest and the most choices.
+        /// The minimum and maximum number of choices.
         count: (Option<usize>, Option<usize>),
     },
 }
 
-/// What was filled in: each field with its values.
+/// The fields of a submitted form, each with its values.
 pub type Form = HashMap<String, Vec<String>>;
 
-/// The field that says what is answered.
+/// The form field with the answer.
 pub const ANSWER: &str = "answer";
-/// The field with the digest of what was shown.
+/// The form field with the digest of the displayed request.
 pub const SHOWN: &str = "shown";
 
-/// The field of a question.
+/// Returns the name of a question's field.
 pub fn field(at: usize) -> String {
     format!("q{at}")
 }
 
-/// The field with text beside the choices of a question.
+/// Returns the name of the field for text in addition to a question's choices.
 pub fn free_field(at: usize) -> String {
     format!("q{at}text")
 }
 
-/// The answer of a form that takes an option.
+/// Returns the form's answer that selects an option.
 pub fn option_answer(id: &str) -> String {
     format!("option:{id}")
 }
 
 impl Request {
-    /// The requests that a session waits for.
+    /// Returns the pending requests of a session.
     pub fn all(state: &SessionState) -> impl Iterator<Item = Self> {
         state.input_needed.iter().flatten().filter_map(Self::read)
     }
@@ -232,7 +232,7 @@ impl Request {
         Some(Self { id: id.clone(), chat: chat.clone(), asks, digest })
     }
 
-    /// One of [`KINDS`].
+    /// Returns the kind of the request, one of [`KINDS`].
     pub fn kind(&self) -> &'static str {
         match &self.asks {
             Asks::Approval(_) => APPROVAL,
@@ -241,7 +241,7 @@ impl Request {
         }
     }
 
-    /// What is asked, in one line.
+    /// Returns the request in one line.
     pub fn line(&self) -> String {
         let text = match &self.asks {
             Asks::Approval(approval) => match &approval.title {
@@ -261,10 +261,10 @@ impl Request {
         }
     }
 
-    /// The action that a form stands for.
+    /// Returns the action for a submitted form.
     ///
     /// # Errors
-    /// What is missing or wrong in it.
+    /// What is missing or invalid in the form.
     pub fn action(&self, form: &Form) -> Result<Value, String> {
         let answer = first(form, ANSWER).unwrap_or_default();
         match &self.asks {
@@ -332,14 +332,14 @@ impl Questions {
 }
 
 impl Question {
-    /// The value that a form has for it; none where it is left out and may be.
+    /// Returns the value of the question in a form, or `None` if an optional answer is omitted.
     fn answer(&self, at: usize, form: &Form) -> Result<Option<Value>, String> {
         let given = first(form, &field(at)).filter(|text| !text.trim().is_empty());
         let free = first(form, &free_field(at)).map(str::trim).filter(|text| !text.is_empty());
         let value = match &self.kind {
             Kind::Text { length: (least, most), .. } => match given {
                 None => None,
-                // Browsers end lines with two characters.
+                // Browsers send CRLF line ends.
                 Some(text) => {
                     let text = text.replace("\r\n", "\n");
                     let count = text.chars().count();
@@ -472,7 +472,7 @@ pub(super) fn plain(text: &StringOrMarkdown) -> String {
     }
 }
 
-/// The input of a call: JSON in lines, anything else as it is.
+/// Returns the input of a call as text: JSON is indented, anything else is unchanged.
 fn input(input: &ToolInput) -> String {
     let text = match input {
         ToolInput::Inline(text) => match serde_json::from_str::<Value>(text) {
@@ -493,7 +493,7 @@ fn input(input: &ToolInput) -> String {
     format!("{}\n… {left} more bytes; open the session to see all of it", &text[..end])
 }
 
-/// The URIs in a collection of edits, each once.
+/// Returns the URIs in a collection of edits without duplicates.
 fn file_names(edits: &Value) -> Vec<String> {
     fn collect(value: &Value, into: &mut Vec<String>) {
         match value {

@@ -1,4 +1,4 @@
-//! The rules of `notify.yaml`: which sessions a message is sent about, when, to whom, and how.
+//! The rules of `notify.yaml`: which sessions cause a message, when, to whom, and over which service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::request::{CLIENT_TOOL, KINDS};
 use super::send::email::{self, Email};
 use super::send::is_private;
 
-/// How long a request waits for an answer of a client before a message is sent.
+/// Default time in which a client may answer before a message is sent.
 const AFTER: Duration = Duration::from_secs(15);
-/// How long a link is valid.
+/// Default lifetime of a link.
 const EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest that either may be.
+/// The maximum of both durations.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The units of durations.
 const UNITS: &[&str] = &["s", "m", "h", "d"];
-/// The most rules of a file.
+/// Maximum number of rules in a file.
 pub const MOST: usize = 200;
 
 /// The rules of a file.
@@ -33,32 +33,32 @@ pub struct Rules(pub Vec<Arc<Rule>>);
 /// One rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// Its name.
+    /// The id of the rule.
     pub id: Slug,
-    /// The owners whose sessions it is about; every owner's where empty.
+    /// The owners whose sessions it applies to; all owners if empty.
     pub owners: Vec<String>,
-    /// The automations whose sessions it is about, by id; all sessions where empty.
+    /// The ids of the automations whose sessions it applies to; all sessions if empty.
     pub automations: Vec<String>,
-    /// The bots whose sessions it is about, by id; all sessions where empty.
+    /// The ids of the bots whose sessions it applies to; all sessions if empty.
     pub bots: Vec<String>,
-    /// The kinds of requests it is about.
+    /// The kinds of requests it applies to.
     pub kinds: Vec<&'static str>,
-    /// The user who answers with the link; the session's owner where absent.
+    /// The user who answers with the link; the session's owner if absent.
     pub user: Option<String>,
     /// How long a client may answer before a message is sent.
     pub after: Duration,
-    /// How long the link is valid from then on.
+    /// How long the link is valid after that.
     pub expires: Duration,
-    /// Where the message goes.
+    /// The target of the message.
     pub target: Target,
 }
 
-/// Where a message goes.
+/// The target of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// A Standard Webhooks message.
     Webhook {
-        /// Where it is posted.
+        /// The URL to post it to.
         url: String,
         /// The vault name of the secret that signs it.
         secret: VaultName,
@@ -72,25 +72,25 @@ pub enum Target {
     Email(Email),
 }
 
-/// The facts of a session that rules select by.
+/// The facts of a session by which rules select it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Its owner.
     pub owner: Option<String>,
     /// The id of the automation that started it.
     pub automation: Option<String>,
-    /// The ids of the bots that are talked to in it.
+    /// The ids of the bots whose conversations it belongs to.
     pub bots: Vec<String>,
 }
 
 impl Rules {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// What is wrong, with its place and without the values of the file.
+    /// The error with its place and without the values of the file.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = yaml::parse(text).map_err(|error| match error.message.contains('"') {
-            // A message may quote what is there.
+            // The parser's message may quote the file's content.
             true => format!("line {}, column {}: invalid YAML", error.line, error.column),
             false => error.to_string(),
         })?;
@@ -120,12 +120,12 @@ impl Rules {
         Ok(Self(rules))
     }
 
-    /// The rule of an id.
+    /// Returns the rule with an id.
     pub fn get(&self, id: &str) -> Option<&Arc<Rule>> {
         self.0.iter().find(|rule| &*rule.id == id)
     }
 
-    /// The rules about a session.
+    /// Returns the rules that apply to a session.
     pub fn about(&self, facts: &Facts) -> impl Iterator<Item = &Arc<Rule>> {
         self.0.iter().filter(move |rule| rule.is_about(facts))
     }
@@ -135,7 +135,7 @@ impl Rules {
         self.0.iter().any(|rule| !rule.bots.is_empty())
     }
 
-    /// The vault names that the rules need, each with its place.
+    /// Returns the vault names that the rules need, each with its place.
     pub fn secrets(&self) -> Vec<(String, String)> {
         let named = self.0.iter().enumerate().filter_map(|(at, rule)| {
             let (field, name) = match &rule.target {
@@ -202,7 +202,7 @@ impl Rule {
         })
     }
 
-    /// Whether it is about a session.
+    /// Whether it applies to a session.
     fn is_about(&self, facts: &Facts) -> bool {
         let any = |wanted: &[String], found: &[String]| {
             wanted.is_empty() || found.iter().any(|found| wanted.contains(found))
@@ -213,7 +213,7 @@ impl Rule {
     }
 }
 
-/// The kinds of requests that a rule names; without the field, those that need a person.
+/// Returns the kinds of requests of a rule; without the field, those that need a person.
 fn kinds(rule: &Fields<'_>) -> Result<Vec<&'static str>, String> {
     let named = rule.texts("kinds")?;
     if named.is_empty() {
@@ -258,10 +258,10 @@ fn target(rule: &Fields<'_>) -> Result<Target, String> {
     }
 }
 
-/// Whether a link may be sent to a URL: the link answers for its user, so it is encrypted on its way.
+/// Checks whether a link may be sent to a URL. The link acts as its user, so the connection must be encrypted.
 ///
 /// # Errors
-/// What the URL has to be.
+/// The requirement that the URL does not meet.
 pub(super) fn checked_url(url: &str) -> Result<url::Url, &'static str> {
     let url = url::Url::parse(url).map_err(|_| "must be a URL")?;
     match (url.scheme(), url.host_str()) {
@@ -278,7 +278,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of an object at a place, which has no others than those that are known.
+    /// Returns the fields of an object at a place, after checking that it has only known fields.
     fn of(object: &'a JsonObject, place: &'a str, known: &[&str]) -> Result<Self, String> {
         match object.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) => {
@@ -298,7 +298,7 @@ impl<'a> Fields<'a> {
         self.object.get(name).filter(|value| !value.is_null())
     }
 
-    /// A text that is not blank, where there is one.
+    /// Returns a text that is not blank, if the field is present.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>, String> {
         match self.get(name) {
             None => Ok(None),
@@ -307,12 +307,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that is not blank.
+    /// Returns a text that is not blank.
     pub fn required(&self, name: &str) -> Result<&'a str, String> {
         self.text(name)?.ok_or_else(|| format!("{} is missing", self.at(name)))
     }
 
-    /// One text, or a list of them.
+    /// Returns a list of texts; a single text is a list of one.
     pub fn texts(&self, name: &str) -> Result<Vec<String>, String> {
         let entries = match self.get(name) {
             None => return Ok(Vec::new()),
@@ -325,14 +325,14 @@ impl<'a> Fields<'a> {
         texts.ok_or_else(|| format!("{} must be text or a list of texts", self.at(name)))
     }
 
-    /// A port.
+    /// Returns a port number.
     pub fn port(&self, name: &str) -> Result<Option<u16>, String> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let port = value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
         port.map(Some).ok_or_else(|| format!("{} must be an integer between 1 and 65535", self.at(name)))
     }
 
-    /// A duration.
+    /// Returns a duration.
     fn duration(&self, name: &str) -> Result<Option<Duration>, String> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let duration = value.as_str().and_then(|text| read_duration(text, UNITS));
@@ -343,18 +343,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The name of a secret. What is there may be the secret itself, so it is not shown.
+    /// Returns the vault name of a secret. The value may be the secret itself, so errors do not contain it.
     pub fn secret(&self, name: &str) -> Result<VaultName, String> {
         VaultName::parse(self.required(name)?)
             .map_err(|_| format!("{} must be the vault name of a secret, such as host:notify", self.at(name)))
     }
 
-    /// The name of a secret, where there is one.
+    /// Returns the vault name of a secret, if the field is present.
     pub fn optional_secret(&self, name: &str) -> Result<Option<VaultName>, String> {
         self.get(name).map(|_| self.secret(name)).transpose()
     }
 
-    /// Where a field is, for a message about it.
+    /// Returns the place of a field for error messages.
     pub fn place_of(&self, name: &str) -> String {
         self.at(name)
     }
@@ -457,7 +457,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is in the file, it is read or refused, and no long text of it is in the refusal.
+        /// Any file is read or rejected, and the error contains no long text of it.
         #[test]
         fn any_text_is_read_or_refused(
             text in "(rules:|after:|- id:|  (owner|bot|slack|webhook|email|url|after): |[\\[\\]{},:'\" \n]|[a-z0-9@:/.]{1,8}|SECRETSECRET){0,40}",

@@ -1,4 +1,4 @@
-//! The pages of links: GET shows the request and changes nothing, as programs that look at mail open every link; POST
+//! Serves the pages of links. GET shows the request and changes nothing, because mail scanners open every link; POST
 //! answers it.
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::page::{self, Around};
 use super::request::{Form, Request as Asked, SHOWN};
 use super::{Notify, PATH, TEST};
 
-/// The largest form that is read.
+/// The maximum size of a form.
 const FORM_LIMIT: usize = 256 * 1024;
 
-/// What is answered instead of the page of a request.
+/// A response instead of the page of a request.
 struct Ending(StatusCode, &'static str, String);
 
 impl Ending {
@@ -28,7 +28,7 @@ impl Ending {
     }
 }
 
-/// The mount of the links. It checks the `Host`; the token of a link is its credential.
+/// Returns the mount of the links. It checks the `Host`; the token of a link is its credential.
 pub fn mount(notify: &Arc<Notify>, names: HostNames) -> Mount {
     let notify = notify.clone();
     Mount::new(
@@ -68,7 +68,8 @@ async fn serve(notify: &Arc<Notify>, request: Request) -> Response {
     answered.unwrap_or_else(Ending::response)
 }
 
-/// The answer to what is no link. Those who guess are slowed down together; who has a link is not affected.
+/// Returns the response for an invalid link. All callers of invalid links share one rate limit, which does not affect
+/// valid links.
 fn unknown(notify: &Notify) -> Response {
     if notify.guesses.is_over() {
         let mut response = page::says(
@@ -86,7 +87,7 @@ fn unknown(notify: &Notify) -> Response {
     )
 }
 
-/// Why a link cannot be answered any more, by what is known of it alone.
+/// Returns why a link cannot be used any more, as far as its own state shows.
 fn over(notify: &Notify, link: &Link) -> Option<Ending> {
     let gone = |heading, message: &str| Some(Ending(StatusCode::GONE, heading, message.to_owned()));
     match link.state() {
@@ -104,7 +105,7 @@ fn over(notify: &Notify, link: &Link) -> Option<Ending> {
     }
 }
 
-/// Who a link answers as now; nobody once the user is removed.
+/// Returns the principal that a link currently answers as; an error if the user was removed.
 fn principal(notify: &Notify, link: &Link) -> Result<Principal, Ending> {
     let gate = &notify.host.access.gate;
     let people = gate.people().map(|people| people.now());
@@ -118,7 +119,7 @@ fn principal(notify: &Notify, link: &Link) -> Result<Principal, Ending> {
         }),
         (Answerer::Host, _) => Ok(gate.root()),
         (Answerer::Nobody, None) => Ok(Principal::Anyone),
-        // The host has a users file now, or has none any more: whose answer it would be is not known.
+        // The users file was added or removed since, so the link's principal is unknown.
         (Answerer::User(_), None) | (Answerer::Nobody, Some(_)) => Err(Ending(
             StatusCode::GONE,
             "This link is not valid any more",
@@ -139,7 +140,7 @@ fn denied(why: String) -> Ending {
     Ending(StatusCode::FORBIDDEN, "Not allowed", why)
 }
 
-/// The request of a link, as it is now. A session that rests waits for nothing and is not woken.
+/// Returns the current request of a link. A session that is asleep has no requests and is not woken.
 async fn asked(notify: &Notify, link: &Arc<Link>, client: &mut Client) -> Result<(Asked, Now), Ending> {
     let elsewhere = || {
         Ending(
@@ -163,7 +164,8 @@ async fn asked(notify: &Notify, link: &Arc<Link>, client: &mut Client) -> Result
     }
 }
 
-/// Connects to show a request: as the host, so that looking is no sign-in of the user; what the user may see is asked first.
+/// Connects as the host to show a request, so that viewing it does not count as a sign-in of the user. The user's
+/// grants are checked before.
 async fn watcher(notify: &Notify, principal: &Principal) -> Result<Client, Ending> {
     let gate = &notify.host.access.gate;
     for grant in [Grant::of("session", "state"), Grant::of("chat", "answer")] {
@@ -198,7 +200,7 @@ async fn get(notify: &Arc<Notify>, link: &Arc<Link>) -> Result<Response, Ending>
 async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Result<Response, Ending> {
     over(notify, link).map_or(Ok(()), Err)?;
     let form = form(notify, request).await?;
-    // One answer after the other; what came of the one before is known then.
+    // Answers run one after the other, so that the result of the previous one is known.
     let _answering = link.answering.lock().await;
     over(notify, link).map_or(Ok(()), Err)?;
     let principal = principal(notify, link)?;
@@ -217,7 +219,7 @@ async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Resul
         Err(problem) => return again(problem, now),
     };
     let mut client = Client::open(&notify.host.front, principal).await.map_err(|_| slow())?;
-    // Consumed before the answer is sent: whatever happens then, it is not sent twice.
+    // The link is used up before the answer is sent, so the answer is never sent twice.
     let taken = notify.change(link, State::Open, State::Used).await;
     match taken {
         Ok(true) => {}
@@ -245,7 +247,8 @@ async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Resul
     }
 }
 
-/// What an answer was refused for: somebody answered first, or the user may not, which leaves the link as it was.
+/// Returns the response for a rejected answer. If the request was answered elsewhere, the link ends; if the user lacks
+/// a grant, the link is open again.
 async fn refused(notify: &Notify, link: &Arc<Link>, client: &mut Client, why: String) -> Ending {
     let waits = asked(notify, link, client).await;
     let (to, ending) = match waits {

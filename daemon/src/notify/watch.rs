@@ -1,5 +1,5 @@
-//! What sessions wait for: each request that a rule is about is given time to be answered, and then a message is sent, until
-//! somebody takes it, answers the request, or its link expires.
+//! Follows the requests of sessions. After the time that a rule allows for an answer, a message is sent. It is retried
+//! until the target accepts it, the request is answered, or its link expires.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,34 +25,34 @@ use super::{Notify, PATH};
 /// A session and the id of a request in it.
 pub(super) type Key = (String, String);
 
-/// The most requests that are followed.
+/// Maximum number of requests that are followed.
 const MOST: usize = 1_000;
-/// How often requests of sessions that are gone are forgotten.
+/// The interval at which requests of ended sessions are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// How often a message is tried.
+/// Maximum number of attempts to send a message.
 const TRIES: u32 = 10;
-/// How long after a first failure it is tried again; twice as long after each next one.
+/// The delay after the first failure; it doubles after each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
-/// The longest wait between two tries.
+/// The longest delay between two attempts.
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
-/// A request that waits.
+/// A pending request.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// The rules that send a message about it.
+    /// The ids of the rules that send a message about it.
     rules: HashSet<String>,
-    /// Ends when nobody waits any more.
+    /// Closed when the request no longer waits.
     alive: watch::Sender<()>,
 }
 
-/// Until when a message may be sent: until nobody waits for an answer.
+/// Closed when the request no longer waits; until then a message may be sent.
 type Alive = watch::Receiver<()>;
 
 async fn ended(alive: &mut Alive) {
     while alive.changed().await.is_ok() {}
 }
 
-/// Waits, unless nobody waits for an answer any more meanwhile: `false`.
+/// Waits for a time. Returns `false` if the request ends before.
 async fn pause(alive: &mut Alive, time: Duration) -> bool {
     tokio::select! {
         () = tokio::time::sleep(time) => true,
@@ -60,7 +60,7 @@ async fn pause(alive: &mut Alive, time: Duration) -> bool {
     }
 }
 
-/// Follows what sessions wait for, for as long as the host lives.
+/// Follows the requests of sessions for as long as the host runs.
 pub(super) async fn follow(notify: Arc<Notify>, mut changes: Receiver<InputChange>) {
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     loop {
@@ -68,7 +68,7 @@ pub(super) async fn follow(notify: Arc<Notify>, mut changes: Receiver<InputChang
             change = changes.recv() => match change {
                 Ok(InputChange::Asked { session, id }) => notify.asked(session, id),
                 Ok(InputChange::Withdrawn { session, id }) => notify.withdrawn(session, id),
-                // Some were missed: what waits is looked at anew.
+                // Some changes were missed, so all pending requests are read again.
                 Err(RecvError::Lagged(_)) => drop(tokio::spawn(scan(notify.clone()))),
                 Err(RecvError::Closed) => return,
             },
@@ -78,7 +78,7 @@ pub(super) async fn follow(notify: Arc<Notify>, mut changes: Receiver<InputChang
     }
 }
 
-/// Looks at every session that waits for input.
+/// Reads the requests of every session that waits for input.
 async fn scan(notify: Arc<Notify>) {
     if notify.rules().0.is_empty() {
         return;
@@ -100,7 +100,7 @@ async fn scan(notify: Arc<Notify>) {
 }
 
 impl Notify {
-    /// A session waits for something.
+    /// Handles a new request of a session.
     fn asked(self: &Arc<Self>, session: String, id: String) {
         if self.rules().0.is_empty() {
             return;
@@ -122,7 +122,7 @@ impl Notify {
         tokio::spawn(async move { notify.match_rules((session, id), alive).await });
     }
 
-    /// A session does not wait for it any more.
+    /// Handles a request that no longer waits.
     fn withdrawn(self: &Arc<Self>, session: String, id: String) {
         self.waiting.lock().remove(&(session.clone(), id.clone()));
         for link in self.links.open_of(&session, &id) {
@@ -138,7 +138,7 @@ impl Notify {
         }
     }
 
-    /// Forgets the requests of sessions that are gone.
+    /// Removes the requests of sessions that have ended.
     fn sweep(self: &Arc<Self>) {
         let keys: Vec<Key> = self.waiting.lock().keys().cloned().collect();
         for (session, id) in keys {
@@ -149,7 +149,7 @@ impl Notify {
         }
     }
 
-    /// Sends a message for each rule about a request that has sent none.
+    /// Sends a message about a request for each matching rule that has sent none yet.
     async fn match_rules(self: &Arc<Self>, (session, id): Key, alive: Alive) {
         let Some((facts, run)) = self.facts(&session).await else { return };
         let rules = self.rules();
@@ -167,7 +167,7 @@ impl Notify {
                     if let Err(why) = &made {
                         notify.log().line(format_args!("notify rule {}: {why}", rule.id));
                     }
-                    // None was sent, so that an edit of the rule may send one.
+                    // No message was sent; an edited rule may still send one.
                     if made != Ok(true)
                         && let Some(entry) = notify.waiting.lock().get_mut(&key)
                     {
@@ -178,7 +178,7 @@ impl Notify {
         }
     }
 
-    /// What rules select a session by, and the run that started it.
+    /// Returns the facts by which rules select a session, and the run that started it.
     async fn facts(&self, session: &str) -> Option<(Facts, Option<String>)> {
         let entry = self.host.sessions.by_uri(session)?;
         let origin = |name: &str| entry.origin.as_ref()?.get(name)?.as_str().map(str::to_owned);
@@ -191,7 +191,7 @@ impl Notify {
         Some((Facts { owner: entry.owner.clone(), automation, bots }, origin("run")))
     }
 
-    /// Gives a request time to be answered, and sends a message about it: `false` where there is none to send.
+    /// Waits for an answer to a request, and then sends a message about it. Returns `false` if no message is needed.
     async fn notify(
         self: &Arc<Self>,
         rule: &Rule,
@@ -247,7 +247,7 @@ impl Notify {
         Ok(true)
     }
 
-    /// A request as it is now, with its session's title; nothing where it waits no more.
+    /// Returns the current request with its session's title, or `None` if it no longer waits.
     async fn request(&self, session: &str, id: &str) -> Option<(String, Request)> {
         let root = self.host.access.gate.root();
         let mut client = Client::open(&self.host.front, root).await.ok()?;
@@ -256,7 +256,7 @@ impl Notify {
         Some((now.title, request))
     }
 
-    /// Who answers with a link.
+    /// Returns the principal that a link answers as.
     fn answerer(&self, rule: &Rule, owner: Option<&str>, session: &str) -> Result<Answerer, String> {
         let gate = &self.host.access.gate;
         let Some(people) = gate.people() else { return Ok(Answerer::Nobody) };
@@ -283,7 +283,7 @@ impl Notify {
         Ok(Answerer::User(user))
     }
 
-    /// Sends a message until it is taken, or there is nothing to send any more.
+    /// Sends a message until the target accepts it or the message is no longer needed.
     async fn deliver(&self, rule: &Rule, mut message: Message, alive: &mut Alive) {
         let Some(vault) = self.host.core.vault() else {
             return self.log().line(format_args!("notify rule {}: this host has no vault", rule.id));
@@ -293,7 +293,7 @@ impl Notify {
             message.now = self.now().as_second();
             let sent = {
                 let _place = self.sending.acquire().await;
-                // An answer may have come while others were sent.
+                // The request may have been answered during the wait for a free slot.
                 if alive.has_changed().is_err() {
                     return;
                 }

@@ -1,11 +1,11 @@
-//! The files of the console, part of the program.
+//! The files of the console, which are compiled into the program.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-/// One file, as it is sent.
+/// One file with its response headers.
 pub(crate) struct File {
     pub(crate) media: &'static str,
     pub(crate) body: Bytes,
@@ -27,7 +27,7 @@ files! {
     "pages/users.js"
 }
 
-/// The size of all files together.
+/// The total size of all files.
 pub const SIZE: usize = {
     let (mut at, mut sum) = (0, 0);
     while at < FILES.len() {

@@ -1,5 +1,5 @@
-//! `@ostler/console`: the web console. The route serves files that hold no data; the pages take everything from the Agent
-//! Host Protocol and the HTTP API of the listener they came from, as whoever signed in there.
+//! `@ostler/console`: the web console. The route serves static files without data. The pages load all data over the
+//! Agent Host Protocol and the HTTP API of their own listener, with the rights of the user who signed in there.
 
 mod files;
 
@@ -17,21 +17,21 @@ pub use files::SIZE;
 
 /// The plugin's spec.
 pub const NAME: &str = "@ostler/console";
-/// The scheme of its channel.
+/// The scheme of the console's channel.
 const SCHEME: &str = "x-console";
-/// The channel on which pages learn that something they show has changed.
+/// The channel that notifies pages of changes to displayed data.
 const CHANGES: &str = "x-console://changes";
-/// Changes that wait to be published; a page that misses one reads anew with the next.
+/// How many changes are queued for publication; a page that misses one reloads its data with the next.
 const WAITING: usize = 64;
-/// What a page may load and do: what is served here, and nothing else.
+/// The content security policy of pages: only content from this listener.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// What changed outside the protocol, for pages that show it.
+/// Changes outside the protocol, for the pages that display them.
 #[derive(Debug, Clone)]
 pub struct Changes {
     told: broadcast::Sender<&'static str>,
-    /// The clients that want to know.
+    /// The subscribed clients.
     pages: watch::Sender<HashSet<String>>,
 }
 
@@ -42,19 +42,19 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Tells that something of a topic changed.
+    /// Notifies the pages of a change in a topic.
     pub fn tell(&self, topic: &'static str) {
         let _ = self.told.send(topic);
     }
 
-    /// Waits until there is a page that wants to know.
+    /// Waits until a page is subscribed.
     pub async fn watched(&self) {
-        // The sender is here, so it does not end.
+        // `self` owns the sender, so the channel stays open.
         let _ = self.pages.subscribe().wait_for(|pages| !pages.is_empty()).await;
     }
 }
 
-/// The plugin. Pages are notified of what is told to `changes`.
+/// Creates the plugin. It notifies pages of the changes reported to `changes`.
 pub fn plugin(changes: Changes) -> Plugin {
     Plugin::new(NAME, move |host, _| {
         let changes = changes.clone();
@@ -148,7 +148,8 @@ fn serve(files: &files::Files, request: &Request) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_TYPE, file.media),
-        // Asked for each time, answered with nothing where it is the same: after an update no page is made of two versions.
+        // The browser revalidates each time and gets an empty answer for an unchanged file, so that no page mixes two
+        // versions after an update.
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -1,5 +1,5 @@
-//! The sessions of automations whose runs share one for each value of a field of their events: which session a value has
-//! is a record in the host's collection.
+//! Sessions that the runs of an automation share, one for each value of a field of their events. A record in the host's
+//! collection maps each value to its session.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::order::Order;
 use crate::core::titles::tidy_title;
 use crate::sessions::Entry as Session;
 
-/// The collection, which is the host's.
+/// The host's collection of these records.
 pub(crate) const COLLECTION: &str = "automation-sessions";
-/// The longest value that a record and the title of its session show, in bytes.
+/// The longest value that a record and the title of its session contain, in bytes.
 const LONGEST_SHOWN: usize = 120;
-/// Characters of a record's id behind its first: what a slug has room for.
+/// Characters of a record's id after its first; together they fill a slug.
 const ID_LENGTH: usize = 39;
 
 impl Automations {
@@ -28,8 +28,8 @@ impl Automations {
         self.values.get_or_try_init(open).await.map(Some)
     }
 
-    /// The session of a value that can take a further turn; none where there was none, it ended, it cannot continue, or it
-    /// belongs to somebody else.
+    /// Returns the session of a value if it can take another turn: `None` if there is no such session, it has ended, it
+    /// cannot continue, or it has a different owner.
     pub(super) async fn session_of_value(
         &self,
         id: &str,
@@ -50,7 +50,7 @@ impl Automations {
         Ok(self.sessions.can_continue(&session).await.then_some(session))
     }
 
-    /// Stores which session a value has from now on.
+    /// Stores the session of a value.
     pub(super) async fn keep_session_of_value(&self, id: &str, order: &Order, session: &str) {
         let record = json!({
             "id": record_id(id, order), "automation": id, "field": order.by, "value": shown(&order.value),
@@ -72,7 +72,7 @@ impl Automations {
         }
     }
 
-    /// Forgets a session that was disposed.
+    /// Removes the records of a disposed session.
     pub(super) fn forget_session_of_value(self: &Arc<Self>, session: &Session) {
         let of_automation = session.origin.as_ref().and_then(|origin| origin.get("automation")).is_some();
         if of_automation {
@@ -80,18 +80,18 @@ impl Automations {
         }
     }
 
-    /// Forgets the sessions of an automation that was removed.
+    /// Removes the records of a removed automation.
     pub(super) fn forget_sessions_of_values(self: &Arc<Self>, id: &str) {
         self.forget_values("automation", id.to_owned());
     }
 
-    /// Removes the records with this field.
+    /// Removes the records whose field has this value.
     fn forget_values(self: &Arc<Self>, field: &'static str, value: String) {
         let automations = self.clone();
         tokio::spawn(async move {
             let forgotten = async {
                 let Some(values) = automations.values().await? else { return Ok(()) };
-                // A value that gets another session meanwhile keeps that.
+                // A record that is replaced concurrently is not removed.
                 let _alone = automations.rewriting.lock().await;
                 let with = JsonObject::from_iter([(field.to_owned(), value.as_str().into())]);
                 for record in values.find.within(limit::STORE, (with,)).await? {
@@ -110,7 +110,7 @@ impl Automations {
     }
 }
 
-/// The title of the session of a value.
+/// Returns the title of the session of a value.
 pub(super) fn title(title: &str, order: &Order) -> String {
     let value = match shown(&order.value) {
         Value::Null => return title.to_owned(),
@@ -120,7 +120,7 @@ pub(super) fn title(title: &str, order: &Order) -> String {
     tidy_title(&format!("{title}: {value}")).unwrap_or_else(|| title.to_owned())
 }
 
-/// A value where people read it, unless it is long.
+/// Returns the value for a record or title, or null if it is too long.
 fn shown(value: &Value) -> Value {
     match value {
         Value::String(text) if text.len() > LONGEST_SHOWN => Value::Null,

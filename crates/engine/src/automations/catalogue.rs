@@ -21,7 +21,7 @@ use crate::core::ids::ConnectionId;
 use crate::core::refusals::{does_not_belong, lacks_field};
 use crate::users::principal::Principal;
 
-/// Entries by id.
+/// The listed automations, by id.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     pub entries: BTreeMap<String, Listed>,
@@ -29,18 +29,18 @@ pub(super) struct Catalogue {
     pinned: HashMap<String, BTreeSet<String>>,
 }
 
-/// One automation, as it is until it is edited.
+/// One automation; an edit replaces it.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// What the catalogue says of it, without its runs.
+    /// Its entry in the catalogue, without the runs.
     pub wire: AutomationEntry,
-    /// What its definition says to this host alone.
+    /// The settings in its definition that only this host reads.
     pub settings: Settings,
     pub owner: Option<String>,
 }
 
 impl Automations {
-    /// Subscribes to the catalogue; answers its state as JSON text and the number it was taken at.
+    /// Subscribes to the catalogue. Returns its state as JSON text and the sequence number of that state.
     pub fn subscribe(&self, fanout: &Fanout, subscriber: Subscriber) -> (String, u64) {
         let catalogue = self.catalogue.lock();
         let entries: Vec<String> = catalogue
@@ -56,14 +56,14 @@ impl Automations {
         self.catalogue.lock().entries.get(id).map(|listed| listed.entry.clone())
     }
 
-    /// The automations pinned to a session.
+    /// Returns the ids of the automations pinned to a session.
     pub(super) fn pinned_to(&self, session: &str) -> Vec<String> {
         let catalogue = self.catalogue.lock();
         catalogue.pinned.get(session).into_iter().flatten().cloned().collect()
     }
 
-    /// Puts one automation in place, with the runs it listed before or else these, and tells whoever watches, unless
-    /// nothing changed. Its schedules are planned by then.
+    /// Adds or replaces an automation and publishes it to subscribers unless nothing changed. An automation that is
+    /// already listed retains its runs; a new one gets the given runs. Its schedules have to be planned before.
     fn set(&self, id: &str, mut entry: Entry, runs: RunPage, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
         let shown = self.plans.lock().shown(id);
@@ -112,7 +112,7 @@ impl Automations {
         publish(fanout, &StateAction::AutomationRemoved(AutomationRemovedAction { resource }), origin);
     }
 
-    /// Shows how far an automation's schedules have come.
+    /// Publishes the progress of an automation's schedules.
     pub(super) fn show_schedules(&self, fanout: &Fanout, id: &str) {
         let mut catalogue = self.catalogue.lock();
         let Some(listed) = catalogue.entries.get_mut(id) else { return };
@@ -179,7 +179,7 @@ impl Automations {
         Ok(())
     }
 
-    /// Takes up one definition that was changed from outside.
+    /// Applies a change that was made outside the host.
     pub(super) async fn automation_changed(self: Arc<Self>, change: AutomationChange) {
         let removed = || {
             self.remove(&self.core.fanout, &change.id, None);
@@ -196,12 +196,12 @@ impl Automations {
         }
     }
 
-    /// Takes up a definition as the store has it now.
+    /// Lists a definition as the store has it now.
     pub(super) async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
         let id = kept.id.clone();
         let before = self.entry(&id);
         let before = before.as_ref().map(|before| &before.wire.definition);
-        // One that could not be read until now may have runs.
+        // An automation that could not be read before may already have runs.
         let page = match before {
             None => self.newest_runs(&id).await,
             Some(_) => RunPage::default(),
@@ -213,7 +213,7 @@ impl Automations {
         }
     }
 
-    /// The newest page of the runs of an automation that is about to be listed.
+    /// Returns the newest page of runs of an automation that is about to be listed.
     async fn newest_runs(&self, id: &str) -> RunPage {
         let Some(store) = self.core.automation_store() else { return RunPage::default() };
         let page = store.runs.within(limit::STORE, (id.to_owned(), None)).await.unwrap_or_else(|why| {
@@ -224,7 +224,7 @@ impl Automations {
         page
     }
 
-    /// What a client dispatched on the catalogue or on a run.
+    /// Applies an action that a client dispatched on the catalogue or on a run.
     pub(crate) async fn automation_action(
         &self,
         action: &Value,
@@ -248,7 +248,7 @@ impl Automations {
                     .within(limit::STORE, (id, definition, owner))
                     .await
                     .map_err(|why| why.message)?;
-                // An earlier automation with this id may have left runs, which are removed now.
+                // An earlier automation with this id may have left runs, which the store has just removed.
                 self.core.feeds.runs.remove(&request.resource);
                 self.keep_entry(kept, Some(origin)).await;
                 Ok(())
@@ -259,13 +259,13 @@ impl Automations {
                 self.require_own(by, &held, "change")?;
                 let mut changes = request.changes;
                 let settings = &held.settings;
-                // Where the host knows no users, nobody is known to have changed it.
+                // On a host without users, the editor is unknown.
                 let known = self.access.owner_of(by).filter(|_| self.access.gate.guarded);
                 let editor = known.or_else(|| settings.editor.clone());
                 if changes.meta.is_some() || editor != settings.editor {
                     let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());
                     let meta = with_pinned(meta, settings.pinned_session.as_deref());
-                    // An empty one takes back what is there.
+                    // An empty `_meta` clears the stored one.
                     changes.meta = Some(with_editor(meta, editor.as_deref()).unwrap_or_default());
                 }
                 let triggers = changes.triggers.clone();
@@ -306,8 +306,8 @@ impl Automations {
         owned.map_err(|refused| refused.message)
     }
 
-    /// Event types an automation may wait for: the host's, the plugins' in the order they were registered, then
-    /// the store's own.
+    /// Returns the event types that an automation may wait for: the host's, then the plugins' in the order of their
+    /// registration, then the store's.
     pub(crate) async fn trigger_definitions(&self) -> Result<Vec<AutomationTriggerDefinition>, RpcError> {
         let store = self.core.automations_kept()?;
         let mut items = super::rule::definitions();
@@ -334,7 +334,7 @@ impl Automations {
     }
 }
 
-/// The answer of the store to a request, or a failure that says how long it was waited for.
+/// Returns the store's answer to a request; a timeout becomes an error that names the limit.
 pub(super) async fn asked<T>(answer: impl Future<Output = Result<T, Thrown>>) -> Result<T, RpcError> {
     answer.await.map_err(|why| match why.is_timeout() {
         true => RpcError::internal(format!(
@@ -345,7 +345,7 @@ pub(super) async fn asked<T>(answer: impl Future<Output = Result<T, Thrown>>) ->
     })
 }
 
-/// The sentence for an automation nobody knows or that is off.
+/// Returns the error for an automation that does not exist or is switched off.
 pub(super) fn none(automation: &str) -> String {
     format!("No automation at {automation}, or it is switched off")
 }

@@ -1,5 +1,5 @@
-//! What a definition has to hold to for its triggers to fire: refused where a client saves it, said where a file has
-//! it.
+//! Validates a definition so that its triggers can fire. A definition that a client saves is rejected; for one from a
+//! file the problem is logged.
 
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Owned;
@@ -11,8 +11,8 @@ use super::settings::Settings;
 use super::watching::is_watched_type;
 use crate::automations::Automations;
 
-/// Whether a definition can be kept. `triggers` are those to look at: a change that leaves them out is not held up
-/// by what was saved before.
+/// Checks whether a definition can be stored. Only `triggers` are validated, so that problems of triggers saved earlier
+/// do not reject a change that leaves them out.
 pub(super) fn check(
     definition: &AutomationDefinition,
     triggers: Option<&[AutomationTrigger]>,
@@ -43,7 +43,7 @@ fn check_trigger(trigger: &AutomationTrigger) -> Result<(), String> {
     }
 }
 
-/// Says what keeps an automation's triggers from firing.
+/// Logs what prevents an automation's triggers from firing.
 pub(super) fn log_problems(automations: &Automations, id: &str, definition: &AutomationDefinition) {
     if let Err(why) = Settings::of(definition).check() {
         automations.core.log.line(format_args!("automation {id}: {why}; it queues"));
@@ -89,8 +89,8 @@ fn stops_trigger(automations: &Automations, trigger: &AutomationTrigger) -> Opti
     }
 }
 
-/// The events a trigger names that its type, which a plugin offers, does not have. A client may save them: the plugin
-/// may come to have them.
+/// Returns the events of a trigger that its type, registered by a plugin, does not offer. A client may still save them,
+/// because the plugin may offer them later.
 fn unoffered_events(automations: &Automations, trigger: &AutomationTrigger) -> Vec<String> {
     let AutomationTrigger::Event(trigger) = trigger else { return Vec::new() };
     let types = types_of_plugins(automations).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The host's own clock: it starts what is due, once, and keeps how far it has come.
+//! The host's scheduler: it starts due runs once and stores the progress of the schedules.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::lanes::Cause;
 use super::plan::{Due, Occurrence, most_runs};
 use crate::automations::Automations;
 
-/// How long the clock is trusted before it is looked at again: it may be set, and the machine may sleep.
+/// How long to sleep before reading the clock again: it may be adjusted, and the machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Starts what is due for as long as the host runs.
+/// Starts due runs for as long as the host runs.
 pub(super) async fn serve_schedules(automations: Weak<Automations>) {
     loop {
         let Some(running) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
@@ -46,14 +46,15 @@ pub(super) async fn serve_schedules(automations: Weak<Automations>) {
 }
 
 impl Automations {
-    /// Whether schedules fire here: where it is kept how far they have come.
+    /// Whether schedules fire on this host, which requires a store of their progress.
     pub(crate) fn keeps_schedules(&self) -> bool {
         self.core
             .automation_store()
             .is_some_and(|store| store.progress.is_some() && store.keep_progress.is_some())
     }
 
-    /// Plans an automation's schedules, and keeps that. `runs` are its newest, when the host has just started.
+    /// Plans an automation's schedules and stores their progress. `runs` are the newest runs of an automation that is
+    /// listed for the first time, otherwise empty.
     pub(super) async fn plan(
         &self,
         id: &str,
@@ -80,7 +81,7 @@ impl Automations {
             let mut plans = self.plans.lock();
             plans.set(id, before, definition, kept.as_ref(), self.core.clock.now());
             for run in runs {
-                // The host stopped after it had kept the run and before it had kept this.
+                // The host stopped after it stored the run and before it stored the progress.
                 if let AutomationRunOrigin::Trigger(origin) = &run.origin
                     && let Some(at) = origin.scheduled_for.as_ref().and_then(|at| at.parse().ok())
                 {
@@ -134,7 +135,8 @@ impl Automations {
         self.show_schedules(&self.core.fanout, &id);
         let automations = self.clone();
         tokio::spawn(async move {
-            // A run that is kept though this is not is found at the next start; one that is not kept is due again.
+            // If the run is stored but the progress is not, the next start finds the run. If the run is not stored, it
+            // is due again.
             futures::future::join_all(waits).await;
             match last {
                 true => automations.switch_off(&id).await,

@@ -1,4 +1,4 @@
-//! What plugins fire, and what a wake comes to: a run that begins, one that waits, or a word in the one that runs.
+//! Events that plugins fire, and their result: a run that begins, a run that waits, or a message in the running turn.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,42 +28,42 @@ use crate::automations::Automations;
 use crate::core::message::message;
 use crate::sessions::{Place, ToSession, TurnRequest};
 
-/// What wakes an automation.
+/// An event that wakes an automation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WakeEvent<'a> {
     /// The trigger that waited for it.
     pub trigger: &'a str,
     /// The event's id.
     pub event: &'a str,
-    /// Whether its facts have a field `event` that is not that id.
+    /// Whether its data has a field `event` that is not the event's id.
     pub own_field: bool,
-    /// Who said that it happened, where that is not the host itself.
+    /// The source of the event, unless it is the host itself.
     pub by: Option<&'a str>,
-    /// The owner of the session it happened in, where it did in one.
+    /// The owner of the session in which it happened, if it happened in one.
     pub of_session: Option<Option<&'a str>>,
-    /// The order its runs are to have.
+    /// The order of its runs, if they are ordered.
     pub order: Option<&'a Order>,
 }
 
-/// Why nothing comes of an event that has an order.
+/// Why an ordered event is rejected.
 #[derive(Debug)]
 enum Unheard {
-    /// Its text has no fields.
+    /// The fields of its text cannot be read.
     Unreadable(Unreadable),
-    /// As many runs of an automation wait as may.
+    /// The limit of waiting runs of an automation is reached.
     Full,
 }
 
-/// Receives the run that an event started or was merged into, once that is stored, or `None` if there is no such run. Closed
-/// without a value if it cannot be stored.
+/// Receives the run that an event started or was merged into, once that run is stored, or `None` if there is no such
+/// run. Closed without a value if the run cannot be stored.
 pub(super) type Kept = oneshot::Receiver<Option<String>>;
 
 /// The sender of a [`Kept`].
 pub(super) type Keep = oneshot::Sender<Option<String>>;
 
 impl Automations {
-    /// Says that an event of a plugin's trigger type happened. Every automation it matches starts a run; the
-    /// call does not wait for them.
+    /// Reports an event of a plugin's trigger type. Every automation that matches starts a run; the call does not wait
+    /// for the runs.
     pub(crate) fn fire(
         self: &Arc<Self>,
         caller: &Caller,
@@ -81,7 +81,7 @@ impl Automations {
             tokio::spawn(async move {
                 let _ = loaded.wait_for(|loaded| *loaded).await;
                 let Some(automations) = automations.upgrade() else { return };
-                // Only now is it known whether the plugin applied and kept the name.
+                // Whether the plugin loaded and keeps its trigger type is known only now.
                 let woken = automations.check_fire(&caller, &r#type, &event);
                 if let Err(why) = &woken {
                     automations.core.log.line(why);
@@ -105,14 +105,14 @@ impl Automations {
         })
     }
 
-    /// Starts the runs of the automations an event matches.
+    /// Starts the runs of the automations that an event matches.
     fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: &JsonObject) -> Vec<Kept> {
         let (matching, _) = self.index.read().matching(r#type, event, data);
         matching.iter().filter_map(|waiting| self.wake_by_plugin(by, waiting, event, data, None)).collect()
     }
 
-    /// Starts the runs of an event of a native plugin, which may have an order. Data that is long JSON text is read off the
-    /// shared threads, one text at a time, and only as far as the automations it wakes read it.
+    /// Starts the runs of an event of a native plugin, which may be ordered. Long JSON text is parsed outside the
+    /// shared threads, one text at a time, and only the fields that the matching automations read.
     pub(crate) async fn fire_event(
         self: Arc<Self>,
         caller: &Caller,
@@ -184,7 +184,7 @@ impl Automations {
         self.wake_in_order(by, &matching, event, &read.fields, routing)
     }
 
-    /// Wakes the automations an event matched: all of them, or none where one has no room for a run that would wait.
+    /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run.
     fn wake_in_order(
         self: &Arc<Self>,
         by: &str,
@@ -194,7 +194,8 @@ impl Automations {
         routing: Option<&Routing>,
     ) -> Result<Vec<Kept>, Unheard> {
         let order = routing.and_then(|routing| Order::of(routing, data));
-        // Room that was found stays: only here runs come to wait in an order. Whatever comes first is accepted first.
+        // Only this function queues ordered runs. The lock therefore preserves the room that was found, and events are
+        // accepted in the order of their arrival.
         let _in_order = order.is_some().then(|| self.ordering.lock());
         if let Some(order) = &order {
             self.find_room(matching, order)?;
@@ -232,7 +233,7 @@ impl Automations {
         TriggerType::may_fire(own.map(|held| &**held), &caller.plugin, r#type, event)
     }
 
-    /// Wakes one automation an event matched.
+    /// Wakes one automation that an event matched.
     fn wake_by_plugin(
         self: &Arc<Self>,
         by: &str,
@@ -242,7 +243,7 @@ impl Automations {
         order: Option<&Order>,
     ) -> Option<Kept> {
         let mut facts = data.clone();
-        // A field of that name is the data's.
+        // A field of that name in the data takes precedence.
         let own_field = facts.contains_key("event");
         facts.entry("event").or_insert_with(|| event.into());
         let by = Some(by);
@@ -250,7 +251,7 @@ impl Automations {
         self.wake_by_event(&waiting.automation, &happened, facts, 1)
     }
 
-    /// Wakes one automation for something that happened, unless its owner may not know of it.
+    /// Wakes one automation for an event, unless its owner may not see the event.
     pub(super) fn wake_by_event(
         self: &Arc<Self>,
         automation: &str,
@@ -281,7 +282,8 @@ impl Automations {
         self.wake(&entry, run, cause).1
     }
 
-    /// Why an event may not wake what an owner has: it hears of sessions, which not everybody may.
+    /// Checks that an event may wake an automation of this owner; the error is the reason. Session events require the
+    /// right to read sessions.
     fn may_be_woken(&self, owner: Option<&str>, of_session: Option<Option<&str>>) -> Result<(), String> {
         let Some(owner) = owner else {
             return match self.core.options.unowned_automations {
@@ -289,7 +291,7 @@ impl Automations {
                 false => Err("it has no owner, and unownedAutomations is none".to_owned()),
             };
         };
-        // What a subscription to a session asks, which `session:read` covers.
+        // The grant for subscribing to a session, which `session:read` includes.
         self.access.require_of(owner, &Grant::of("session", "state")).map_err(|refused| refused.message)?;
         match of_session {
             Some(session) if !self.access.sees_of(owner, session) => Err(format!(
@@ -300,7 +302,7 @@ impl Automations {
         }
     }
 
-    /// Takes a wake to what comes of it; answers whether that is a run of its own.
+    /// Turns a wake into a run, a merged event or nothing. Returns whether it starts a run of its own.
     pub(super) fn wake(
         self: &Arc<Self>,
         entry: &Entry,
@@ -323,7 +325,7 @@ impl Automations {
                     }
                     runs.accept(run.clone());
                 }
-                // Counted before the run can end.
+                // Counts the wake before the run can end.
                 Admission::Fold(held) => {
                     let first = runs.note(held, MergedWake { what: COUNT, wake: run, kept });
                     drop(runs);
@@ -348,7 +350,7 @@ impl Automations {
             // Counted above.
             Admission::Fold(_) => {}
             Admission::Drop(Some(held)) => {
-                // Whoever fired is told of no run: none heard it.
+                // The caller receives no run id: no run receives this event.
                 self.note(held, oneshot::channel().0, run, DROPPED);
                 return (false, None);
             }
@@ -367,7 +369,7 @@ impl Automations {
         (false, Some(wait))
     }
 
-    /// Counts a wake into a run that is there already, and keeps that.
+    /// Counts a wake in an existing run and stores the count.
     fn note(self: &Arc<Self>, held: String, kept: Keep, wake: AutomationRunState, what: &'static str) {
         let first = self.runs.lock().note(&held, MergedWake { what, wake, kept });
         if first {
@@ -375,7 +377,7 @@ impl Automations {
         }
     }
 
-    /// Says in the running turn what woke an automation; where it takes no word, the wake waits.
+    /// Adds a wake's message to the running turn; if the turn does not accept it, queues the wake.
     async fn steer_or_queue(
         self: Arc<Self>,
         id: String,
@@ -389,7 +391,7 @@ impl Automations {
             Some(held) => self.runs.lock().open.get(held).and_then(|run| run.primary_session.clone()),
             None => settings.pinned_session.clone(),
         };
-        // A turn that runs keeps its session in memory.
+        // A session with a running turn is in memory.
         let target = session.and_then(|session| self.sessions.by_uri(&session));
         if let Some(target) = target
             && target.owner == entry.owner
@@ -402,7 +404,7 @@ impl Automations {
                 model: None,
                 sender: settings.editor.clone().or(entry.owner.clone()),
                 queue: false,
-                // What is added to a turn that runs starts no work.
+                // A message added to a running turn starts no work, so no policy applies.
                 allowed: true,
             };
             let (taken, wait) = oneshot::channel();
@@ -433,39 +435,39 @@ impl Automations {
         }
     }
 
-    /// Whether anybody's turn runs in the chat an automation is pinned to.
+    /// Whether a turn runs in the chat an automation is pinned to, no matter who started it.
     pub(super) fn pinned_chat_is_busy(&self, settings: &Settings) -> bool {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
-        // A turn that runs keeps its session in memory.
+        // A session with a running turn is in memory.
         let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
         entry.view().is_running()
     }
 }
 
-/// A plugin, as the runs of its events name it.
+/// The name of a plugin as the source of an event.
 fn by_plugin(caller: &Caller) -> String {
     format!("plugin:{}", caller.plugin)
 }
 
-/// The runs that wakes came to, once each is kept.
+/// Returns the runs of the wakes, once each is stored.
 async fn runs_of(waits: Vec<Kept>) -> Result<Vec<String>, Thrown> {
     let runs = futures::future::join_all(waits).await;
     let lost = |_| Thrown::new("a run this event started could not be stored");
     runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()
 }
 
-/// How many events a run stands for.
+/// Returns how many events a run contains.
 pub(super) fn count_of(run: &AutomationRunState) -> u64 {
     let counted = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(COUNT))?.as_u64());
     counted.unwrap_or(1)
 }
 
-/// The id of a run's newest event, where its data has a field `event` of its own.
+/// Returns the id of a run's newest event, if the event's data has its own field `event`.
 pub(super) fn event_id_of(run: &AutomationRunState) -> Option<&Value> {
     run.meta.as_ref()?.get(&names::meta_key(EVENT))
 }
 
-/// What the newest event of a run carried.
+/// Returns the data of a run's newest event.
 pub(super) fn event_of(run: &AutomationRunState) -> Option<&JsonObject> {
     let latest = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(LATEST))?.as_object());
     latest.or(match &run.origin {

@@ -1,4 +1,4 @@
-//! Runs of all automations by what is known of them, and one run by its id.
+//! Searches the runs of all automations, and reads one run by its id.
 
 use ostler_contract::limit;
 use ostler_contract::points::{RunPage, RunQuery};
@@ -15,15 +15,15 @@ use super::run_summary::summary_of;
 /// The states of runs.
 const STATES: &[&str] = &["pending", "running", "completed", "failed", "cancelled"];
 
-/// How much of an error a list shows, in bytes.
+/// The longest error that a list contains, in bytes.
 const ERROR_SHOWN: usize = 2000;
-/// How many runs a page has where nothing is said.
+/// Default number of runs on a page.
 const PAGE: u32 = 50;
-/// The most runs of a page.
+/// Maximum number of runs on a page.
 const PAGE_MAX: u32 = 500;
 
 impl Automations {
-    /// A page of the runs that a filter selects, newest first.
+    /// Returns a page of the runs that a filter selects, newest first.
     ///
     /// # Errors
     /// The filter is invalid, or the store cannot answer it.
@@ -59,7 +59,7 @@ impl Automations {
             }
         };
         let runs = page.runs.iter().map(|run| self.newest(run));
-        // One that has changed since may fit no longer.
+        // A run that changed in the meantime may no longer match.
         let wanted = |run: &AutomationRunSummary| {
             query.state.as_deref().is_none_or(|state| state_of(&run.lifecycle) == state)
         };
@@ -67,7 +67,7 @@ impl Automations {
         Ok(RunList { runs, next: page.next_cursor })
     }
 
-    /// A run as lists show it.
+    /// Returns a run as it appears in lists.
     pub fn listed_run(&self, run: &AutomationRunSummary) -> Run {
         let meta = |fact: &str| {
             let value = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(fact))?.as_str());
@@ -98,7 +98,7 @@ impl Automations {
         }
     }
 
-    /// A run by its id, with everything that is known of it.
+    /// Returns a run by its id with all its details.
     pub async fn whole_run(&self, id: &str) -> Option<Run> {
         let run = self.run_of_id(id).await?;
         let summary = AutomationRunSummary {
@@ -114,7 +114,7 @@ impl Automations {
         Some(Run { error, sessions: Some(run.sessions), ..self.listed_run(&summary) })
     }
 
-    /// A run by its id, as it is now.
+    /// Returns the current state of a run by its id.
     async fn run_of_id(&self, id: &str) -> Option<AutomationRunState> {
         let run = uri::automation_run(id);
         let open = self.runs.lock().state_of(&run).cloned();
@@ -124,28 +124,28 @@ impl Automations {
         }
     }
 
-    /// The title of an automation, by its URI.
+    /// Returns the title of an automation by its URI.
     fn title_of(&self, automation: &str) -> Option<String> {
         Some(self.entry(uri::automation_id(automation)?)?.wire.definition.title.clone())
     }
 
-    /// A run as listings show it: what is in memory is never older than what is stored.
+    /// Returns the summary of a run; the state in memory is never older than the stored one.
     fn newest(&self, stored: &AutomationRunState) -> AutomationRunSummary {
         self.runs.lock().state_of(&stored.resource).map_or_else(|| summary_of(stored), summary_of)
     }
 
-    /// Publishes a run as it is now to the readers of the feed.
+    /// Publishes a run's current state to the readers of the feed.
     pub(super) fn feed_run(&self, run: &AutomationRunState) {
         self.core.feeds.runs.put(|| std::sync::Arc::new(summary_of(run)));
     }
 }
 
-/// The id of an automation that is named by its id or URI.
+/// Returns the id of an automation, given its id or URI.
 fn automation_id(name: &str) -> &str {
     uri::automation_id(name).unwrap_or(name)
 }
 
-/// When a run began and ended, and why it failed.
+/// Returns when a run began and ended, and why it failed.
 fn times(lifecycle: &AutomationRunLifecycle) -> (Option<&str>, Option<&str>, Option<&str>) {
     match lifecycle {
         AutomationRunLifecycle::Pending(_) => (None, None, None),
@@ -158,7 +158,7 @@ fn times(lifecycle: &AutomationRunLifecycle) -> (Option<&str>, Option<&str>, Opt
     }
 }
 
-/// The name of a run's state.
+/// Returns the name of a run's state.
 pub fn state_of(lifecycle: &AutomationRunLifecycle) -> &'static str {
     match lifecycle {
         AutomationRunLifecycle::Pending(_) => "pending",
@@ -169,7 +169,7 @@ pub fn state_of(lifecycle: &AutomationRunLifecycle) -> &'static str {
     }
 }
 
-/// When a run was accepted.
+/// Returns when a run was accepted.
 pub fn accepted_at(lifecycle: &AutomationRunLifecycle) -> &str {
     match lifecycle {
         AutomationRunLifecycle::Pending(of) => &of.created_at,
@@ -180,7 +180,7 @@ pub fn accepted_at(lifecycle: &AutomationRunLifecycle) -> &str {
     }
 }
 
-/// Whether a run is asked for, for a store that cannot tell.
+/// Whether a run matches a query, for a store that cannot filter.
 fn fits(run: &AutomationRunState, query: &RunQuery) -> bool {
     let owner = || run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key("owner"))?.as_str());
     let at: Option<jiff::Timestamp> = accepted_at(&run.lifecycle).parse().ok();

@@ -1,5 +1,5 @@
-//! Whether a wake becomes a run now, later, or not at all: the overlap setting, the order of its event, and the hourly
-//! cap.
+//! Decides whether a wake becomes a run now, later or never: the overlap setting, the order of its event, and the
+//! hourly cap.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,68 +9,68 @@ use tokio::time::Instant;
 use super::order::{Order, Ordered};
 use super::settings::{Overlap, Settings};
 
-/// What the hourly cap counts within.
+/// The window of the hourly cap.
 const CAP_WINDOW: Duration = Duration::from_secs(3600);
-/// So many wakes within [`BURST_WINDOW`], counted into one run, are a burst.
+/// Number of wakes within [`BURST_WINDOW`], merged into one run, that count as a burst.
 const BURST: u32 = 8;
 const BURST_WINDOW: Duration = Duration::from_millis(10);
-/// How long a run is put off at most during a burst.
+/// The longest time that a burst delays a run.
 const PUT_OFF: Duration = Duration::from_millis(100);
 
-/// What asks for a run.
+/// What requests a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Cause<'a> {
-    /// A trigger heard an event.
+    /// An event fired a trigger.
     Event,
-    /// A trigger heard an event whose runs are ordered.
+    /// An event fired a trigger, and its runs are ordered.
     Ordered(&'a Order),
-    /// The same, counted against the cap already, which the running turn did not take.
+    /// An event that the running turn did not accept; it is already counted against the cap.
     Counted,
     /// A schedule is due.
     Clock,
-    /// Somebody pressed a button.
+    /// A client started it by hand.
     Press,
 }
 
-/// The runs of one automation that have not ended. Those that are ordered and the others do not wait for each other,
-/// except for the one chat of an automation that is pinned.
+/// The runs of one automation that have not ended. Ordered and unordered runs do not wait for each other, unless the
+/// automation is pinned and they share its chat.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Those that were begun and are not ordered, oldest first.
+    /// The unordered runs that have begun, oldest first.
     going: Vec<String>,
-    /// Those that wait for them.
+    /// The unordered runs that wait.
     waiting: VecDeque<Waiting>,
-    /// Those that are ordered.
+    /// The ordered runs.
     ordered: Ordered,
-    /// The place of the run that was accepted last.
+    /// The place of the latest accepted run.
     place: u64,
     /// When events started runs.
     woken: VecDeque<Instant>,
-    /// The wakes counted into the run that waits.
+    /// The rate of wakes merged into the waiting run.
     counted: Rate,
-    /// Since when that run is put off though it may begin.
+    /// Since when that run, which could begin, is delayed.
     put_off: Option<Instant>,
 }
 
-/// A run that waits and is not ordered.
+/// A waiting, unordered run.
 #[derive(Debug)]
 struct Waiting {
     run: String,
     place: u64,
 }
 
-/// What may begin of the runs that wait.
+/// Which of the waiting runs may begin.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// This one, now.
+    /// This run begins now.
     Begin(String),
-    /// None, or a later call is arranged for it.
+    /// No run may begin, or a later call is already scheduled for it.
     Nothing,
-    /// To be asked again after this time.
+    /// The caller should ask again after this time.
     Later(Duration),
 }
 
-/// How many wakes came in the window that runs and in the one before.
+/// The number of wakes in the current window and in the previous one.
 #[derive(Debug, Default)]
 struct Rate {
     begun: Option<Instant>,
@@ -99,25 +99,25 @@ impl Rate {
     }
 }
 
-/// What becomes of a wake.
+/// The decision on a wake.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// A run begins.
     Start,
     /// A run waits.
     Wait,
-    /// It is counted into a run that waits.
+    /// The wake is merged into this waiting run.
     Fold(String),
-    /// It is to be said in the running turn; the newest run, where one is going.
+    /// The wake's message goes into the running turn, of this newest begun run if there is one.
     Steer(Option<String>),
-    /// Nothing; the run it fell to.
+    /// The wake is dropped, and counted in this run.
     Drop(Option<String>),
-    /// Nothing, after so many within the hour.
+    /// The wake is dropped: this many runs were started within the hour.
     Capped(usize),
 }
 
 impl Lane {
-    /// Decides on a wake, and puts its run in its place where one comes of it.
+    /// Decides on a wake. Adds its run if it gets one.
     pub fn admit(
         &mut self,
         run: &str,
@@ -170,7 +170,7 @@ impl Lane {
         how
     }
 
-    /// Puts the run of an event that is ordered in its place.
+    /// Decides on an ordered event and adds its run.
     fn admit_ordered(
         &mut self,
         run: &str,
@@ -201,18 +201,18 @@ impl Lane {
         }
     }
 
-    /// Whether so many runs with this order can be accepted: those that would wait find room.
+    /// Whether this many runs with this order can be accepted: those that have to wait need room.
     pub fn has_room(&self, order: &Order, runs: usize, settings: &Settings, chat_busy: bool) -> bool {
         let begin = usize::from(!self.waits(order, settings, chat_busy));
         self.ordered.has_room(order, runs.saturating_sub(begin))
     }
 
-    /// The place of the run that was accepted last.
+    /// Returns the place of the latest accepted run.
     pub fn place(&self) -> u64 {
         self.place
     }
 
-    /// Counts a wake against the hourly cap; how many there were where they reach it.
+    /// Counts a wake against the hourly cap. Returns the number of wakes as the error if it has reached the cap.
     fn count(&mut self, settings: &Settings, now: Instant) -> Result<(), usize> {
         while self.woken.front().is_some_and(|at| now.duration_since(*at) >= CAP_WINDOW) {
             self.woken.pop_front();
@@ -224,7 +224,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes up a run that waited when the host stopped, after those accepted before it.
+    /// Adds a run that was waiting when the host stopped, after those accepted before it.
     pub fn resume(&mut self, run: &str, order: Option<&Order>, place: u64) {
         self.place = self.place.max(place);
         match order {
@@ -233,24 +233,24 @@ impl Lane {
         }
     }
 
-    /// Every run.
+    /// Returns every run.
     pub fn runs(&self) -> impl Iterator<Item = &String> {
         let waiting = self.waiting.iter().map(|held| &held.run);
         self.going.iter().chain(waiting).chain(self.ordered.runs())
     }
 
-    /// How many runs wait.
+    /// Returns how many runs wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len() + self.ordered.waiting()
     }
 
-    /// Takes the run that may begin now to those that are going. During a burst of wakes counted into it, it is put off:
-    /// accepting them comes first, for at most [`PUT_OFF`].
+    /// Moves the run that may begin now to the begun ones. During a burst of wakes merged into it, the run is delayed
+    /// for at most [`PUT_OFF`], because accepting the wakes comes first.
     pub fn next(&mut self, settings: &Settings, chat_busy: bool, now: Instant) -> Next {
         let mut free = !chat_busy && self.going.is_empty();
         if settings.pinned {
             free &= !self.ordered.is_going();
-            // The chat is for whichever was accepted first.
+            // The chat goes to the run that was accepted first.
             let earlier = |ordered| self.waiting.front().is_none_or(|held| ordered < held.place);
             if free
                 && self.ordered.first().is_some_and(earlier)
@@ -287,20 +287,20 @@ impl Lane {
         }
     }
 
-    /// Takes out the runs that wait.
+    /// Removes and returns the waiting runs.
     pub fn take_waiting(&mut self) -> Vec<String> {
         let waiting = self.waiting.drain(..).map(|held| held.run);
         waiting.chain(self.ordered.take_waiting()).collect()
     }
 
-    /// Takes a run out.
+    /// Removes a run.
     pub fn leave(&mut self, run: &str) {
         self.going.retain(|held| held != run);
         self.waiting.retain(|held| held.run != run);
         self.ordered.leave(run);
     }
 
-    /// Whether there is nothing to remember.
+    /// Whether the lane can be removed: no run and no recent wake.
     pub fn is_idle(&self, now: Instant) -> bool {
         let old = self.woken.back().is_none_or(|at| now.duration_since(*at) >= CAP_WINDOW);
         self.going.is_empty() && self.waiting.is_empty() && self.ordered.is_empty() && old

@@ -1,4 +1,4 @@
-//! Events with much data: only what an automation reads of it is made into values.
+//! Events with much data: only the fields that an automation reads are parsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,22 +9,22 @@ use ostler_protocol::surrogates::{read_json, well_formed};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The longest text of a value that is read.
+/// The longest text of a value that is parsed.
 pub(super) const LONGEST: usize = 1024 * 1024;
-/// The longest text of a field that is stored though nothing reads it.
+/// The longest text of an unread field that is stored.
 const SHORT: usize = 4 * 1024;
-/// How much is stored that nothing reads.
+/// The limit for all stored fields that nothing reads.
 const UNREAD: usize = 64 * 1024;
 
-/// What was read of an event's data.
+/// The parsed fields of an event's data.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selected {
     pub fields: JsonObject,
-    /// Names that are too long to be read.
+    /// Names of fields that are too long to be parsed.
     pub too_long: Vec<String>,
 }
 
-/// Why a text holds no fields.
+/// Why a text has no fields.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
     NotJson,
@@ -40,7 +40,7 @@ impl Unreadable {
     }
 }
 
-/// The fields of these names, as `a.b` where one is inside another, and those that are short.
+/// Returns the fields with these names (`a.b` for a nested one) and the short fields.
 pub(super) fn select(text: &[u8], names: &[&str]) -> Result<Selected, Unreadable> {
     if std::str::from_utf8(text).is_err() {
         return Err(Unreadable::NotJson);
@@ -74,7 +74,7 @@ fn select_in(text: &[u8], names: &[&str]) -> Result<Selected, Unreadable> {
 
 struct Select<'a> {
     names: &'a [&'a str],
-    /// How much more may be stored that nothing reads.
+    /// How much more of the unread fields may be stored.
     unread: &'a mut usize,
     too_long: &'a mut Vec<String>,
 }
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for Select<'_> {
             let raw: &RawValue = map.next_value()?;
             match self.value(&key, raw.get()) {
                 Some(value) => drop(fields.insert(key.into_owned(), value)),
-                // The last of two fields of a name is the one.
+                // With duplicate names, the last field counts.
                 None => drop(fields.remove(&*key)),
             }
         }

@@ -1,5 +1,5 @@
-//! An automation as the catalogue channel lists it: its definition with its latest runs, published to whoever watches at
-//! a bounded pace.
+//! An automation in the catalogue channel: its definition with its latest runs, published to subscribers at a bounded
+//! pace.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::pace::Pace;
 use super::run_summary::summary_of;
 use crate::core::fanout::{Fanout, Origin, Outgoing};
 
-/// How many runs an entry carries.
+/// How many runs an entry contains.
 const RUNS_LISTED: usize = 20;
 
 /// One automation of the catalogue.
@@ -28,7 +28,7 @@ pub(super) struct Listed {
     /// Newest first.
     runs: VecDeque<AutomationRunSummary>,
     runs_next_cursor: Option<String>,
-    /// Whether a new run made them more than an entry carries.
+    /// Whether new runs made the list longer than an entry may be.
     crowded: bool,
     /// Locked while the page of newest runs is read.
     paging: Arc<tokio::sync::Mutex<()>>,
@@ -38,7 +38,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// An automation with its newest runs.
+    /// Creates an entry with its newest runs.
     pub fn new(entry: Entry, runs: &RunPage) -> Self {
         Self {
             entry: Arc::new(entry),
@@ -51,7 +51,7 @@ impl Listed {
         }
     }
 
-    /// The automation with its runs, as the protocol has it.
+    /// Returns the automation with its runs as the protocol's entry.
     pub fn wire(&self) -> AutomationEntry {
         AutomationEntry {
             runs: self.runs.iter().cloned().collect(),
@@ -60,7 +60,7 @@ impl Listed {
         }
     }
 
-    /// Publishes the entry as it is now.
+    /// Publishes the current entry.
     pub fn publish(&mut self, fanout: &Fanout, origin: Option<Origin>) {
         self.deferred = false;
         publish(
@@ -70,8 +70,8 @@ impl Listed {
         );
     }
 
-    /// Publishes the entry if the pace allows it; else returns the time after which it is to be published, unless that is
-    /// arranged already.
+    /// Publishes the entry if the pace allows it. Otherwise returns the time until it may be published, or `None` if
+    /// that is already scheduled.
     fn publish_paced(&mut self, fanout: &Fanout) -> Option<Duration> {
         if self.deferred {
             return None;
@@ -98,7 +98,7 @@ impl Listed {
         }
     }
 
-    /// Leaves the runs of the newest page, and the cursor that leads to the others.
+    /// Removes all runs that are older than the newest page, and stores the cursor that leads to them.
     fn cut(&mut self, page: &RunPage) {
         let oldest = page.runs.last();
         let at = oldest.and_then(|oldest| self.runs.iter().position(|run| run.resource == oldest.resource));
@@ -137,9 +137,10 @@ impl Automations {
 }
 
 impl Automations {
-    /// Lists a run as it is now, and publishes its automation's entry: immediately, or together with later changes where
-    /// many came before. Several tasks list the same run; whichever is last lists the newest state, because the state is
-    /// read where it is put. A run that is neither open nor ended was listed as ended by the task that kept its end.
+    /// Lists a run's current state and publishes its automation's entry: immediately, or together with later changes
+    /// after many publications. Several tasks list the same run; the last one lists the newest state, because the state
+    /// is read under the lock that stores it. A run that is neither open nor ended was listed as ended by the task that
+    /// stored its end.
     pub(super) async fn list_run(&self, run: &str, automation: &str) {
         let Some(id) = uri::automation_id(automation) else { return };
         let put = |listed: &mut Listed| {
@@ -161,7 +162,7 @@ impl Automations {
         });
     }
 
-    /// Leaves an entry with its newest page of runs: the others are found by its cursor. Runs that are listed while a page
+    /// Reduces an entry to its newest page of runs; its cursor leads to the others. Runs that are listed while a page
     /// is read share the next one.
     async fn list_newest(&self, id: &str) {
         let Some(store) = self.core.automation_store() else { return };

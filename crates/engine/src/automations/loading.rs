@@ -1,4 +1,4 @@
-//! The automations of the store, read at the start, and those that cannot be read: accepted runs wait for them.
+//! Reads the automations of the store at the start, and retries those that cannot be read: accepted runs wait for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ostler_contract::{HostFunction, Thrown, limit};
 
 use super::Automations;
 
-/// How long the store is left alone after it failed: at first, and at most. The time doubles in between.
+/// The first and the longest pause after the store failed. The time doubles in between.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -17,8 +17,8 @@ fn pauses() -> impl Iterator<Item = Duration> {
 }
 
 impl Automations {
-    /// Reads the automations of the store, watches it for edits, and resumes the runs that a stop left unfinished. A store
-    /// that fails is asked again in the background: a run is not resumed before its automation can be known.
+    /// Reads the automations of the store, watches it for edits, and resumes the runs that a stop left unfinished. A
+    /// store that fails is retried in the background: no run resumes before its automation is known.
     pub(crate) async fn load_automations(self: Arc<Self>) {
         let Err(why) = self.load().await else { return };
         self.core.log.line(format_args!("{why}; trying again"));
@@ -34,7 +34,7 @@ impl Automations {
         });
     }
 
-    /// The same, once. What succeeded before is not done again.
+    /// Loads the automations once. Steps that succeeded before are not repeated.
     async fn load(self: &Arc<Self>) -> Result<(), String> {
         let store = self.core.automation_store().cloned();
         let first = !*self.loaded.borrow();
@@ -44,7 +44,7 @@ impl Automations {
             self.watch_store(store).await;
             self.watch_removed_runs(store).await;
         }
-        // Before events are heard: what waited comes before what is accepted later.
+        // Must precede the first event: runs that waited come before runs accepted later.
         let resuming = self.resume_runs().await;
         if first {
             self.loaded.send_replace(true);
@@ -87,8 +87,8 @@ impl Automations {
         }
     }
 
-    /// Asks the store for an automation that is not listed and that runs wait for. They are cancelled if it does not exist;
-    /// one that cannot be read may be repaired, and they wait for that.
+    /// Asks the store for an unlisted automation that runs wait for. If it does not exist, the runs are cancelled; if
+    /// it cannot be read, they wait until it is repaired.
     pub(super) fn seek(self: &Arc<Self>, id: &str) {
         if self.waiting_for(id) == 0 || !self.sought.lock().insert(id.to_owned()) {
             return;
@@ -101,7 +101,7 @@ impl Automations {
                 let found = seeking.sought_now(&id).await;
                 let Err(why) = found else {
                     seeking.sought.lock().remove(&id);
-                    // What came in between did not seek.
+                    // Runs that arrived in the meantime started no search of their own.
                     return seeking.begin_waiting(&id);
                 };
                 if said.as_ref() != Some(&why.message) {

@@ -13,14 +13,15 @@ use crate::automations::Automations;
 
 /// An event to be merged into a run, and the sender that is notified once it is stored.
 pub(super) struct MergedWake {
-    /// The fact of the run that counts it.
+    /// The fact of the run that holds the count.
     pub what: &'static str,
     pub wake: AutomationRunState,
     pub kept: Keep,
 }
 
 impl Runs {
-    /// Counts an event in a run. Returns whether no task writes that run's counts yet, so that the caller has to start one.
+    /// Counts an event in a run. Returns whether no task writes that run's counts yet, so that the caller has to start
+    /// one.
     pub(super) fn note(&mut self, held: &str, merged: MergedWake) -> bool {
         if let Some(run) = self.open.get_mut(held) {
             count(run.meta.get_or_insert_default(), merged.what, merged.wake);
@@ -31,18 +32,18 @@ impl Runs {
     }
 }
 
-/// The senders that are notified once the counts of a run are stored.
+/// The senders to notify once the counts of a run are stored.
 #[derive(Debug, Default)]
 pub(super) struct MergedWakes {
     senders: Vec<Keep>,
-    /// Whether a task writes them.
+    /// Whether a task writes the counts.
     written: bool,
 }
 
 fn count(meta: &mut JsonObject, what: &str, wake: AutomationRunState) {
     let key = names::meta_key(what);
     let before = meta.get(&key).and_then(Value::as_u64);
-    // A run of an event counts that event from the start.
+    // A run started by an event already counts that event.
     let counted = before.unwrap_or(u64::from(what == COUNT));
     meta.insert(key, counted.saturating_add(count_of(&wake)).into());
     if what != COUNT {
@@ -60,12 +61,13 @@ fn count(meta: &mut JsonObject, what: &str, wake: AutomationRunState) {
 }
 
 impl Automations {
-    /// Shows and keeps the counts of a run until none are new.
+    /// Publishes and stores the counts of a run until there are no new ones.
     pub(super) fn keep_notes(self: &Arc<Self>, held: String) {
         let automations = self.clone();
         tokio::spawn(async move {
             loop {
-                // Whoever was answered just now may call again: calls that are read first share the next commit.
+                // A caller that was just answered may call again; calls read before this task continues share the next
+                // commit.
                 tokio::task::yield_now().await;
                 let (automation, senders) = {
                     let mut runs = automations.runs.lock();
@@ -78,7 +80,7 @@ impl Automations {
                     };
                     (runs.open.get(&held).map(|run| run.automation.clone()), senders)
                 };
-                // Where it cannot be kept, those who wait are left without an answer.
+                // If the run cannot be stored, the senders are dropped without an answer.
                 if automations.keep_run(&held).await {
                     if let Some(automation) = automation {
                         automations.list_run(&held, &automation).await;

@@ -1,4 +1,4 @@
-//! What a run says first: the automation's message with its placeholders filled.
+//! The first message of a run: the automation's message with its placeholders filled.
 
 use ostler_contract::{JsonObject, Value};
 use ostler_protocol::wire::state::{
@@ -9,34 +9,34 @@ use super::fire::{count_of, event_id_of, event_of};
 use super::watching::is_watched_type;
 use crate::core::web_links::Links;
 
-/// What is known about why a run started.
+/// The facts about a run's start that fill placeholders.
 #[derive(Debug, Default)]
 struct Facts<'a> {
-    /// What the trigger is called.
+    /// The title of the trigger.
     pub trigger: Option<&'a str>,
-    /// The event's id; absent for a schedule or a press.
+    /// The event's id; absent for a schedule or a run started by hand.
     pub event: Option<&'a str>,
     /// The event's data.
     pub data: Option<&'a JsonObject>,
     /// Whether the data's field `event` is the event's id, which the host added to it.
     pub id_in_data: bool,
-    /// The session it happened in, where it happened in one.
+    /// The session in which the event happened, if any.
     pub session: Option<&'a str>,
-    /// What that session is called.
+    /// The title of that session.
     pub session_title: Option<&'a str>,
-    /// How many events are in this run.
+    /// How many events the run contains.
     pub count: Option<u64>,
-    /// When, ISO 8601.
+    /// The time of the event, as ISO 8601.
     pub at: Option<&'a str>,
-    /// The run's own URI; absent for an event said in the turn of a session no run has.
+    /// The run's own URI; absent for an event that is added to a turn outside any run.
     pub run: Option<&'a str>,
-    /// Where people open it.
+    /// The web address of the run.
     pub run_url: Option<String>,
-    /// The session the run works in.
+    /// The session that the run works in.
     pub run_session: Option<&'a str>,
 }
 
-/// Which run says something, and in which session.
+/// The run and the session that a message belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunPlace<'a> {
     pub run: Option<&'a str>,
@@ -44,7 +44,7 @@ pub(super) struct RunPlace<'a> {
     pub links: &'a Links,
 }
 
-/// What a run says first.
+/// Returns the first message of a run.
 pub(super) fn opening(
     definition: &AutomationDefinition,
     run: &AutomationRunState,
@@ -65,7 +65,7 @@ pub(super) fn opening(
     let text = |key: &str| data.and_then(|data| data.get(key)?.as_str());
     let own_id = event_id_of(run).and_then(Value::as_str);
     let event = own_id.or_else(|| text("event"));
-    // Only what the host itself watches is about a session; a plugin's data may have a field of that name.
+    // Only the host's own events are about a session; a plugin's data may have a field of that name.
     let watched = trigger.is_some_and(|trigger| is_watched_type(&trigger.r#type));
     let created = match &run.lifecycle {
         AutomationRunLifecycle::Pending(pending) => Some(pending.created_at.as_str()),
@@ -87,8 +87,8 @@ pub(super) fn opening(
     )
 }
 
-/// Fills `{{…}}`. An unknown name stays as it is written; a missing fact is filled with nothing. Braces beyond the two
-/// are text: `{{{at}}}` is the time in braces.
+/// Fills `{{…}}`. An unknown name stays as it is written; a missing fact becomes an empty string. Extra braces are
+/// text: `{{{at}}}` is the time in braces.
 fn fill(template: &str, facts: &Facts<'_>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
@@ -138,13 +138,13 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
     }
 }
 
-/// The names of the event's fields that a template reads.
+/// Returns the names of the event's fields that a template reads.
 pub(super) fn fields_in(template: &str) -> Vec<&str> {
     let parts = template.split("{{").skip(1);
     parts.filter_map(|part| part.split_once("}}")?.0.trim().strip_prefix("event.")).collect()
 }
 
-/// A field by its name; a dot reaches into an object where no field has the whole name.
+/// Returns a field by its name; if no field has the whole name, a dot separates an object from its field.
 pub(super) fn lookup<'a>(data: &'a JsonObject, field: &str) -> Option<&'a Value> {
     if let Some(value) = data.get(field) {
         return Some(value);

@@ -1,4 +1,4 @@
-//! Automations: what they are, which events wake them, and the runs that come of it.
+//! Automations: their definitions, the events that wake them, and their runs.
 
 pub(crate) mod by_value;
 mod catalogue;
@@ -54,29 +54,29 @@ pub struct Automations {
     index: RwLock<Index>,
     runs: Mutex<Runs>,
     plans: Mutex<Plans>,
-    /// Told when there may be something to do sooner.
+    /// Notified when something may be due sooner.
     planned: Arc<Notify>,
     watching: Watching,
-    /// Held while an event that has an order is given its place.
+    /// Locked while an ordered event is given its place.
     ordering: Mutex<()>,
-    /// Held while a long text is read.
+    /// Locked while a long text is parsed.
     reading_text: tokio::sync::Mutex<()>,
-    /// Held while the store is told, so that it is told in order.
+    /// Locked while requests are sent to the store, so that they are sent in order.
     keeping: Mutex<()>,
-    /// Which session each value has.
+    /// The records of the session for each value.
     values: OnceCell<StoredCollection>,
-    /// Held while those are changed.
+    /// Locked while those are changed.
     rewriting: tokio::sync::Mutex<()>,
-    /// Whether the automations of the store were read.
+    /// Whether the automations of the store are loaded.
     loaded: watch::Sender<bool>,
-    /// Automations that are not listed, and that runs wait for.
+    /// Unlisted automations that runs wait for.
     sought: Mutex<HashSet<String>>,
-    /// The run a hand-made request already started, by automation and request id.
+    /// The run that a client's request started, by automation and request id.
     requests: Mutex<HashMap<(String, String), String>>,
 }
 
 impl Automations {
-    /// None yet; they are told what sessions do.
+    /// Creates an empty set of automations that observes the sessions.
     pub(crate) fn new(core: Arc<Core>, access: Arc<Access>, sessions: Arc<Sessions>) -> Arc<Self> {
         let automations = Arc::new_cyclic(|me: &Weak<Self>| Self {
             core,
@@ -102,12 +102,12 @@ impl Automations {
         automations
     }
 
-    /// These automations for a task of their own.
+    /// Returns an owned reference for a task.
     fn me(&self) -> Option<Arc<Self>> {
         self.me.upgrade()
     }
 
-    /// These automations for something that must not keep them.
+    /// Returns a reference that does not keep the automations alive.
     fn weak(&self) -> Weak<Self> {
         self.me.clone()
     }

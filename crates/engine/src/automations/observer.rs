@@ -1,4 +1,4 @@
-//! Automations as what sessions report to.
+//! The automations' observer of sessions.
 
 use std::sync::Weak;
 
@@ -8,12 +8,12 @@ use ostler_contract::events::TurnStatus;
 use crate::automations::Automations;
 use crate::sessions::{Happening, Observer};
 
-/// Tells the automations of a host what its sessions do. Does not keep the host alive.
+/// Notifies the automations of a host of session events. It does not keep the host alive.
 #[derive(Debug)]
 pub(crate) struct SessionObserver(Weak<Automations>);
 
 impl SessionObserver {
-    /// An observer for the automations of a host.
+    /// Creates an observer for the automations of a host.
     pub(crate) fn new(automations: Weak<Automations>) -> Self {
         Self(automations)
     }

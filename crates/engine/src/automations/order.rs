@@ -1,5 +1,5 @@
-//! Runs that are ordered by a field of their events: those that share its value run one after the other, in the order in
-//! which the events were accepted.
+//! Runs ordered by a field of their events: runs with the same value run one after the other, in the order in which the
+//! events were accepted.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,14 +14,15 @@ use ring::digest::{Context, SHA256};
 use super::fire::{event_id_of, event_of};
 use super::message::lookup;
 
-/// How many ordered runs of an automation wait at most.
+/// The most ordered runs of an automation that may wait.
 pub(super) const MOST_WAITING: usize = 1000;
-/// How much memory the events of those that wait take at most, in bytes.
+/// The most memory that the events of waiting runs may use, in bytes.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
-/// Above this a float holds no exact integer.
+/// From here on a float no longer represents every integer exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Facts of an ordered run under `_meta.ostler.<fact>`: the field, under one of two names, and its place in the order.
+/// Facts of an ordered run under `_meta.ostler.<fact>`: the field, under one of two names, and the run's place in the
+/// order.
 const ORDER_BY: &str = "orderBy";
 const SESSION_BY: &str = "sessionBy";
 const ACCEPTED: &str = "accepted";
@@ -36,7 +37,7 @@ impl OrderKey {
     }
 }
 
-/// The order an event asks for.
+/// The order that an event requests for its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Order {
     pub key: OrderKey,
@@ -46,18 +47,19 @@ pub(super) struct Order {
     pub value: Value,
     /// Whether the runs share a session.
     pub session: bool,
-    /// What the event takes in memory, in bytes.
+    /// The memory that the event uses, in bytes.
     pub weight: usize,
 }
 
 impl Order {
-    /// The order of an event's runs; none where the field is missing, or is neither text, a number nor a boolean.
+    /// Returns the order of an event's runs, or `None` if the field is missing or is neither text, a number nor a
+    /// boolean.
     pub fn of(routing: &Routing, data: &JsonObject) -> Option<Self> {
         let value = lookup(data, &routing.by)?;
         let text = match value {
             Value::String(_) | Value::Bool(_) => value.to_string(),
             Value::Number(number) => match number.as_f64() {
-                // JSON knows no difference between `1` and `1.0`.
+                // JSON does not distinguish `1` from `1.0`.
                 Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
                     format!("{float:.0}")
                 }
@@ -81,7 +83,7 @@ impl Order {
         })
     }
 
-    /// The order of a run, as it was accepted.
+    /// Returns the order with which a run was accepted.
     pub fn of_run(run: &AutomationRunState) -> Option<Self> {
         let fact = |fact: &str| run.meta.as_ref()?.get(&names::meta_key(fact))?.as_str();
         let (by, session) = match fact(SESSION_BY) {
@@ -92,7 +94,7 @@ impl Order {
         Self::of(&Routing { by: by.to_owned(), session }, event_of(run)?)
     }
 
-    /// Writes the order into a run that was accepted at this place.
+    /// Writes the order and the place into an accepted run.
     pub fn mark(&self, run: &mut AutomationRunState, place: u64) {
         let meta = run.meta.get_or_insert_default();
         let by = if self.session { SESSION_BY } else { ORDER_BY };
@@ -101,7 +103,7 @@ impl Order {
     }
 }
 
-/// The place in the order at which a run was accepted; 0 for one that is not ordered.
+/// Returns the place at which a run was accepted; 0 for an unordered one.
 pub(super) fn place_of(run: &AutomationRunState) -> u64 {
     let place = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(ACCEPTED))?.as_u64());
     place.unwrap_or(0)
@@ -110,11 +112,11 @@ pub(super) fn place_of(run: &AutomationRunState) -> u64 {
 /// The ordered runs of one automation that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
-    /// Those that were begun.
+    /// The runs that have begun.
     going: HashMap<OrderKey, String>,
-    /// Those that wait, in the order in which they were accepted.
+    /// The waiting runs, in the order in which they were accepted.
     waiting: VecDeque<Waiting>,
-    /// What the events of those take in memory.
+    /// The memory that the events of the waiting runs use.
     weight: usize,
 }
 
@@ -127,35 +129,35 @@ struct Waiting {
 }
 
 impl Ordered {
-    /// Whether a run of a key has to wait for another one of that key.
+    /// Whether a run with this key has to wait for another run with it.
     pub fn is_taken(&self, key: OrderKey) -> bool {
         self.going.contains_key(&key) || self.waiting.iter().any(|held| held.key == key)
     }
 
-    /// Whether so many more runs with this order may wait.
+    /// Whether this many more runs with this order may wait.
     pub fn has_room(&self, order: &Order, runs: usize) -> bool {
         let weight = order.weight.saturating_mul(runs).saturating_add(self.weight);
-        // The first one may be as heavy as an event is.
+        // If no run waits, a single one may, whatever its size.
         let light = weight <= MOST_BYTES || self.waiting.is_empty() && runs <= 1;
         self.waiting.len() + runs <= MOST_WAITING && light
     }
 
-    /// Whether any was begun.
+    /// Whether any run has begun.
     pub fn is_going(&self) -> bool {
         !self.going.is_empty()
     }
 
-    /// How many wait.
+    /// Returns how many runs wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no runs.
     pub fn is_empty(&self) -> bool {
         self.going.is_empty() && self.waiting.is_empty()
     }
 
-    /// All of them.
+    /// Returns all runs.
     pub fn runs(&self) -> impl Iterator<Item = &String> {
         self.going.values().chain(self.waiting.iter().map(|held| &held.run))
     }
@@ -169,12 +171,12 @@ impl Ordered {
         self.waiting.push_back(Waiting { run: run.to_owned(), key: order.key, place, weight: order.weight });
     }
 
-    /// The place of the run that waits longest.
+    /// Returns the place of the run that has waited longest.
     pub fn first(&self) -> Option<u64> {
         self.waiting.front().map(|held| held.place)
     }
 
-    /// Takes the first run that waits for none of its key to those that were begun.
+    /// Begins the first waiting run whose key has no begun run.
     pub fn next(&mut self) -> Option<String> {
         let at = self.waiting.iter().position(|held| !self.going.contains_key(&held.key))?;
         let held = self.waiting.remove(at)?;
@@ -183,13 +185,13 @@ impl Ordered {
         Some(held.run)
     }
 
-    /// Takes out the runs that wait.
+    /// Removes and returns the waiting runs.
     pub fn take_waiting(&mut self) -> Vec<String> {
         self.weight = 0;
         self.waiting.drain(..).map(|held| held.run).collect()
     }
 
-    /// Takes a run out.
+    /// Removes a run.
     pub fn leave(&mut self, run: &str) {
         self.going.retain(|_, held| held != run);
         if let Some(at) = self.waiting.iter().position(|held| held.run == run)
@@ -210,7 +212,7 @@ pub(super) mod tests {
         Order::of(&Routing { by: by.to_owned(), session: false }, data.as_object().expect("an object"))
     }
 
-    /// An order by the field `k`.
+    /// Returns an order by the field `k`.
     pub fn by(value: Value) -> Order {
         order("k", json!({ "k": value })).expect("an order")
     }
@@ -287,7 +289,8 @@ pub(super) mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is accepted and ends: the runs of a value begin in the order they came in, and one at a time.
+        /// For any sequence of accepted and ended runs, the runs of a value begin in the order of their arrival, one at
+        /// a time.
         #[test]
         fn the_order_of_a_value_is_that_of_its_events(steps in proptest::collection::vec(0_u8..6, 0..200)) {
             let mut ordered = Ordered::default();

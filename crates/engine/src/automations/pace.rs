@@ -1,5 +1,5 @@
-//! How often an automation's entry is published. Every publication carries the whole entry, and a burst of wakes changes
-//! it thousands of times.
+//! How often an automation's entry is published. Every publication carries the whole entry, and a burst of wakes
+//! changes it thousands of times.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The publications of one entry: [`BURST`] immediately, then one per [`INTERVAL`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
-    /// When all of them are allowed again.
+    /// When the whole burst is allowed again.
     full: Option<Instant>,
 }
 
 impl Pace {
-    /// Takes one publication.
+    /// Uses one publication.
     ///
     /// # Errors
     /// The time until the next one is allowed.

@@ -10,13 +10,13 @@ use super::settings::{Settings, with_pinned};
 use crate::sessions::Entry as Session;
 
 impl Automations {
-    /// Brings the session an automation is pinned to into memory.
+    /// Loads the session an automation is pinned to.
     pub(super) async fn load_pinned(&self, settings: &Settings) -> Option<Arc<Session>> {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten()?;
         self.sessions.session_at(session).await
     }
 
-    /// The session an automation is pinned to, where it is still there and in memory.
+    /// Returns the session an automation is pinned to, if it still exists and is in memory.
     pub(super) fn own_pinned(
         &self,
         settings: &Settings,
@@ -30,7 +30,7 @@ impl Automations {
         }
     }
 
-    /// Writes down which session an automation is pinned to from now on.
+    /// Stores the session that an automation is pinned to.
     pub(super) async fn pin(&self, id: &str, session: &str) {
         let (Some(store), Some(entry)) = (self.core.automation_store(), self.entry(id)) else {
             return;

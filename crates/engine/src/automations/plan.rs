@@ -1,4 +1,4 @@
-//! What the clock has to do: when each schedule is due next, and what was missed.
+//! The plan of the clock: when each schedule is next due, and which occurrences were missed.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,26 +11,26 @@ use ostler_protocol::wire::state::{
 
 use super::schedule::Schedule;
 
-/// How late an occurrence may be dealt with and still count as on time.
+/// How late an occurrence may be handled and still count as on time.
 const ON_TIME: SignedDuration = SignedDuration::from_secs(60);
-/// The same, where one that was missed is skipped: what a busy machine takes, and no more.
+/// The same for schedules that skip missed occurrences: only as long as a busy machine needs.
 const ON_TIME_OR_SKIPPED: SignedDuration = SignedDuration::from_secs(10);
 
-/// Every automation the clock looks after.
+/// Every automation with a plan.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     plans: HashMap<String, Plan>,
     due: BTreeSet<(Timestamp, String)>,
-    /// Scheduled runs counted against `afterRuns`, of automations that have such a condition.
+    /// Scheduled runs counted against `afterRuns`, for automations with that condition.
     counts: HashMap<String, i64>,
 }
 
 #[derive(Debug)]
 struct Plan {
     schedules: Vec<Planned>,
-    /// When it is switched off.
+    /// When the automation is switched off.
     until: Option<Timestamp>,
-    /// Where it stands in `due`.
+    /// Its time in `due`.
     at: Option<Timestamp>,
 }
 
@@ -40,36 +40,36 @@ struct Planned {
     written: AutomationSchedule,
     schedule: Schedule,
     skips: bool,
-    /// None once there is no further one.
+    /// `None` after the last occurrence.
     next: Option<Timestamp>,
 }
 
-/// An occurrence a run is to come of.
+/// An occurrence that starts a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrence {
     pub trigger: String,
     pub at: Timestamp,
-    /// Whether it was missed and is caught up with.
+    /// Whether it was missed and is caught up.
     pub catch_up: bool,
 }
 
-/// What the clock has to do for one automation.
+/// What is due for one automation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Due {
     pub automation: String,
     pub occurrences: Vec<Occurrence>,
-    /// Whether its time is over.
+    /// Whether the automation has expired.
     pub expired: bool,
 }
 
-/// What an entry shows of its schedules.
+/// The state of the schedules that an entry contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shown {
     pub next: Option<Timestamp>,
     pub run_count: Option<i64>,
 }
 
-/// The most runs a definition's schedules may start.
+/// Returns the maximum number of runs that a definition's schedules may start.
 pub(super) fn most_runs(definition: &AutomationDefinition) -> Option<i64> {
     definition.disable_conditions.iter().flatten().find_map(|condition| match condition {
         AutomationDisableCondition::AfterRuns(condition) => Some(condition.max),
@@ -85,8 +85,8 @@ fn last_date(definition: &AutomationDefinition) -> Option<Timestamp> {
 }
 
 impl Plans {
-    /// Plans an automation anew. A schedule that stays as it was goes on from where it had come; any other begins
-    /// now. `kept` is how far they had come when the host last stopped.
+    /// Plans an automation again. An unchanged schedule continues from its progress; any other begins now. `kept` is
+    /// the progress stored when the host last stopped.
     pub fn set(
         &mut self,
         id: &str,
@@ -98,7 +98,8 @@ impl Plans {
         let old = self.take(id);
         let has_schedules =
             definition.triggers.iter().any(|trigger| matches!(trigger, AutomationTrigger::Schedule(_)));
-        // Kept while it was off, or before anything was kept: switched on since.
+        // Stored progress without schedules means that the automation was off, or that no progress was stored before:
+        // it has been switched on since.
         let asleep = kept.is_some_and(|kept| kept.schedules.is_empty() && has_schedules);
         let begins = definition.enabled
             && (before.is_some_and(|before| !before.enabled || most_runs(before).is_none()) || asleep);
@@ -124,7 +125,7 @@ impl Plans {
                 let next =
                     match (same, kept.and_then(|kept| progress_of(kept, &trigger.id, &trigger.schedule))) {
                         (Some(same), _) => same.next,
-                        // It came while the host was away: missed, however short a time ago.
+                        // It was due while the host was not running, so it counts as missed, however short ago.
                         (None, Some(next)) if skips && next <= now => schedule.after(now),
                         (None, Some(next)) => Some(next),
                         (None, None) => schedule.after(now),
@@ -145,7 +146,7 @@ impl Plans {
         self.shown(id)
     }
 
-    /// Deals with an occurrence whose run was kept though its progress was not.
+    /// Skips an occurrence whose run was stored although its progress was not.
     pub fn passed(&mut self, id: &str, trigger: &str, occurrence: Timestamp) {
         let Some(mut plan) = self.take(id) else { return };
         for planned in plan.schedules.iter_mut().filter(|planned| planned.trigger == trigger) {
@@ -161,7 +162,7 @@ impl Plans {
         self.counts.remove(id);
     }
 
-    /// What is due; each is planned on from now.
+    /// Returns what is due, and plans each schedule's next occurrence after now.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Due> {
         let mut all = Vec::new();
         while let Some((at, id)) = self.due.first().cloned()
@@ -178,7 +179,7 @@ impl Plans {
                     true => planned.schedule.latest(now).unwrap_or(next),
                     false => next,
                 };
-                // One that has only just come is no missed one, though others before it were.
+                // An occurrence that is on time is not a missed one, even if earlier ones were missed.
                 let catch_up = now.duration_since(occurrence) > on_time;
                 if plan.until.is_none_or(|until| occurrence <= until) && !(catch_up && planned.skips) {
                     due.occurrences.push(Occurrence {
@@ -197,7 +198,7 @@ impl Plans {
         all
     }
 
-    /// When there is something to do next.
+    /// Returns when something is next due.
     pub fn next(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -210,14 +211,14 @@ impl Plans {
         }
     }
 
-    /// Counts a scheduled run; answers how many there were, where anybody asks.
+    /// Counts a scheduled run. Returns the number of runs if the automation has a limit.
     pub fn count(&mut self, id: &str) -> Option<i64> {
         let count = self.counts.get_mut(id)?;
         *count += 1;
         Some(*count)
     }
 
-    /// How far an automation has come, as it is kept.
+    /// Returns the progress of an automation for the store.
     pub fn progress(&self, id: &str) -> AutomationProgress {
         let planned = self.plans.get(id).map(|plan| plan.schedules.as_slice()).unwrap_or_default();
         let schedules = planned.iter().filter_map(|planned| {

@@ -1,4 +1,5 @@
-//! What a trigger of the host's own types asks for: an event in a session, how often, and what has to hold or follow.
+//! The rule of a trigger of the host's own types: an event in a session, how often it must happen, and which conditions
+//! must hold or follow.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use ostler_protocol::wire::state::{
     AutomationEventTrigger, AutomationTriggerDefinition, AutomationTriggerEventDefinition,
 };
 
-/// Something that happens in a session.
+/// A session event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     TurnCompleted,
@@ -39,12 +40,12 @@ impl Kind {
         found.ok_or_else(|| unwatched(id))
     }
 
-    /// Whether it ends a turn.
+    /// Whether the event ends a turn.
     pub fn ends_turn(self) -> bool {
         matches!(self, Self::TurnCompleted | Self::TurnFailed | Self::TurnCancelled)
     }
 
-    /// Whether two are outcomes of the same thing, so that one breaks a row of the others.
+    /// Whether both events are outcomes of the same thing, so that one interrupts a sequence of the other.
     pub fn is_kin(self, other: Self) -> bool {
         let is_tool = |kind| matches!(kind, Self::ToolCalled | Self::ToolFailed);
         self == other || (self.ends_turn() && other.ends_turn()) || (is_tool(self) && is_tool(other))
@@ -55,11 +56,11 @@ fn unwatched(id: &str) -> String {
     format!("{id} is not an event this host watches for")
 }
 
-/// The type of the rules, and that of the rules with a name.
+/// The trigger type of full rules, and the type of presets.
 pub(super) const SESSION: &str = "session";
 pub(super) const WATCH: &str = "watch";
 
-/// A rule with a name: the number it takes, and what else it is told by.
+/// A preset: a named rule with one number as its parameter.
 struct Preset {
     id: &'static str,
     title: &'static str,
@@ -132,7 +133,7 @@ pub(super) struct Rule {
     pub when: When,
 }
 
-/// Which sessions.
+/// Which sessions a rule applies to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     pub sessions: Option<Vec<String>>,
@@ -143,7 +144,7 @@ pub(super) struct Filter {
     pub automated: Option<bool>,
 }
 
-/// How often.
+/// How often the event must happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Count {
     pub n: u64,
@@ -158,24 +159,24 @@ impl Default for Count {
     }
 }
 
-/// What has to follow.
+/// What must follow the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Another event, in time where there is a limit.
+    /// Another event, within the time limit if there is one.
     Event(Kind, Option<Duration>),
-    /// Quiet for so long.
+    /// The session is idle for this time.
     Idle(Duration),
-    /// So long without an event.
+    /// The event does not happen for this time.
     Absent(Kind, Duration),
 }
 
-/// What has to hold.
+/// Which conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct When {
     pub running: Option<bool>,
     pub queued_at_least: Option<u64>,
     pub tool_calls_at_least: Option<u64>,
-    /// Since the turn last said or did anything.
+    /// Minimum time since the turn's last activity.
     pub turn_longer_than: Option<Duration>,
 }
 
@@ -184,13 +185,13 @@ impl Rule {
         Self { event, filter: Filter::default(), count: Count::default(), then: None, when: When::default() }
     }
 
-    /// Whether it is the host's clock alone that fires it, while the turn still runs.
+    /// Returns the time limit if the rule fires on a timer alone, during a silent turn.
     pub fn is_silence(&self) -> Option<Duration> {
         let plain = self.count == Count::default() && self.then.is_none() && self.event.ends_turn();
         self.when.turn_longer_than.filter(|_| plain)
     }
 
-    /// Reads the rule of a trigger of the host's own types. The error says what is wrong, and where.
+    /// Reads the rule of a trigger of the host's own types. The error names the invalid field and the expected value.
     pub fn read(trigger: &AutomationEventTrigger) -> Result<Self, String> {
         let id = trigger.events.first().map(|event| event.id.as_str()).unwrap_or_default();
         let empty = JsonObject::new();
@@ -269,12 +270,12 @@ fn when(part: Part<'_>) -> Result<When, String> {
     })
 }
 
-/// The units of a rule's durations.
+/// The units of durations in rules.
 const UNITS: [&str; 3] = ["s", "m", "h"];
-/// How many digits may stand before one.
+/// The most digits before the unit.
 const DIGITS: usize = 9;
 
-/// An object of a config, and where it stands.
+/// An object of a config, and its path.
 struct Part<'a> {
     path: String,
     fields: &'a JsonObject,
@@ -303,7 +304,7 @@ impl<'a> Part<'a> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// A value that `read` takes; the sentence where it does not.
+    /// Returns a value that `read` accepts, or an error that names the expected value.
     fn read<T>(
         &self,
         key: &str,
@@ -355,7 +356,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The host's own types, as clients draw them.
+/// Returns the host's own trigger types for clients to display.
 pub(super) fn definitions() -> Vec<AutomationTriggerDefinition> {
     let event = |id: &str, title: &str| AutomationTriggerEventDefinition {
         id: id.to_owned(),
@@ -515,7 +516,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// A config a stranger or a hand wrote is read or refused with a sentence.
+        /// Any config is read or rejected with a message.
         #[test]
         fn no_config_panics(text in "[0-9a-zé]{0,6}[smh]?", n in proptest::num::f64::ANY, deep in 0..4) {
             let value = match deep { 0 => json!(n), 1 => json!(text), 2 => json!([text]), _ => json!({ "n": n }) };

@@ -1,4 +1,4 @@
-//! Runs: kept before anything comes of them, a session each, settled when it falls quiet.
+//! Runs: each is stored before it has any effect, works in a session, and ends when that session is idle.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::traces;
 use crate::users::principal::Principal;
 
-/// Hand-made requests remembered, so that one sent twice starts one run.
+/// How many requests to run an automation are remembered, so that a repeated request starts one run.
 const REQUESTS_KEPT: usize = 1000;
 
-/// Facts of a run under `_meta.ostler.<fact>`: whose it is, who triggered it, the events it stands for, the newest one's
-/// facts, the wakes said in its turn, those that fell to it, the request it came of, and the newest event's id where its
-/// data has a field `event` of its own.
+/// Facts of a run under `_meta.ostler.<fact>`: the owner, the source of the trigger, the number of merged events, the
+/// newest event's data, the number of events steered into its turn, the number of events dropped during it, the request
+/// that started it, and the newest event's id if its data has its own field `event`.
 const OWNER: &str = "owner";
 const TRIGGERED_BY: &str = "triggeredBy";
 pub(super) const COUNT: &str = "count";
@@ -44,23 +44,23 @@ pub(super) const EVENT: &str = "event";
 
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
-/// Runs that have not ended, by URI, the sessions they wait for, and their order in each automation.
+/// Runs that have not ended, by URI, with their sessions and their lane in each automation.
 #[derive(Debug)]
 pub(super) struct Runs {
     pub open: HashMap<String, AutomationRunState>,
     pub(super) by_session: HashMap<String, String>,
-    /// Ended, and not yet kept as that.
+    /// Runs that have ended, but whose end is not stored yet.
     ended: HashMap<String, AutomationRunState>,
-    /// The spans of those that have started.
+    /// The tracing spans of the runs that have started.
     pub(super) spans: HashMap<String, Span>,
-    /// Wakes counted into a run and not kept yet.
+    /// Events merged into a run and not stored yet.
     pub noted: HashMap<String, MergedWakes>,
     pub lanes: HashMap<String, Lane>,
-    /// Those whose sessions have their messages.
+    /// Runs whose session has accepted their message.
     pub said: HashSet<String>,
-    /// How the turns of runs ended whose sessions are not quiet yet, and why.
+    /// The outcomes of turns whose session is not idle yet, with the error.
     outcomes: HashMap<String, (TurnStatus, Option<String>)>,
-    /// Those accepted before the unfinished ones of the store were read, which may list them too; none afterwards.
+    /// Runs accepted before the unfinished runs of the store were read, which may list them too; `None` afterwards.
     early: Option<HashSet<String>>,
 }
 
@@ -86,20 +86,20 @@ impl Automations {
         self.runs.lock().open.contains_key(run)
     }
 
-    /// How many runs have not ended, and how many of them wait for earlier ones.
+    /// Returns how many runs have not ended, and how many of those wait for earlier ones.
     pub(crate) fn run_counts(&self) -> (usize, usize) {
         let runs = self.runs.lock();
         (runs.open.len(), runs.lanes.values().map(Lane::waiting).sum())
     }
 
-    /// Subscribes to a run that has not ended; answers its state as JSON text and the number it was taken at.
+    /// Subscribes to a run that has not ended. Returns its state as JSON text and the sequence number of that state.
     pub fn subscribe_run(&self, fanout: &Fanout, run: &str, subscriber: Subscriber) -> Option<(String, u64)> {
         let runs = self.runs.lock();
         let state = serde_json::to_string(runs.open.get(run)?).ok()?;
         Some((state, fanout.subscribe(run, subscriber)))
     }
 
-    /// Applies actions to a run and tells its watchers; answers it as it is then.
+    /// Applies actions to a run and publishes them to its subscribers. Returns the new state.
     fn apply(&self, fanout: &Fanout, run: &str, actions: Vec<StateAction>) -> Option<AutomationRunState> {
         let mut runs = self.runs.lock();
         let state = runs.open.get_mut(run)?;
@@ -121,7 +121,7 @@ impl Automations {
         Some(state)
     }
 
-    /// What is left of a run's session once it is disposed.
+    /// Removes a disposed session from its run and cancels the run.
     pub(crate) async fn session_gone(&self, session: &str) {
         let run = self.runs.lock().by_session.remove(session);
         let Some(run) = run else { return };
@@ -144,7 +144,7 @@ impl Automations {
 }
 
 impl Runs {
-    /// Adds a run that was accepted.
+    /// Adds an accepted run.
     pub fn accept(&mut self, run: AutomationRunState) {
         if let Some(early) = &mut self.early {
             early.insert(run.resource.clone());
@@ -152,12 +152,12 @@ impl Runs {
         self.open.insert(run.resource.clone(), run);
     }
 
-    /// A run as it is now, unless its end is stored already.
+    /// Returns the current state of a run, unless its end is already stored.
     pub fn state_of(&self, run: &str) -> Option<&AutomationRunState> {
         self.open.get(run).or_else(|| self.ended.get(run))
     }
 
-    /// Forgets every run of an automation: what still goes on in their sessions is nobody's run any more.
+    /// Removes every run of an automation. Turns that still run in their sessions continue without a run.
     pub fn forget(&mut self, id: &str) {
         let Some(lane) = self.lanes.remove(id) else { return };
         for run in lane.runs() {
@@ -170,7 +170,7 @@ impl Runs {
         }
     }
 
-    /// Forgets a run that has ended, or that could not be stored.
+    /// Removes a run that has ended or that could not be stored.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
         self.said.remove(&run.resource);
@@ -224,7 +224,7 @@ impl Automations {
         }
     }
 
-    /// Starts a run by hand; the same request asked again answers the same run.
+    /// Starts a run by hand. A repeated request returns the same run.
     pub(crate) async fn run_automation(
         self: &Arc<Self>,
         automation: &str,
@@ -240,7 +240,7 @@ impl Automations {
         self.may_start(entry.owner.as_deref()).map_err(refused)?;
         let settings = &entry.settings;
         let key = (id.to_owned(), request.to_owned());
-        // The one it is pinned to is looked for below where no other request can come between.
+        // Loads the pinned session first; it is looked up again below, under the lock on requests.
         let _held = self.load_pinned(settings).await;
         let run = {
             let mut requests = self.requests.lock();
@@ -269,7 +269,7 @@ impl Automations {
         kept.await.ok().flatten().ok_or_else(lost)
     }
 
-    /// Remembers which request a kept run came of, so that one sent again after a restart starts none.
+    /// Remembers the request that started a stored run, so that the same request after a restart starts no other run.
     pub(super) fn remember_request(&self, run: &AutomationRunState) {
         let request = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(REQUEST))?.as_str());
         if let (Some(request), Some(id)) = (request, uri::automation_id(&run.automation)) {
@@ -278,14 +278,14 @@ impl Automations {
         }
     }
 
-    /// Takes a run from being asked for to its session. Nothing comes of a run that is not kept.
+    /// Stores an accepted run and begins it. A run that cannot be stored has no effect.
     pub(super) async fn serve_run(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
         let resource = run.resource.clone();
         let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
         if !self.keep_run(&resource).await {
             let mut runs = self.runs.lock();
             runs.leave(&run);
-            // Those whose wakes it counted get no answer: nothing of them is kept.
+            // The senders of events merged into it get no answer, because those events are not stored.
             runs.noted.remove(&resource);
             drop(runs);
             return self.begin_waiting(&id);
@@ -298,7 +298,7 @@ impl Automations {
         }
     }
 
-    /// Begins what may begin now of the runs that wait.
+    /// Begins the waiting runs that may begin now.
     pub(super) fn begin_waiting(self: &Arc<Self>, id: &str) {
         loop {
             let Some(entry) = self.entry(id) else { return self.seek(id) };
@@ -325,7 +325,7 @@ impl Automations {
             let automations = self.clone();
             match entry.wire.definition.enabled {
                 true => drop(tokio::spawn(async move { automations.begin_run(&run).await })),
-                // It was switched off since.
+                // The automation was switched off in the meantime.
                 false => {
                     drop(tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await }))
                 }
@@ -333,7 +333,7 @@ impl Automations {
         }
     }
 
-    /// The turn of a run ended. The run is over once its session is quiet.
+    /// Records the outcome of a run's turn. The run ends once its session is idle.
     pub(crate) fn run_turn_ended(&self, run: &str, status: TurnStatus, why: Option<String>) {
         let mut runs = self.runs.lock();
         if runs.open.contains_key(run) {
@@ -341,14 +341,14 @@ impl Automations {
         }
     }
 
-    /// A run's message was taken out of the queue before its turn.
+    /// Cancels a run whose message was removed from the queue before its turn.
     pub(crate) fn run_withdrawn(&self, run: &str) {
         let Some(automations) = self.me() else { return };
         let run = run.to_owned();
         tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await });
     }
 
-    /// A session fell quiet: the run that waits for it is over, as its own turn ended.
+    /// Ends the run of a session that has become idle, with the outcome of the run's own turn.
     pub(crate) fn session_quiet(&self, session: &str, busy: bool, waits: bool) {
         if busy {
             return;
@@ -356,7 +356,7 @@ impl Automations {
         let run = self.runs.lock().by_session.get(session).cloned();
         let Some(automations) = self.me() else { return };
         let Some(run) = run else {
-            // Somebody else's turn in a pinned chat is over.
+            // The turn belonged to no run; it occupied a pinned chat that runs may wait for.
             for id in self.pinned_to(session) {
                 automations.begin_waiting(&id);
             }
@@ -366,9 +366,9 @@ impl Automations {
             let runs = self.runs.lock();
             match runs.outcomes.get(&run) {
                 Some(outcome) => outcome.clone(),
-                // Its message is neither there nor in a turn any more.
+                // The run's message is neither queued nor in a turn any more.
                 None if runs.said.contains(&run) && !waits => (TurnStatus::Cancelled, None),
-                // Another turn ended before its own.
+                // Another turn ended before the run's own.
                 None => return,
             }
         };
@@ -393,8 +393,8 @@ impl Automations {
         }
     }
 
-    /// Changes a run. The store is told before this returns, so that what is stored next comes after it; the future it
-    /// returns waits until the change is stored, and begins what waited for the run where it is over.
+    /// Changes a run. The write is sent to the store before this function returns, so that later writes follow it. The
+    /// returned future waits until the change is stored and, if the run has ended, begins the runs that waited for it.
     pub(super) fn change_run(
         self: &Arc<Self>,
         run: &str,
@@ -413,10 +413,10 @@ impl Automations {
         }
     }
 
-    /// Keeps a run as it is now.
+    /// Stores the current state of a run. Returns whether it is stored.
     pub(super) async fn keep_run(&self, run: &str) -> bool {
         let keeping = {
-            // The store is told in the order things happened.
+            // The lock sends writes to the store in the order of the changes.
             let _in_order = self.keeping.lock();
             let runs = self.runs.lock();
             let state = runs.state_of(run).cloned();
@@ -424,14 +424,14 @@ impl Automations {
             match (self.core.automation_store(), state) {
                 (Some(store), Some(state)) => store.run.within(limit::STORE, (state,)),
                 (None, _) => return false,
-                // It has ended since, and was kept as that.
+                // The run has ended in the meantime, and that state is stored.
                 (_, None) => return true,
             }
         };
         self.is_kept(run, keeping).await
     }
 
-    /// Keeps a run as it is given. The store is told before this returns.
+    /// Stores the given state of a run. The write is sent to the store before this function returns.
     fn keep_state(&self, run: &AutomationRunState) -> impl Future<Output = bool> + Send + use<> {
         let keeping = {
             let _in_order = self.keeping.lock();
@@ -458,7 +458,7 @@ impl Automations {
         }
     }
 
-    /// The action that brings a run into a state; none where it has ended.
+    /// Returns the action that changes a run's lifecycle, or `None` if the run has ended.
     pub(super) fn lifecycle(&self, run: &str, status: &str, why: Option<String>) -> Option<StateAction> {
         let held = self.runs.lock().open.get(run)?.lifecycle.clone();
         let held = serde_json::to_value(held).ok()?;
@@ -481,10 +481,10 @@ impl Automations {
         })))
     }
 
-    /// Takes up the runs a stop left open: one that had not begun is begun, one that had is a failed one.
+    /// Resumes the runs that a stop left unfinished: a pending run begins, a running one fails.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The store cannot read them.
     pub(super) async fn resume_runs(self: &Arc<Self>) -> Result<(), Thrown> {
         let unfinished = self.core.automation_store().and_then(|store| store.unfinished.clone());
         let mut open = match unfinished {
@@ -493,7 +493,7 @@ impl Automations {
         };
         let early = self.runs.lock().early.take().unwrap_or_default();
         open.retain(|run| !early.contains(&run.resource));
-        // A store need not answer them in the order in which they were accepted.
+        // A store may return them in any order.
         open.sort_by_key(place_of);
         let mut begun = Vec::new();
         let mut ids = BTreeSet::new();
@@ -512,7 +512,7 @@ impl Automations {
             runs.open.insert(resource, run);
             ids.insert(id);
         }
-        // What waits in the same order begins after its end.
+        // Runs that wait in the same order begin after these have ended.
         for run in begun {
             let why = "the host stopped while this run was going".to_owned();
             self.settle_run(&run, "failed", Some(why)).await;
@@ -523,9 +523,9 @@ impl Automations {
         Ok(())
     }
 
-    /// A run the store knows.
+    /// Returns a run from the store.
     pub(crate) async fn kept_run(&self, run: &str) -> Option<AutomationRunState> {
-        // The store may not have heard yet that it is over, and nobody will be told again.
+        // The store may not have its end yet, and subscribers receive no further action.
         if let Some(ended) = self.runs.lock().ended.get(run) {
             return Some(ended.clone());
         }

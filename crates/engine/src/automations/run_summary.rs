@@ -1,4 +1,4 @@
-//! A run as its automation's entry shows it.
+//! The summary of a run in its automation's entry.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use super::run::LATEST;
 
-/// The longest event an entry shows, in bytes of its JSON. Every watcher of the catalogue is sent an entry with its runs at
-/// each change, so a larger one stands on the run's own channel alone.
+/// The longest event that an entry contains, in bytes of its JSON. Every subscriber of the catalogue receives an entry
+/// with its runs on each change, so a larger event is only in the run's own channel.
 const EVENT_SHOWN: usize = 4 << 10;
 
-/// A run as its automation's entry shows it.
+/// Returns the summary of a run for its automation's entry.
 pub(super) fn summary_of(run: &AutomationRunState) -> AutomationRunSummary {
     AutomationRunSummary {
         resource: run.resource.clone(),
@@ -49,7 +49,7 @@ fn is_shown(event: &impl Serialize) -> bool {
     serde_json::to_writer(Left(EVENT_SHOWN), event).is_ok()
 }
 
-/// Takes so many bytes and fails at the next.
+/// A writer that accepts this many bytes and fails on the next one.
 struct Left(usize);
 
 impl io::Write for Left {

@@ -1,4 +1,4 @@
-//! Schedules: the instants a cron expression names in its time zone.
+//! Schedules: the times of a cron expression in its time zone.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -11,7 +11,7 @@ const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// A schedule that was read.
+/// A parsed schedule.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     cron: Cron,
@@ -19,7 +19,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Reads an expression of five fields and the name of a time zone. The error says what to write.
+    /// Parses an expression of five fields and the name of a time zone. The error describes the expected value.
     pub fn read(written: &AutomationSchedule) -> Result<Self, String> {
         let expression = written.expression.trim();
         check(expression).map_err(|why| format!("schedule.expression {why}"))?;
@@ -38,20 +38,20 @@ impl Schedule {
         Ok(Self { cron, zone })
     }
 
-    /// The first instant after another; none where there never is one.
+    /// Returns the first time after `at`, or `None` if there is none.
     pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
         let at = at.to_zoned(self.zone.clone());
         self.cron.find_next_occurrence(&at, false).ok().map(|next| next.timestamp())
     }
 
-    /// The last instant that is not after another.
+    /// Returns the last time that is not after `at`.
     pub fn latest(&self, at: Timestamp) -> Option<Timestamp> {
         let at = at.to_zoned(self.zone.clone());
         self.cron.find_previous_occurrence(&at, true).ok().map(|last| last.timestamp())
     }
 }
 
-/// The protocol's grammar, which is narrower than what the library reads.
+/// Checks the protocol's grammar, which is narrower than the library's.
 fn check(expression: &str) -> Result<(), String> {
     let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
     if fields.len() != FIELDS.len() {
@@ -70,7 +70,7 @@ fn check(expression: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `*`, a value, a range, or a step over `*` or a range.
+/// Whether the item is `*`, a value, a range, or a step over `*` or a range.
 fn is_item(item: &str, names: &[&str]) -> bool {
     let is_value = |text: &str| {
         let number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -184,7 +184,7 @@ mod tests {
             next("0 9 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3),
             ["2026-03-28T08:00:00Z", "2026-03-29T07:00:00Z", "2026-03-30T07:00:00Z"]
         );
-        // 02:30 does not exist on 29 March, and comes twice on 25 October: once a day all the same.
+        // 02:30 does not exist on 29 March and happens twice on 25 October; the schedule still fires once a day.
         let spring = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
         assert_eq!(spring.last().map(String::as_str), Some("2026-03-30T00:30:00Z"), "{spring:?}");
         assert_eq!(
@@ -206,12 +206,12 @@ mod tests {
     fn a_day_that_never_comes_is_none() {
         let started = std::time::Instant::now();
         assert_eq!(read("0 0 30 2 *", "UTC").expect("read").after(at("2026-01-01T00:00:00Z")), None);
-        // Not year after year to the end of them all.
+        // The search must not step through every year to the last one.
         assert!(started.elapsed() < std::time::Duration::from_secs(30), "{:?}", started.elapsed());
     }
 
     proptest::proptest! {
-        /// What a stranger or a hand wrote is read or refused, and what is read goes forward.
+        /// Any expression is read or rejected, and a schedule's next time is always later.
         #[test]
         fn whatever_is_written_is_read_or_refused(expression in "[0-9*/,a-zA-Z@?# -]{0,24}") {
             if let Ok(schedule) = read(&expression, "Europe/Berlin") {

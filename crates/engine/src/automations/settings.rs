@@ -1,36 +1,36 @@
-//! What a definition says to this host alone, under `_meta.ostler`: where its runs go, and what happens to a wake
-//! while one is going.
+//! The settings in a definition that only this host reads, under `_meta.ostler`: the session of its runs, and the
+//! overlap of runs.
 
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
 use ostler_protocol::wire::state::AutomationDefinition;
 
-/// What becomes of a wake while a run is going.
+/// What to do with a wake during a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Overlap {
-    /// It waits; those that come later are counted into the one that waits.
+    /// It waits; later ones are merged into the waiting run.
     #[default]
     Queue,
-    /// It is said in the turn that runs.
+    /// Its message is added to the running turn.
     Steer,
-    /// It runs beside the other.
+    /// It runs concurrently.
     Parallel,
-    /// Nothing comes of it.
+    /// It is dropped.
     Skip,
 }
 
 /// The settings of one automation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Every run is a turn of one chat.
+    /// Whether every run is a turn of one chat.
     pub pinned: bool,
-    /// What becomes of a wake while a run is going.
+    /// What to do with a wake during a run.
     pub overlap: Overlap,
-    /// The session whose chat that is; the host writes it.
+    /// The session of that chat; written by the host.
     pub pinned_session: Option<String>,
-    /// How many runs events may start within an hour, where it says.
+    /// How many runs events may start within an hour, if set.
     pub hourly_cap: Option<usize>,
-    /// Who changed it last, of those the host knew; the host writes it.
+    /// The user who last changed the automation, if known; written by the host.
     pub editor: Option<String>,
 }
 
@@ -42,7 +42,7 @@ const PINNED_SESSION: &str = "pinnedSession";
 const HOURLY_CAP: &str = "hourlyCap";
 const EDITOR: &str = "editor";
 
-/// By name, the usual one first.
+/// The values by name; the first is the default.
 const OVERLAPS: [(&str, Overlap); 4] = [
     ("queue", Overlap::Queue),
     ("steer", Overlap::Steer),
@@ -50,7 +50,7 @@ const OVERLAPS: [(&str, Overlap); 4] = [
     ("skip", Overlap::Skip),
 ];
 
-/// How many runs events may start within an hour of an automation that does not say.
+/// Default number of runs that events may start within an hour.
 const USUAL_CAP: usize = 20;
 
 impl Settings {
@@ -66,7 +66,8 @@ impl Settings {
         }
     }
 
-    /// What a definition says that means nothing here, a sentence each. It is kept, and the usual holds in its place.
+    /// Returns one sentence for each setting that the host does not understand. Such a setting stays stored, and the
+    /// default applies.
     pub fn unread(definition: &AutomationDefinition) -> Vec<String> {
         let at = format!("_meta.{}", names::HOST);
         let Some(own) = own(definition) else { return Vec::new() };
@@ -90,12 +91,12 @@ impl Settings {
         own.iter().filter_map(wrong).collect()
     }
 
-    /// How many runs events may start within an hour.
+    /// Returns how many runs events may start within an hour.
     pub fn cap(&self) -> usize {
         self.hourly_cap.unwrap_or(USUAL_CAP)
     }
 
-    /// What overlap comes to: one chat runs one turn at a time, whatever a file says.
+    /// Returns the overlap in effect: one chat runs one turn at a time, whatever is configured.
     pub fn overlap_in_effect(&self) -> Overlap {
         match self.overlap {
             Overlap::Parallel if self.pinned => Overlap::Queue,
@@ -103,7 +104,7 @@ impl Settings {
         }
     }
 
-    /// Refuses settings that contradict each other.
+    /// Rejects settings that contradict each other.
     pub fn check(&self) -> Result<(), String> {
         match self.pinned && self.overlap == Overlap::Parallel {
             true => Err("A pinned automation runs one turn at a time in its own chat, so overlap cannot be \
@@ -126,17 +127,17 @@ fn hourly_cap(value: &Value) -> Option<usize> {
     usize::try_from(value.as_u64()?).ok().filter(|cap| *cap > 0)
 }
 
-/// The metadata with the pinned session the host knows in place of whatever it says.
+/// Returns the metadata with the given pinned session in place of the client's value.
 pub(super) fn with_pinned(meta: Option<JsonObject>, session: Option<&str>) -> Option<JsonObject> {
     with_own(meta, PINNED_SESSION, session)
 }
 
-/// The metadata with the editor the host knows in place of whatever it says.
+/// Returns the metadata with the given editor in place of the client's value.
 pub(super) fn with_editor(meta: Option<JsonObject>, editor: Option<&str>) -> Option<JsonObject> {
     with_own(meta, EDITOR, editor)
 }
 
-/// The metadata with a fact that the host alone writes.
+/// Returns the metadata with a fact that only the host writes.
 fn with_own(meta: Option<JsonObject>, key: &str, fact: Option<&str>) -> Option<JsonObject> {
     let mut meta = meta.unwrap_or_default();
     match fact {

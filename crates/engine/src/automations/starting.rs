@@ -1,4 +1,4 @@
-//! The start of a run: what its owner may do is asked, and its message is said in a session.
+//! Starts a run: authorizes it for its owner and sends its message to a session.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use crate::core::traces;
 use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
 use crate::users::policies::Use;
 
-/// What a run says, and as whom.
+/// The turn of a run, and the principal it acts as.
 struct RunTurn<'a> {
     entry: &'a Entry,
     run: &'a AutomationRunState,
     model: Option<ModelSelection>,
     sender: Option<String>,
-    /// Whether a chat that is busy queues it.
+    /// Whether to queue the message if the chat is busy.
     queue: bool,
 }
 
-/// Whether a turn could not begin because the session, or the chat it is for, is no longer there.
+/// Whether a turn could not begin because the session or its chat no longer exists.
 fn has_no_chat(session: &Session, why: &str) -> bool {
     session.is_gone() || why == SESSION_ENDED || why == NO_SUCH_CHAT
 }
 
 impl Automations {
-    /// Begins a run; one that cannot start has failed.
+    /// Begins a run. A run that cannot start fails.
     pub(super) async fn begin_run(self: &Arc<Self>, resource: &str) {
         let Some(run) = self.runs.lock().open.get(resource).cloned() else { return };
         self.core
@@ -74,7 +74,7 @@ impl Automations {
             (None, None) => self.core.first_agent().map(|agent| agent.provider.to_string()),
         };
         let sender = settings.editor.clone().or_else(|| entry.owner.clone());
-        // Asked once, of the session and the turn with its model, before the session is made.
+        // Authorizes the session, the turn and its model together, before the session is created.
         let allowed = provider.is_some();
         if let Some(agent) = &provider {
             let model = model.as_ref().map(|model| model.id.as_str());
@@ -84,7 +84,7 @@ impl Automations {
             let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
             self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
         }
-        // Somebody may have begun to talk in the chat just now.
+        // A turn may just have begun in the chat.
         let queue = settings.pinned || order.is_some();
         let turn = RunTurn { entry: &entry, run, model, sender, queue };
         if let Some(session) = continued {
@@ -98,7 +98,7 @@ impl Automations {
                 said => return said,
             }
         }
-        // Policies were asked about the session that was to be continued; this may be another backend.
+        // The policies were checked for the session to continue; a new one may have another backend.
         let allowed = allowed && !self.is_running(&run.resource);
         let session = self.new_run_session(&entry, run, order.as_ref(), allowed).await?;
         match &order {
@@ -109,7 +109,7 @@ impl Automations {
         self.say(&turn, &session, allowed).await
     }
 
-    /// Links a run with its session and begins its turn there.
+    /// Links a run with a session and begins its turn there.
     async fn say(
         self: &Arc<Self>,
         turn: &RunTurn<'_>,
@@ -144,7 +144,7 @@ impl Automations {
             allowed,
             queue: *queue,
         };
-        // The run's state comes before the turn in the store, and both share a commit.
+        // The run's state precedes the turn in the store, and both share a commit.
         futures::join!(linked, self.sessions.start_turn(session, request)).1?;
         let mut runs = self.runs.lock();
         if runs.open.contains_key(&run.resource) {
@@ -153,7 +153,7 @@ impl Automations {
         Ok(())
     }
 
-    /// Takes a session from a run that cannot be said there.
+    /// Removes a session from a run whose turn cannot begin there.
     async fn unlink(self: &Arc<Self>, run: &AutomationRunState, session: &str) {
         self.runs.lock().by_session.remove(session);
         let removed = AutomationRunSessionRemovedAction { session: session.to_owned() };
@@ -192,7 +192,7 @@ impl Automations {
         claimed.start(&self.sessions).await.map_err(|error| error.message)
     }
 
-    /// Why work of an owner may not start.
+    /// Checks that an owner may start work; the error is the reason.
     pub(super) fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
         let Some(owner) = owner else { return Ok(()) };
         if !self.access.has_been_here(owner) {

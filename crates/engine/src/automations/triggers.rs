@@ -1,5 +1,4 @@
-//! Which automations an event wakes: indexed by one of the values they ask for, so that a fire looks only at
-//! those it may wake.
+//! An index of triggers by the values they require, so that an event is compared only with the triggers it may fire.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,29 +12,29 @@ use ostler_protocol::wire::state::{
 
 use crate::automations::Automations;
 
-/// A trigger of an automation that events may wake.
+/// A trigger of an automation that waits for an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Waiting {
-    /// The automation.
+    /// The automation's id.
     pub automation: String,
-    /// The trigger.
+    /// The trigger's id.
     pub trigger: String,
     config: JsonObject,
 }
 
-/// A trigger whose config lacks what its type asks for: no event wakes it.
+/// A trigger whose config lacks a key that its type requires: no event fires it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lacking {
-    /// The trigger.
+    /// The trigger's id.
     pub trigger: String,
     /// Its type.
     pub r#type: String,
-    /// The key its type's `configSchema` requires.
+    /// The key that its type's `configSchema` requires.
     pub key: String,
 }
 
 impl Lacking {
-    /// The line that says what to write.
+    /// Returns the log line that describes what to add.
     pub fn line(&self, automation: &str) -> String {
         let Self { trigger, r#type, key } = self;
         format!(
@@ -45,7 +44,7 @@ impl Lacking {
     }
 }
 
-/// The triggers of an automation that lack what their types ask for.
+/// Returns the triggers of an automation whose config lacks a required key.
 pub(super) fn lacking(automations: &Automations, definition: &AutomationDefinition) -> Vec<Lacking> {
     let types = automations.core.registry().map(|registry| registry.all::<TriggerType>()).unwrap_or_default();
     let mut lacking = Vec::new();
@@ -68,18 +67,18 @@ pub(super) fn lacking(automations: &Automations, definition: &AutomationDefiniti
     lacking
 }
 
-/// The triggers that wait for one event, by the keys their configs hold.
+/// The triggers that wait for one event, by the keys of their configs.
 #[derive(Debug, Default)]
 struct Waiters {
     shapes: HashMap<Vec<String>, Shape>,
 }
 
-/// Triggers whose configs hold the same keys.
+/// Triggers whose configs have the same keys.
 #[derive(Debug, Default)]
 struct Shape {
     /// By the whole config.
     whole: HashMap<String, Vec<Arc<Waiting>>>,
-    /// By the value of each key, for data that holds only some of them. A config of one key needs none.
+    /// By the value of each key, for data that has only some of them. A config of one key does not need this.
     by_key: Vec<HashMap<String, Vec<Arc<Waiting>>>>,
 }
 
@@ -87,12 +86,12 @@ struct Shape {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     events: HashMap<(String, String), Waiters>,
-    /// Where an automation stands above.
+    /// The events and triggers of each automation.
     of: HashMap<String, Vec<((String, String), Arc<Waiting>)>>,
 }
 
 impl Index {
-    /// Puts an automation's triggers in place of what it had, but for those that nothing wakes.
+    /// Replaces an automation's triggers, without those that no event can fire.
     pub fn set(&mut self, id: &str, definition: &AutomationDefinition, lacking: &[Lacking]) {
         self.remove(id);
         if !definition.enabled {
@@ -117,7 +116,7 @@ impl Index {
         }
     }
 
-    /// Takes an automation's triggers out.
+    /// Removes an automation's triggers.
     pub fn remove(&mut self, id: &str) {
         for (key, waiting) in self.of.remove(id).unwrap_or_default() {
             if let Some(waiters) = self.events.get_mut(&key) {
@@ -129,15 +128,15 @@ impl Index {
         }
     }
 
-    /// The fields of an event's data that decide what it wakes.
+    /// Returns the fields of an event's data that decide which triggers match.
     pub fn keys(&self, r#type: &str, event: &str) -> HashSet<String> {
         let waiters = self.events.get(&(r#type.to_owned(), event.to_owned()));
         waiters.into_iter().flat_map(|waiters| waiters.shapes.keys().flatten()).cloned().collect()
     }
 
-    /// The triggers a fire wakes, one per automation, in the order of their ids, and how many were looked at.
+    /// Returns the triggers that an event fires, one per automation and sorted by id, and how many were compared.
     pub fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> (Vec<Arc<Waiting>>, usize) {
-        // Nobody builds keys for an event nobody waits for.
+        // Without a trigger for the event, no keys are built.
         let Some(waiters) = self.events.get(&(r#type.to_owned(), event.to_owned())) else {
             return (Vec::new(), 0);
         };
@@ -192,8 +191,8 @@ fn take(from: &mut HashMap<String, Vec<Arc<Waiting>>>, key: &str, waiting: &Arc<
 }
 
 impl Shape {
-    /// Those that may match: of the keys the data holds, the one whose value fewest ask for. Where it holds none,
-    /// nothing blocks and all of them match.
+    /// Returns the triggers that may match: of the keys present in the data, those with the rarest value. If no key is
+    /// present, all of them match.
     fn candidates<'a>(&'a self, keys: &[String], data: &JsonObject) -> Vec<&'a Arc<Waiting>> {
         let held = keys.iter().filter(|key| data.contains_key(*key)).count();
         if held == 0 {
@@ -219,23 +218,23 @@ fn value_of(key: &str, of: &JsonObject) -> String {
     of.get(key).map(canonical).unwrap_or_default()
 }
 
-/// One text for the values of all keys.
+/// Returns one text for the values of all keys.
 fn values_of(keys: &[String], of: &JsonObject) -> String {
     let values: Vec<String> = keys.iter().map(|key| value_of(key, of)).collect();
     values.join(",")
 }
 
-/// A config matches data when every key both hold has the same value, compared as JSON.
+/// Whether a config matches data: every key that both have has the same value, compared as JSON.
 pub(super) fn matches(config: &JsonObject, data: &JsonObject) -> bool {
     config.iter().all(|(key, wanted)| data.get(key).is_none_or(|given| same(wanted, given)))
 }
 
-/// JSON knows no difference between `1` and `1.0`, nor between orders of keys.
+/// JSON does not distinguish `1` from `1.0`, nor different orders of keys.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || canonical(a) == canonical(b)
 }
 
-/// One text for values that are the same as JSON.
+/// Returns the same text for values that are equal as JSON.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => {
@@ -257,7 +256,7 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// The plugins' trigger types, as clients draw them.
+/// Returns the plugins' trigger types for clients to display.
 pub(super) fn registered(automations: &Automations) -> Vec<AutomationTriggerDefinition> {
     let Some(registry) = automations.core.registry() else { return Vec::new() };
     let wire = |definition: &TriggerType| AutomationTriggerDefinition {
@@ -335,7 +334,7 @@ mod tests {
         assert_eq!(index.matching("webhook", "other", &JsonObject::new()), (vec![], 0));
     }
 
-    /// One of 10,000, whatever key tells it from the others.
+    /// One of 10,000 triggers, whichever key distinguishes it.
     #[test]
     fn a_fire_that_matches_one_of_many_looks_at_few() {
         let mut index = Index::default();
@@ -358,7 +357,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The index wakes exactly those a look at each would.
+        /// The index returns exactly the triggers that a comparison with each one returns.
         #[test]
         fn the_index_agrees_with_a_look_at_each(
             configs in proptest::collection::vec(proptest::collection::btree_map("[a-c]", 0..3, 0..3), 0..12),

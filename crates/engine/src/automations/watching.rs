@@ -1,4 +1,4 @@
-//! What sessions do, held against the rules automations watch them by.
+//! Compares session events with the rules of automations.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ use crate::automations::Automations;
 use crate::core::file_uris::file_path;
 use crate::sessions::{Entry, Happened, Happening};
 
-/// How many different inputs of one session a rule tells apart.
+/// How many different inputs of one session a rule distinguishes.
 const INPUTS: usize = 256;
 
-/// Whether a trigger's type is one the host itself watches.
+/// Whether a trigger's type is one of the host's own.
 pub(super) fn is_watched_type(r#type: &str) -> bool {
     r#type == SESSION || r#type == WATCH
 }
@@ -42,10 +42,10 @@ impl Happened {
     }
 }
 
-/// The rules, and what they remember of each session.
+/// The rules, and their memory of each session.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
-    /// Whether there is any rule: without one, nothing is looked at.
+    /// Whether there is any rule; without one, no event is examined.
     any: AtomicBool,
     state: Mutex<State>,
 }
@@ -55,7 +55,7 @@ struct State {
     /// By automation.
     rules: HashMap<String, Vec<Arc<Watched>>>,
     sessions: HashMap<String, Session>,
-    /// The session that made another by a tool.
+    /// The parent of a session that was created by a tool.
     parents: HashMap<String, String>,
     next: u64,
 }
@@ -66,7 +66,7 @@ struct Watched {
     number: u64,
     automation: String,
     trigger: String,
-    /// What the trigger calls the event.
+    /// The name of the event in the trigger.
     event: String,
     rule: Rule,
     pinned: Option<String>,
@@ -74,23 +74,23 @@ struct Watched {
 
 #[derive(Debug)]
 struct Session {
-    /// When its turn last did anything.
+    /// When its turn was last active.
     stirred: Instant,
     running: bool,
-    /// Counts its turns.
+    /// The number of its turns.
     turn: u64,
-    /// By the number of the trigger.
+    /// By the trigger's number.
     memory: HashMap<u64, Memory>,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// When it happened, by what has to be the same.
+    /// The times of the event, by the tool and input that must be the same.
     hits: HashMap<Option<(String, u64)>, VecDeque<Instant>>,
     armed: Option<Armed>,
 }
 
-/// A rule whose first half has happened.
+/// A rule whose first event has happened.
 #[derive(Debug)]
 struct Armed {
     serial: u64,
@@ -99,7 +99,7 @@ struct Armed {
     count: u64,
 }
 
-/// A wake to be made once nothing is locked.
+/// A wake to carry out after all locks are released.
 #[derive(Debug)]
 struct Fire {
     watched: Arc<Watched>,
@@ -107,7 +107,7 @@ struct Fire {
     count: u64,
 }
 
-/// Something to look at later.
+/// A check to make later.
 #[derive(Debug)]
 struct Later {
     watched: Arc<Watched>,
@@ -118,14 +118,14 @@ struct Later {
 
 #[derive(Debug, Clone, Copy)]
 enum Awaited {
-    /// That a turn stayed silent.
+    /// Whether a turn stayed silent.
     Silence { turn: u64, after: Duration },
-    /// That what was armed still is.
+    /// Whether the rule is still armed with this number.
     Armed(u64),
 }
 
 impl Watching {
-    /// Puts an automation's rules in place of those it had.
+    /// Replaces an automation's rules.
     pub fn set(&self, id: &str, definition: &AutomationDefinition) {
         let mut state = self.state.lock();
         state.forget(id);
@@ -136,7 +136,7 @@ impl Watching {
             if !is_watched_type(&trigger.r#type) {
                 continue;
             }
-            // One that does not read was said to be none.
+            // An invalid rule was already logged.
             let Ok(rule) = Rule::read(trigger) else { continue };
             state.next += 1;
             rules.push(Arc::new(Watched {
@@ -175,19 +175,19 @@ impl State {
 }
 
 impl super::Automations {
-    /// Whether anybody asks what sessions do.
+    /// Whether any rule needs session events.
     pub(crate) fn watches(&self) -> bool {
         self.watching.any.load(Ordering::Relaxed)
     }
 
-    /// Remembers which session made another.
+    /// Remembers which session created another.
     pub(crate) fn made_by(&self, child: &str, parent: &str) {
         self.watching.state.lock().parents.insert(child.to_owned(), parent.to_owned());
     }
 }
 
 impl Automations {
-    /// Holds what happened in a session against the rules.
+    /// Compares a session event with the rules.
     pub(crate) fn happened(self: &Arc<Self>, happening: Happening) {
         let (what, session) = (happening.what.clone(), happening.session.clone());
         if matches!(what, Happened::Gone) {
@@ -213,7 +213,7 @@ impl Automations {
         match self.sessions.by_uri(&parent) {
             Some(parent) => self.child_quiet(parent, &session.uri),
             None => {
-                // It rests, but rules may ask about it all the same.
+                // The parent is asleep, but rules may still need its events.
                 let automations = self.clone();
                 tokio::spawn(async move {
                     if let Some(parent) = automations.sessions.session_at(&parent).await {
@@ -224,7 +224,7 @@ impl Automations {
         }
     }
 
-    /// Holds against the rules that a session which another one made is quiet.
+    /// Compares with the rules that a session's child has become idle.
     fn child_quiet(self: &Arc<Self>, parent: Arc<Entry>, child: &str) {
         let state = self.watching.state.lock();
         let running = state.sessions.get(&parent.uri).is_some_and(|session| session.running);
@@ -281,11 +281,11 @@ impl Automations {
             of_session: Some(owner.as_deref()),
             order: None,
         };
-        // Nobody waits for it: who is told of a run that could not be stored is the log.
+        // No caller waits for the run; a failure to store it is logged.
         drop(self.wake_by_event(&watched.automation, &happened, facts, count));
     }
 
-    /// What is known of a session when something happens in it.
+    /// Returns the facts about a session at the time of an event.
     fn facts_of(&self, happening: &Happening) -> JsonObject {
         let view = happening.session.view();
         let mut facts = JsonObject::new();
@@ -317,7 +317,7 @@ impl Automations {
         facts
     }
 
-    /// Whether a rule is about a session. What an automation started never wakes it.
+    /// Whether a rule applies to a session. Sessions that an automation started never wake it.
     fn is_about(&self, watched: &Watched, session: &Entry) -> bool {
         let view = session.view();
         let own = maker(&session.origin) == Some(uri::automation(&watched.automation).as_str());
@@ -344,13 +344,13 @@ impl Automations {
     }
 }
 
-/// The automation that made a session.
+/// Returns the automation that created a session.
 fn maker(origin: &Option<Value>) -> Option<&str> {
     let origin = origin.as_ref()?;
     (origin["kind"] == "automation").then(|| origin["automation"].as_str()).flatten()
 }
 
-/// One rule, held against one thing that happened.
+/// One rule and one event to compare.
 struct Looker<'a> {
     automations: &'a Arc<Automations>,
     watched: &'a Arc<Watched>,
@@ -400,7 +400,7 @@ impl Looker<'_> {
                 None
             }
             Then::Idle(after) => {
-                // One that runs still begins to be idle once it falls quiet.
+                // A session that still runs starts to be idle only when its turn ends.
                 if self.happening.what == Happened::Quiet {
                     laters.push(self.later(self.now + *after, Awaited::Armed(serial)));
                 }
@@ -410,7 +410,7 @@ impl Looker<'_> {
         memory.armed = Some(Armed { serial, until, facts, count });
     }
 
-    /// What has happened is what a rule waited for, or ends its waiting.
+    /// Handles an event that fulfils or cancels an armed rule.
     fn follow(
         &mut self,
         memory: &mut Memory,
@@ -442,7 +442,7 @@ impl Looker<'_> {
         }
     }
 
-    /// Counts what happened; answers whether that makes as many as the rule asks for.
+    /// Counts the event. Returns whether the count reaches the rule's number.
     fn counted(&self, memory: &mut Memory) -> bool {
         let count = &self.watched.rule.count;
         let key = match &self.happening.what {
@@ -490,7 +490,7 @@ impl Looker<'_> {
     }
 }
 
-/// Looks whether what a rule waits for has come about once its time has come.
+/// Checks a rule's condition at the scheduled time.
 async fn look_later(automations: Weak<Automations>, mut later: Later) {
     loop {
         tokio::time::sleep_until(later.at).await;

@@ -1,7 +1,7 @@
-//! Runs of all automations by what is known of them: pages that cost no more however many runs there are.
+//! Searches the runs of all automations in pages whose cost does not depend on the number of runs.
 //!
-//! Each query follows one index from the newest run on, and looks at a bounded number of its rows: a page that is not full
-//! has a cursor where there may be more.
+//! Each query follows one index, beginning with the newest run, and examines a bounded number of rows: a page that is
+//! not full still has a cursor if there may be more runs.
 
 use std::collections::HashMap;
 
@@ -20,23 +20,23 @@ use crate::Report;
 use crate::sessions::decode;
 use crate::state::Failure;
 
-/// The most runs of a page.
+/// Maximum number of runs on a page.
 const PAGE_MAX: u64 = 500;
-/// How many rows of an index a page looks at.
+/// How many rows of an index are examined for a page.
 const EXAMINED: usize = 5000;
-/// How many of the newest runs are looked at for the beginning of many words, before the index is asked.
+/// How many of the newest runs are examined for a common prefix before the index is queried.
 const RECENT: usize = 1000;
-/// How many terms the beginning of a word stands for at most, where the index is asked for each of them.
+/// The most terms of a prefix that the index is queried for individually.
 const TERMS: usize = 32;
-/// How far the clock of the host may have been set back and forth without a run missing between two times.
+/// How far the host's clock may have been adjusted without a query by time missing a run.
 const CLOCK: SignedDuration = SignedDuration::from_hours(1);
 
-/// Conditions that an index does not answer, for the row `f`.
+/// Conditions that the index does not cover, for the row `f`.
 const FITS: &str = "coalesce((?2 IS NULL OR f.automation = ?2) AND (?3 IS NULL OR f.state = ?3)
     AND (?4 IS NULL OR f.owner = ?4) AND (?5 IS NULL OR f.accepted_at >= ?5)
     AND (?6 IS NULL OR f.accepted_at < ?6), 0)";
 
-/// A query that was checked.
+/// A validated query.
 struct Query {
     automation: Option<String>,
     state: Option<String>,
@@ -44,7 +44,7 @@ struct Query {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     search: Option<Search>,
-    /// Runs of lower numbers are asked for.
+    /// Only runs with lower numbers match.
     before: i64,
     limit: u64,
 }
@@ -71,7 +71,7 @@ impl Query {
         matches!(self.state.as_deref(), Some("pending" | "running"))
     }
 
-    /// The rows to look at, with whether they fit: those that the index of words has, or all.
+    /// Returns the SQL for the rows to examine, each with whether it matches: the rows of the word index, or all.
     fn sql(&self, by_words: bool) -> String {
         let fits = format!("SELECT f.number, {FITS} FROM");
         match (by_words.then_some(()), &self.automation, &self.state, &self.owner) {
@@ -126,8 +126,8 @@ impl Query {
         ]
     }
 
-    /// The numbers between which runs of these times are: from the first, before the second. Runs are numbered as they are
-    /// accepted, so that their times ascend unless the clock is set.
+    /// Returns the range of numbers for the queried times: the first inclusive, the second exclusive. Runs are numbered
+    /// in the order in which they are accepted, so their times ascend unless the clock is adjusted.
     fn numbers(&self, db: &Connection) -> Result<(i64, i64), Failure> {
         let from = match self.since {
             None => i64::MIN,
@@ -151,7 +151,7 @@ impl Query {
         Ok((from, to))
     }
 
-    /// The runs that have not ended and have the words, newest first: they are not in the index.
+    /// Returns the runs that have not ended and match the search, newest first: they are not in the index.
     fn open(&self, db: &Connection, within: (i64, i64), titles: &Titles) -> Result<Vec<i64>, Failure> {
         let Some(search) = &self.search else { return Ok(Vec::new()) };
         let sql = format!(
@@ -176,8 +176,8 @@ impl Query {
         Ok(found)
     }
 
-    /// A page of runs that have the words, where it is full after a look at the newest ones. The index is slow only for words
-    /// that many runs have.
+    /// Returns a page of matching runs if the newest runs fill it. The index is slow only for words that many runs
+    /// contain.
     fn recent(
         &self,
         db: &Connection,
@@ -225,7 +225,7 @@ impl Query {
         let (mut indexed, mut examined) = (next()?, 0);
         let (mut page, mut last) = (RunPage::default(), self.before);
         loop {
-            // Whichever is newer: a row of the index, or a run beside it.
+            // Take the newer of the two: a row of the index, or an open run.
             let beside = open.next_if(|open| indexed.is_none_or(|(number, _)| *open > number));
             let (number, fits) = match (beside, indexed) {
                 (Some(number), _) => (number, true),
@@ -257,7 +257,7 @@ fn has_words(search: &Search, run: &AutomationRunState, titles: &Titles) -> bool
     search.finds(&words::of(run, title.map(String::as_str)))
 }
 
-/// The terms of the index that begin with a text; nothing where there are more than a few.
+/// Returns the terms of the index with this prefix, or `None` if there are more than [`TERMS`].
 fn terms_of(db: &Connection, begin: &str) -> Result<Option<Vec<String>>, Failure> {
     let mut asked =
         db.prepare_cached("SELECT term FROM temp.automation_run_terms WHERE term >= ?1 LIMIT 1")?;
@@ -268,7 +268,7 @@ fn terms_of(db: &Connection, begin: &str) -> Result<Option<Vec<String>>, Failure
         if terms.len() == TERMS {
             return Ok(None);
         }
-        // Less than what any longer term continues with: the runs of this one are passed over.
+        // Lower than the continuation of any longer term; this skips the other rows of the term.
         from = format!("{term}\u{1}");
         terms.push(term);
     }
@@ -280,11 +280,11 @@ fn run_of(db: &Connection, number: i64, report: &Report) -> Result<Option<Automa
     rows.next()?.map_or(Ok(None), |row| run_in(row, report))
 }
 
-/// The titles of automations, by their ids.
+/// The titles of automations, by id.
 pub(crate) type Titles = HashMap<String, String>;
 
 impl Runs {
-    /// A page of the runs that a query asks for. Runs that have not ended are found by these titles.
+    /// Returns a page of the runs that match a query. `titles` are searched for runs that have not ended.
     pub(crate) fn find(&self, query: RunQuery, titles: Titles) -> Pending<RunPage> {
         let report = self.report.clone();
         self.db.read(move |db| Query::read(query)?.page(db, &report, &titles))
@@ -302,7 +302,7 @@ fn time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Thrown> {
     text.map(read).transpose()
 }
 
-/// As the host writes times, so that texts compare as times do.
+/// Formats a time as the host does, so that texts compare in the order of their times.
 fn iso(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Automation runs, in the state database.
+//! Automation runs in the state database.
 
 mod find;
 mod retention;
@@ -23,7 +23,7 @@ use crate::state::{Failure, StateDb};
 pub(crate) use find::Titles;
 pub use retention::RunRetention;
 
-/// How many runs are answered at once.
+/// How many runs a page contains.
 const PAGE: i64 = 20;
 
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub(crate) struct Runs {
     db: Arc<StateDb>,
     report: Report,
     retention: RunRetention,
-    /// Who is notified of runs that retention removed.
+    /// Watchers to notify of runs that retention removed.
     pub(crate) removed: Watchers<Vec<String>>,
 }
 
@@ -41,7 +41,7 @@ impl Runs {
         Ok(Self { db, report, retention: RunRetention::default(), removed })
     }
 
-    /// The same with other rules, which what is stored is brought in line with on a task of its own.
+    /// Returns the same runs with other retention rules; a background task applies them to the stored runs.
     pub(crate) fn retaining(self, retention: RunRetention) -> Self {
         let removed = self.removed.clone();
         tokio::spawn(retention.keep_up(Arc::downgrade(&self.db), self.report.clone(), removed));
@@ -52,7 +52,7 @@ impl Runs {
         self.db.checkpoint()
     }
 
-    /// Stores a run of an automation with this title, by whose words it is found once it has ended.
+    /// Stores a run. `title` is its automation's title, which is indexed with the run once it has ended.
     pub(crate) fn keep(&self, run: &AutomationRunState, title: Option<&str>) -> Pending<()> {
         let text = match encode(run) {
             Ok(text) => text,
@@ -164,7 +164,7 @@ impl Runs {
         })
     }
 
-    /// Forgets every run of an automation, and how far its schedules have come.
+    /// Removes every run of an automation and the progress of its schedules.
     pub(crate) fn forget(&self, id: String) -> Pending<()> {
         self.db.write(move |db| {
             db.prepare_cached("DELETE FROM automation_runs WHERE automation = ?1")?.execute([&id])?;
@@ -175,7 +175,7 @@ impl Runs {
     }
 }
 
-/// The run of a row. One that cannot be read keeps none of the others from being listed.
+/// Returns the run of a row. A run that cannot be read is reported and skipped.
 fn run_in(row: &rusqlite::Row<'_>, report: &Report) -> Result<Option<AutomationRunState>, Failure> {
     let uri: String = row.get("uri")?;
     match decode(row.get_ref("run")?.as_str().unwrap_or_default(), "run", &uri) {
@@ -197,7 +197,7 @@ fn number_in(cursor: &str) -> Option<i64> {
     Some(i64::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// The number in a cursor of this automation's.
+/// Returns the number in a cursor, if it is a cursor of this automation.
 fn number_of(db: &Connection, id: &str, cursor: &str) -> Result<Option<i64>, Failure> {
     let Some(number) = number_in(cursor) else { return Ok(None) };
     let mut asked =

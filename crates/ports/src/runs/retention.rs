@@ -1,4 +1,4 @@
-//! Which ended runs stay.
+//! The retention of ended runs.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -10,19 +10,20 @@ use rusqlite::{Connection, OptionalExtension as _, Params, params};
 use crate::Report;
 use crate::state::{Failure, StateDb};
 
-/// How many runs one write removes at most: others wait for it. Removing the words of a run takes a tenth of a millisecond.
+/// The most runs that one write removes, because other writes wait for it. Removing the words of a run takes a tenth of
+/// a millisecond.
 const STEP: i64 = 200;
-/// How often runs are looked for that have become too old.
+/// The interval of the search for runs that are too old.
 const LOOK: Duration = Duration::from_secs(3600);
 
-/// Which ended runs of automations are retained. The oldest go first; runs that have not ended stay.
+/// Which ended runs of automations are retained. The oldest are removed first; runs that have not ended stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunRetention {
-    /// How many of each automation.
+    /// Maximum number of runs for each automation.
     pub count: u32,
-    /// For how long after their end; without it, any time.
+    /// Maximum time after their end; unlimited if absent.
     pub age: Option<Duration>,
-    /// How many bytes those of all automations take, as they are stored; without it, any number.
+    /// Maximum size of all automations' runs as stored, in bytes; unlimited if absent.
     pub bytes: Option<u64>,
 }
 
@@ -33,12 +34,12 @@ impl Default for RunRetention {
 }
 
 impl RunRetention {
-    /// Removes what is too much once a run of `automation` has ended; returns the URIs of the removed runs.
+    /// Removes excess runs after a run of `automation` has ended. Returns the URIs of the removed runs.
     pub(super) fn after(&self, db: &Connection, automation: &str) -> Result<Vec<String>, Failure> {
         Ok([self.by_count(db, automation)?, self.by_age(db)?, self.by_bytes(db)?].concat())
     }
 
-    /// Removes some of what is too much; returns the URIs of the removed runs.
+    /// Removes some of the excess runs. Returns the URIs of the removed runs.
     fn step(&self, db: &Connection) -> Result<Vec<String>, Failure> {
         let mut asked =
             db.prepare_cached("SELECT automation FROM automation_run_totals WHERE runs > ?1 LIMIT 1")?;
@@ -73,7 +74,7 @@ impl RunRetention {
         let oldest =
             SignedDuration::try_from(age).ok().and_then(|age| Timestamp::now().checked_sub(age).ok());
         let Some(oldest) = oldest else { return Ok(Vec::new()) };
-        // As the host writes times, so that texts compare as times do.
+        // The format in which the host writes times, so that texts compare in the order of their times.
         let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
         remove(
             db,
@@ -105,8 +106,8 @@ impl RunRetention {
         remove(db, "ended = 1 AND number <= ?1", [last])
     }
 
-    /// Removes what earlier rules retained, in steps between which others write; then looks for runs that are too old, for
-    /// as long as the database is open.
+    /// Applies the rules to the stored runs, in steps between which other writes proceed; then removes runs that become
+    /// too old, for as long as the database is open.
     pub(super) async fn keep_up(self, db: Weak<StateDb>, report: Report, watchers: Watchers<Vec<String>>) {
         loop {
             let Some(open) = db.upgrade() else { return };
@@ -126,7 +127,7 @@ impl RunRetention {
     }
 }
 
-/// Removes the runs that a condition selects; returns their URIs.
+/// Removes the runs that a condition selects. Returns their URIs.
 fn remove(db: &Connection, condition: &str, params: impl Params) -> Result<Vec<String>, Failure> {
     let sql = format!("DELETE FROM automation_runs WHERE {condition} RETURNING uri");
     let mut removed = db.prepare_cached(&sql)?;

@@ -1,4 +1,4 @@
-//! The words of runs, by which they are found.
+//! The words of runs, for the search.
 
 use ostler_contract::protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
@@ -7,13 +7,13 @@ use ostler_contract::{JsonObject, Value};
 
 /// How much of a run is indexed, in bytes of words.
 const MOST: usize = 4096;
-/// How many words of a search count.
+/// How many words of a search are used.
 const MOST_WORDS: usize = 8;
-/// How deep an event is read.
+/// How many levels of an event are indexed.
 const DEPTH: u32 = 8;
 
-/// The words of a run of an automation with this title, separated by spaces: the beginning of each part is there, whatever
-/// the others have.
+/// Returns the words of a run, separated by spaces. `title` is its automation's title. No single text of the run uses
+/// more than half of [`MOST`], so that a long one leaves room for others.
 pub(super) fn of(run: &AutomationRunState, title: Option<&str>) -> String {
     let mut words = Words::default();
     if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
@@ -38,7 +38,7 @@ struct Words {
 
 impl Words {
     fn add(&mut self, text: &str) {
-        // One part leaves room for others.
+        // A long text leaves room for others.
         let end = self.text.len().saturating_add(MOST / 2).min(MOST);
         for word in split(text) {
             if self.text.len() + word.len() >= end {
@@ -69,7 +69,7 @@ impl Words {
     }
 }
 
-/// The words of a text, as the index splits it: letters, digits and marks, without letters in circles, which are symbols.
+/// Splits a text into words as the index does: letters, digits and marks, without circled letters, which are symbols.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |char: char| {
         char.is_alphanumeric() && !matches!(char, '\u{2460}'..='\u{24ff}' | '\u{1f100}'..='\u{1f1ff}')
@@ -77,11 +77,11 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(move |char| !is_part(char)).filter(|word| !word.is_empty())
 }
 
-/// A search as the index takes it.
+/// A search expression of the index.
 pub(super) struct Expression {
-    /// The expression.
+    /// The text of the expression.
     pub text: String,
-    /// Whether it has the beginning of many terms.
+    /// Whether it contains a prefix of many terms.
     pub is_broad: bool,
 }
 
@@ -92,12 +92,12 @@ pub(super) struct Search {
 
 struct Word {
     text: String,
-    /// Whether it stands for every word that begins so.
+    /// Whether it matches every word with this prefix.
     begins: bool,
 }
 
 impl Search {
-    /// Reads the words that are searched for; nothing where there is none. `dep*` is the beginning of a word.
+    /// Parses the words of a search; returns `None` if there are none. `dep*` is a prefix.
     pub fn new(text: &str) -> Option<Self> {
         let mut words = Vec::new();
         for part in text.split_whitespace() {
@@ -110,11 +110,11 @@ impl Search {
         (!words.is_empty()).then_some(Self { words })
     }
 
-    /// The search as the index takes it. `terms` returns the terms of the index that begin with a text, or nothing where there
-    /// are many.
+    /// Returns the search as an expression of the index. `terms` returns the terms of the index with a prefix, or
+    /// `None` if there are many.
     ///
-    /// The index follows a term from its newest run on, but collects all runs of a beginning first. So a beginning of few
-    /// terms is replaced by these.
+    /// The index returns a term's runs one by one, newest first, but collects all runs of a prefix first. Therefore a
+    /// prefix of few terms is replaced by these terms.
     pub fn expression<E>(
         &self,
         mut terms: impl FnMut(&str) -> Result<Option<Vec<String>>, E>,
@@ -136,7 +136,7 @@ impl Search {
         Ok(Expression { text: parts.join(" AND "), is_broad })
     }
 
-    /// Whether a run that is not in the index is found.
+    /// Whether the search matches the words of a run that is not in the index.
     pub fn finds(&self, words: &str) -> bool {
         let words = words.to_lowercase();
         let all: Vec<&str> = words.split(' ').collect();

@@ -1,6 +1,6 @@
-//! A client that has a copy of everything there is, as an editor does: it follows the listing, subscribes to each
-//! session, its chats and its annotations, reduces actions with the official reducers, and reconnects with what it saw
-//! last. It has no transport: frames go in and out as JSON.
+//! A client with a copy of all state, as an editor has: it follows the listing, subscribes to each session, its chats
+//! and its annotations, reduces actions with the official reducers, and reconnects with its last `serverSeq`. It has no
+//! transport: frames go in and out as JSON.
 
 mod state;
 mod step;
@@ -13,7 +13,7 @@ use ostler_protocol::{Version, actions, uri};
 pub use state::State;
 pub use step::{ROWS, Step};
 
-/// What a request asked for.
+/// The kind of a pending request.
 #[derive(Debug, Clone)]
 enum RequestKind {
     Initialize,
@@ -25,49 +25,49 @@ enum RequestKind {
     Other,
 }
 
-/// What a client follows beside sessions.
+/// The channels that a client follows in addition to sessions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Beside {
     /// The automations.
     pub automations: bool,
     /// Every terminal that the host lists.
     pub terminals: bool,
-    /// The changesets of each session that are of no turn.
+    /// The changesets of each session that belong to no turn.
     pub changesets: bool,
 }
 
-/// A client's copy of what the host shows, and what it is about to send.
+/// A client's copy of the host's state, and its outgoing frames.
 #[derive(Debug)]
 pub struct Mirror {
     name: String,
     version: Version,
-    /// The channels it watches.
+    /// The states of the subscribed channels.
     states: BTreeMap<String, State>,
-    /// The numbers its snapshots were taken at, and of the latest action since, by channel.
+    /// The number of each channel's snapshot or latest action.
     numbers: HashMap<String, u64>,
-    /// The rows of the listing, by session.
+    /// The rows of the listing by session.
     listed: BTreeMap<String, Value>,
-    /// Sessions it follows whether they are listed or not.
+    /// Sessions that it follows even if they are not listed.
     own: BTreeSet<String>,
-    /// Channels it does not want at the moment.
+    /// Channels that it currently does not follow.
     muted: BTreeSet<String>,
     beside: Beside,
-    /// Channels the host did not have when they were asked for.
+    /// Channels that did not exist when it subscribed.
     refused: BTreeSet<String>,
     asked: HashMap<u64, RequestKind>,
     out: Vec<String>,
     next: u64,
     count: i64,
-    /// The highest number it has seen.
+    /// The highest `serverSeq` so far.
     seen: u64,
-    /// Whether the host that it was connected to last is another one than now.
+    /// Whether the host has restarted since the last connection.
     restarted: bool,
     ready: bool,
     connected: bool,
 }
 
 impl Mirror {
-    /// One that has seen nothing.
+    /// Creates a client without any state.
     pub fn new(name: &str, version: Version) -> Self {
         Self {
             name: name.to_owned(),
@@ -90,46 +90,46 @@ impl Mirror {
         }
     }
 
-    /// Follows these sessions as well, which are not listed.
+    /// Follows these unlisted sessions too.
     pub fn follow_sessions(&mut self, sessions: BTreeSet<String>) {
         self.own = sessions;
         self.follow();
     }
 
-    /// Follows more than sessions.
+    /// Follows channels in addition to sessions.
     #[must_use]
     pub fn with(mut self, beside: Beside) -> Self {
         self.beside = beside;
         self
     }
 
-    /// Its client id.
+    /// Returns its client id.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it speaks.
+    /// Returns its protocol version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether it has a connection.
+    /// Whether it is connected.
     pub fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// The sessions it created, which may be drafts that no listing names.
+    /// Returns the sessions that it created, which may be drafts that are not listed.
     pub fn own(&self) -> &BTreeSet<String> {
         &self.own
     }
 
-    /// The frames it wants to send, in order.
+    /// Takes the outgoing frames in their order.
     pub fn outgoing(&mut self) -> Vec<String> {
         std::mem::take(&mut self.out)
     }
 
-    /// Begins a connection: the first time with `initialize`, later with `reconnect`. Only a host that has known the
-    /// client since it started knows which version it speaks, so one that does not is told first.
+    /// Begins a connection: with `initialize` the first time, later with `reconnect`. A host that restarted does not
+    /// know the version of a returning client, so a client of 0.9 initializes again.
     pub fn connect(&mut self) {
         if self.connected {
             return;
@@ -156,11 +156,11 @@ impl Mirror {
         }
     }
 
-    /// The connection is lost, and with it what was asked and not answered.
+    /// Handles the loss of the connection and of all pending requests.
     pub fn disconnected(&mut self) {
         self.connected = false;
         self.ready = false;
-        // What it wanted to be removed may or may not be; if it is not, the listing says so.
+        // The session may or may not be disposed; if it is not, the listing contains it.
         for asked in self.asked.values() {
             if let RequestKind::DisposeSession(session) = asked {
                 self.own.remove(session);
@@ -171,7 +171,7 @@ impl Mirror {
         self.refused.clear();
     }
 
-    /// The host ended; the next one knows nothing of this client.
+    /// Handles the end of the host; the next one does not know this client.
     pub fn host_ended(&mut self) {
         self.disconnected();
         self.restarted = true;
@@ -192,10 +192,10 @@ impl Mirror {
         self.out.push(frame.to_string());
     }
 
-    /// Takes one frame of the host.
+    /// Receives one frame from the host.
     ///
     /// # Panics
-    /// When the frame is one that this client must not get.
+    /// If this client must not receive the frame.
     pub fn receive(&mut self, frame: &Value) {
         let params = &frame["params"];
         match frame["method"].as_str() {
@@ -269,7 +269,7 @@ impl Mirror {
             RequestKind::CreateSession(session) if !failed => {
                 self.own.insert(session);
             }
-            // One that was never announced is removed without a word.
+            // A session that was never announced is removed without a notification.
             RequestKind::DisposeSession(session) if !failed => {
                 self.own.remove(&session);
             }
@@ -277,7 +277,7 @@ impl Mirror {
         }
     }
 
-    /// Asks for the listing: notifications are not replayed.
+    /// Requests the listing, because notifications are not replayed.
     fn list(&mut self) {
         self.request("listSessions", json!({ "channel": uri::ROOT }), RequestKind::List);
     }
@@ -289,7 +289,7 @@ impl Mirror {
         self.states.insert(channel.to_owned(), State::read(channel, snapshot["state"].clone()));
     }
 
-    /// Has these snapshots and nothing else.
+    /// Replaces all states by these snapshots.
     fn replace(&mut self, snapshots: &Value) {
         self.states.clear();
         self.numbers.clear();
@@ -309,7 +309,7 @@ impl Mirror {
             return;
         }
         let channel = envelope["channel"].as_str().expect("a channel");
-        // One that it has just unsubscribed from, or that it waits for and whose snapshot will include this.
+        // The channel was just unsubscribed, or its snapshot is pending and will include this action.
         let Some(state) = self.states.get_mut(channel) else { return };
         let number = envelope["serverSeq"].as_u64().expect("a number");
         let latest = self.numbers.entry(channel.to_owned()).or_default();
@@ -322,7 +322,7 @@ impl Mirror {
         state.apply(&action);
     }
 
-    /// The channels it wants.
+    /// Returns the channels to follow.
     fn wanted(&self) -> BTreeSet<String> {
         let mut wanted: BTreeSet<String> = self.listed.keys().chain(&self.own).cloned().collect();
         let annotations: Vec<String> = wanted.iter().map(|session| uri::annotations(session)).collect();
@@ -342,7 +342,7 @@ impl Mirror {
         wanted
     }
 
-    /// The channels it wants that are none of a session's conversation.
+    /// Returns the channels to follow that are not part of a session's conversation.
     fn wanted_beside(&self, sessions: &BTreeSet<String>) -> Vec<String> {
         let mut wanted = Vec::new();
         if self.beside.automations {
@@ -363,7 +363,7 @@ impl Mirror {
         wanted
     }
 
-    /// Subscribes to what it wants and does not have; unsubscribes from what is gone.
+    /// Subscribes to missing channels and unsubscribes from removed ones.
     fn follow(&mut self) {
         if !self.ready {
             return;
@@ -389,14 +389,14 @@ impl Mirror {
         }
     }
 
-    /// Wants everything, and asks again for what the host did not have.
+    /// Follows all channels, and retries those that did not exist.
     pub fn want_everything(&mut self) {
         self.muted.clear();
         self.refused.clear();
         self.follow();
     }
 
-    /// Compares everything it has with what another one of the same version has, which has just begun.
+    /// Compares its state with the state of a new client of the same version.
     ///
     /// # Errors
     /// The first difference.
@@ -423,8 +423,8 @@ impl Mirror {
     }
 }
 
-/// A row of the listing without what says nothing: a change of the row cannot remove a field, so it says that there is
-/// nothing, or one chat.
+/// Returns a row of the listing without empty values. A change of a row cannot remove a field, so it sets an empty
+/// value or a single chat.
 fn shown(mut row: Value) -> Value {
     let says_nothing = |key: &str, value: &Value| match key {
         "chats" => value.as_array().is_some_and(|chats| chats.len() < 2),
@@ -438,7 +438,7 @@ fn shown(mut row: Value) -> Value {
     row
 }
 
-/// Merges the changes of a row: `null` clears a field.
+/// Merges changes into a row: `null` removes a field.
 fn change(row: &mut Value, changes: &Value) {
     let row = row.as_object_mut().expect("a row");
     for (key, value) in changes.as_object().expect("changes") {
@@ -449,7 +449,7 @@ fn change(row: &mut Value, changes: &Value) {
     }
 }
 
-/// Names the first place in which two values differ.
+/// Returns the first place in which two values differ as an error.
 fn differs(what: &str, own: Option<&Value>, new: Option<&Value>) -> Result<(), String> {
     match (own, new) {
         (Some(Value::Object(own)), Some(Value::Object(new))) => {

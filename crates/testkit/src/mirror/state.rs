@@ -1,4 +1,4 @@
-//! The state of one channel, as a client has it.
+//! A client's state of one channel.
 
 use ahp::reducers::{
     apply_action_to_annotations, apply_action_to_automation, apply_action_to_changeset, apply_action_to_chat,
@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{Version, uri};
 use serde_json::from_value;
 
-/// The state of a channel.
+/// The state of one channel.
 #[derive(Debug, Clone)]
 pub enum State {
     /// Of `ahp-root://`.
@@ -31,14 +31,14 @@ pub enum State {
     Changeset(ChangesetState),
 }
 
-/// How much of a terminal's text is compared, in characters: less than the host keeps.
+/// How much of a terminal's text is compared, in characters: less than the host stores.
 const TEXT: usize = 10_000;
 
 impl State {
     /// Reads the state of a snapshot.
     ///
     /// # Panics
-    /// When it is not one of that channel.
+    /// If the state does not fit the channel.
     pub(super) fn read(channel: &str, state: Value) -> Self {
         let read = match channel {
             uri::ROOT => from_value(state).map(Self::Root),
@@ -64,8 +64,9 @@ impl State {
         }
     }
 
-    /// The state as JSON, without what no action of its channel changes: the title of a chat is told on the channel of
-    /// its session, the number of annotations and the project in the listing. 0.9 has no action for the order of chats.
+    /// Returns the state as JSON, without the fields that no action of its channel changes: a chat's title is published
+    /// on the channel of its session, and the number of annotations and the project in the listing. 0.9 has no action
+    /// for the order of chats.
     pub(super) fn shown(&self, version: Version) -> Value {
         let shown = match self {
             Self::Root(state) => serde_json::to_value(state),
@@ -90,10 +91,10 @@ impl State {
         };
         let mut shown = shown.expect("a state is JSON");
         match self {
-            // One that is new comes last for those who are told of it.
+            // A new entry is last for subscribers.
             Self::Automations(_) => sort(&mut shown["entries"], "resource"),
             Self::Changeset(_) => sort(&mut shown["files"], "id"),
-            // A snapshot has the same text in fewer parts, and no more than the host keeps.
+            // A snapshot has the same text in fewer parts, and only as much as the host stores.
             Self::Terminal(_) => {
                 let parts = shown["content"].as_array().into_iter().flatten();
                 let text: String =
@@ -107,7 +108,7 @@ impl State {
     }
 }
 
-/// Sorts rows by one of their members.
+/// Sorts rows by one of their fields.
 fn sort(rows: &mut Value, by: &str) {
     if let Some(rows) = rows.as_array_mut() {
         rows.sort_by_key(|row| row[by].to_string());

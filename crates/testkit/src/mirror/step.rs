@@ -1,4 +1,4 @@
-//! What a client may do next, from a few numbers, so that a property test can choose and shrink it.
+//! The steps of a client, encoded in a few numbers, so that a property test can choose and shrink them.
 
 use ostler_contract::{Value, json};
 use ostler_protocol::wire::state::{ChatState, ResponsePart, SessionState, ToolCallState};
@@ -6,7 +6,7 @@ use ostler_protocol::{Version, uri};
 
 use super::{Mirror, RequestKind, State};
 
-/// One thing that a client does. What it is done to is chosen from what the client knows by then.
+/// A step of a client. Its target is chosen from the state that the client has at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Creates one of a few sessions.
@@ -15,21 +15,21 @@ pub enum Step {
     Dispose,
     /// Sends a message that starts a turn.
     Say,
-    /// Puts a message behind the running turn, or into it.
+    /// Queues a message, or steers the running turn.
     Queue,
-    /// Takes a queued message back, or turns the queue around.
+    /// Removes a queued message, or reverses the queue.
     Unqueue,
     /// Cancels a running turn.
     Cancel,
-    /// Answers what a turn asks: a question, an approval, the result of a tool of this client.
+    /// Answers a request of a turn: a question, an approval, or a call of this client's tool.
     Answer,
-    /// Resumes or removes turns.
+    /// Resumes or truncates turns.
     Truncate,
-    /// Opens a chat: empty, forked or beside another.
+    /// Opens a chat: an empty one, a fork or a side chat.
     OpenChat,
     /// Closes a chat.
     CloseChat,
-    /// Moves a chat within its session, into another or into its own.
+    /// Moves a chat within its session, to another session or to a new one.
     MoveChat,
     /// Renames a session or a chat.
     Rename,
@@ -47,21 +47,21 @@ pub enum Step {
     Automate,
     /// Opens, types into, resizes, claims or closes a terminal.
     Terminal,
-    /// Writes a file where a session works, or has a changeset do something.
+    /// Writes a file in a session's folder, or invokes an operation of a changeset.
     Change,
-    /// Stops or resumes to watch a channel.
+    /// Unsubscribes from a channel, or subscribes to it again.
     Watch,
-    /// Loses its connection.
+    /// Disconnects.
     Drop,
-    /// Connects again.
+    /// Reconnects.
     Return,
-    /// The host ends and another one starts with its stores. Even: at once; odd: in order.
+    /// Ends the host and starts another one with its stores. Even: immediately; odd: in order.
     Restart,
-    /// Time passes.
+    /// Waits for some time.
     Wait,
 }
 
-/// How often each step is chosen.
+/// The weights of the steps: each is chosen as often as it occurs here.
 pub const ROWS: [Step; 60] = {
     use Step::*;
     [
@@ -73,7 +73,7 @@ pub const ROWS: [Step; 60] = {
     ]
 };
 
-/// Messages that have the echo backend do each of what it can.
+/// Messages that trigger each ability of the echo backend.
 const SAID: [&str; 11] = [
     "some words to say back one by one",
     "/think hard about it",
@@ -109,8 +109,8 @@ impl Mirror {
         chat.collect()
     }
 
-    /// Does one thing. `number` is unique among all steps; `at` says to what, `how` in which way. The steps about
-    /// connections, the host and time are not a client's, and do nothing here.
+    /// Performs one step. `number` is unique among all steps; `at` selects the target and `how` the variant. Steps that
+    /// concern connections, the host and time do nothing here.
     pub fn step(&mut self, step: Step, number: usize, at: u8, how: u8) {
         if !self.ready {
             return;
@@ -359,7 +359,7 @@ impl Mirror {
         json!({ "clientId": self.name, "displayName": "A client", "tools": [tool] })
     }
 
-    /// Answers what waits in one of the chats.
+    /// Answers a pending request in one of the chats.
     fn answer_something(&mut self, at: u8, how: u8) {
         let mut waiting = Vec::new();
         for (chat, state) in self.chats() {

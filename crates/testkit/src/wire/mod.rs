@@ -1,5 +1,5 @@
-//! Wire transcripts: what a client says and what the host has to say to it, line by line, played over any
-//! way in. `crates/testkit/wire/README.md` describes the files.
+//! Wire transcripts: the messages of a client and the expected messages of the host, line by line, played over any
+//! transport. `crates/testkit/wire/README.md` describes the files.
 
 mod pattern;
 mod player;
@@ -14,50 +14,50 @@ use tokio::sync::mpsc;
 pub use player::play;
 pub use record::recording;
 
-/// A client's end of a way in. Dropped, it closes.
+/// A client's end of a transport. It closes when it is dropped.
 #[derive(Debug)]
 pub struct End {
-    /// What the client says, one message each.
+    /// The client's messages, one each.
     pub say: mpsc::UnboundedSender<String>,
-    /// What the host says; ends when the host closes.
+    /// The host's messages; ends when the host closes.
     pub hear: mpsc::UnboundedReceiver<Value>,
-    /// Whether answers and notifications come in the order the host said them. A plugin's own connection hands
-    /// each to whoever waits for it.
+    /// Whether answers and notifications arrive in the order in which the host sent them. A plugin's own connection
+    /// passes each one to its receiver instead.
     pub ordered: bool,
 }
 
-/// A transcript, read.
+/// A parsed transcript.
 #[derive(Debug, Clone)]
 pub struct Transcript {
-    /// Where it is kept.
+    /// The path of its file.
     pub path: PathBuf,
-    /// How the host is set up for it.
+    /// The setup of the host for it.
     pub setup: JsonObject,
     lines: Vec<(usize, Line)>,
-    /// The ways in that some lines are for, by their number.
+    /// The transports that some lines are limited to, by line number.
     over: BTreeMap<usize, Vec<String>>,
 }
 
-/// One line; a connection is named where it does not matter which, `a`.
+/// One line, with the name of its connection; the default name is `a`.
 #[derive(Debug, Clone)]
 enum Line {
     /// The client sends a message.
     Client(String, Value),
-    /// The client sends text that need not be a message.
+    /// The client sends text that may not be a message.
     Text(String, String),
-    /// The host has to send this next.
+    /// The host must send this message next.
     Host(String, Value),
-    /// The host has to close.
+    /// The host must close the connection.
     Ends(String),
-    /// The client goes away.
+    /// The client closes the connection.
     Drop(String),
 }
 
 impl Transcript {
-    /// Every transcript of this crate, by name.
+    /// Returns every transcript of this crate, sorted by name.
     ///
     /// # Panics
-    /// When one cannot be read.
+    /// If one cannot be read.
     pub fn all() -> Vec<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("wire");
         let entries = std::fs::read_dir(folder).expect("the transcripts");
@@ -100,7 +100,7 @@ impl Transcript {
         Self { path: path.to_owned(), setup, lines, over }
     }
 
-    /// The transcript as it is played over a way in: without the lines that are for others.
+    /// Returns the transcript for a transport, without the lines for others.
     #[must_use]
     pub fn over(&self, door: &str) -> Self {
         let mut played = self.clone();
@@ -110,17 +110,17 @@ impl Transcript {
         played
     }
 
-    /// Its file's name without the ending.
+    /// Returns the name of its file without the extension.
     pub fn name(&self) -> String {
         self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether some line leaves open what the host says.
+    /// Whether any line leaves the host's message open.
     pub fn is_open(&self) -> bool {
         self.lines.iter().any(|(_, line)| matches!(line, Line::Host(_, frame) if frame == record::OPEN))
     }
 
-    /// Whether it can be played over a way in of this name.
+    /// Whether it can be played over the transport of this name.
     pub fn plays_over(&self, door: &str) -> bool {
         match self.setup.get("only").and_then(Value::as_array) {
             Some(doors) => doors.contains(&json!(door)),

@@ -1,21 +1,21 @@
-//! What a line expects against what was seen. `<kind>` or `<kind:name>` in a text stands for a value nobody
-//! can know beforehand; a name is bound where it is met first and has to be the same from then on.
+//! Compares the values that a line expects with the actual ones. `<kind>` or `<kind:name>` in a text stands for a value
+//! that is not known in advance; a name is bound at its first use and must have the same value from then on.
 
 use std::collections::BTreeMap;
 
 use ostler_contract::Value;
 
-/// The key by which an object says that it may hold more.
+/// The key that allows further fields in an object.
 const MORE: &str = "...";
-/// How the name of a field ends that need not be there.
+/// The last character in the name of an optional field.
 const OPTIONAL: char = '?';
 
-/// Values met so far, by name.
+/// The bound values by name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bindings(BTreeMap<String, Value>);
 
 impl Bindings {
-    /// Fills in the names a client's line uses.
+    /// Replaces the names in a client's line by their values.
     pub fn fill(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill_text(text),
@@ -43,7 +43,7 @@ impl Bindings {
         Value::String(filled)
     }
 
-    /// Every place at which two values differ, one line each.
+    /// Adds a line for every place at which two values differ.
     pub fn differences(&mut self, expected: &Value, seen: &Value, at: &str, lines: &mut Vec<String>) {
         match (expected, seen) {
             (Value::Object(wanted), Value::Object(found)) => {
@@ -110,7 +110,7 @@ fn is(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a text is a UUID as it is usually written.
+/// Whether a text is a UUID in the usual notation.
 pub(super) fn is_uuid(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
     let hex = |group: &&str| group.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! Plays a transcript: says the client's lines, and holds what the host says against its own.
+//! Plays a transcript: sends the client's lines and compares the host's messages with the expected ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,24 +10,24 @@ use super::pattern::Bindings;
 use super::record::{self, OPEN, recording};
 use super::{End, Line, Transcript};
 
-/// How long the host may take for a line before the transcript fails.
+/// The time limit of the host for one line.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long the host has to be quiet before what it said is written down.
+/// How long the host must be silent before its messages are recorded.
 const QUIET: Duration = Duration::from_millis(400);
-/// The id of the request by which the end of a transcript is known.
+/// The id of the request that marks the end of a transcript.
 const LAST: &str = "the end of the transcript";
 
-/// A client's end, and what came of it so far.
+/// A client's end, and the frames that it received early.
 struct ClientEnd {
     end: End,
     before: VecDeque<Value>,
     seq: u64,
 }
 
-/// Plays a transcript; each connection it names is opened when it is named first.
+/// Plays a transcript; each connection is opened at its first use.
 ///
 /// # Errors
-/// Where the host says something else, as text for a person.
+/// The first difference between the host's messages and the transcript, as text for the test's output.
 pub async fn play(transcript: &Transcript, open: impl Fn() -> BoxFuture<'static, End>) -> Result<(), String> {
     let mut player = Player { transcript, ends: BTreeMap::new(), bound: Bindings::default() };
     let recording = recording();
@@ -114,8 +114,8 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// The next frame: any, or where a connection does not keep their order, the next answer under this id or
-    /// the next notification.
+    /// Returns the next frame. On a connection without order, that is the next answer with this id or the next
+    /// notification.
     async fn next(&mut self, on: &str, wanted: Option<Option<&Value>>) -> Result<Option<Value>, String> {
         let client = self.ends.get_mut(on).ok_or("no such connection")?;
         let ordered = client.end.ordered;
@@ -149,7 +149,7 @@ impl Player<'_> {
         seen
     }
 
-    /// Nothing may come that no line names.
+    /// Checks that the host sends no message that the transcript does not contain.
     async fn finish(mut self) -> Result<(), String> {
         let path = self.transcript.path.display();
         for name in self.ends.keys().cloned().collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! Writing down what the host says where a transcript leaves it open with `{"host":"?"}`.
+//! Records the host's messages in transcripts that leave them open with `{"host":"?"}`.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use ostler_contract::{JsonObject, Value, json};
 
 use super::pattern::is_uuid;
 
-/// Whether the run is asked to.
+/// Whether this run records.
 pub fn recording() -> bool {
     std::env::var_os("OSTLER_WIRE_RECORD").is_some_and(|asked| !asked.is_empty())
 }
 
-/// The line that leaves open what the host says.
+/// The value that leaves the host's message open.
 pub(super) const OPEN: &str = "?";
 
-/// Puts what was seen in the place of each open line.
+/// Replaces each open line by the recorded messages.
 pub(super) fn write(path: &Path, filled: &[(usize, Vec<(String, Value)>)]) {
     let text = std::fs::read_to_string(path).expect("the transcript");
     let mut lines = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn write(path: &Path, filled: &[(usize, Vec<(String, Value)>)]) {
     std::fs::write(path, lines.join("\n") + "\n").expect("the transcript is written");
 }
 
-/// What differs from one time to the next becomes a placeholder.
+/// Replaces the values that differ from run to run by placeholders.
 fn general(key: Option<&str>, value: &Value) -> Value {
     match (key, value) {
         (Some("serverSeq" | "fromSeq"), Value::Number(_)) => json!("<seq>"),
@@ -59,7 +59,7 @@ fn general(key: Option<&str>, value: &Value) -> Value {
         (_, Value::Object(fields)) => {
             let fields = fields.iter().filter(|(name, _)| *name != "jsonrpc");
             Value::Object(JsonObject::from_iter(fields.map(|(name, value)| {
-                // Whether a change moved the time depends on how fast it came.
+                // Whether a change contains the time depends on the timing of the run.
                 let moves = key == Some("changes") && name == "modifiedAt";
                 let written = if moves { "modifiedAt?" } else { name.as_str() };
                 (written.to_owned(), general(Some(name), value))
