@@ -482,8 +482,7 @@ async fn many_records_are_found_as_few_are() {
     });
     many.find.unbounded((record(json!({ "own": "z1", "kind": 1 })),)).await.unwrap();
     changing.await.unwrap();
-    let found: Vec<JsonObject> = many.find.unbounded((record(json!({ "own": "z1" })),)).await.unwrap();
-    assert_eq!(found, Vec::<JsonObject>::new());
+    assert!(many.find.unbounded((record(json!({ "own": "z1" })),)).await.unwrap().is_empty());
     for turn in 1..4 {
         for wanted in &searches {
             let found = many.find.unbounded((record(wanted.clone()),)).await.unwrap();
