@@ -1,7 +1,7 @@
-//! What a call that failed was a call of: the engine says "not a function" and where, but no name.
+//! Names the callee of a failed call, because the engine reports "not a function" with a position but without a name.
 //!
-//! The place is that of the last name read before the call, its arguments included, so that of nested calls more than one
-//! may be meant. Names are written as Node writes them.
+//! The position is that of the last name read before the call, including its arguments. With nested calls it can match
+//! several of them. Names are formatted as in Node.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,12 +15,13 @@ use rquickjs::{Array, Ctx, Result};
 
 use crate::native::natives;
 
-/// What `internal/callees` is built on.
+/// Returns the native functions for `internal/callees`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<rquickjs::Object<'js>> {
     natives! { ctx; "find": find }
 }
 
-/// Answers a row of name, whether with `new`, and the path of globals it is, for each call that may be meant.
+/// Returns a row for each call that the position can refer to: its name, whether it uses `new`, and its path of
+/// globals.
 fn find<'js>(ctx: Ctx<'js>, file: String, line: usize, column: usize) -> Result<Array<'js>> {
     let rows = Array::new(ctx.clone())?;
     let Some((source, before)) = crate::modules::source(&ctx, &file) else { return Ok(rows) };
@@ -36,16 +37,17 @@ fn find<'js>(ctx: Ctx<'js>, file: String, line: usize, column: usize) -> Result<
     Ok(rows)
 }
 
-/// What may have been called.
+/// A possible callee.
 #[derive(Debug, PartialEq, Eq)]
 struct Callee {
     name: String,
     constructed: bool,
-    /// The names it consists of, where nothing in the file declares the first of them.
+    /// The names of its member path, if the file does not declare the first one.
     path: Option<Vec<String>>,
 }
 
-/// The calls that may be meant by a place, counted from 1 and in bytes, the first to run first.
+/// Returns the calls that a position can refer to, in the order of execution. The line and the column start at 1; the
+/// column is in bytes.
 fn callees(source: &str, line: usize, column: usize) -> Vec<Callee> {
     let before: usize = source.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let Some(mut at) = (before + column).checked_sub(1) else { return Vec::new() };
@@ -79,26 +81,26 @@ fn begins_word(source: &str, at: usize) -> bool {
     bytes.get(at).is_some_and(is_word) && !at.checked_sub(1).and_then(|at| bytes.get(at)).is_some_and(is_word)
 }
 
-/// What the file declares.
+/// The names that the file declares.
 #[derive(Default)]
 struct Bound {
-    /// How often each name is declared.
+    /// The number of declarations of each name.
     names: HashMap<String, usize>,
-    /// Declared as functions or classes.
+    /// The names declared as functions or classes.
     functions: HashSet<String>,
 }
 
 impl Bound {
-    /// Whether a name can only be a function.
+    /// Returns whether a name can only refer to a function.
     fn is_function(&self, name: &str) -> bool {
         self.functions.contains(name) && self.names.get(name) == Some(&1)
     }
 }
 
-/// A call the visitor is inside of.
+/// A call that the visitor is inside of.
 struct Open {
     start: u32,
-    /// Where a name was last read for it.
+    /// The position of the last name read for it.
     latest: u32,
 }
 
@@ -107,7 +109,7 @@ struct Found {
     constructed: bool,
     path: Option<Vec<String>>,
     root: Option<String>,
-    /// A name and nothing else.
+    /// Whether the callee is a single name.
     is_plain: bool,
 }
 
@@ -116,7 +118,8 @@ struct Finder<'s> {
     at: u32,
     open: Vec<Open>,
     found: Vec<Found>,
-    /// The function that contains the place was left: what is around it is not meant.
+    /// Whether the visitor has left the function that contains the position. The calls around that function do not
+    /// match.
     is_sealed: bool,
     bound: Bound,
 }
@@ -128,10 +131,10 @@ impl<'a> Finder<'_> {
         }
     }
 
-    /// A function of its own: the names it reads are not those of the calls around it.
+    /// Visits a separate function. The names that it reads do not belong to the calls around it.
     fn inside(&mut self, span: Span, visit: impl FnOnce(&mut Self)) {
         let open = std::mem::take(&mut self.open);
-        // A function that begins at the place is an argument of the call.
+        // A function that begins at the position is an argument of the call.
         let contains = span.start < self.at && self.at < span.end;
         if contains {
             self.found.clear();
@@ -179,7 +182,7 @@ impl<'a> Visit<'a> for Finder<'_> {
 
     fn visit_simple_assignment_target(&mut self, it: &SimpleAssignmentTarget<'a>) {
         if let SimpleAssignmentTarget::AssignmentTargetIdentifier(name) = it {
-            // What is assigned to may be anything.
+            // An assigned name can hold any value.
             *self.bound.names.entry(name.name.to_string()).or_default() += 1;
         }
         walk::walk_simple_assignment_target(self, it);
@@ -233,7 +236,7 @@ impl<'a> Visit<'a> for Finder<'_> {
     }
 }
 
-/// The names that members of names consist of.
+/// Returns the names of a member path.
 fn path(expression: &Expression<'_>) -> Option<Vec<String>> {
     match expression {
         Expression::Identifier(it) => Some(vec![it.name.to_string()]),
@@ -248,7 +251,7 @@ fn path(expression: &Expression<'_>) -> Option<Vec<String>> {
 
 const VALUE: &str = "(intermediate value)";
 
-/// An expression as Node names it.
+/// Formats an expression as Node does.
 fn told(source: &str, expression: &Expression<'_>) -> String {
     let tell = |inner: &Expression<'_>| told(source, inner);
     let written = |span: Span| source.get(span.start as usize..span.end as usize).unwrap_or(VALUE).to_owned();
@@ -324,7 +327,7 @@ fn told(source: &str, expression: &Expression<'_>) -> String {
     }
 }
 
-/// The left side of an operator that the same one goes on: without parentheses.
+/// Formats the left operand of an operator, without parentheses if it is the same operator.
 fn flat(source: &str, left: &Expression<'_>, operator: &str) -> String {
     let same = match left {
         Expression::LogicalExpression(it) => it.operator.as_str() == operator,
@@ -339,7 +342,7 @@ fn flat(source: &str, left: &Expression<'_>, operator: &str) -> String {
 mod tests {
     use super::callees;
 
-    /// The names at the place that `^` marks below the last line.
+    /// Returns the names at the position that `^` marks below the last line.
     fn named(source: &str) -> String {
         let (source, mark) = source.rsplit_once('\n').unwrap();
         let line = source.lines().count();

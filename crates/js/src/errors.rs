@@ -1,4 +1,4 @@
-//! Errors both ways: what JavaScript throws becomes a [`Thrown`], and the other way round.
+//! Conversion of errors between JavaScript and [`Thrown`].
 
 use ostler_contract::Thrown;
 use ostler_contract::thrown::RpcCode;
@@ -8,10 +8,10 @@ use crate::engine::{Rejection, State};
 use crate::options::Level;
 use crate::values::{self, text};
 
-/// How many causes of an error are told.
+/// The maximum number of causes that a stack contains.
 const CAUSES: usize = 5;
 
-/// What a failed call into JavaScript threw.
+/// Converts the error of a failed call into JavaScript.
 pub(crate) fn caught(ctx: &Ctx<'_>, state: &State, error: Error) -> Thrown {
     match error {
         Error::Exception => thrown(state, &ctx.catch()),
@@ -20,7 +20,7 @@ pub(crate) fn caught(ctx: &Ctx<'_>, state: &State, error: Error) -> Thrown {
     }
 }
 
-/// What a thrown value or a rejection's reason says.
+/// Converts a thrown value or a rejection's reason.
 pub(crate) fn thrown(state: &State, value: &Value<'_>) -> Thrown {
     let Some(object) = value.as_object().filter(|object| is_error(object)) else {
         return Thrown::new(not_an_error(state, value));
@@ -42,7 +42,7 @@ pub(crate) fn thrown(state: &State, value: &Value<'_>) -> Thrown {
     Thrown { name, message, stack, rpc }
 }
 
-/// An error of this engine, or of whatever made an object that reads like one.
+/// Returns whether an object is an error of this engine, or has a message like one.
 fn is_error(object: &Object<'_>) -> bool {
     object.is_error() || (object.get::<_, Value>("message").is_ok_and(|message| message.is_string()))
 }
@@ -52,14 +52,14 @@ fn member(object: &Object<'_>, name: &str) -> Option<String> {
     text(&value)
 }
 
-/// The frames of an error: what stands below its message.
+/// Returns the stack frames of an error, without its message.
 fn frames(error: &Object<'_>) -> String {
     let stack = member(error, "stack").unwrap_or_default();
     let frames: Vec<&str> = stack.lines().skip_while(|line| !line.starts_with("    at ")).collect();
     frames.join("\n")
 }
 
-/// Where it was thrown, and below it what caused it.
+/// Returns the stack of an error, followed by its causes.
 fn stack(error: &Object<'_>) -> Option<String> {
     let mut told = frames(error);
     let mut cause = error.get::<_, Value>("cause").ok();
@@ -79,7 +79,7 @@ fn stack(error: &Object<'_>) -> Option<String> {
     Some(told.trim_end().to_owned()).filter(|told| !told.is_empty())
 }
 
-/// Code and data, where it is an `RpcError`.
+/// Returns code and data of an `RpcError`.
 fn rpc_code(error: &Object<'_>, name: &str) -> Option<RpcCode> {
     if name != "RpcError" {
         return None;
@@ -92,7 +92,7 @@ fn rpc_code(error: &Object<'_>, name: &str) -> Option<RpcCode> {
 }
 
 fn not_an_error(state: &State, value: &Value<'_>) -> String {
-    // An engine with no memory at all has none for an error either.
+    // An engine without any free memory cannot create an error either.
     if value.is_null() && state.watch.starved() {
         return state.shared.sentence(&state.shared.out_of_memory());
     }
@@ -103,7 +103,7 @@ fn not_an_error(state: &State, value: &Value<'_>) -> String {
     format!("{shown} was thrown, which is not an Error")
 }
 
-/// The error JavaScript is handed for what the host threw.
+/// Creates the JavaScript error for a `Thrown` of the host.
 pub(crate) fn error<'js>(ctx: &Ctx<'js>, state: &State, thrown: &Thrown) -> Result<Value<'js>> {
     let helpers = values::helpers(ctx, state)?;
     match &thrown.rpc {
@@ -118,7 +118,7 @@ pub(crate) fn error<'js>(ctx: &Ctx<'js>, state: &State, thrown: &Thrown) -> Resu
     }
 }
 
-/// Throws in JavaScript what the host threw.
+/// Throws a `Thrown` of the host in JavaScript.
 pub(crate) fn raise(ctx: &Ctx<'_>, state: &State, thrown: &Thrown) -> Error {
     match error(ctx, state, thrown) {
         Ok(error) => ctx.throw(error),
@@ -144,8 +144,8 @@ fn named_error(ctx: &Ctx<'_>, name: &str, message: &str) -> Error {
     }
 }
 
-/// What nobody caught. An error begins with its name, or that of its class where it has none of its own, as Node prints
-/// it.
+/// Formats an uncaught value. An error begins with its name, or with that of its class if it has no name of its own, as
+/// Node prints it.
 fn uncaught(state: &State, value: &Value<'_>) -> String {
     let thrown = thrown(state, value);
     let Some(object) = value.as_object().filter(|object| is_error(object)) else { return thrown.for_log() };
@@ -154,7 +154,7 @@ fn uncaught(state: &State, value: &Value<'_>) -> String {
     format!("{}: {}", class.as_deref().unwrap_or(&thrown.name), thrown.for_log())
 }
 
-/// Logs what nobody caught: a timer's callback, a listener's.
+/// Logs an uncaught error, for example of a timer's callback or a listener.
 pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
     let value = match error {
         Error::Exception => ctx.catch(),
@@ -164,7 +164,7 @@ pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
         }
     };
     if state.shared.is_killed() {
-        // It has ended; what is interrupted for that is no fault.
+        // The engine has ended; the interruption for that is not an error.
     } else if state.watch.interrupted().is_some()
         && let Some(link) = &state.link
     {
@@ -181,7 +181,7 @@ pub(crate) fn report_uncaught(ctx: &Ctx<'_>, state: &State, error: Error) {
     }
 }
 
-/// Logs a rejection nobody listened to.
+/// Logs a rejection without a handler.
 pub(crate) fn report_rejection(ctx: &Ctx<'_>, state: &State, rejection: Rejection) {
     let (Ok(reason), Ok(promise)) = (rejection.reason.restore(ctx), rejection.promise.restore(ctx)) else {
         return;

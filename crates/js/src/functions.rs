@@ -1,5 +1,5 @@
-//! Functions both ways: the host's as JavaScript functions, JavaScript's as handles the host may hold and
-//! call from any thread.
+//! Conversion of functions: the host's as JavaScript functions, and JavaScript's as handles that the host can call from
+//! any thread.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::engine::{Engine, Held, Message, Reply, Settle, Shared, State};
 use crate::errors::{caught, error, raise, thrown};
 use crate::values::{from_js as js_to_value, helpers, to_js as value_to_js};
 
-/// A function of the host's, as JavaScript holds it.
+/// A function of the host, as a JavaScript object.
 struct HostFunction(LiveFunction);
 
 // SAFETY: it contains no JavaScript value, so its type is the same for every lifetime.
@@ -99,7 +99,7 @@ fn call_later<'js>(
         let _host = state.host.enter();
         catch_unwind(AssertUnwindSafe(|| {
             let mut pending = function.call(arguments);
-            // Most answers are there at once; those need no other thread.
+            // Most results are ready immediately and need no other thread.
             match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(outcome) => Ok(outcome),
                 Poll::Pending => Err(pending),
@@ -155,12 +155,12 @@ fn settle_with<'js>(
     }
 }
 
-/// A function of the host's for JavaScript.
+/// Converts a function of the host to JavaScript.
 pub(crate) fn to_js<'js>(ctx: &Ctx<'js>, function: LiveFunction) -> Result<Value<'js>> {
     Ok(Class::instance(ctx.clone(), HostFunction(function))?.into_value())
 }
 
-/// The same, with a name for stack traces.
+/// Converts a function of the host to JavaScript, with a name for stack traces.
 pub(crate) fn to_js_named<'js>(ctx: &Ctx<'js>, function: LiveFunction, name: &str) -> Result<Value<'js>> {
     let length = function.shape().params.len();
     let value = to_js(ctx, function)?;
@@ -171,7 +171,7 @@ pub(crate) fn to_js_named<'js>(ctx: &Ctx<'js>, function: LiveFunction, name: &st
     Ok(value)
 }
 
-/// A JavaScript function for the host. One of the host's own comes back as itself.
+/// Converts a JavaScript function for the host. A function of the host is unwrapped.
 pub(crate) fn from_js<'js>(
     ctx: &Ctx<'js>,
     state: &State,
@@ -182,14 +182,14 @@ pub(crate) fn from_js<'js>(
     if let Some(host) = Class::<HostFunction>::from_object(function.as_object()?) {
         return Some(Live::Function(host.borrow().0.clone()));
     }
-    // What answers at once cannot be on another thread.
+    // A synchronous function cannot be on another thread.
     if shape.now {
         return None;
     }
     Some(Live::Function(LiveFunction::new(hold(ctx, state, function, this, shape)?)))
 }
 
-/// Holds a JavaScript function for whoever is outside.
+/// Creates a handle to a JavaScript function for use outside the engine.
 pub(crate) fn hold<'js>(
     ctx: &Ctx<'js>,
     state: &State,
@@ -205,7 +205,7 @@ pub(crate) fn hold<'js>(
     Some(JsFunction { handle: Arc::new(Handle { engine, id }), shape })
 }
 
-/// A JavaScript function, from outside. It is released when the last clone is dropped.
+/// A handle to a JavaScript function. The function is released when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct JsFunction {
     handle: Arc<Handle>,
@@ -229,7 +229,7 @@ impl Callable for JsFunction {
     }
 
     fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
-        // The message holds the handle: what is called stays until it was called.
+        // The message contains the handle, so the function is retained until the call.
         let (handle, shape) = (self.handle.clone(), self.shape);
         self.handle.engine.ask(move |ctx, state, reply| {
             invoke(ctx, state, handle.id, arguments, &shape.returns, reply);
@@ -257,7 +257,7 @@ impl Callable for JsFunction {
     }
 }
 
-/// Whom one answer goes to. Dropped unanswered, it says why.
+/// The receiver of one result. If it is dropped without one, it sends an error with the reason.
 pub(crate) trait Answer<T>: 'static {
     fn answer(self, outcome: std::result::Result<T, Thrown>);
 }
@@ -270,7 +270,7 @@ impl<T: 'static> Answer<T> for Reply<T> {
 
 type Outcomes = Vec<std::result::Result<Live, Thrown>>;
 
-/// The answers of a batch, which go back as one.
+/// Collects the results of a batch, which are returned together.
 struct Gather {
     answers: RefCell<Vec<Option<std::result::Result<Live, Thrown>>>>,
     missing: Cell<usize>,
@@ -353,7 +353,7 @@ fn invoke(
     }
 }
 
-/// Answers with a value, or with what it resolves to. A promise that can no longer be settled drops `to`.
+/// Answers with a value, or with what a promise resolves to. A promise that can no longer be settled drops `to`.
 pub(crate) fn answer<'js, T, A, F>(ctx: &Ctx<'js>, state: &Rc<State>, value: Value<'js>, to: A, convert: F)
 where
     T: 'static,
@@ -381,7 +381,7 @@ fn reply<T, A: Answer<T>>(ctx: &Ctx<'_>, state: &Rc<State>, to: &Waiting<A>, out
     }
 }
 
-/// Answers later, if the value is a promise; else gives the conversion back.
+/// Answers once the value is settled, if it is a promise; otherwise returns the conversion.
 fn wait<'js, T, A, F>(
     ctx: &Ctx<'js>,
     state: &Rc<State>,

@@ -1,14 +1,14 @@
-//! Globals. They are made when they are first used: most plugins use few.
+//! Globals. They are created at their first use, because most plugins use few.
 
 use rquickjs::function::Func;
 use rquickjs::{Ctx, Object, Result};
 
-/// Makes the globals of a new engine.
+/// Installs the globals of a new engine.
 pub(crate) fn install(ctx: &Ctx<'_>) -> Result<()> {
     crate::modules::builtin(ctx, "internal/globals").map(drop)
 }
 
-/// What `internal/globals` is built on.
+/// Returns the native functions for `internal/globals`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("load", Func::from(|ctx: Ctx<'js>, name: String| crate::modules::builtin(&ctx, &name)))?;

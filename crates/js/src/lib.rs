@@ -1,8 +1,8 @@
-//! The embedded JavaScript engine: imports a plugin's module and speaks the contract for it.
+//! The embedded JavaScript engine: imports a plugin's module and implements the contract for it.
 //!
-//! Every plugin has an engine and a thread of its own, so one that spins, throws or runs out of memory costs
-//! itself alone. Nothing here knows a registration method, a call on the host or a member by its name: values
-//! cross by their [shapes](ostler_contract::shape).
+//! Every plugin has a separate engine and thread, so a plugin that spins, throws or runs out of memory affects only
+//! itself. This crate knows no registration method, host call or member by name: values are converted by their
+//! [shapes](ostler_contract::shape).
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -1,4 +1,4 @@
-//! The engines of one plugin: its own, and those of its workers. They have one memory limit together.
+//! The engines of one plugin: its main engine and those of its workers. They share one memory limit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::Post;
 
-/// A plugin has this many workers at most.
+/// The maximum number of workers of a plugin.
 pub(crate) const MOST_WORKERS: usize = 32;
 
-/// What the engines of one plugin share.
+/// The state that the engines of one plugin share.
 pub(crate) struct Family {
     limit: Option<usize>,
     used: AtomicUsize,
@@ -35,7 +35,7 @@ impl Family {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bytes all of them take, as far as they have reported it.
+    /// Returns the bytes that all engines use, as last reported.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl Family {
         self.limit
     }
 
-    /// Replaces what one of them reported.
+    /// Replaces the reported usage of one engine.
     pub(super) fn report(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
             Some(more) => self.used.fetch_add(more, Ordering::Relaxed),
@@ -52,7 +52,7 @@ impl Family {
         };
     }
 
-    /// Takes memory for what is on its way between two of them, where there is room.
+    /// Charges memory for a message between two engines, unless that exceeds the limit. Returns whether it was charged.
     pub(crate) fn charge(&self, bytes: usize) -> bool {
         let after = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let fits = self.limit.is_none_or(|limit| after <= limit);
@@ -66,7 +66,7 @@ impl Family {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Records CPU time of a worker.
+    /// Adds CPU time of a worker.
     pub(super) fn add_worked(&self, time: Duration) {
         self.worked.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -75,7 +75,8 @@ impl Family {
         Duration::from_nanos(self.worked.load(Ordering::Relaxed))
     }
 
-    /// Counts an engine in, and returns its number: that of the plugin's own is 0. `None` if there are too many.
+    /// Registers an engine and returns its number, 0 for the plugin's main engine. Returns `None` if there are too
+    /// many.
     pub(crate) fn join(&self, post: Post) -> Option<u64> {
         let mut members = self.members();
         if members.len() > MOST_WORKERS {
@@ -90,7 +91,7 @@ impl Family {
         self.members().remove(&number);
     }
 
-    /// The ways to the others.
+    /// Returns the inboxes of the other engines.
     pub(crate) fn others(&self, number: u64) -> Vec<Post> {
         self.members().iter().filter(|(of, _)| **of != number).map(|(_, post)| post.clone()).collect()
     }

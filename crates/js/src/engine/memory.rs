@@ -12,19 +12,19 @@ use rquickjs::allocator::Allocator;
 
 use super::Family;
 
-/// A block from this size on is refused beyond the limit.
+/// The minimum size of a block whose allocation fails beyond the limit.
 const LARGE: usize = 4 << 10;
-/// The second limit is at least this far above the first: room for the small blocks taken between two chances to
-/// interrupt.
+/// The minimum distance of the second limit from the first, for the small blocks allocated between two interrupt
+/// checks.
 const HEADROOM: usize = 64 << 20;
 
-/// The collector looks for cycles once this much was charged since it last did.
+/// The charged bytes after which the cycle collector runs again.
 const COLLECT_AFTER: usize = 8 << 20;
 
-/// The other engines of the plugin know what this one takes to this many bytes.
+/// The granularity, in bytes, with which the other engines of the plugin learn of this engine's usage.
 const REPORTED: usize = 256 << 10;
 
-/// What the values of one engine take. Lives on its thread.
+/// The memory usage of one engine's values. Lives on the engine's thread.
 pub(crate) struct Memory {
     limit: Option<usize>,
     family: Arc<Family>,
@@ -35,7 +35,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `limit` is this engine's own, beside that of its family.
+    /// `limit` is the limit of this engine, in addition to that of its family.
     pub(crate) fn new(limit: Option<usize>, family: Arc<Family>) -> Self {
         Self {
             limit,
@@ -47,7 +47,7 @@ impl Memory {
         }
     }
 
-    /// How many bytes the values may take now.
+    /// Returns the current limit of the values, in bytes.
     fn limit(&self) -> Option<usize> {
         let Some(shared) = self.family.limit() else { return self.limit };
         let others = self.family.used().saturating_sub(self.reported.get());
@@ -55,7 +55,7 @@ impl Memory {
         Some(self.limit.map_or(shared, |own| own.min(shared)))
     }
 
-    /// How many bytes more they may take.
+    /// Returns the remaining bytes.
     pub(crate) fn left(&self) -> usize {
         self.limit().map_or(usize::MAX, |limit| limit.saturating_sub(self.used()))
     }
@@ -69,17 +69,17 @@ impl Memory {
         }
     }
 
-    /// How many bytes the values take.
+    /// Returns the bytes that the values use.
     pub(crate) fn used(&self) -> usize {
         self.used.get()
     }
 
-    /// Whether the values take more than they may.
+    /// Returns whether the values exceed the limit.
     pub(crate) fn over(&self) -> bool {
         self.limit().is_some_and(|limit| self.used.get() > limit)
     }
 
-    /// Takes memory that holds no value of QuickJS's, where there is room.
+    /// Charges memory outside QuickJS's heap, unless that exceeds the limit. Returns whether it was charged.
     pub(crate) fn charge(&self, bytes: usize) -> bool {
         let after = self.used.get().saturating_add(bytes);
         if self.limit().is_some_and(|limit| after > limit) {
@@ -90,8 +90,8 @@ impl Memory {
         true
     }
 
-    /// Whether so much was charged since this last held that the collector has to look for what nothing holds any more:
-    /// QuickJS counts only what it takes itself.
+    /// Returns whether enough was charged since the last `true` that the cycle collector has to run. QuickJS only
+    /// counts its own allocations.
     pub(crate) fn wants_collection(&self) -> bool {
         let wants = self.charged.get() > COLLECT_AFTER;
         if wants {
@@ -100,17 +100,17 @@ impl Memory {
         wants
     }
 
-    /// Gives back what was charged.
+    /// Releases charged memory.
     pub(crate) fn discharge(&self, bytes: usize) {
         self.gave(bytes);
     }
 
-    /// Whether something was refused since this was last asked.
+    /// Returns whether an allocation was refused since the last query.
     pub(crate) fn take_refused(&self) -> bool {
         self.refused.replace(false)
     }
 
-    /// Whether `more` bytes may be taken by a block that will have `size`.
+    /// Returns whether a block of `size` bytes can grow the usage by `more` bytes.
     fn grants(&self, more: usize, size: usize) -> bool {
         let Some(limit) = self.limit() else { return true };
         let after = self.used.get().saturating_add(more);
@@ -122,7 +122,7 @@ impl Memory {
     }
 
     fn took(&self, block: *mut u8) -> *mut u8 {
-        // A block that the system refused is null, and has no size.
+        // If the system's allocation failed, the block is null and its size 0.
         self.set_used(self.used.get() + usable(block));
         block
     }
@@ -138,23 +138,23 @@ impl Drop for Memory {
     }
 }
 
-/// What hands an engine its memory: the system's own allocator, counted.
+/// The allocator of an engine: the system's, with counted sizes.
 pub(crate) struct Counted(pub(crate) Rc<Memory>);
 
-// SAFETY: every block comes from the system's `malloc` family, which aligns for any type, and goes back to it.
+// SAFETY: every block comes from the system's `malloc` family, which aligns for any type, and is freed with it.
 unsafe impl Allocator for Counted {
     fn alloc(&mut self, size: usize) -> *mut u8 {
         if !self.0.grants(size, size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: any size may be asked for.
+        // SAFETY: `malloc` accepts any size.
         self.0.took(unsafe { libc::malloc(size) }.cast())
     }
 
     fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
         match count.checked_mul(size) {
             Some(bytes) if self.0.grants(bytes, bytes) => {
-                // SAFETY: any size may be asked for.
+                // SAFETY: `calloc` accepts any size.
                 self.0.took(unsafe { libc::calloc(count, size) }.cast())
             }
             _ => std::ptr::null_mut(),
@@ -163,7 +163,7 @@ unsafe impl Allocator for Counted {
 
     unsafe fn dealloc(&mut self, block: *mut u8) {
         self.0.gave(usable(block));
-        // SAFETY: the caller holds a block of this allocator's, or null.
+        // SAFETY: the caller passes a block of this allocator, or null.
         unsafe { libc::free(block.cast()) };
     }
 
@@ -172,10 +172,10 @@ unsafe impl Allocator for Counted {
         if !self.0.grants(size.saturating_sub(had), size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller holds a block of this allocator's, or null.
+        // SAFETY: the caller passes a block of this allocator, or null.
         let moved: *mut u8 = unsafe { libc::realloc(block.cast(), size) }.cast();
         if moved.is_null() && size > 0 {
-            // The system had none: the block is still where it was.
+            // The allocation failed; the old block is still valid.
             return moved;
         }
         self.0.gave(had);
@@ -187,12 +187,12 @@ unsafe impl Allocator for Counted {
     }
 }
 
-/// The size of a block, as the system gave it.
+/// Returns the size of a block as the system allocated it.
 fn usable(block: *mut u8) -> usize {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: only blocks of the system's allocator that are still held come here.
+    // SAFETY: callers only pass live blocks of the system's allocator.
     #[cfg(target_vendor = "apple")]
     return unsafe { libc::malloc_size(block.cast()) };
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! One engine: a thread of its own, on which alone its JavaScript runs.
+//! One engine: a dedicated thread, the only one that runs its JavaScript.
 
 mod family;
 mod memory;

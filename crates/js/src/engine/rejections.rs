@@ -1,10 +1,10 @@
-//! Promises that were rejected while nobody listened.
+//! Promises that were rejected without a handler.
 
 use std::cell::RefCell;
 
 use rquickjs::{Ctx, Persistent, Value};
 
-/// Rejected promises nobody has listened to yet.
+/// Rejected promises that have no handler yet.
 #[derive(Default)]
 pub(crate) struct Rejections(RefCell<Vec<Rejection>>);
 
@@ -14,7 +14,7 @@ pub(crate) struct Rejection {
 }
 
 impl Rejections {
-    /// What the engine reports: a promise was rejected unheard, or is heard after all.
+    /// Handles a report of the engine: a promise was rejected without a handler, or a handler was added later.
     pub(crate) fn track<'js>(&self, ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>, heard: bool) {
         if heard {
             let is = |known: &Persistent<Value<'static>>, value: &Value<'js>| {
@@ -22,7 +22,7 @@ impl Rejections {
             };
             let mut known = self.0.borrow_mut();
             if known.iter().any(|known| is(&known.promise, &promise)) {
-                // A module that throws rejects a promise of the engine's own as well, which nobody can hear.
+                // A module that throws also rejects an internal promise of the engine, which cannot have a handler.
                 let (gone, kept) = known.drain(..).partition(|known| is(&known.reason, &reason));
                 *known = kept;
                 drop(known);
@@ -35,7 +35,7 @@ impl Rejections {
         }
     }
 
-    /// Those nobody has listened to by the end of a turn.
+    /// Takes the promises that have no handler at the end of a turn.
     pub(crate) fn take(&self) -> Vec<Rejection> {
         std::mem::take(&mut *self.0.borrow_mut())
     }

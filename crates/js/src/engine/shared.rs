@@ -1,4 +1,4 @@
-//! What both sides of an engine know: the thread it runs on, and whoever calls into it.
+//! The state that an engine's thread shares with its callers.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,35 +10,35 @@ use tokio::sync::oneshot;
 use super::{Family, Overrun};
 use crate::options::{JsOptions, Level, Line};
 
-/// What both sides know.
+/// The state that an engine's thread shares with its callers.
 pub(crate) struct Shared {
     label: Arc<RwLock<String>>,
-    /// What the plugin was imported as.
+    /// The spec with which the plugin was imported.
     pub(crate) spec: String,
     pub(crate) options: Arc<JsOptions>,
-    /// The engines of the plugin, of which this is one.
+    /// The engines of the plugin, including this one.
     pub(crate) family: Arc<Family>,
-    /// The number among them; that of the plugin's own engine is 0.
+    /// The number of this engine; 0 for the plugin's main engine.
     pub(crate) number: u64,
     killed: AtomicBool,
     condition: AtomicU8,
-    /// CPU time of the thread, in nanoseconds, after its last turn.
+    /// CPU time of the thread after its last turn, in nanoseconds.
     cpu: AtomicU64,
     /// Bytes of the plugin's values after its last turn.
     memory: AtomicUsize,
 }
 
-/// What an engine is doing, for the sentence of a call it leaves unanswered.
+/// The condition of an engine, for the error of a call that it does not answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Condition {
-    /// It runs.
+    /// It is running.
     Running = 0,
-    /// The turn that runs went past the busy limit.
+    /// The current turn exceeded the busy limit.
     Interrupted = 1,
-    /// It has ended, or is ending.
+    /// It has ended or is ending.
     Ended = 2,
-    /// The turn that runs needed more memory than it may.
+    /// The current turn exceeded the memory limit.
     Starved = 3,
 }
 
@@ -48,7 +48,7 @@ impl Shared {
         Self::of(Arc::new(RwLock::new(label.to_owned())), label.to_owned(), options, family, 0)
     }
 
-    /// For a worker that this engine starts.
+    /// Creates the state of a worker that this engine starts.
     pub(crate) fn worker(&self, number: u64) -> Self {
         Self::of(self.label.clone(), self.spec.clone(), self.options.clone(), self.family.clone(), number)
     }
@@ -73,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// What the plugin is called in sentences.
+    /// Returns the plugin's name for messages.
     pub(crate) fn label(&self) -> String {
         self.label.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -82,7 +82,7 @@ impl Shared {
         *self.label.write().unwrap_or_else(PoisonError::into_inner) = label.to_owned();
     }
 
-    /// Ends the engine: nothing further of its code runs.
+    /// Ends the engine; none of its code runs after that.
     pub(crate) fn kill(&self) {
         self.killed.store(true, Ordering::Release);
     }
@@ -91,7 +91,7 @@ impl Shared {
         self.killed.load(Ordering::Relaxed)
     }
 
-    /// Records what the thread has used.
+    /// Records the thread's usage.
     pub(crate) fn set_used(&self, cpu: Duration, memory: usize) {
         let now = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         let before = self.cpu.swap(now, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Shared {
         self.memory.store(memory, Ordering::Relaxed);
     }
 
-    /// The CPU time and the memory that the plugin's own thread had used after its last turn, with those of its workers.
+    /// Returns the CPU time and the memory that the plugin and its workers used after their last turns.
     pub(crate) fn used(&self) -> (Duration, usize) {
         let cpu = Duration::from_nanos(self.cpu.load(Ordering::Relaxed)) + self.family.worked();
         (cpu, self.memory.load(Ordering::Relaxed).max(self.family.used()))
@@ -115,17 +115,17 @@ impl Shared {
         self.condition.load(Ordering::Acquire) == condition as u8
     }
 
-    /// Writes a line of this plugin's.
+    /// Logs a line of this plugin.
     pub(crate) fn log(&self, level: Level, text: impl Into<String>) {
         (self.options.log)(Line { label: self.label(), level, text: text.into() });
     }
 
-    /// The sentence that names the plugin and says this of it.
+    /// Returns a sentence with the plugin as its subject.
     pub(crate) fn sentence(&self, of: &str) -> String {
         format!("plugin {} {of}", self.label())
     }
 
-    /// What is said when it was interrupted.
+    /// Returns the predicate of the message for an interruption.
     pub(crate) fn overran(&self, why: Overrun) -> String {
         match why {
             Overrun::Busy => self.busy(),
@@ -137,7 +137,7 @@ impl Shared {
         format!("ran for more than {} without a pause and was interrupted", seconds(self.options.busy_limit))
     }
 
-    /// What is said when its values outgrow its memory limit.
+    /// Returns the predicate of the message for an exceeded memory limit.
     pub(crate) fn out_of_memory(&self) -> String {
         match self.options.memory_limit {
             Some(limit) => format!("needs more memory than its limit of {} MB", limit >> 20),
@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// The sentence of a call left unanswered.
+    /// Returns the error message of a call that was not answered.
     pub(crate) fn unanswered(&self) -> String {
         if std::thread::panicking() {
             self.sentence("broke its engine; the log says more")
@@ -168,7 +168,7 @@ fn seconds(limit: std::time::Duration) -> String {
     }
 }
 
-/// Whom an answer goes to. One dropped unanswered says why.
+/// The receiver of an answer. If it is dropped without one, it sends an error with the reason.
 pub(crate) struct Reply<T> {
     to: Option<oneshot::Sender<Result<T, Thrown>>>,
     shared: Arc<Shared>,
@@ -182,7 +182,7 @@ impl<T> Reply<T> {
 
     pub(crate) fn send(mut self, answer: Result<T, Thrown>) {
         if let Some(to) = self.to.take() {
-            // Nobody may be waiting any more.
+            // The caller may no longer be waiting.
             let _ = to.send(answer);
         }
     }

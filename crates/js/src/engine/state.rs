@@ -1,4 +1,4 @@
-//! What an engine keeps beside its JavaScript values.
+//! The state of an engine besides its JavaScript values.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,10 +16,10 @@ use crate::native::ports::Endpoint;
 use crate::timers::Timers;
 use crate::values::Helpers;
 
-/// What an engine keeps. Lives on its thread, behind the runtime's user data.
+/// The state of an engine. Lives on its thread, in the runtime's user data.
 pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
-    /// Where the host's own futures run: never on a plugin's thread.
+    /// The runtime for the host's futures, which never run on a plugin's thread.
     pub(crate) host: Handle,
     pub(crate) post: Post,
     pub(crate) watch: Rc<Watch>,
@@ -30,34 +30,34 @@ pub(crate) struct State {
     pub(crate) frames: Frames,
     pub(crate) helpers: RefCell<Option<Rc<Helpers>>>,
     pub(crate) modules: Modules,
-    /// Gives the plugin's own import up, while it is on its way.
+    /// Aborts the plugin's import, while that is pending.
     pub(crate) importing: RefCell<Option<Box<dyn FnOnce()>>>,
-    /// `process`, once the plugin listens there to what nobody caught.
+    /// The `process` listener for uncaught errors, once the plugin has set one.
     pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
-    /// Functions that other engines of the plugin have called, by number.
+    /// Functions that other engines of the plugin call, by number.
     pub(crate) callbacks: Table<Persistent<Function<'static>>>,
-    /// The ends of channels that are here.
+    /// The channel endpoints that this engine owns.
     pub(crate) endpoints: Table<Rc<RefCell<Option<Endpoint>>>>,
-    /// Hears of what others broadcast.
+    /// The function that receives broadcast messages.
     pub(crate) broadcast: RefCell<Option<Persistent<Function<'static>>>>,
-    /// The workers it started and that run.
+    /// The running workers that it started.
     pub(crate) workers: RefCell<HashMap<u64, Arc<Engine>>>,
-    /// How many ports keep a worker alive.
+    /// The number of ports that keep a worker alive.
     pub(crate) held: Cell<i32>,
-    /// Where it is a worker: who started it.
+    /// The link to the parent engine, in a worker.
     pub(crate) link: Option<Link>,
-    /// Whoever asked whether it rests, with the moment until which a timer counts.
+    /// The pending queries whether the plugin is idle, each with the time until which timers count.
     pub(crate) rest_asked: RefCell<Vec<(Instant, Reply<bool>)>>,
 }
 
-/// A function that somebody outside holds, and what it is called on.
+/// A function with its `this` value, referenced from outside the engine.
 #[derive(Clone)]
 pub(crate) struct Held {
     pub(crate) function: Persistent<Function<'static>>,
     pub(crate) this: Option<Persistent<Value<'static>>>,
 }
 
-/// How a promise is settled that waits for the host.
+/// The functions that settle a promise which waits for the host.
 pub(crate) struct Settle {
     pub(crate) resolve: Persistent<Function<'static>>,
     pub(crate) reject: Persistent<Function<'static>>,
@@ -66,13 +66,13 @@ pub(crate) struct Settle {
 #[derive(Clone)]
 struct StateRef(Rc<State>);
 
-// SAFETY: it contains no value with a lifetime of the engine's, so its type is the same for every lifetime.
+// SAFETY: it contains no value with a lifetime of the engine, so its type is the same for every lifetime.
 unsafe impl JsLifetime<'_> for StateRef {
     type Changed<'to> = Self;
 }
 
 impl State {
-    /// The state of the engine this context is of.
+    /// Returns the state of the engine that a context belongs to.
     pub(crate) fn of(ctx: &Ctx<'_>) -> Result<Rc<Self>> {
         ctx.userdata::<StateRef>().map(|state| state.0.clone()).ok_or(Error::Unknown)
     }
@@ -81,7 +81,7 @@ impl State {
         ctx.store_userdata(StateRef(self.clone())).map(drop).map_err(|_| Error::Unknown)
     }
 
-    /// Whether the plugin itself listens to what nobody caught.
+    /// Returns whether the plugin's own listener handled an uncaught error.
     pub(crate) fn heard<'js>(
         &self,
         ctx: &Ctx<'js>,
@@ -93,13 +93,13 @@ impl State {
         let promise = promise.unwrap_or_else(|| Value::new_undefined(ctx.clone()));
         let heard = listener.restore(ctx).and_then(|tell| tell.call((event, error.clone(), promise)));
         heard.unwrap_or_else(|_| {
-            // A listener that throws has not dealt with it.
+            // A listener that throws has not handled the error.
             drop(ctx.catch());
             false
         })
     }
 
-    /// Gives the import up if nothing is left that could go on with it. `busy` says whether futures or jobs wait.
+    /// Aborts the import if nothing is left that could complete it. `busy` returns whether futures or jobs are pending.
     pub(crate) fn give_up_import(&self, busy: impl FnOnce() -> bool) {
         let waits = self.timers.is_waiting() || self.promises.len() > 0 || !self.workers.borrow().is_empty();
         if self.importing.borrow().is_none() || waits || busy() {
@@ -111,12 +111,13 @@ impl State {
         }
     }
 
-    /// Tells whether the plugin rests, once there is nothing to do for it at the moment: what is under way is known only then.
+    /// Queues a query whether the plugin is idle. It is answered once the engine has nothing to do at the moment,
+    /// because only then the pending operations are known.
     pub(crate) fn tell_of_rest(&self, end: Instant, reply: Reply<bool>) {
         self.rest_asked.borrow_mut().push((end, reply));
     }
 
-    /// Answers whoever asked whether it rests. `busy` says whether futures or jobs wait.
+    /// Answers the queries whether the plugin is idle. `busy` returns whether futures or jobs are pending.
     pub(crate) fn answer_rest(&self, busy: impl Fn() -> bool) {
         for (end, reply) in self.rest_asked.take() {
             let works = self.promises.len() > 0
@@ -127,7 +128,7 @@ impl State {
         }
     }
 
-    /// Whether something keeps a worker alive. `busy` says whether futures or jobs wait.
+    /// Returns whether something keeps a worker alive. `busy` returns whether futures or jobs are pending.
     pub(crate) fn is_held(&self, busy: impl Fn() -> bool) -> bool {
         self.held.get() > 0
             || self.promises.len() > 0
@@ -136,7 +137,7 @@ impl State {
             || busy()
     }
 
-    /// Lets go of every JavaScript value: none may outlive the runtime.
+    /// Drops every JavaScript value, because none may outlive the runtime.
     pub(crate) fn clear(&self) {
         for (_, worker) in self.workers.take() {
             worker.kill();
@@ -178,7 +179,7 @@ impl<T> Table<T> {
         id
     }
 
-    /// The value is dropped by the caller: dropping it may run code that looks here again.
+    /// Removes a value. The caller drops it, because its drop may run code that accesses this table.
     pub(crate) fn remove(&self, id: u64) -> Option<T> {
         self.rows.borrow_mut().remove(&id)
     }

@@ -1,4 +1,4 @@
-//! The thread an engine runs on, and the way in from other threads.
+//! The thread of an engine, and access to it from other threads.
 
 use std::fmt;
 use std::rc::Rc;
@@ -19,35 +19,35 @@ use super::{Condition, Link, Memory, Reply, Setup, Shared, State, Table, Watch, 
 use crate::options::{JsOptions, Level};
 use crate::timers::Timers;
 
-/// Something to do on an engine's thread.
+/// A function to run on an engine's thread.
 pub(crate) type Job = Box<dyn for<'js> FnOnce(&Ctx<'js>, &Rc<State>) + Send>;
 
-/// What is sent to an engine's thread.
+/// A message to an engine's thread.
 pub(crate) enum Message {
-    /// Something to do.
+    /// Runs a job.
     Run(Job),
-    /// Nobody holds this function any more.
+    /// Releases a function that is no longer referenced.
     Release(u64),
-    /// What a promise waits for has come.
+    /// Settles a promise that waits for the host.
     Settle(u64, Result<Live, Thrown>),
 }
 
-/// One engine, from outside. It ends when the last clone of the `Arc` around it is gone; functions of its
-/// that somebody holds keep one.
+/// A handle to an engine. The engine ends when the last clone of the `Arc` around it is dropped; each function of the
+/// engine that is referenced outside has such a clone.
 pub struct Engine {
     inbox: UnboundedSender<Message>,
     shared: Arc<Shared>,
 }
 
-/// The way in for whoever must not keep the engine alive.
+/// A sender that does not keep the engine alive.
 #[derive(Clone)]
 pub(crate) struct Post(WeakUnboundedSender<Message>);
 
 impl Post {
-    /// Sends, if the engine is still there.
+    /// Sends a message if the engine still exists.
     pub(crate) fn send(&self, message: Message) {
         if let Some(inbox) = self.0.upgrade() {
-            // Its thread may have ended; then nobody waits for this either.
+            // The thread may have ended; then the message has no effect.
             let _ = inbox.send(message);
         }
     }
@@ -57,29 +57,29 @@ impl Post {
     }
 }
 
-/// JavaScript that nests calls deeper than this throws a `RangeError`.
+/// The limit of JavaScript's call depth, in bytes of stack. Deeper calls throw a `RangeError`.
 const SCRIPT_STACK: usize = 2 << 20;
-/// Room for the native frames above and below; only what is touched takes memory.
+/// The stack of the thread, with room for native frames. Only touched pages use memory.
 const THREAD_STACK: usize = 8 << 20;
-/// The collector looks for cycles once this much was allocated since it last did.
+/// The allocated bytes after which the cycle collector runs again.
 const COLLECT_AFTER: usize = 2 << 20;
 
-/// How often a plugin is looked at that is waited for.
+/// The interval at which [`Engine::rest`] queries the plugin.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Engine {
-    /// Starts an engine. `host` is the runtime its calls on the host run on.
+    /// Starts an engine. `host` is the runtime for its calls to the host.
     pub(crate) fn start(label: &str, options: Arc<JsOptions>, host: Handle) -> Result<Arc<Self>, Thrown> {
         let shared = Arc::new(Shared::new(label, options));
         let (inbox, outbox) = mpsc::unbounded_channel();
         let post = Post(inbox.downgrade());
-        // The first: there is room.
+        // The first engine always fits.
         shared.family.join(post.clone());
         spawn(outbox, &shared, post, host, None)?;
         Ok(Arc::new(Self { inbox, shared }))
     }
 
-    /// Starts a worker for an engine, and returns its number. It runs `internal/worker-main`.
+    /// Starts a worker of an engine and returns its number. The worker runs `internal/worker-main`.
     pub(crate) fn start_worker(
         parent: &Shared,
         setup: Setup,
@@ -100,33 +100,33 @@ impl Engine {
         Ok((Arc::new(Self { inbox, shared }), number))
     }
 
-    /// Ends the engine, also in the middle of what it runs.
+    /// Ends the engine, even during a turn.
     pub(crate) fn kill(&self) {
         self.shared.kill();
         self.send(Message::Run(Box::new(|_, _| ())));
     }
 
-    /// What the plugin is called in log lines and sentences.
+    /// Returns the plugin's name for log lines and messages.
     pub fn label(&self) -> String {
         self.shared.label()
     }
 
-    /// Changes what the plugin is called, once its id is known.
+    /// Changes the plugin's name, once its id is known.
     pub fn set_label(&self, label: &str) {
         self.shared.set_label(label);
     }
 
-    /// The CPU time the plugin has used and the bytes its values take, after its last turn.
+    /// Returns the CPU time that the plugin has used and the bytes of its values, after its last turn.
     pub fn used(&self) -> (Duration, usize) {
         self.shared.used()
     }
 
-    /// How many bytes the plugin's values take.
+    /// Returns the bytes that the plugin's values use.
     pub fn memory_used(&self) -> Pending<usize> {
         self.ask(|_, state, reply| reply.send(Ok(state.watch.memory_used())))
     }
 
-    /// How many functions of the plugin's are held outside.
+    /// Returns the number of the plugin's functions that are referenced outside.
     pub fn functions_held(&self) -> Pending<usize> {
         self.ask(|ctx, state, reply| {
             ctx.run_gc();
@@ -134,8 +134,8 @@ impl Engine {
         })
     }
 
-    /// Waits, no longer than `limit`, until the plugin rests: no timer of it is due within that time, it waits for nothing
-    /// of the host's, and nothing else of it is under way, such as a request or a child process.
+    /// Waits until the plugin is idle, for `limit` at most: no timer is due within that time, it does not wait for the
+    /// host, and no other operation is pending, such as a request or a child process.
     pub async fn rest(&self, limit: Duration) {
         let end = Instant::now() + limit;
         let rests = async {
@@ -146,16 +146,16 @@ impl Engine {
                 }
             }
         };
-        // One that never pauses tells nothing.
+        // A plugin that never pauses does not answer.
         let _ = tokio::time::timeout_at(end, rests).await;
     }
 
     pub(crate) fn send(&self, message: Message) {
-        // A message to a thread that ended is dropped, and with it the reply, which says so.
+        // A message to an ended thread is dropped together with its reply, which then sends an error.
         let _ = self.inbox.send(message);
     }
 
-    /// Runs something on the engine's thread; it takes its place in order now.
+    /// Runs a job on the engine's thread. Its position in the queue is fixed at the call.
     pub(crate) fn ask<T, F>(&self, job: F) -> Pending<T>
     where
         T: Send + 'static,
@@ -192,7 +192,7 @@ fn spawn(
         .map_err(|error| Thrown::new(format_args!("no thread could be started for it: {error}")))
 }
 
-/// Says that the engine is gone, however its thread ends.
+/// Marks the engine as ended when dropped, however its thread ends.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -209,9 +209,9 @@ fn run(
     host: Handle,
     setup: Option<Setup>,
 ) {
-    // Dropped last, when its memory is free again.
+    // Dropped last, after the engine's memory is freed.
     let farewell = setup.as_ref().map(|setup| Farewell(setup.ended.clone()));
-    // Dropped before the messages nobody read, so that their replies can say why.
+    // Dropped before the unread messages, so that their replies contain the reason.
     let _ending = Ending(shared);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -221,7 +221,7 @@ fn run(
     if let Some(Farewell(ended)) = &farewell
         && (ran.is_err() || shared.is_killed())
     {
-        // The code of what was ended from outside; one that ended by itself has its own.
+        // The exit code of a worker that was killed; one that ended by itself has its own code.
         ended.exit(1);
     }
     if let Err(error) = ran {
@@ -246,8 +246,8 @@ async fn serve(
     let watched = watch.clone();
     // SAFETY: `ctx` proves that the runtime is alive.
     let engine = context.with(|ctx| unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) }).await;
-    // SAFETY: the handler is the runtime's own and dies with it; it is asked between two instructions, where
-    // nothing is half made.
+    // SAFETY: the handler belongs to the runtime and is dropped with it. The engine calls it between two instructions,
+    // when all its objects are complete.
     let collect = move || unsafe { qjs::JS_RunGC(engine) };
     runtime.set_interrupt_handler(Some(Box::new(move || watched.overrun(collect)))).await;
     let state = Rc::new(State {

@@ -1,5 +1,4 @@
-//! Turns: a message, a timer or a future runs, then every promise job it left, then what nobody caught is
-//! reported.
+//! Turns: each runs a message, a timer or a future, then all its promise jobs, then reports uncaught errors.
 
 use std::future::{Future as _, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,12 +14,12 @@ use super::{Message, State};
 use crate::options::Level;
 use crate::{errors, functions};
 
-/// After this many rounds the thread looks after its sockets and clocks, however much there is to do.
+/// The number of rounds after which the thread polls its sockets and timers, even if more work is queued.
 const ROUNDS: usize = 32;
-/// A round takes this many messages before it looks at timers.
+/// The number of messages per round before timers are checked.
 const MESSAGES: usize = 32;
 
-/// Serves an engine until nobody can send to it any more.
+/// Serves an engine until all senders are dropped.
 pub(super) async fn drive(
     context: &AsyncContext,
     state: &Rc<State>,
@@ -69,7 +68,7 @@ pub(super) async fn drive(
     .await;
 }
 
-/// Evaluates a module of the engine's own as the first turn.
+/// Evaluates an embedded module as the first turn.
 pub(super) fn begin(context: &AsyncContext, state: &Rc<State>, module: &str) {
     turn(context, state, |ctx| {
         if let Err(error) = crate::modules::builtin(ctx, module) {
@@ -86,7 +85,7 @@ fn deliver(ctx: &Ctx<'_>, state: &Rc<State>, message: Message) {
     }
 }
 
-/// Lets futures spawned by native code go on. Whether one did.
+/// Polls the futures that native code spawned. Returns whether one made progress.
 fn poll_futures(context: &AsyncContext, state: &Rc<State>, waker: &mut Context<'_>) -> bool {
     state.watch.start();
     let polled = catch_unwind(AssertUnwindSafe(|| pin!(context.runtime().execute_pending_job()).poll(waker)));
@@ -107,10 +106,10 @@ fn poll_futures(context: &AsyncContext, state: &Rc<State>, waker: &mut Context<'
     worked
 }
 
-/// Runs one turn. Whatever panics in it costs that turn alone.
+/// Runs one turn. A panic ends only this turn.
 fn turn(context: &AsyncContext, state: &Rc<State>, run: impl for<'js> FnOnce(&Ctx<'js>)) {
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        // The lock is free: nothing else runs on this thread.
+        // The lock is free because nothing else runs on this thread.
         context
             .with(|ctx| {
                 state.watch.start();
@@ -141,24 +140,24 @@ fn finish(ctx: &Ctx<'_>, state: &Rc<State>) {
         }
     }
     if state.watch.interrupted().is_some() {
-        // Promises of what was interrupted can no longer be settled; whoever waits for them hears it now.
+        // Promises of the interrupted code can no longer be settled. The collection drops them, so that their waiters
+        // receive an error now.
         ctx.run_gc();
     }
 }
 
-/// Runs promise jobs until there is none.
+/// Runs all promise jobs.
 fn run_jobs(ctx: &Ctx<'_>, state: &Rc<State>) {
     loop {
         state.frames.between();
         let mut within = std::ptr::null_mut();
-        // SAFETY: `ctx` proves that the runtime is alive and that this thread holds it; `within` is only
-        // written to.
+        // SAFETY: `ctx` proves that the runtime is alive and locked by this thread; `within` is only written to.
         let done =
             unsafe { qjs::JS_ExecutePendingJob(qjs::JS_GetRuntime(ctx.as_raw().as_ptr()), &mut within) };
         match done {
             0 => return state.frames.clear(),
             1.. => {}
-            // Promise jobs catch what is thrown in them; what is left is what cannot be caught.
+            // Promise jobs catch thrown errors; only an uncatchable one remains.
             _ => errors::report_uncaught(ctx, state, Error::Exception),
         }
     }

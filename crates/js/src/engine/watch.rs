@@ -1,4 +1,4 @@
-//! What the engine may not do without end: run without a pause, and take memory.
+//! The limits of running code: CPU time without a pause, and memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use super::{Condition, Memory, Shared};
 
-/// Why a plugin was interrupted.
+/// The reason why a plugin was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overrun {
     /// It ran for too long without a pause.
     Busy,
-    /// Its values outgrew its memory.
+    /// Its values exceeded the memory limit.
     Memory,
 }
 
-/// How long the thread has worked. On a machine that has much else to do, and while a plugin waits for a child, time
-/// passes that it did not use.
+/// Returns the CPU time of this thread. Wall-clock time would also count while the machine is busy and while a plugin
+/// waits for a child process.
 fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes what it is handed, which is ours. A system without such a clock leaves it as it is.
+    // SAFETY: it writes to our own variable. A system without this clock leaves the variable unchanged.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// Looks at the clock and at the memory while JavaScript runs, and stops what goes too far.
+/// Checks the limits of CPU time and memory while JavaScript runs, and interrupts code that exceeds them.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     memory: Rc<Memory>,
@@ -40,27 +40,27 @@ impl Watch {
         Self { shared, memory, since: Cell::new(None), interrupted: Cell::new(None), short: Cell::new(false) }
     }
 
-    /// How many bytes the engine's values take.
+    /// Returns the bytes that the engine's values use.
     pub(crate) fn memory_used(&self) -> usize {
         self.memory.used()
     }
 
-    /// How many bytes more they may take.
+    /// Returns the remaining bytes.
     pub(crate) fn memory_left(&self) -> usize {
         self.memory.left()
     }
 
-    /// The memory that is counted, for what is not taken through QuickJS.
+    /// Returns the memory counter, for allocations outside QuickJS.
     pub(crate) fn memory(&self) -> Rc<Memory> {
         self.memory.clone()
     }
 
-    /// A turn begins.
+    /// Starts a turn.
     pub(crate) fn start(&self) {
         self.since.set(Some(worked()));
     }
 
-    /// The turn is over; the engine waits again.
+    /// Ends a turn.
     pub(crate) fn stop(&self) {
         self.since.set(None);
         self.shared.set_used(worked(), self.memory_used());
@@ -71,8 +71,8 @@ impl Watch {
         }
     }
 
-    /// Whether what runs has to stop. It gives the rest of the turn a fresh start: only what overran is lost.
-    /// `collect` frees what nothing holds any more.
+    /// Returns whether the running code has to stop. The time limit then restarts, so that the rest of the turn can
+    /// still run. `collect` runs the cycle collector.
     pub(crate) fn overrun(&self, collect: impl FnOnce()) -> bool {
         if self.shared.is_killed() {
             return true;
@@ -102,12 +102,12 @@ impl Watch {
         });
     }
 
-    /// Why something was stopped in this turn, if it was.
+    /// Returns why code was interrupted in this turn, if any was.
     pub(crate) fn interrupted(&self) -> Option<Overrun> {
         self.interrupted.get()
     }
 
-    /// Whether memory was short in this turn.
+    /// Returns whether memory was short in this turn.
     pub(crate) fn starved(&self) -> bool {
         self.short.set(self.short.get() || self.memory.take_refused());
         self.short.get() || self.interrupted.get() == Some(Overrun::Memory)

@@ -1,4 +1,4 @@
-//! What an engine has more where it is a worker's.
+//! The additional state of a worker's engine.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::{Message, Post, State};
 use crate::native::ports::{Endpoint, Packet};
 use crate::values::bytes_to_js;
 
-/// What a worker is started with.
+/// The parameters of a new worker.
 pub(crate) struct Setup {
-    /// What it is to run, and its data.
+    /// Its code and its data.
     pub(crate) packet: Packet,
     /// Its `parentPort`.
     pub(crate) port: Endpoint,
-    /// How many bytes its values may take, beside the limit of the plugin.
+    /// The memory limit of its values in bytes, in addition to the plugin's limit.
     pub(crate) memory: Option<usize>,
-    /// How many bytes its calls may nest to.
+    /// The limit of its call stack, in bytes.
     pub(crate) stack: Option<usize>,
     pub(crate) ended: Ended,
 }
 
-/// Tells who started a worker how it goes.
+/// Notifies the parent engine of a worker's events.
 #[derive(Clone)]
 pub(crate) struct Ended(Arc<Telling>);
 
@@ -31,7 +31,7 @@ struct Telling {
     post: Post,
     callback: u64,
     code: AtomicI32,
-    /// 0: runs; 1: has a code that nothing changes any more.
+    /// 0: it is running; 1: its exit code is final.
     settled: AtomicU8,
 }
 
@@ -40,21 +40,21 @@ impl Ended {
         Self(Arc::new(Telling { post, callback, code: AtomicI32::new(0), settled: AtomicU8::new(0) }))
     }
 
-    /// It ends now, with this code.
+    /// Makes this exit code final.
     pub(crate) fn exit(&self, code: i32) {
         if self.0.settled.swap(1, Ordering::AcqRel) == 0 {
             self.0.code.store(code, Ordering::Release);
         }
     }
 
-    /// The code it ends with if nothing else happens.
+    /// Sets the exit code, unless it is already final.
     pub(crate) fn set_code(&self, code: i32) {
         if self.0.settled.load(Ordering::Acquire) == 0 {
             self.0.code.store(code, Ordering::Release);
         }
     }
 
-    /// Calls back with an event and its bytes.
+    /// Calls the parent's callback with an event and its bytes.
     pub(crate) fn tell(&self, event: &'static str, bytes: Vec<u8>) {
         self.0.tell(event, bytes);
     }
@@ -74,7 +74,7 @@ impl Telling {
     }
 }
 
-/// Tells of the end of a worker when it is dropped, however its thread ends.
+/// Notifies the parent of the worker's exit when dropped, however its thread ends.
 pub(super) struct Farewell(pub(super) Ended);
 
 impl Drop for Farewell {
@@ -83,13 +83,13 @@ impl Drop for Farewell {
     }
 }
 
-/// What a worker's engine knows of who started it.
+/// A worker's link to its parent engine.
 pub(crate) struct Link {
     pub(crate) setup: RefCell<Option<(Packet, Endpoint)>>,
     pub(crate) ended: Ended,
-    /// Makes bytes of what nobody caught.
+    /// Serializes an uncaught error.
     pub(crate) describe: RefCell<Option<Persistent<Function<'static>>>>,
-    /// Is called before it ends by itself.
+    /// Called before the worker ends by itself.
     pub(crate) at_end: RefCell<Option<Persistent<Function<'static>>>>,
 }
 
@@ -103,7 +103,7 @@ impl Link {
         }
     }
 
-    /// What nobody caught ends the worker: who started it hears of it.
+    /// Ends the worker after an uncaught error, and notifies its parent.
     pub(crate) fn fail<'js>(&self, ctx: &Ctx<'js>, state: &State, error: &Value<'js>) {
         if state.shared.is_killed() {
             return;
@@ -114,7 +114,7 @@ impl Link {
             false if limit.is_some() => "busy",
             false => "error",
         };
-        // To describe it takes some memory and some time again.
+        // The serialization needs memory and time again.
         let describe = self.describe.borrow().clone();
         let described = describe.and_then(|describe| {
             let bytes = describe.restore(ctx).and_then(|describe| {
@@ -130,7 +130,7 @@ impl Link {
         state.shared.kill();
     }
 
-    /// Calls what is to be called before the end, once.
+    /// Calls the `at_end` function, at most once.
     pub(crate) fn end(&self, ctx: &Ctx<'_>, state: &State) -> bool {
         let call = self.at_end.borrow_mut().take();
         let Some(call) = call else { return false };

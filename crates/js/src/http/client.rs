@@ -1,4 +1,4 @@
-//! What stands behind `fetch`.
+//! The HTTP client behind `fetch`.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::errors::{plain_error, raise};
 use crate::native::natives;
 use crate::options::HttpClient;
 
-/// What `internal/fetch` is built on.
+/// Returns the native functions for `internal/fetch`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "send": send }
 }
 
-/// Starts one request: answers a promise of the response's parts, and what gives it up.
+/// Starts one request. Returns a promise of the response's parts, and a function that aborts the request.
 fn send<'js>(ctx: Ctx<'js>, parts: Object<'js>) -> Result<Object<'js>> {
     let state = State::of(&ctx)?;
     let mut request = read_request(&ctx, &state, &parts)?;
-    // `internal/fetch` decodes, so that the headers stay.
+    // `internal/fetch` decodes the body itself, so the headers stay unchanged.
     request.extensions_mut().insert(Encoded);
-    // On the host's runtime: a plugin that is busy holds up no connection.
+    // The request runs on the host's runtime, so a busy plugin does not delay its connection.
     let (abort, registration) = AbortHandle::new_pair();
     let answer = {
         let _host = state.host.enter();
@@ -48,7 +48,7 @@ fn send<'js>(ctx: Ctx<'js>, parts: Object<'js>) -> Result<Object<'js>> {
     Ok(handle)
 }
 
-/// The host's one way to the network, which its plugins share.
+/// Returns the host's HTTP client, which all plugins share.
 pub fn network() -> HttpClient {
     let client = Client::default();
     Arc::new(move |request| {

@@ -1,5 +1,5 @@
-//! Requests and responses both ways. In JavaScript they are the embedded `internal/http` classes; bodies cross
-//! bit by bit, and none is read before somebody asks.
+//! Conversion of requests and responses. In JavaScript they are the embedded `internal/http` classes. Bodies are
+//! streamed and not read before they are requested.
 
 mod client;
 
@@ -26,7 +26,7 @@ use crate::functions::{JsFunction, hold};
 use crate::modules::builtin;
 use crate::values::{bytes_of, bytes_to_js};
 
-/// A request of the host's, as a `Request`.
+/// Converts a request of the host to a `Request`.
 pub(crate) fn request_to_js<'js>(ctx: &Ctx<'js>, request: Request) -> Result<Value<'js>> {
     let (head, body) = request.into_parts();
     let parts = Object::new(ctx.clone())?;
@@ -41,8 +41,8 @@ pub(crate) fn request_to_js<'js>(ctx: &Ctx<'js>, request: Request) -> Result<Val
     module(ctx)?.get::<_, Function>("requestFrom")?.call((parts,))
 }
 
-/// A `Request` has a whole URL. The `Host` header says whose, as it is what was checked on the way in: a request
-/// line may name another host.
+/// Returns the absolute URL for a `Request`. Its host comes from the `Host` header, which was validated on arrival; the
+/// request line may contain another host.
 fn absolute(uri: &Uri, headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     if host.is_none() && uri.scheme().is_some() {
@@ -52,12 +52,12 @@ fn absolute(uri: &Uri, headers: &HeaderMap) -> String {
     format!("http://{}{path}", host.unwrap_or("localhost"))
 }
 
-/// A response of the host's, as a `Response`.
+/// Converts a response of the host to a `Response`.
 pub(crate) fn response_to_js<'js>(ctx: &Ctx<'js>, response: Response) -> Result<Value<'js>> {
     module(ctx)?.get::<_, Function>("responseFrom")?.call((response_parts(ctx, response)?,))
 }
 
-/// What `responseFrom` makes a `Response` of.
+/// Returns the parts for `responseFrom`.
 fn response_parts<'js>(ctx: &Ctx<'js>, response: Response) -> Result<Object<'js>> {
     let (head, body) = response.into_parts();
     let parts = Object::new(ctx.clone())?;
@@ -68,7 +68,7 @@ fn response_parts<'js>(ctx: &Ctx<'js>, response: Response) -> Result<Object<'js>
     Ok(parts)
 }
 
-/// A `Request` for the host; nothing where the value is none.
+/// Converts a `Request` for the host; returns `None` if the value is not one.
 pub(crate) fn request_from_js<'js>(
     ctx: &Ctx<'js>,
     state: &State,
@@ -92,7 +92,7 @@ fn read_request<'js>(ctx: &Ctx<'js>, state: &State, parts: &Object<'js>) -> Resu
     Ok(request)
 }
 
-/// A `Response` for the host; nothing where the value is none.
+/// Converts a `Response` for the host; returns `None` if the value is not one.
 pub(crate) fn response_from_js<'js>(
     ctx: &Ctx<'js>,
     state: &State,
@@ -107,7 +107,7 @@ pub(crate) fn response_from_js<'js>(
     Ok(Some(Live::Response(Box::new(response))))
 }
 
-/// What the host reads of a `Request` or a `Response`; nothing where the value is none.
+/// Returns the parts of a `Request` or `Response` that the host needs; `None` if the value is not one.
 fn parts<'js>(ctx: &Ctx<'js>, class: &str, value: &Value<'js>) -> Result<Option<Object<'js>>> {
     let module = module(ctx)?;
     module.get::<_, Function>("partsOf")?.call((module.get::<_, Value>(class)?, value.clone()))
@@ -117,7 +117,7 @@ fn module<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     builtin(ctx, "internal/http")
 }
 
-/// Pairs of names and values; a value's bytes are characters, as everywhere on the web.
+/// Returns pairs of names and values. Each byte of a value becomes one character, as in all web APIs.
 fn headers_to_js<'js>(ctx: &Ctx<'js>, headers: &HeaderMap) -> Result<Array<'js>> {
     let pairs = Array::new(ctx.clone())?;
     for (at, (name, value)) in headers.iter().enumerate() {
@@ -148,8 +148,8 @@ fn headers_from_js<'js>(ctx: &Ctx<'js>, pairs: Array<'js>) -> Result<HeaderMap> 
     Ok(headers)
 }
 
-/// A request's body, read into its memory: as [`body_to_js`] has it, but what is read is `{ bytes, charge }`, where the
-/// bytes are charged until `charge` is freed; and the function has a member `all` that reads what is left.
+/// Converts a request's body that is charged to its budget. Like [`body_to_js`], but each chunk is `{ bytes, charge }`,
+/// where the bytes are charged until `charge` is freed, and the function has a member `all` that reads the rest.
 fn charged_to_js<'js>(ctx: &Ctx<'js>, body: Body, bodies: &Bodies) -> Result<Value<'js>> {
     let pieces = Rc::new(Mutex::new(bodies.pieces(body)));
     let rest = pieces.clone();
@@ -178,8 +178,8 @@ fn charged<'js>(ctx: &Ctx<'js>, read: std::result::Result<(Bytes, Charge), BodyE
     Ok(charged.into_value())
 }
 
-/// Nothing, bytes, or a function that answers the next ones. Its member `cancel` drops the rest, and with it the
-/// connection it comes on.
+/// Converts a body: null, bytes, or a function that returns the next chunk. Its member `cancel` drops the rest and with
+/// it the connection.
 fn body_to_js<'js>(ctx: &Ctx<'js>, body: Body) -> Result<Value<'js>> {
     match body {
         Body::Empty => Ok(Value::new_null(ctx.clone())),
@@ -209,7 +209,7 @@ fn body_to_js<'js>(ctx: &Ctx<'js>, body: Body) -> Result<Value<'js>> {
             })?;
             let cancel = Function::new(ctx.clone(), move || match rest.try_lock() {
                 Ok(mut body) => *body = Body::Empty,
-                // Whoever reads drops it.
+                // The reader drops it.
                 Err(_) => cancels.notify_one(),
             })?;
             next.set("cancel", cancel)?;
@@ -218,7 +218,7 @@ fn body_to_js<'js>(ctx: &Ctx<'js>, body: Body) -> Result<Value<'js>> {
     }
 }
 
-/// Null, bytes, or `{ next, cancel }`.
+/// Converts a body from null, bytes, or `{ next, cancel }`.
 fn body_from_js<'js>(ctx: &Ctx<'js>, state: &State, body: Value<'js>) -> Result<Body> {
     if body.is_null() || body.is_undefined() {
         return Ok(Body::Empty);
@@ -240,7 +240,7 @@ fn body_from_js<'js>(ctx: &Ctx<'js>, state: &State, body: Value<'js>) -> Result<
     })))
 }
 
-/// A stream of JavaScript's, pulled from outside. Dropped before its end it is cancelled.
+/// A JavaScript stream that the host pulls. If it is dropped before its end, it is cancelled.
 struct Pull {
     next: JsFunction,
     cancel: JsFunction,
@@ -269,7 +269,7 @@ impl Pull {
 impl Drop for Pull {
     fn drop(&mut self) {
         if !self.done {
-            // It takes its place in order now; nobody waits for the answer.
+            // The call is queued now; its result is not needed.
             drop(self.cancel.call(Vec::new()));
         }
     }
