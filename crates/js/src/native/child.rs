@@ -284,7 +284,7 @@ fn run_to_end(
             })
         });
         let status = child.wait();
-        // No thread may be watching.
+        // This fails if no thread is watching.
         let _ = ended.send(true);
         let timed_out = watching.and_then(|watching| watching.join().ok()).unwrap_or(false);
         if let Some(feeding) = feeding {

@@ -1,4 +1,4 @@
-//! A start with 12,000 stored sessions, without JavaScript: the first connection, the memory written a second later,
+//! A start with 12,000 stored sessions, without JavaScript: the first connection, the dirty memory a second later,
 //! and pages of the listing.
 
 use std::sync::Arc;

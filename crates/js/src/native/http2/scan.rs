@@ -39,7 +39,7 @@ pub(super) enum Frame {
         stream: u32,
         code: u32,
     },
-    /// The server ended a stream, in its headers or later.
+    /// The peer ended a stream; `headers` is set if it did so with a HEADERS frame.
     Ended {
         stream: u32,
         headers: bool,
