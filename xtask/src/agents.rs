@@ -1,5 +1,5 @@
-//! Probes of the agents that the presets name: what each reports of itself when `ostler agent check` starts it, which the
-//! table in `docs/agents.md` is made from.
+//! Probes the agents of the presets: stores what `ostler agent check` reports for each, which is the source of the
+//! table in `docs/agents.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,20 +8,21 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-/// What the probed agents reported, by preset.
+/// The stored reports of the agents, by preset.
 pub const PROBES: &str = "plugins/acp/probes.json";
-/// The presets.
+/// The folder of the presets.
 pub const PRESETS: &str = "plugins/acp/presets";
 
-/// How long an agent may take to start whose package is installed, in seconds, and one that is downloaded first.
+/// The time limits for the start of an agent in seconds: installed, and downloaded first.
 const INSTALLED_LIMIT: u32 = 120;
 const DOWNLOAD_LIMIT: u32 = 600;
 
-/// Probes presets and writes what they report; with `--check`, compares it instead. Probed is every preset whose package is
-/// installed below the folder, at the preset's version; with `--download` every preset, as a user starts it: by npx or uvx.
+/// Probes presets and writes their reports; with `--check`, compares them instead. It probes every preset whose package
+/// is installed below the folder at the preset's version; with `--download`, every preset, by npx or uvx as a user
+/// starts it.
 ///
 /// # Errors
-/// A sentence where nothing is installed, an agent does not start, or an agent reports something else.
+/// Nothing is installed, an agent does not start, or an agent reports something else.
 pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let (check, download) = (has("--check"), has("--download"));
@@ -77,13 +78,13 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     }
 }
 
-/// The stored probes.
+/// Reads the stored probes.
 pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, Value>, String> {
     let text = fs::read_to_string(root.join(PROBES)).map_err(|error| format!("{PROBES}: {error}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{PROBES}: {error}"))
 }
 
-/// The presets, in order.
+/// Reads the presets, in order.
 pub(crate) fn presets(root: &Path) -> Result<Vec<Value>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{PRESETS}: {error}");
     let folders = fs::read_dir(root.join(PRESETS)).map_err(|error| failed(&error))?;
@@ -97,7 +98,7 @@ pub(crate) fn presets(root: &Path) -> Result<Vec<Value>, String> {
     files.iter().map(read).collect()
 }
 
-/// The command line of a preset's package in one of the npm projects and virtual environments below a folder.
+/// Returns the command line of a preset's package in one of the npm projects and virtual environments below a folder.
 fn installed(folder: &Path, preset: &Value) -> Option<(PathBuf, Vec<Value>)> {
     let distribution = &preset["distribution"];
     let (package, program): (&Value, fn(&Path, &Value) -> Option<PathBuf>) =
@@ -140,8 +141,8 @@ fn in_virtual_environment(environment: &Path, package: &Value) -> Option<PathBuf
     Some(environment.join("bin").join(package["cmd"].as_str().unwrap_or(&name)))
 }
 
-/// Starts an agent with the program that `cargo build` made, and answers what it reports. Without a command line it is started as
-/// its preset says.
+/// Starts an agent with the built program and returns its report. Without a command line, the preset's own command is
+/// used.
 fn probe(
     root: &Path,
     id: &str,
@@ -164,10 +165,10 @@ fn probe(
         .args(["agent", "check", id, "--json", "--config-file"])
         .arg(&file)
         .env("HOME", home.path())
-        // What an agent offers depends on whether there is a browser.
+        // Agents report different features with and without a browser.
         .env_remove("NO_BROWSER")
         .envs([("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")])
-        // It does not start without a model. This one is its own, for tests.
+        // This agent does not start without a model; `passthrough` is its built-in test model.
         .env("FAST_AGENT_MODEL", "passthrough")
         .envs(
             ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]

@@ -1,5 +1,5 @@
-//! The documentation as a book: every page is in its summary, links lead somewhere, and the index of errors quotes messages
-//! that the sources have.
+//! Checks the documentation as a book: every page is in its summary, links have valid targets, and the index of errors
+//! quotes messages that exist in the sources.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,12 +10,12 @@ use crate::tidy::{relative, sources};
 const FOLDER: &str = "docs";
 const SUMMARY: &str = "SUMMARY.md";
 const ERRORS: &str = "errors.md";
-/// Stands for what differs from message to message.
+/// The placeholder for the variable parts of a message.
 const GAP: char = '…';
-/// A shorter piece of a message is found everywhere.
+/// The minimum length of a piece of a message; shorter ones match everywhere.
 const SHORTEST_PIECE: usize = 4;
 
-/// Adds a line for each page outside the summary, each broken link, and each quoted message that no source has.
+/// Adds a line for each page outside the summary, each broken link, and each quoted message that no source contains.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
     let folder = root.join(FOLDER);
     let mut pages = sources(&folder, &["md"]);
@@ -60,7 +60,7 @@ fn broken_links(root: &Path, page: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// The lines outside of code blocks, with their numbers.
+/// Returns the lines outside of code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut code = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -70,10 +70,10 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The targets of inline links, with their lines.
+/// Returns the targets of inline links, with their lines.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     prose(text).flat_map(|(line, text)| {
-        // What is quoted as code is no link.
+        // Inline code contains no links.
         let plain = text.split('`').step_by(2);
         plain.flat_map(move |part| {
             part.split("](").skip(1).filter_map(move |rest| Some((line, rest.split_once(')')?.0)))
@@ -81,7 +81,7 @@ fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What links can name in a page: its headings as readers of Markdown name them, and its own anchors.
+/// Returns the possible anchors of a page: its headings as Markdown renderers name them, and its explicit anchors.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
         let title = line.trim_start_matches('#').trim().to_lowercase();
@@ -92,7 +92,7 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
     headings.chain(own)
 }
 
-/// The messages that a page quotes in the first column of its tables, and the fixed pieces of each.
+/// Returns the messages that a page quotes in the first column of its tables, with the fixed pieces of each.
 fn quoted(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let messages = text.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` |")?.0));
     messages.flat_map(|message| {
@@ -101,7 +101,7 @@ fn quoted(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Everything the sources say, with lines of one text joined.
+/// Returns the text of all sources, with continued string literals joined.
 fn said(root: &Path) -> String {
     let mut all = String::new();
     for folder in ["crates", "daemon", "plugins"] {

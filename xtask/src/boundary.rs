@@ -1,6 +1,6 @@
-//! Which names of the contract the JavaScript engine must not contain.
+//! Names of the contract that the JavaScript engine must not contain.
 //!
-//! `crates/js` walks the declarations of the contract, so it names no registration method and no host call. The
+//! `crates/js` iterates over the declarations of the contract, so it names no registration method and no host call. The
 //! names come from those declarations: a new point or call is checked without a change here.
 
 use std::fs;
@@ -11,7 +11,7 @@ use ostler_contract::points::POINTS;
 
 use crate::tidy::{relative, sources, without_tests};
 
-/// Where the JavaScript engine is: its Rust code, and the modules it serves to plugins.
+/// The sources of the JavaScript engine: its Rust code, and the modules that it provides to plugins.
 const ENGINE: [(&str, &str); 2] = [("crates/js/src", "rs"), ("crates/js/std", "js")];
 
 /// Adds a problem for each name of a registration method or host call in the JavaScript engine.
@@ -29,7 +29,7 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// Each name of the contract in a source, with its line from 1.
+/// Returns each name of the contract in a source, with its line number.
 fn named(text: &str) -> Vec<(usize, &'static str)> {
     let names: Vec<&str> =
         POINTS.iter().map(|point| point.method).chain(HOST_CALLS.iter().map(|call| call.name)).collect();
@@ -40,8 +40,8 @@ fn named(text: &str) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// Whether a line contains the name as a whole word. A name that is one English word, as `on` and `send`, counts
-/// only as a member of the host object.
+/// Returns whether a line contains the name as a whole word. A name that is a common English word, such as `on` and
+/// `send`, only counts as a member of the host object.
 fn names_it(line: &str, name: &str) -> bool {
     let is_common = name.bytes().all(|byte| byte.is_ascii_lowercase());
     line.match_indices(name).any(|(at, _)| {

@@ -1,12 +1,12 @@
-//! Cargo, called by a program that cargo itself runs.
+//! Calls cargo from a program that cargo itself runs.
 
 use std::process::Command;
 
-/// What `cargo run` tells the program it runs about that program. Build scripts watch some of it, so another cargo
-/// that is told the same takes every one of them for changed.
+/// The variables that `cargo run` sets for the program that it runs. Build scripts watch some of them, so a nested
+/// cargo with these variables would consider every build script changed.
 const TOLD: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 
-/// The cargo of this build, told nothing about the program that calls it.
+/// Returns the command of this build's cargo, without the variables of the calling program.
 pub fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! The form of `docs/decisions.md`, and the citations of its entries.
+//! Checks the format of `docs/decisions.md`, and the citations of its entries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,8 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// The numbers of the entries. Each entry is a heading `### <a id="d-nnn"></a>D-nnn Title`, a line `*date, area*` and text.
+/// Returns the numbers of the entries. Each entry is a heading `### <a id="d-nnn"></a>D-nnn Title`, a line `*date,
+/// area*` and text.
 fn entries(text: &str, problems: &mut Vec<String>) -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
     let mut paragraphs =
@@ -59,7 +60,7 @@ fn entries(text: &str, problems: &mut Vec<String>) -> BTreeSet<u32> {
     numbers
 }
 
-/// The number of a heading, where its anchor has the same and a title follows.
+/// Returns the number of a heading if its anchor has the same number and a title follows.
 fn number(heading: &str) -> Option<u32> {
     let (anchor, rest) = heading.strip_prefix("### <a id=\"d-")?.split_once("\"></a>D-")?;
     let (number, title) = rest.split_once(' ')?;
@@ -67,7 +68,7 @@ fn number(heading: &str) -> Option<u32> {
     (is_number && !title.trim().is_empty()).then(|| number.parse().ok())?
 }
 
-/// Whether a line is `*2026-01-31, area*`.
+/// Returns whether a line is `*2026-01-31, area*`.
 fn is_dated(line: &str) -> bool {
     let parts =
         line.strip_prefix('*').and_then(|line| line.strip_suffix('*')).and_then(|line| line.split_once(", "));
@@ -76,7 +77,7 @@ fn is_dated(line: &str) -> bool {
     matches!(date[..], [Some(2000..), Some(1..=12), Some(1..=31)]) && !area.trim().is_empty()
 }
 
-/// The numbers that a line cites as `D-nnn`.
+/// Returns the numbers that a line cites as `D-nnn`.
 fn citations(line: &str) -> impl Iterator<Item = u32> {
     line.match_indices("D-").filter_map(|(at, mark)| {
         let before = line[..at].chars().next_back();

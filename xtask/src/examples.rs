@@ -1,12 +1,12 @@
-//! The examples and the declarations of `@ostler/sdk`, checked by TypeScript.
+//! Checks the examples and the declarations of `@ostler/sdk` with TypeScript.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Type-checks `sdk/index.d.ts` and every example with the TypeScript `sdk/package.json` pins.
+/// Type-checks `sdk/index.d.ts` and every example with the TypeScript version that `sdk/package.json` pins.
 ///
 /// # Errors
-/// A sentence where npm is missing or something does not check; TypeScript's own lines stand above it.
+/// npm is missing or a check fails; TypeScript's own output precedes the message.
 pub fn check(root: &Path) -> Result<(), String> {
     let sdk = root.join("sdk");
     npm(&sdk, &["ci", "--no-audit", "--no-fund", "--silent"])?;
@@ -14,7 +14,7 @@ pub fn check(root: &Path) -> Result<(), String> {
     new_plugin(root, &sdk)
 }
 
-/// Type-checks what `ostler plugin new` writes, as its author finds it: in a folder with nothing installed.
+/// Type-checks the output of `ostler plugin new` as its author receives it: in a folder without installed packages.
 fn new_plugin(root: &Path, sdk: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("a new plugin could not be written: {error}");
     let folder = tempfile::tempdir().map_err(failed)?;

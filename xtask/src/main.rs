@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         "agents" => xtask::agents::run(&root, &arguments).map(|what| print(&what)),
         "packages" => xtask::packages::run(&root, &arguments).map(|what| print(&what)),
         "bench" => xtask::bench::run(&root, &arguments),
-        // Started by the benchmark `agents`.
+        // The benchmark `agents` starts this.
         "replay-agent" => xtask::bench::replay_agent(),
         "soak" => xtask::bench::soak(&root, &arguments).map(|what| print(&what)),
         "vscode" => xtask::vscode::run(&root, &arguments).map(|what| print(&what)),
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints to standard error: standard output is for results that are read by programs.
+/// Prints to standard error, because standard output is for results that programs read.
 fn print(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Which folders of a crate's sources may import which: the modules of the engine, checked as crates are.
+//! Checks imports between the folders of a crate's sources: the engine's modules have allowed edges, as crates do.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::tidy::{relative, sources};
 /// The crate whose folders are checked.
 const SOURCES: &str = "crates/engine/src";
 
-/// The folders each folder may import beside itself. A new edge is a line here and one in ARCHITECTURE.md.
+/// The folders that each folder may import in addition to itself. A new edge is a line here and one in ARCHITECTURE.md.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("users", &["core"]),
@@ -25,7 +25,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Finds imports that are not allowed.
+/// Adds a problem for each import that is not allowed.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
     for file in sources(&root.join(SOURCES), &["rs"]) {
         let inside = relative(&root.join(SOURCES), &file);
@@ -43,13 +43,13 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// What follows `crate::` in code, with its line. A list of modules there is named as `{`: each is imported alone, so
-/// that this sees it.
+/// Returns the name after each `crate::` in code, with its line. A list of modules is returned as `{` and reported:
+/// each module must be imported separately, so that this check sees it.
 fn imports(text: &str) -> impl Iterator<Item = (&str, usize)> {
     text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")).flat_map(
         |(at, line)| {
             let names = line.match_indices("crate::").filter(|(start, _)| {
-                // No `ostler_crate::` and no `$crate::`.
+                // Excludes `ostler_crate::` and `$crate::`.
                 !line[..*start].ends_with(|before: char| before.is_alphanumeric() || "_$".contains(before))
             });
             names.map(move |(start, word)| {

@@ -1,7 +1,8 @@
-//! `cargo xtask packages`: small programs that use npm packages, run under Node and in a plugin, and compared.
+//! `cargo xtask packages`: runs small programs that use npm packages under Node and in a plugin, and compares the
+//! results.
 //!
-//! A program is a file in `crates/js/packages/uses`. Its default export answers what it saw, as JSON. Programs talk to
-//! the servers of `servers.mjs` only, which run under Node.
+//! A program is a file in `crates/js/packages/uses`. Its default export returns its observations as JSON. Programs only
+//! connect to the servers of `servers.mjs`, which run under Node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,32 +16,33 @@ use std::time::{Duration, Instant};
 use ostler_js::{JsOptions, Level, Outcome, run_tests};
 use serde_json::Value;
 
-/// Where the programs and the lock file are.
+/// The folder of the programs and the lock file.
 const SOURCE: &str = "crates/js/packages";
-/// Where the packages are installed.
+/// The folder of the installed packages.
 const INSTALLED: &str = "target/packages";
 /// The page with the results.
 const PAGE: &str = "docs/packages.md";
-/// How long a program may take.
+/// The timeout of a program.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The beginning of the list of packages without a program, as they were tried and do not work.
+/// The beginning of the list of packages without a program, because they were tried and do not work.
 const UNSUPPORTED: &str = "\nThese were tried and do not work, or not completely. Packages with native addons are not listed; importing one \
                            throws an error that names it.\n\n| package | why |\n|---|---|\n";
-/// Before what a program answers, in the log of its plugin.
+/// Precedes the result of a program in the log of its plugin.
 const MARK: &str = "packages answer ";
 
-/// How a program ended.
+/// The outcome of a program.
 enum Ended {
-    /// In a plugin it answers as under Node.
+    /// The plugin's result is the same as under Node.
     Same,
-    /// It answers something else, or fails.
+    /// The result differs, or the program fails.
     Differs(String),
 }
 
-/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`). `--write` writes the page.
+/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`). `--write` writes the
+/// page.
 ///
 /// # Errors
-/// What keeps the programs from running, and the programs that fail and are not expected to.
+/// The programs cannot be run, or some fail unexpectedly.
 pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     let (flags, named): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.starts_with("--"));
     let subset = flags.iter().any(|flag| *flag == "--subset");
@@ -99,13 +101,13 @@ fn json(path: &Path) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Whether a list of the manifest's `ostler` section has this name.
+/// Returns whether a list of the manifest's `ostler` section contains this name.
 fn listed(manifest: &Value, list: &str, name: &str) -> bool {
     let list = manifest.pointer(&format!("/ostler/{list}")).and_then(Value::as_array);
     list.is_some_and(|list| list.iter().any(|known| known == name))
 }
 
-/// Why a program is known to answer otherwise.
+/// Returns the known reason why a program's result differs.
 fn reason<'a>(manifest: &'a Value, name: &str) -> Option<&'a str> {
     manifest.pointer("/ostler/known")?.get(name)?.as_str()
 }
@@ -120,7 +122,7 @@ fn programs(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Installs the packages by their lock file, unless they are there, and copies the programs beside them.
+/// Installs the packages of the lock file, unless they are installed, and copies the programs next to them.
 fn install(root: &Path) -> Result<(), String> {
     let (source, target) = (root.join(SOURCE), root.join(INSTALLED));
     fs::create_dir_all(target.join("uses")).map_err(|error| error.to_string())?;
@@ -149,7 +151,7 @@ fn install(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The servers that programs talk to, and their addresses as JSON.
+/// The servers for the programs, and their addresses as JSON.
 struct Servers {
     child: Child,
     addresses: String,
@@ -177,7 +179,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        // They may have ended before.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -202,7 +204,7 @@ fn compare(root: &Path, name: &str, servers: &Servers) -> Result<Ended, String> 
     })
 }
 
-/// What the program answers in a plugin.
+/// Returns the program's result in a plugin.
 fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
     let file = folder.join(format!("plugin-{name}.mjs"));
     let text = format!(
@@ -251,7 +253,7 @@ fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
     serde_json::from_str(answer).map_err(|error| error.to_string())
 }
 
-/// The page: each program with the packages it imports.
+/// Returns the page: each program with the packages that it imports.
 fn page(root: &Path, manifest: &Value, results: &BTreeMap<String, Ended>) -> Result<String, String> {
     let lock = json(&root.join(SOURCE).join("package-lock.json"))?;
     let same = results.values().filter(|ended| matches!(ended, Ended::Same)).count();
@@ -283,7 +285,7 @@ fn page(root: &Path, manifest: &Value, results: &BTreeMap<String, Ended>) -> Res
     Ok(page)
 }
 
-/// The packages a program imports, with their installed versions.
+/// Returns the packages that a program imports, with their installed versions.
 fn imported(text: &str, lock: &Value) -> Vec<String> {
     let mut packages = Vec::new();
     for line in text.lines() {

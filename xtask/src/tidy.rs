@@ -1,6 +1,6 @@
-//! Checks beyond the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of files,
-//! top-level entries, tests named by the ledger, the form and citations of decisions, the pages and links of the book,
-//! and generated files.
+//! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of
+//! files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
+//! the book, and generated files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The workspace crates each crate may depend on. A new edge is a line here and one in ARCHITECTURE.md.
+/// The workspace crates that each crate may depend on. A new edge is a line here and one in ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
     ("ostler-protocol", &[]),
     ("ostler-contract-derive", &[]),
@@ -26,10 +26,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &["ostler-contract", "ostler-js", "ostler-ports", "ostler-protocol"]),
 ];
 
-/// A plugin depends on nothing but the contract, and on what contains the processes it starts.
+/// The crates that a plugin may depend on: the contract, and the crate that contains the processes it starts.
 const PLUGIN_EDGES: &[&str] = &["ostler-contract", "ostler-processes"];
 
-/// What a crate's sources must not hold, and why.
+/// The words that a crate's sources must not contain, with the reason.
 const ABSENT: &[(&str, &[&str], &str)] = &[
     (
         "crates/engine/src",
@@ -56,10 +56,10 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// How many lines a source file may have before its tests.
+/// The maximum number of lines of a source file before its tests.
 const MOST_LINES: usize = 600;
 
-/// What may stand at the top of the repository.
+/// The allowed top-level entries of the repository.
 const TOP: &[&str] = &[
     ".cargo",
     ".ci",
@@ -92,12 +92,12 @@ const TOP: &[&str] = &[
     "xtask",
 ];
 
-/// The repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// Every problem, a line each.
+/// Returns all problems, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     edges(root, &mut problems);
@@ -127,7 +127,7 @@ fn edges(root: &Path, problems: &mut Vec<String>) {
     let own: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     for package in &packages {
         let name = package["name"].as_str().unwrap_or_default();
-        // The composition root sees all; only it does.
+        // Only the composition root may depend on all crates.
         if name == "ostler" {
             continue;
         }
@@ -194,8 +194,8 @@ fn top(root: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// Every `path/to/file.rs::test` of the ledger has to be a test that exists, and every row has to say one or
-/// that it is open.
+/// Checks the ledger: every `path/to/file.rs::test` must be an existing test, and every row must name one or be marked
+/// as open.
 fn ledger(root: &Path, problems: &mut Vec<String>) {
     let file = "docs/conformance.md";
     let Ok(text) = fs::read_to_string(root.join(file)) else {
@@ -229,12 +229,12 @@ fn ledger(root: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// The source before its own tests.
+/// Returns the source before its own tests.
 pub fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }
 
-/// The files below a folder with one of these extensions, sorted.
+/// Returns the files below a folder with one of these extensions, sorted.
 pub(crate) fn sources(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -257,7 +257,7 @@ pub(crate) fn sources(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// A file's path below the root, as text.
+/// Returns a file's path relative to the root, as text.
 pub(crate) fn relative(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }

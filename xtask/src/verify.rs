@@ -1,7 +1,7 @@
-//! `cargo xtask verify --long`: the checks that take longer than a change may wait for.
+//! `cargo xtask verify --long`: the checks that take too long for every change.
 //!
-//! Each check is a row of [`CHECKS`]. `.ci/run` runs a fixed subset of each, which the row names; this command runs the
-//! whole of it and records date, commit and result in `docs/verification.md`.
+//! Each check is a row of [`CHECKS`]. `.ci/run` runs a fixed subset of each, which the row describes; this command runs
+//! all of it and records date, commit and result in `docs/verification.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,27 +11,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the results are recorded.
+/// The path of the recorded results.
 const RECORD: &str = "docs/verification.md";
-/// Where each check's output is.
+/// The folder of the checks' output.
 const OUTPUT: &str = "target/verify";
 /// The version of mdBook that the book was built with.
 const MDBOOK: &str = "0.5.4";
 /// The heading of the recorded table.
 const TABLE: &str = "| check | date | commit | took | result |\n|---|---|---|---|---|\n";
 
-/// A check that takes long.
+/// A long-running check.
 struct Check {
-    /// What it is asked for by.
+    /// Its name on the command line.
     name: &'static str,
-    /// What it checks, and how much of it.
+    /// The scope of the check.
     what: &'static str,
-    /// What `.ci/run` runs of it.
+    /// The subset that `.ci/run` runs.
     subset: &'static str,
     run: fn(&Session) -> Result<String, String>,
 }
 
-/// Every check, in the order they run. A new one is a row here; `cargo xtask verify --long <name>` records it.
+/// Every check, in the order of execution. A new one is a row here; `cargo xtask verify --long <name>` records it.
 const CHECKS: &[Check] = &[
     Check {
         name: "properties",
@@ -141,10 +141,10 @@ struct Session<'a> {
     check: &'static str,
 }
 
-/// Runs the checks that the arguments name, all where they name none, and records each as soon as it is over.
+/// Runs the checks that the arguments name, or all, and records each when it ends.
 ///
 /// # Errors
-/// Wrong arguments, and the names of the checks that failed.
+/// Invalid arguments, or the names of the failed checks.
 pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let wanted = wanted(arguments)?;
     let commit = commit(root)?;
@@ -206,7 +206,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a command in the repository with its output in a file; returns whether it succeeded, and the output.
+    /// Runs a command in the repository and writes its output to a file; returns whether it succeeded, and the output.
     fn output(&self, command: &mut Command) -> Result<(bool, String), String> {
         let folder = self.root.join(OUTPUT);
         let path = folder.join(format!("{}.log", self.check));
@@ -272,7 +272,7 @@ fn book(session: &Session) -> Result<String, String> {
     }
 }
 
-/// Runs the dependency checks of `.ci/lint`, which say whether the advisories were among them.
+/// Runs the dependency checks of `.ci/lint`, whose output says whether advisories were checked.
 fn advisories(session: &Session) -> Result<String, String> {
     let (success, output) = session.output(&mut Command::new(session.root.join(".ci/lint")))?;
     let skipped = output.lines().find(|line| line.contains("NOT CHECKED"));
@@ -285,7 +285,7 @@ fn advisories(session: &Session) -> Result<String, String> {
     }
 }
 
-/// How many tests passed and failed, over all test programs that cargo ran.
+/// Returns how many tests passed and failed, over all test programs that cargo ran.
 fn test_counts(output: &str) -> (usize, usize) {
     let count = |word: &str| -> usize {
         let lines = output.lines().filter_map(|line| line.strip_prefix("test result: "));
@@ -309,7 +309,7 @@ struct Row {
     result: String,
 }
 
-/// Writes a row in the place of the check's last one.
+/// Replaces the check's last row.
 fn record(root: &Path, row: Row) -> Result<(), String> {
     let path = root.join(RECORD);
     let mut rows = rows(&fs::read_to_string(&path).unwrap_or_default());
@@ -336,7 +336,7 @@ fn rows(page: &str) -> Vec<Row> {
     .collect()
 }
 
-/// The whole page: what each check is, and what became of its last run.
+/// Formats the whole page: each check, and the result of its last run.
 fn page(rows: &[Row]) -> String {
     let mut page = String::from(
         "# Long verification\n\n\
@@ -361,7 +361,7 @@ fn page(rows: &[Row]) -> String {
     page
 }
 
-/// Adds a problem where the page does not list the checks there are.
+/// Adds a problem if the page does not list the current checks.
 pub fn check_page(root: &Path, problems: &mut Vec<String>) {
     let text = fs::read_to_string(root.join(RECORD)).unwrap_or_default();
     if page(&rows(&text)) != text {
@@ -371,17 +371,17 @@ pub fn check_page(root: &Path, problems: &mut Vec<String>) {
     }
 }
 
-/// Writes the page with the checks there are and the results recorded so far.
+/// Writes the page with the current checks and the recorded results.
 ///
 /// # Errors
-/// What could not be written.
+/// The page cannot be written.
 pub fn write_page(root: &Path) -> Result<(), String> {
     let path = root.join(RECORD);
     let rows = rows(&fs::read_to_string(&path).unwrap_or_default());
     fs::write(&path, page(&rows)).map_err(|error| format!("{RECORD}: {error}"))
 }
 
-/// The commit that is checked, and whether files differ from it.
+/// Returns the checked commit, and whether the working tree differs from it.
 fn commit(root: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| -> Result<String, String> {
         let output = Command::new("git").args(arguments).current_dir(root).output();

@@ -1,23 +1,23 @@
-//! `cargo xtask vscode`: VS Code's web UI, driven against the daemon.
+//! `cargo xtask vscode`: drives VS Code's web UI against the daemon.
 //!
-//! `xtask/vscode/check.mjs` contains the steps. VS Code comes as the npm package `code-server`, which installs without a
+//! `xtask/vscode/check.mjs` contains the steps. VS Code is the npm package `code-server`, which installs without a
 //! compiler: its optional native modules are not built. The browser is Debian's `chromium`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The scripts and the versions of what they need.
+/// The folder of the scripts and their package versions.
 const SOURCES: &str = "xtask/vscode";
-/// Where npm installs what they need.
+/// The folder in which npm installs the packages.
 const TOOLS: &str = "target/vscode";
-/// Where screenshots, logs and the frames go if the caller names no folder.
+/// The default folder for screenshots, logs and frames.
 const OUTPUT: &str = "target/verify/vscode";
 
-/// Builds the daemon, installs VS Code and runs the steps; `--screenshots FOLDER` names the folder for their output.
+/// Builds the daemon, installs VS Code and runs the steps; `--screenshots FOLDER` sets the folder for their output.
 ///
 /// # Errors
-/// The steps that failed, or what is missing.
+/// The failed steps, or a missing program.
 pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     let output = match arguments {
         [] => root.join(OUTPUT),
@@ -55,7 +55,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     }
 }
 
-/// Installs what the scripts need, where the lock file changed; returns the Node that VS Code needs.
+/// Installs the packages of the scripts if the lock file has changed; returns the Node that VS Code needs.
 fn install(root: &Path) -> Result<PathBuf, String> {
     let (sources, tools) = (root.join(SOURCES), root.join(TOOLS));
     let architecture = match std::env::consts::ARCH {

@@ -1,4 +1,4 @@
-//! What a host decides about its engines.
+//! The options of a host for its engines.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::Pending;
 
-/// How grave a line is.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// `console.debug`, `console.trace`
@@ -17,20 +17,20 @@ pub enum Level {
     Info,
     /// `console.warn`
     Warn,
-    /// `console.error`, and an engine that fails.
+    /// `console.error`, and failures of an engine.
     Error,
-    /// What a plugin failed to catch: an unhandled rejection, an error of a timer or a listener.
+    /// An error that the plugin did not catch: an unhandled rejection, an error of a timer or a listener.
     Uncaught,
 }
 
-/// One line of a plugin's, for the log.
+/// One log line of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// The plugin's id, or its spec while the id is not known.
+    /// The plugin's id, or its spec while the id is unknown.
     pub label: String,
-    /// How grave.
+    /// The severity.
     pub level: Level,
-    /// What it says; several lines where a stack belongs to it.
+    /// The text; several lines if it contains a stack.
     pub text: String,
 }
 
@@ -40,7 +40,8 @@ impl fmt::Display for Line {
         for (at, line) in self.text.split('\n').enumerate() {
             match at {
                 0 => formatter.write_str(line)?,
-                // No line of a plugin's begins as one of the daemon's or of another's.
+                // Continuation lines are indented, so that they do not look like lines of the daemon or of another
+                // plugin.
                 _ if line.starts_with(' ') => write!(formatter, "\n{line}")?,
                 _ => write!(formatter, "\n  {line}")?,
             }
@@ -49,34 +50,34 @@ impl fmt::Display for Line {
     }
 }
 
-/// Where a plugin's lines go.
+/// Receives the log lines of plugins.
 pub type LogSink = Arc<dyn Fn(Line) + Send + Sync>;
 
-/// Is told each file before a module is read from it, and each file that a relative import names in vain.
+/// Receives each file before a module is read from it, and each file that a relative import does not find.
 pub type FileSink = Arc<dyn Fn(&Path) + Send + Sync>;
 
-/// Sends one request and answers its response, without following redirects: what stands behind `fetch`.
+/// Sends one request and returns its response, without following redirects: the HTTP client of `fetch`.
 pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
 
-/// Whether a plugin may listen: of its spec, and of `<host>:<port>` or the path of a socket.
+/// Returns whether a plugin may listen. Receives its spec, and `<host>:<port>` or the path of a socket.
 pub type ListenRule = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// What a host decides about its engines.
+/// The options of a host for its engines.
 #[derive(Clone)]
 pub struct JsOptions {
-    /// How much memory one plugin's values may take; `None` = as much as there is.
+    /// The memory limit of one plugin's values, in bytes; `None` sets no limit.
     pub memory_limit: Option<usize>,
-    /// How long a plugin may keep its thread at work without a pause. What runs longer is interrupted.
+    /// The maximum CPU time of a plugin without a pause. Code that exceeds it is interrupted.
     pub busy_limit: Duration,
-    /// Where console lines and uncaught errors go.
+    /// Receives console lines and uncaught errors.
     pub log: LogSink,
-    /// Is told which files plugins are read from.
+    /// Receives the files that plugins are read from.
     pub read: FileSink,
-    /// What stands behind `fetch`.
+    /// The HTTP client of `fetch`.
     pub http: HttpClient,
-    /// Whether a plugin may open a listener. By default none may.
+    /// Returns whether a plugin may open a listener. By default none may.
     pub listen: ListenRule,
-    /// The version `@ostler/sdk` says it has.
+    /// The version that `@ostler/sdk` reports.
     pub sdk_version: String,
 }
 

@@ -1,4 +1,4 @@
-//! Imports a plugin's module onto an engine of its own.
+//! Imports plugin modules, each into a separate engine.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::functions::{self, Answer, JsFunction};
 use crate::options::JsOptions;
 use crate::values;
 
-/// Imports JavaScript and TypeScript plugins, each onto an engine of its own.
+/// Imports JavaScript and TypeScript plugins, each into a separate engine.
 #[derive(Debug, Clone)]
 pub struct JsSource {
     options: Arc<JsOptions>,
 }
 
 impl JsSource {
-    /// A source whose engines follow these options.
+    /// Creates a source whose engines use these options.
     pub fn new(options: JsOptions) -> Self {
         Self { options: Arc::new(options) }
     }
@@ -61,7 +61,7 @@ impl PluginSource for JsSource {
     }
 }
 
-/// The answer of an import, which may be given up.
+/// The reply of an import, which can be aborted.
 struct Importing(Rc<RefCell<Option<Reply<Exports>>>>);
 
 impl Answer<Exports> for Importing {
@@ -73,7 +73,7 @@ impl Answer<Exports> for Importing {
     }
 }
 
-/// What a module exports, read on its engine's thread.
+/// The exports of a module, read on its engine's thread.
 struct Exports {
     name: Option<Value>,
     title: Option<String>,
@@ -100,7 +100,7 @@ fn read_exports<'js>(ctx: &Ctx<'js>, state: &Rc<State>, namespace: &rquickjs::Va
     })
 }
 
-/// `apply(host, options)`, which answers nothing.
+/// Returns the shape of `apply(host, options)`, which returns nothing.
 fn apply_shape() -> &'static FunctionShape {
     static SHAPE: OnceLock<FunctionShape> = OnceLock::new();
     SHAPE.get_or_init(|| FunctionShape {
@@ -114,7 +114,7 @@ fn into_module(exports: Exports, engine: Arc<Engine>) -> Module {
     let kept = engine.clone();
     let apply = exports.apply.map(|apply| -> Arc<Apply> {
         Arc::new(move |host: PluginHost, options| {
-            // From here on the plugin has an id.
+            // From here on the plugin's id is known.
             engine.set_label(host.id());
             let applied = apply.call(vec![host.into_live(), options.into_live()]);
             Box::pin(async move { applied.await.map(drop) })
@@ -132,7 +132,7 @@ fn into_module(exports: Exports, engine: Arc<Engine>) -> Module {
 
 type Apply = dyn Fn(PluginHost, ostler_contract::Options) -> Pending<()> + Send + Sync;
 
-/// A syntax error says where it is, in the sentence itself: it has no other frame.
+/// Adds the position of a syntax error to its message, because it has no other stack frame.
 fn with_place(mut thrown: Thrown) -> Thrown {
     if thrown.name == "SyntaxError"
         && let Some(stack) = &thrown.stack

@@ -1,4 +1,4 @@
-//! What there is for plugins: Node's modules and their exports, and the globals.
+//! The API surface for plugins: Node's modules with their exports, and the globals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::errors::caught;
 use crate::modules::{builtin, node_modules};
 use crate::options::JsOptions;
 
-/// What there is for plugins.
+/// The API surface for plugins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surface {
-    /// The modules there are, with their exports: Node's by the name behind `node:`, and the SDK.
+    /// The available modules with their exports: Node's by the name after `node:`, and the SDK.
     pub modules: BTreeMap<String, Vec<String>>,
-    /// Those of the exports that may be imported, and say when they are called that they are not there.
+    /// The exports that can be imported but only throw an error when called, because they are not supported.
     pub absent: BTreeMap<String, Vec<String>>,
-    /// The globals there are.
+    /// The available globals.
     pub globals: Vec<String>,
-    /// What there is of the algorithms of `node:crypto`, by kind.
+    /// The supported algorithms of `node:crypto`, by kind.
     pub algorithms: Vec<(String, Vec<String>)>,
-    /// What there is of the algorithms of `crypto.subtle`, by operation.
+    /// The supported algorithms of `crypto.subtle`, by operation.
     pub subtle: Vec<(String, Vec<String>)>,
 }
 
-/// What there is for plugins, asked of an engine.
+/// Returns the API surface, as an engine reports it.
 pub async fn surface() -> Result<Surface, Thrown> {
     let host = tokio::runtime::Handle::current();
     let engine = Engine::start("surface", Arc::new(JsOptions::default()), host)?;

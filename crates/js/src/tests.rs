@@ -1,4 +1,4 @@
-//! The tests an author wrote with `node:test`, run on an engine of their own.
+//! Runs a plugin author's `node:test` tests in a separate engine.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -13,34 +13,34 @@ use crate::functions;
 use crate::modules::builtin;
 use crate::options::JsOptions;
 
-/// How a test ended.
+/// The outcome of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It held.
+    /// It passed.
     Passed,
-    /// It did not hold, or threw.
+    /// It failed or threw.
     Failed,
-    /// It was not run.
+    /// It was skipped.
     Skipped,
 }
 
-/// One test.
+/// The result of one test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestResult {
-    /// Its name, behind those of its suites.
+    /// Its name, after the names of its suites.
     pub name: String,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What it failed with.
+    /// The error, if it failed.
     pub why: Option<String>,
-    /// Where it failed: `function (file:line:column)`.
+    /// The position of the failure: `function (file:line:column)`.
     pub at: Option<String>,
 }
 
-/// Imports a module and runs the tests it has, one after the other.
+/// Imports a module and runs its tests in sequence.
 ///
 /// # Errors
-/// What the module threw while it was imported.
+/// The error that the module threw during the import.
 pub async fn run_tests(path: &Path, options: JsOptions) -> Result<Vec<TestResult>, Thrown> {
     let host =
         tokio::runtime::Handle::try_current().map_err(|_| Thrown::new("tests are run on a tokio runtime"))?;

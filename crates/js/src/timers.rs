@@ -1,4 +1,4 @@
-//! Timers of one engine. LLRT keeps its own in the process; these live and end with their engine.
+//! The timers of one engine. LLRT stores its timers per process; these live and end with their engine.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -14,11 +14,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::engine::State;
 use crate::errors;
 
-/// Callbacks that wait for their time.
+/// The pending timers.
 #[derive(Default)]
 pub(crate) struct Timers {
     waiting: RefCell<HashMap<u64, Timer>>,
-    /// By time, then in the order they were started.
+    /// By time, then in the order of their starts.
     clock: RefCell<BinaryHeap<Reverse<(Instant, u64, u64)>>>,
     /// `setImmediate`
     soon: RefCell<VecDeque<u64>>,
@@ -26,13 +26,13 @@ pub(crate) struct Timers {
     ticks: RefCell<VecDeque<Persistent<Function<'static>>>>,
     sleep: RefCell<Option<Pin<Box<Sleep>>>>,
     next: Cell<u64>,
-    /// Those that keep nothing alive.
+    /// The timers that do not keep a worker alive.
     unreferenced: RefCell<HashSet<u64>>,
 }
 
 struct Timer {
     callback: Persistent<Function<'static>>,
-    /// The number of the start it waits for: a timer started again is not due at its old time.
+    /// The number of its current start. A restarted timer ignores its old time.
     start: u64,
     every: Option<Duration>,
 }
@@ -43,7 +43,7 @@ impl Timers {
         self.next.get()
     }
 
-    /// Calls back after a while, or again and again; answers the timer's number.
+    /// Starts a timeout or an interval; returns the timer's id.
     fn start(&self, callback: Persistent<Function<'static>>, after: Duration, repeat: bool) -> u64 {
         let id = self.number();
         let every = repeat.then_some(after);
@@ -52,7 +52,7 @@ impl Timers {
         id
     }
 
-    /// Calls back as soon as what waits now was dealt with.
+    /// Starts a timer that fires after the work that is queued now.
     fn start_soon(&self, callback: Persistent<Function<'static>>) -> u64 {
         let id = self.number();
         self.waiting.borrow_mut().insert(id, Timer { callback, start: id, every: None });
@@ -66,7 +66,7 @@ impl Timers {
         drop(timer);
     }
 
-    /// The timers that are due; wakes the engine when the next one is.
+    /// Returns the timers that are due; wakes the engine when the next one is due.
     pub(crate) fn poll_due(&self, waker: &mut Context<'_>) -> Vec<u64> {
         let mut due: Vec<u64> = self.soon.borrow_mut().drain(..).collect();
         let mut clock = self.clock.borrow_mut();
@@ -91,7 +91,7 @@ impl Timers {
         due
     }
 
-    /// Calls one back. What it throws is reported and costs nothing else.
+    /// Fires a timer. An error in its callback is reported and does not affect the others.
     pub(crate) fn fire(&self, ctx: &Ctx<'_>, state: &State, id: u64) {
         let callback = {
             let mut waiting = self.waiting.borrow_mut();
@@ -117,7 +117,7 @@ impl Timers {
         !self.ticks.borrow().is_empty()
     }
 
-    /// Calls back whoever waits for what runs now to return; promises come after them.
+    /// Runs the callbacks that wait for the current code to return; promise jobs run after them.
     pub(crate) fn run_ticks(&self, ctx: &Ctx<'_>, state: &State) {
         loop {
             let next = self.ticks.borrow_mut().pop_front();
@@ -126,7 +126,7 @@ impl Timers {
         }
     }
 
-    /// Whether one is still to come before a moment.
+    /// Returns whether a timer is due before a time.
     pub(crate) fn is_due_before(&self, moment: Instant) -> bool {
         let waiting = self.waiting.borrow();
         let is_due = |Reverse((at, start, id)): &Reverse<(Instant, u64, u64)>| {
@@ -144,13 +144,13 @@ impl Timers {
         }
     }
 
-    /// Whether one is still to come that keeps a worker alive.
+    /// Returns whether a pending timer keeps a worker alive.
     pub(crate) fn is_referenced(&self) -> bool {
         let unreferenced = self.unreferenced.borrow();
         !self.ticks.borrow().is_empty() || self.waiting.borrow().keys().any(|id| !unreferenced.contains(id))
     }
 
-    /// Whether one is still to come.
+    /// Returns whether a timer is pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
@@ -172,7 +172,7 @@ fn call_back(ctx: &Ctx<'_>, state: &State, callback: Persistent<Function<'static
     }
 }
 
-/// What `internal/timers` is built on.
+/// Returns the native functions for `internal/timers`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set(

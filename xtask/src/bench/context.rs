@@ -1,4 +1,4 @@
-//! What every benchmark needs: the programs of both sides, and servers of either.
+//! The common setup of all benchmarks: the programs of both sides, and their servers.
 
 use std::cell::OnceCell;
 use std::net::SocketAddr;
@@ -15,24 +15,24 @@ use super::process::Process;
 use super::progress;
 use super::rounds::{Bounds, Side};
 
-/// What every benchmark needs.
+/// The common setup of all benchmarks.
 pub struct Context {
-    /// The repository.
+    /// The root of the repository.
     pub root: PathBuf,
     /// The daemon.
     pub ostler: Ostler,
-    /// Node, where there is one.
+    /// Node, if it is installed.
     pub node: Option<Node>,
-    /// Built where a benchmark needs it.
+    /// The Rust floor, built at its first use.
     rust_floor: OnceCell<RustFloor>,
     rounds: Option<usize>,
 }
 
-/// A server of either side, with its folder.
+/// A running server of either side, with its folder.
 pub struct Running {
     /// The process.
     pub process: Process,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     _folder: Option<Folder>,
 }
@@ -41,7 +41,7 @@ impl Context {
     /// Builds the daemon and finds Node.
     ///
     /// # Errors
-    /// Where the daemon does not build or the floors cannot be installed.
+    /// The daemon does not build or the packages of the floors cannot be installed.
     pub fn prepare(root: &Path, options: &Options) -> Result<Self> {
         raise_file_limit();
         progress("building as releases are built");
@@ -54,16 +54,16 @@ impl Context {
         Ok(Self { root: root.to_owned(), ostler, node, rust_floor, rounds: options.rounds })
     }
 
-    /// How often a benchmark runs: so many rounds unless the command line says otherwise, and none begins
-    /// after the limit.
+    /// Returns the bounds of a benchmark: `rounds`, unless the command line sets another number; no round begins after
+    /// the limit.
     pub fn bounds(&self, rounds: usize, limit: Duration) -> Bounds {
         Bounds { rounds: self.rounds.unwrap_or(rounds), limit, floor: self.node.is_some() }
     }
 
-    /// Starts the Rust floor, in a folder on the daemon's disk where it keeps anything.
+    /// Starts the Rust floor; a durable one stores its data in a folder on the daemon's disk.
     ///
     /// # Errors
-    /// Where it does not start.
+    /// It does not start.
     pub fn start_rust_floor(&self, persistence: Persistence) -> Result<Running> {
         let folder = Folder::new(&self.root, &[])?;
         let floor = match self.rust_floor.get() {
@@ -80,7 +80,7 @@ impl Context {
     /// Starts the server of a side: the daemon on a usual folder that was used before, or the WebSocket floor.
     ///
     /// # Errors
-    /// Where it does not start.
+    /// It does not start.
     pub fn start(&self, side: Side) -> Result<Running> {
         match (side, &self.node) {
             (Side::Floor, Some(node)) => {
@@ -96,9 +96,9 @@ impl Context {
     }
 }
 
-/// Lets this process, and the servers it starts, hold as many connections as the system allows.
+/// Raises the limit of open files for this process and the servers it starts to the system's maximum.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, the benchmark that needs it says so.
+    // If that fails, the benchmark that needs it reports an error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

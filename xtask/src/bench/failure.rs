@@ -1,16 +1,16 @@
-//! Why a benchmark could not be run, as a sentence.
+//! The error of a benchmark.
 
 use std::fmt;
 
-/// Why a benchmark could not be run.
+/// The error of a benchmark.
 #[derive(Debug)]
 pub struct Failure(String);
 
-/// What may fail with one.
+/// A result with a [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A sentence.
+    /// Creates a failure from a sentence.
     pub fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
@@ -40,9 +40,9 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds a description of the failed operation to an error.
 pub trait During<T> {
-    /// `<what>: <why>`
+    /// Returns the error as `<what>: <why>`.
     fn during(self, what: impl fmt::Display) -> Result<T>;
 }
 

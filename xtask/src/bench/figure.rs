@@ -1,15 +1,15 @@
-//! One figure: both sides, round by round, and whether it meets what was set for it.
+//! A figure: the values of both sides by round, and whether it meets its target.
 
 use super::stats::median;
 
-/// What a figure has to come to.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Target {
     /// At most this many times the floor.
     AtMost(f64),
     /// At least this many times the floor.
     AtLeast(f64),
-    /// Less than this, whatever the floor is.
+    /// Less than this, regardless of the floor.
     Under(f64),
 }
 
@@ -18,36 +18,36 @@ pub enum Target {
 pub struct Pair {
     /// The daemon.
     pub ostler: f64,
-    /// The floor; nothing where Node is missing.
+    /// The floor; `None` without Node.
     pub floor: Option<f64>,
 }
 
 /// A figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What is measured.
+    /// The measured quantity.
     pub label: &'static str,
-    /// In what.
+    /// Its unit.
     pub unit: &'static str,
-    /// What it has to come to; nothing where it is shown for what it tells.
+    /// Its target; `None` if it is only reported.
     pub target: Option<Target>,
     /// Every round.
     pub rounds: Vec<Pair>,
 }
 
 impl Figure {
-    /// The daemon's median.
+    /// Returns the daemon's median.
     pub fn ostler(&self) -> Option<f64> {
         median(&self.rounds.iter().map(|pair| pair.ostler).collect::<Vec<_>>())
     }
 
-    /// The floor's median.
+    /// Returns the floor's median.
     pub fn floor(&self) -> Option<f64> {
         median(&self.rounds.iter().filter_map(|pair| pair.floor).collect::<Vec<_>>())
     }
 
-    /// The median of the rounds' ratios, so that what slows the machine down for a while slows both sides of
-    /// a ratio.
+    /// Returns the median of the rounds' ratios, so that a temporary slowdown of the machine affects both sides of a
+    /// ratio.
     pub fn ratio(&self) -> Option<f64> {
         let ratios: Vec<f64> = self
             .rounds
@@ -58,7 +58,7 @@ impl Figure {
         median(&ratios)
     }
 
-    /// Whether it meets its target; nothing where it has none, or was not measured.
+    /// Returns whether it meets its target; `None` if it has none or was not measured.
     pub fn meets(&self) -> Option<bool> {
         match self.target? {
             Target::AtMost(most) => self.ratio().map(|ratio| ratio <= most),
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_ratio_is_of_rounds_not_of_medians() {
-        // The second round ran on a machine ten times slower, for both.
+        // The second round ran on a machine that was ten times slower, for both sides.
         let figure = figure(Target::AtMost(0.5), &[(1.0, 2.0), (10.0, 20.0), (1.2, 2.0)]);
         assert_eq!(figure.ratio(), Some(0.5));
         assert_eq!(figure.meets(), Some(true));

@@ -8,18 +8,18 @@ use super::failure::{During, Failure, Result};
 use super::ostler;
 use super::process::{Output, Process};
 
-/// Node, with what the floors need installed.
+/// Node, with the packages of the floors installed.
 pub struct Node {
     folder: PathBuf,
-    /// As it says: `v22.0.0`.
+    /// As Node prints it: `v22.0.0`.
     pub version: String,
 }
 
 impl Node {
-    /// Finds Node and installs what the floors need; nothing where there is no Node.
+    /// Finds Node and installs the packages of the floors; returns `None` without Node.
     ///
     /// # Errors
-    /// Where there is a Node and the floors' packages cannot be installed.
+    /// Node exists, but the packages cannot be installed.
     pub fn find(root: &Path) -> Result<Option<Self>> {
         let Ok(said) = Command::new("node").arg("--version").output() else { return Ok(None) };
         if !said.status.success() {
@@ -39,20 +39,20 @@ impl Node {
         Ok(Some(Self { folder, version }))
     }
 
-    /// Starts a floor, with this output kept.
+    /// Starts a floor and reads this output.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn spawn(&self, script: &str, arguments: &[&str], output: Output) -> Result<Process> {
         let mut command = Command::new("node");
         command.arg(script).args(arguments).current_dir(&self.folder).env("NODE_ENV", "production");
         Process::spawn(&mut command, output)
     }
 
-    /// Starts a floor and waits until it says where it listens.
+    /// Starts a floor and waits until it prints its address.
     ///
     /// # Errors
-    /// What it said instead.
+    /// Its output instead of an address.
     pub fn start(&self, script: &str, arguments: &[&str]) -> Result<(Process, SocketAddr)> {
         let mut process = self.spawn(script, arguments, Output::Out)?;
         let address = process.wait_for(listens_on)?;
@@ -65,12 +65,12 @@ pub struct RustFloor {
     program: PathBuf,
 }
 
-/// Where it keeps what it is told.
+/// Where the Rust server stores its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// In a map.
     InMemory,
-    /// In SQLite, committed before it answers.
+    /// In SQLite, committed before the response.
     Durable,
 }
 
@@ -78,15 +78,15 @@ impl RustFloor {
     /// Builds it.
     ///
     /// # Errors
-    /// Where it does not build.
+    /// It does not build.
     pub fn build(root: &Path) -> Result<Self> {
         Ok(Self { program: ostler::build(root, "ostler-floor", "dist")? })
     }
 
-    /// Starts it and waits until it says where it listens; what it keeps goes into `folder`.
+    /// Starts it and waits until it prints its address; it stores its data in `folder`.
     ///
     /// # Errors
-    /// What it said instead.
+    /// Its output instead of an address.
     pub fn start(&self, persistence: Persistence, folder: &Path) -> Result<(Process, SocketAddr)> {
         let mut command = Command::new(&self.program);
         match persistence {

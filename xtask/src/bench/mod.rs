@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the daemon beside a plain Node server that does the least such a host could do, on one
-//! machine, in one run, in turn. What each figure means is in `docs/benchmarks.md`.
+//! `cargo xtask bench`: compares the daemon with a plain Node server that does the minimum of such a host, on one
+//! machine, in one run, in alternation. `docs/benchmarks.md` explains each figure.
 
 mod context;
 mod failure;
@@ -24,10 +24,10 @@ use failure::Result;
 use options::Options;
 pub use soak::run as soak;
 
-/// Runs what the arguments name; everything where they name nothing.
+/// Runs the benchmarks that the arguments name, or all.
 ///
 /// # Errors
-/// The sentence to end with.
+/// The error message.
 pub fn run(root: &Path, arguments: &[String]) -> std::result::Result<(), String> {
     let options = Options::read(arguments)?;
     bench(root, &options).map_err(|failure| failure.to_string())
@@ -36,7 +36,7 @@ pub fn run(root: &Path, arguments: &[String]) -> std::result::Result<(), String>
 /// Runs the agent of the benchmarks on standard input and output.
 ///
 /// # Errors
-/// The sentence to end with.
+/// The error message.
 pub fn replay_agent() -> std::result::Result<(), String> {
     replay::run().map_err(|failure| failure.to_string())
 }
@@ -58,7 +58,7 @@ fn bench(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Says on standard error what is being done: standard output is for what came of it.
+/// Prints progress to standard error, because standard output is for the results.
 fn progress(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -1,15 +1,15 @@
-//! What `cargo xtask bench` is asked for.
+//! The options of `cargo xtask bench`.
 
 use super::figures::GROUPS;
 
-/// What is asked for.
+/// The options of `cargo xtask bench`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     /// The profile that the daemon is built with.
     pub profile: String,
-    /// Prints JSON in place of a table.
+    /// Whether to print JSON instead of a table.
     pub json: bool,
-    /// How many rounds, where not as many as a figure is worth.
+    /// The number of rounds, instead of each figure's default.
     pub rounds: Option<usize>,
     names: Vec<String>,
 }
@@ -21,10 +21,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the arguments behind `bench`.
+    /// Parses the arguments after `bench`.
     ///
     /// # Errors
-    /// What is wrong with them, and what there is.
+    /// The invalid argument, and the valid ones.
     pub fn read(arguments: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut arguments = arguments.iter();
@@ -53,7 +53,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether a benchmark is to be run.
+    /// Returns whether a benchmark is selected.
     pub fn wants(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
     }

@@ -1,4 +1,4 @@
-//! The daemon under measurement: built, configured in a folder of its own, started.
+//! The measured daemon: its build, its configuration in a separate folder, its start.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub struct Ostler {
     program: PathBuf,
 }
 
-/// A configuration folder with everything a start finds there from then on.
+/// A configuration folder with all files that a daemon needs.
 pub struct Folder {
     dir: tempfile::TempDir,
 }
@@ -29,15 +29,15 @@ impl Ostler {
     /// Builds it with this profile.
     ///
     /// # Errors
-    /// Where it does not build.
+    /// It does not build.
     pub fn build_with(root: &Path, profile: &str) -> Result<Self> {
         Ok(Self { program: build(root, "ostler", profile)? })
     }
 
-    /// Starts it on a folder, with this output kept.
+    /// Starts it on a folder and reads this output.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn spawn(&self, folder: &Folder, output: Output) -> Result<Process> {
         Process::spawn(&mut self.command(folder), output)
     }
@@ -52,18 +52,18 @@ impl Ostler {
         command
     }
 
-    /// Starts it on a folder and waits until it says where it listens.
+    /// Starts it on a folder and waits until it prints its address.
     ///
     /// # Errors
-    /// What it said instead.
+    /// Its output instead of an address.
     pub fn start(&self, folder: &Folder) -> Result<(Process, SocketAddr)> {
         Self::listening(self.spawn(folder, Output::Out)?)
     }
 
-    /// The same, serving another directory than the folder.
+    /// Like [`Ostler::start`], with another served directory than the folder.
     ///
     /// # Errors
-    /// What it said instead.
+    /// Its output instead of an address.
     pub fn start_serving(&self, folder: &Folder, directory: &Path) -> Result<(Process, SocketAddr)> {
         let mut command = self.command(folder);
         command.arg("--path").arg(directory);
@@ -77,10 +77,10 @@ impl Ostler {
     }
 }
 
-/// Builds a package's program with a profile and answers where it is.
+/// Builds a package's program with a profile and returns its path.
 ///
 /// # Errors
-/// Where it does not build.
+/// It does not build.
 pub fn build(root: &Path, package: &str, profile: &str) -> Result<PathBuf> {
     let built = crate::cargo::cargo()
         .args(["build", "--profile", profile, "--locked", "--package", package])
@@ -94,7 +94,7 @@ pub fn build(root: &Path, package: &str, profile: &str) -> Result<PathBuf> {
     Ok(target.join(profile).join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// A call of an endpoint with this token and body.
+/// Returns a call of an endpoint with this token and body.
 pub fn call(address: SocketAddr, endpoint: &str, token: &str, body: &str) -> String {
     format!(
         "POST /plugins/webhook/{endpoint} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
@@ -104,25 +104,25 @@ pub fn call(address: SocketAddr, endpoint: &str, token: &str, body: &str) -> Str
 }
 
 impl Folder {
-    /// A folder with these plugins.
+    /// Creates a folder with these plugins.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn new(root: &Path, plugins: &[Value]) -> Result<Self> {
-        // Beside what was built, which is on a disk; a folder for temporary files may be in memory only.
+        // In the target folder, which is on a disk; a temporary folder may be in memory.
         let on_disk = root.join("target");
         let dir = tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())?;
         let folder = Self { dir };
-        // Every delta has to go out as it is, so that both sides send the same number of them.
+        // Coalescing is off, so that both sides send the same number of deltas.
         let config = json!({ "port": 0, "deltaWindowMs": 0, "plugins": plugins });
         folder.write("config.json", &config.to_string())?;
         Ok(folder)
     }
 
-    /// A folder with the echo backend, an endpoint nobody's automation listens to, and a plugin in TypeScript.
+    /// Creates a folder with the echo backend, an endpoint without listening automations, and a plugin in TypeScript.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn usual(root: &Path) -> Result<Self> {
         let folder = Self::new(
             root,
@@ -139,16 +139,16 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Adds an endpoint with the one secret: `fields` are further lines of its record.
+    /// Adds an endpoint with the common secret: `fields` are further lines of its record.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn endpoint(&self, id: &str, fields: &str) -> Result<()> {
         let record = format!("---\nid: {id}\n{fields}\nsecret: host:{ENDPOINT}\n---\n");
         self.write(&format!("webhooks/{id}.md"), &record)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -156,7 +156,7 @@ impl Folder {
     /// Copies a file into it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn copy(&self, from: &Path, name: &str) -> Result<()> {
         fs::copy(from, self.path().join(name)).map(drop).during(from.display())
     }
@@ -164,7 +164,7 @@ impl Folder {
     /// Writes a file into it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.path().join(name);
         if let Some(parent) = path.parent() {

@@ -1,4 +1,4 @@
-//! A process under measurement: its output by lines with a deadline, its memory, its end.
+//! A measured process: its output by lines with a timeout, its memory, its end.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -11,37 +11,37 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::failure::{During, Failure, Result};
 
-/// How long a process may take to say what is waited for.
+/// The timeout for an expected line.
 const LIMIT: Duration = Duration::from_secs(20);
-/// A process whose processor time did not grow for this long is idle.
+/// A process is idle if its CPU time did not grow for this long.
 const QUIET: Duration = Duration::from_secs(2);
-/// How often that is looked at.
+/// The interval at which that is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often a peak is looked for.
+/// The interval at which a peak is sampled.
 const PEAK_LOOK: Duration = Duration::from_millis(5);
 
 /// Which of its outputs is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// Standard output; standard error is thrown away.
+    /// Standard output; standard error is discarded.
     Out,
-    /// Standard error; standard output is thrown away.
+    /// Standard error; standard output is discarded.
     Err,
 }
 
-/// A process that ends with this value.
+/// A process that is killed when this is dropped.
 pub struct Process {
     child: Child,
     said: Vec<u8>,
-    /// When it was spawned.
+    /// The time of its spawn.
     pub begun: Instant,
 }
 
 impl Process {
-    /// Spawns a command and keeps one of its outputs.
+    /// Spawns a command and reads one of its outputs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn spawn(command: &mut Command, output: Output) -> Result<Self> {
         command.stdin(Stdio::null());
         match output {
@@ -53,10 +53,10 @@ impl Process {
         Ok(Self { child, said: Vec::new(), begun })
     }
 
-    /// Reads lines until one is what is waited for.
+    /// Reads lines until `wanted` accepts one.
     ///
     /// # Errors
-    /// What it said instead before it ended, or within the limit.
+    /// Its output instead, before it ended or the timeout expired.
     pub fn wait_for<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + LIMIT;
         let mut searched = 0;
@@ -79,7 +79,7 @@ impl Process {
         }
     }
 
-    /// Whether there was more before it ended and in time.
+    /// Reads more output; returns `false` after its end or at the deadline.
     fn read_more(&mut self, deadline: Instant) -> Result<bool> {
         let mut chunk = [0; 8192];
         let read = if let Some(out) = &mut self.child.stdout {
@@ -94,10 +94,10 @@ impl Process {
         Ok(read > 0)
     }
 
-    /// Waits until it does nothing, then answers how much memory it holds.
+    /// Waits until it is idle, then returns its memory.
     ///
     /// # Errors
-    /// Where the system keeps no such account, or it never rests.
+    /// The system does not report memory, or the process is never idle.
     pub fn memory_when_idle(&self) -> Result<Memory> {
         let deadline = Instant::now() + LIMIT;
         let (mut seen, mut since) = (self.processor_time()?, Instant::now());
@@ -114,10 +114,10 @@ impl Process {
         self.memory()
     }
 
-    /// Answers how much memory it holds.
+    /// Returns its memory.
     ///
     /// # Errors
-    /// Where the system keeps no such account.
+    /// The system does not report memory.
     pub fn memory(&self) -> Result<Memory> {
         let file = format!("/proc/{}/smaps_rollup", self.child.id());
         let text = std::fs::read_to_string(&file).during(&file)?;
@@ -125,17 +125,17 @@ impl Process {
             .ok_or_else(|| Failure::new(format!("{file} does not say how much memory is held")))
     }
 
-    /// Has it run on one core from now on, where the system has `taskset`.
+    /// Pins it to one core, if the system has `taskset`.
     pub fn pin(&self, core: &str) {
         pin(&self.child.id().to_string(), "-acp", core);
     }
 
-    /// Watches from now on how much memory it holds that is its own alone.
+    /// Starts to watch the peak of its private memory.
     pub fn watch_peak(&self) -> Peak {
         Peak::watch(self.child.id())
     }
 
-    /// In ticks of the system's clock, user and system together.
+    /// Returns its CPU time in clock ticks, user and system together.
     fn processor_time(&self) -> Result<u64> {
         let file = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&file).during(&file)?;
@@ -150,7 +150,7 @@ impl Drop for Process {
     }
 }
 
-/// Has the calling thread run on one core from now on, where the system has `taskset`.
+/// Pins the calling thread to one core, if the system has `taskset`.
 pub fn pin_thread(core: &str) {
     let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     if let Some(thread) = thread.file_name().and_then(|name| name.to_str()) {
@@ -158,9 +158,9 @@ pub fn pin_thread(core: &str) {
     }
 }
 
-/// Has the calling thread run on every core again.
+/// Allows the calling thread to run on every core again.
 pub fn unpin_thread() {
-    // The calling thread knows of its one core only.
+    // The affinity mask of the calling thread only contains its one core.
     if let Ok(cores) = std::fs::read_to_string("/sys/devices/system/cpu/online") {
         pin_thread(cores.trim());
     }
@@ -171,7 +171,7 @@ fn pin(task: &str, threads: &str, core: &str) {
     let _ = command.args([threads, core, task]).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// The most memory a process held since it was watched.
+/// The peak memory of a process since the watch started.
 pub struct Peak {
     kilobytes: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
@@ -191,10 +191,10 @@ impl Peak {
         peak
     }
 
-    /// In MB.
+    /// Returns the peak in MB.
     ///
     /// # Errors
-    /// Where the system keeps no such account.
+    /// The system does not report memory.
     pub fn megabytes(&self) -> Result<f64> {
         match self.kilobytes.load(Ordering::Relaxed) {
             0 => Err(Failure::new("the system does not say how much memory a process holds")),
@@ -209,13 +209,13 @@ impl Drop for Peak {
     }
 }
 
-/// Memory of no file, in kB, as `status` has it.
+/// Returns the anonymous memory in kB, from `status`.
 fn anonymous(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Whether something can be read before the deadline.
+/// Waits until data can be read; returns `false` at the deadline.
 fn ready(file: &impl AsFd, deadline: Instant) -> Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).map_err(|_| Failure::new("a deadline too far away"))?;
@@ -226,14 +226,14 @@ fn ready(file: &impl AsFd, deadline: Instant) -> Result<bool> {
 /// The memory of a process, in kB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// Every page it has in memory, a page that others share counted in part.
+    /// Its resident pages; shared pages count proportionally.
     pub pss: f64,
-    /// What only it could give back: pages it wrote to.
+    /// Its private dirty pages.
     pub written: f64,
 }
 
 impl Memory {
-    /// Reads `smaps_rollup`.
+    /// Parses `smaps_rollup`.
     fn read(text: &str) -> Option<Self> {
         let field = |name: &str| -> Option<f64> {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -243,7 +243,7 @@ impl Memory {
     }
 }
 
-/// The 14th and 15th field of `stat`; the second may hold spaces and brackets of its own.
+/// Returns the sum of the 14th and 15th field of `stat`; the second field may contain spaces and parentheses.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)

@@ -1,7 +1,7 @@
-//! An agent of the Agent Client Protocol for the benchmarks: `xtask replay-agent` answers from the prompt alone.
+//! An agent of the Agent Client Protocol for the benchmarks: `xtask replay-agent` responds based on the prompt only.
 //!
-//! `/words <n>` streams that many words, `/tools <n>` calls the tool `noop` of the session's MCP server that often and says
-//! how long a call took in the middle, in microseconds. Anything else is answered with one word.
+//! `/words <n>` streams that many words. `/tools <n>` calls the tool `noop` of the session's MCP server that often and
+//! reports the median time of a call, in microseconds. The response to any other prompt is one word.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use super::stats::median;
 /// Runs until its input ends.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn run() -> Result<()> {
     let mut out = std::io::stdout().lock();
     let mut server = Value::Null;
@@ -50,7 +50,7 @@ fn prompt(out: &mut impl Write, blocks: &Value, server: &Value) -> Result<()> {
     let count: usize = count.trim().parse().unwrap_or(1);
     match directive {
         "/words" => {
-            // The first piece opens the part; each word is a delta of its own then.
+            // The first chunk opens the part; after it, each word is a separate delta.
             say(out, "begin ")?;
             (0..count).try_for_each(|at| say(out, &format!("word {at} ")))
         }
@@ -70,7 +70,7 @@ fn say(out: &mut impl Write, text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Microseconds of a call of `noop` over one connection, in the middle.
+/// Returns the median time of a call of `noop` over one connection, in microseconds.
 fn tools(server: &Value, count: usize) -> Result<f64> {
     let url = server["url"].as_str().and_then(|url| url.strip_prefix("http://"));
     let (address, path) =

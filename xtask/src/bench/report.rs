@@ -1,4 +1,4 @@
-//! What came of the benchmarks: a table for people, JSON for programs.
+//! The report of the benchmarks: a table for humans, JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::figure::{Figure, Target};
 
-/// Where it was measured.
+/// The machine of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     processors: usize,
@@ -15,7 +15,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Returns this machine.
     pub fn here(node: Option<&str>) -> Self {
         Self {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -27,7 +27,7 @@ impl Machine {
 
 const HEAD: [&str; 6] = ["figure", "ostler", "floor", "ratio", "target", ""];
 
-/// The table.
+/// Formats the table.
 pub fn table(machine: &Machine, measured: &[(&str, Vec<Figure>)]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(measured.iter().flat_map(|(_, figures)| figures).map(row));
@@ -43,7 +43,7 @@ pub fn table(machine: &Machine, measured: &[(&str, Vec<Figure>)]) -> String {
             .zip(widths)
             .enumerate()
             .map(|(at, (cell, width))| match at {
-                // Names are read from the left, numbers from the right.
+                // Text is left-aligned, numbers are right-aligned.
                 0 | 4 | 5 => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             })
@@ -79,7 +79,7 @@ fn row(figure: &Figure) -> [String; 6] {
     ]
 }
 
-/// Three digits that say something.
+/// Formats a number with three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 99.95 => format!("{value:.0}"),
@@ -89,7 +89,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The same for programs, every round included.
+/// Returns the report as JSON, including every round.
 pub fn json(machine: &Machine, measured: &[(&str, Vec<Figure>)]) -> Value {
     let figures: Vec<Value> = measured
         .iter()

@@ -1,11 +1,11 @@
-//! Measuring both sides in turn: the daemon, the floor, the daemon, the floor.
+//! Measures both sides in alternation: the daemon, the floor, the daemon, the floor.
 
 use std::time::{Duration, Instant};
 
 use super::failure::{During, Failure, Result};
 use super::figure::{Figure, Pair, Target};
 
-/// Which of the two is measured.
+/// The measured side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The daemon.
@@ -14,25 +14,25 @@ pub enum Side {
     Floor,
 }
 
-/// How often and how long to measure.
+/// The number and duration of measurements.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Rounds that count.
+    /// The rounds that count.
     pub rounds: usize,
-    /// No round begins after this.
+    /// No round begins after this time.
     pub limit: Duration,
     /// Whether there is a floor to measure.
     pub floor: bool,
 }
 
-/// What one measurement yields: its label, its unit, its target.
+/// One value of a measurement: its label, its unit, its target.
 pub type Column = (&'static str, &'static str, Option<Target>);
 
-/// Measures in turn until the rounds or the time are used up. Each measurement answers one value per column.
-/// The first round warms caches up and does not count.
+/// Measures both sides in alternation until the rounds or the time are used up. Each measurement returns one value per
+/// column. The first round warms up caches and does not count.
 ///
 /// # Errors
-/// The first measurement that fails.
+/// The error of the first failed measurement.
 pub fn alternate(
     bounds: Bounds,
     columns: &[Column],

@@ -1,7 +1,7 @@
-//! A daemon under mixed load for a while: everything it is asked has to be answered, and the memory that only it uses
-//! must not grow.
+//! A daemon under mixed load for a while: every request must be answered, and the daemon's private memory must not
+//! grow.
 //!
-//! Each round calls a webhook endpoint over several connections, connects clients anew, and takes a session from
+//! Each round calls a webhook endpoint over several connections, connects new clients, and takes a session from
 //! `createSession` over two turns with several subscribers to `disposeSession`.
 
 use std::net::SocketAddr;
@@ -21,16 +21,17 @@ use super::ostler::{ENDPOINT, Folder, Ostler, SECRET, call};
 const SUBSCRIBERS: usize = 8;
 /// Words of each turn.
 const WORDS: usize = 200;
-/// Webhook calls of each round, and the connections they come over.
+/// Webhook calls of each round, and their connections.
 const CALLS: (u64, usize) = (200, 8);
-/// The part of the time after which memory is expected to have settled, one in so many.
+/// The divisor of the total time after which memory is expected to be stable.
 const SETTLES: u32 = 2;
-/// The rounds after which the replay log is full: memory grows until then, however slow the computer is. As many follow.
+/// The rounds after which the replay log is full: memory grows until then, regardless of the computer's speed. At least
+/// as many follow.
 const FILLS: usize = 150;
-/// By how much memory may grow after that, in kB: measuring noise and one arena of the allocator.
+/// The allowed growth of memory after that, in kB: measuring noise and one arena of the allocator.
 const GROWTH: f64 = 4096.0;
 
-/// What is asked for.
+/// The options of the command.
 struct Options {
     lasts: Duration,
     profile: String,
@@ -56,10 +57,10 @@ impl Options {
     }
 }
 
-/// Runs the daemon under load; returns what was done and how much memory the daemon held.
+/// Runs the daemon under load; returns the number of operations and the daemon's memory.
 ///
 /// # Errors
-/// A request that was not answered, or memory that grew.
+/// A request without a response, or memory that grew.
 pub fn run(root: &Path, arguments: &[String]) -> std::result::Result<String, String> {
     let options = Options::read(arguments)?;
     soak(root, &options).map_err(|failure| failure.to_string())

@@ -1,6 +1,6 @@
-//! What many measurements of one thing come to.
+//! Statistics of repeated measurements.
 
-/// The value in the middle; between the two in the middle where their number is even. Nothing of nothing.
+/// Returns the median: the middle value, or the mean of the two middle ones; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -11,8 +11,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The least value that `share` of all values do not exceed (`0.99` for the 99th percentile): one that was
-/// measured, never one in between.
+/// Returns the smallest value that is at least as large as `share` of all values (`0.99` for the 99th percentile): a
+/// measured value, never an interpolated one.
 pub fn percentile(values: &[f64], share: f64) -> Option<f64> {
     let sorted = sorted(values);
     let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;

@@ -1,4 +1,4 @@
-//! The archive of a platform, and how archives are written.
+//! The archive of a platform, and the writer of archives.
 
 use std::fs;
 use std::io::Write;
@@ -22,14 +22,14 @@ pub(super) fn write(release: &Release<'_>) -> Result<PathBuf, String> {
     save(release, &format!("{stem}.tar.gz"), entries)
 }
 
-/// A file with its place in an archive, if it has one.
+/// Returns a file with its path in an archive, if it has one.
 pub(super) fn entry<'a>(file: &'a Packed, folder: &str, place: &str) -> Option<Entry<'a>> {
     let bytes = file.bytes.as_deref().filter(|_| !place.is_empty())?;
     Some(Entry { path: format!("{folder}/{place}"), bytes, mode: file.mode })
 }
 
-/// Compresses with `gzip`, without a name or a time. The archives have tens of megabytes, for which a library in a build
-/// without optimization takes longer than everything else.
+/// Compresses with `gzip`, without a name or a time. The archives have tens of megabytes; a library in an unoptimized
+/// build would take longer than everything else.
 fn compressed(effort: Effort, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("gzip: {error}");
     let level = if effort == Effort::Best { "-9n" } else { "-1n" };
@@ -49,7 +49,7 @@ fn compressed(effort: Effort, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Writes a compressed archive. The same entries always give the same bytes.
+/// Writes a compressed archive. The same entries always produce the same bytes.
 pub(super) fn save(
     release: &Release<'_>,
     name: &str,

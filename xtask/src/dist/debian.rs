@@ -10,7 +10,7 @@ use super::program::Linkage;
 use super::table::{Packed, compressed, read};
 use super::{Effort, Release, VERSION};
 
-/// Who is named in the package.
+/// The maintainer in the package.
 const MAINTAINER: &str = "The ostler authors <ostler@packages.example>";
 /// The revision of the package.
 const REVISION: &str = "1";
@@ -81,7 +81,7 @@ pub(super) fn write(release: &Release<'_>) -> Result<PathBuf, String> {
     }
 }
 
-/// A file that an administrator edits: dpkg asks before it replaces one that was changed.
+/// Returns whether administrators edit a file: dpkg asks before it replaces a changed one.
 fn is_configuration(file: &Packed) -> bool {
     file.bytes.is_some() && file.debian.starts_with("etc/")
 }
@@ -94,7 +94,7 @@ fn put(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     set_mode(path, mode)
 }
 
-/// Folders that everyone can read, whatever the mask of this process is.
+/// Creates folders that every user can read, regardless of the umask.
 fn make_folders(folder: &Path) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -146,7 +146,7 @@ fn changelog(time: u64) -> String {
     )
 }
 
-/// The licence in Debian's format.
+/// Returns the license in Debian's format.
 fn copyright(repository: &str, licence: &str) -> String {
     let mut lines = licence.lines().filter(|line| !line.is_empty());
     let holder = lines.clone().find(|line| line.starts_with("Copyright")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Packages of a release, from the table in `table.rs`: an archive, a Debian package, npm packages, the folder that a container
-//! image is built in, a Homebrew formula, and their checksums.
+//! The packages of a release, from the table in `table.rs`: an archive, a Debian package, npm packages, the build
+//! folder of a container image, a Homebrew formula, and their checksums.
 
 mod archive;
 mod debian;
@@ -19,30 +19,30 @@ use table::{PLATFORMS, Platform};
 /// The version of every package.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What is asked for.
+/// The options of the command.
 struct DistRequest {
     platform: &'static Platform,
-    /// A program that is built already.
+    /// The program, if it is already built.
     binary: Option<PathBuf>,
-    /// The profile it is built in otherwise.
+    /// The profile to build it with otherwise.
     profile: String,
     out: PathBuf,
-    /// Where the packages can be downloaded: for the formula.
+    /// The download URL of the packages, for the formula.
     repository: String,
-    /// Whether a program that is linked with the system's C library is packaged.
+    /// Whether to package a program that is linked with the system's C library.
     dynamic: bool,
-    /// How hard files are compressed.
+    /// The compression effort.
     effort: Effort,
-    /// Only the parts that are made of packages of every platform.
+    /// Whether to create only the parts that combine the packages of all platforms.
     collect: bool,
 }
 
-/// How hard files are compressed.
+/// The compression effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
     /// As small as possible.
     Best,
-    /// In little time: for tests.
+    /// As fast as possible, for tests.
     Fast,
 }
 
@@ -54,16 +54,17 @@ struct Release<'a> {
     /// The contents of every row of the table.
     files: Vec<table::Packed>,
     linkage: Linkage,
-    /// The time of every file, in seconds: that of the commit, so that the same sources give the same packages.
+    /// The modification time of every file in seconds: that of the commit, so that the same sources produce the same
+    /// packages.
     time: u64,
     repository: &'a str,
     effort: Effort,
 }
 
-/// Builds the packages; returns what was written.
+/// Builds the packages; returns a list of the written files.
 ///
 /// # Errors
-/// What could not be built or written.
+/// A part that cannot be built or written.
 pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     let wanted = wanted(root, arguments)?;
     fs::create_dir_all(&wanted.out).map_err(|error| format!("{}: {error}", wanted.out.display()))?;
@@ -151,12 +152,12 @@ fn wanted(root: &Path, arguments: &[String]) -> Result<DistRequest, String> {
     Ok(wanted)
 }
 
-/// The target folder of cargo.
+/// Returns cargo's target folder.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Builds a program that contains the C library: with the installed toolchain, for its own kind of target.
+/// Builds a statically linked program with the installed toolchain, in its own target folder.
 fn build(root: &Path, wanted: &DistRequest) -> Result<PathBuf, String> {
     let target_name = wanted.platform.target;
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
@@ -181,7 +182,7 @@ fn build(root: &Path, wanted: &DistRequest) -> Result<PathBuf, String> {
     }
 }
 
-/// The time of the last commit, or what `SOURCE_DATE_EPOCH` says.
+/// Returns the time of the last commit, or `SOURCE_DATE_EPOCH`.
 fn commit_time(root: &Path) -> u64 {
     let said = std::env::var("SOURCE_DATE_EPOCH").ok();
     let committed = || {
@@ -192,7 +193,7 @@ fn commit_time(root: &Path) -> u64 {
     said.or_else(committed).and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }
 
-/// The repository, as the workspace's metadata has it.
+/// Returns the repository from the workspace's metadata.
 fn repository(root: &Path) -> Result<String, String> {
     let output = cargo()
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -209,7 +210,7 @@ fn repository(root: &Path) -> Result<String, String> {
 }
 
 impl Release<'_> {
-    /// `<name>-<version>-<target>`
+    /// Returns `<name>-<version>-<target>`.
     fn stem(&self) -> String {
         format!("ostler-{VERSION}-{}", self.platform.target)
     }

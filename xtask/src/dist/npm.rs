@@ -1,4 +1,5 @@
-//! The npm packages: one with the launcher, and one with the program for each platform, of which npm installs the right one.
+//! The npm packages: one with the launcher, and one with the program per platform, of which npm installs the matching
+//! one.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a program is linked with, as its ELF file says it.
+//! The linkage of a program, from its ELF file.
 
 use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP};
@@ -6,12 +6,12 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::table::Platform;
 
-/// What a program is linked with.
+/// The linkage of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Linkage {
-    /// With nothing: it contains the C library.
+    /// Static: it contains the C library.
     Static,
-    /// With a C library of the system of at least this version.
+    /// Dynamic: it needs a C library of at least this version.
     Dynamic {
         /// Such as `2.34`.
         glibc: String,
@@ -47,7 +47,7 @@ pub(super) fn linkage(bytes: &[u8], platform: &Platform) -> Result<Linkage, Stri
     Ok(Linkage::Dynamic { glibc: format!("{}.{}", newest.0, newest.1) })
 }
 
-/// `GLIBC_2.34` as numbers.
+/// Parses `GLIBC_2.34` as numbers.
 fn glibc(name: &str) -> Option<(u32, u32)> {
     let mut numbers = name.strip_prefix("GLIBC_")?.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -1,11 +1,11 @@
-//! What a release contains, and where each package has it.
+//! The contents of a release, with their paths in each package.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// A platform that packages are made for.
+/// A platform with packages.
 #[derive(Debug)]
 pub(super) struct Platform {
     /// The target of the compiler.
@@ -37,7 +37,7 @@ pub(super) const PLATFORMS: [Platform; 2] = [
     },
 ];
 
-/// Where the contents of a row come from.
+/// The source of a row's contents.
 #[derive(Debug, Clone, Copy)]
 enum From {
     /// The program.
@@ -46,21 +46,21 @@ enum From {
     File(&'static str),
     /// A file of the repository, compressed.
     Compressed(&'static str),
-    /// What the program prints when it is called so.
+    /// The output of the program with these arguments.
     Printed(&'static [&'static str]),
-    /// The man pages that the program writes; the places are folders.
+    /// The man pages that the program writes; the paths are folders.
     ManPages,
     /// An empty folder.
     Folder,
 }
 
-/// A file or folder, and its place in each package; an empty place leaves it out.
+/// A file or folder, and its path in each package; an empty path excludes it.
 struct Row {
     from: From,
     mode: u32,
     archive: &'static str,
     debian: &'static str,
-    /// In the npm package of a platform.
+    /// The path in the npm package of a platform.
     npm: &'static str,
 }
 
@@ -68,7 +68,7 @@ const fn row(from: From, mode: u32, archive: &'static str, debian: &'static str,
     Row { from, mode, archive, debian, npm }
 }
 
-/// Every file of a release. The container image has those of the Debian package, which it installs.
+/// Every file of a release. The container image installs the Debian package, so it has the same files.
 const ROWS: &[Row] = &[
     row(From::Program, 0o755, "bin/ostler", "usr/bin/ostler", "bin/ostler"),
     row(From::ManPages, 0o644, "share/man/man1", "usr/share/man/man1", ""),
@@ -121,7 +121,7 @@ const ROWS: &[Row] = &[
         "usr/lib/systemd/user/ostler.socket",
         "",
     ),
-    // Keys of agents may stand in it.
+    // It may contain keys of agents.
     row(From::File("xtask/dist/debian/default"), 0o640, "", "etc/default/ostler", ""),
     row(From::File("LICENSE"), 0o644, "LICENSE", "usr/share/doc/ostler/copyright", "LICENSE"),
     row(
@@ -134,16 +134,16 @@ const ROWS: &[Row] = &[
     row(From::File("README.md"), 0o644, "README.md", "", ""),
     row(From::File("CHANGELOG.md"), 0o644, "CHANGELOG.md", "", ""),
     row(From::Compressed("CHANGELOG.md"), 0o644, "", "usr/share/doc/ostler/changelog.gz", ""),
-    // The owner of these is set when the package is configured.
+    // Their owner is set when the package is configured.
     row(From::Folder, 0o750, "", "etc/ostler", ""),
     row(From::Folder, 0o750, "", "var/lib/ostler", ""),
     row(From::Folder, 0o750, "", "var/lib/ostler/workspace", ""),
 ];
 
-/// A file or folder that is packed.
+/// A file or folder to pack.
 #[derive(Debug, Clone)]
 pub(super) struct Packed {
-    /// Its contents; a folder has none.
+    /// Its contents; `None` for a folder.
     pub bytes: Option<Vec<u8>>,
     pub mode: u32,
     pub archive: String,
@@ -152,7 +152,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// A file that only the Debian package has.
+    /// Creates a file that is only in the Debian package.
     pub fn of_debian(place: &str, mode: u32, bytes: Vec<u8>) -> Self {
         Self {
             bytes: Some(bytes),
@@ -164,7 +164,7 @@ impl Packed {
     }
 }
 
-/// The contents of every row.
+/// Returns the contents of every row.
 pub(super) fn packed(root: &Path, binary: &Path, program: Vec<u8>) -> Result<Vec<Packed>, String> {
     let binary = binary.canonicalize().map_err(|error| format!("{}: {error}", binary.display()))?;
     let mut all = Vec::new();
@@ -182,7 +182,7 @@ pub(super) fn packed(root: &Path, binary: &Path, program: Vec<u8>) -> Result<Vec
             From::Compressed(file) => all.push(one(Some(compressed(&read(&root.join(file))?)?))),
             From::Printed(arguments) => {
                 let printed = printed(&binary, arguments)?;
-                // Without a script a shell completes file names, and nobody sees why.
+                // Without a script, a shell silently completes file names instead.
                 if printed.is_empty() {
                     return Err(format!("{} {}: printed nothing", binary.display(), arguments.join(" ")));
                 }
@@ -221,7 +221,7 @@ fn man_pages(binary: &Path, folder: &Packed) -> Result<Vec<Packed>, String> {
     }
 }
 
-/// Runs the program, without a configuration of this computer.
+/// Runs the program without this computer's configuration.
 fn printed(binary: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> {
     let shown = format!("{} {}", binary.display(), arguments.join(" "));
     let output = Command::new(binary)
@@ -239,7 +239,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
     fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// The best compression, without a name or a time.
+/// Compresses at the best level, without a name or a time.
 pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| format!("compression: {error}"))

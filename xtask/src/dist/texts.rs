@@ -1,4 +1,4 @@
-//! The folder that a container image is built in, the Homebrew formula, and the checksums.
+//! The build folder of a container image, the Homebrew formula, and the checksums.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) fn image(release: &Release<'_>, package: &Path) -> Result<PathBuf, St
     Ok(folder)
 }
 
-/// Writes `ostler.rb` for the archives that are there.
+/// Writes `ostler.rb` for the existing archives.
 pub(super) fn formula(out: &Path, repository: &str) -> Result<PathBuf, String> {
     let mut downloads = String::new();
     for platform in &PLATFORMS {
@@ -46,7 +46,7 @@ pub(super) fn formula(out: &Path, repository: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Writes `SHA256SUMS` of every file that is there.
+/// Writes `SHA256SUMS` of all existing files.
 pub(super) fn checksums(out: &Path) -> Result<PathBuf, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", out.display());
     let mut lines = Vec::new();

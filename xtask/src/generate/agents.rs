@@ -1,4 +1,4 @@
-//! The table of ACP agents in `docs/agents.md`, from the presets and what the agents report.
+//! The table of ACP agents in `docs/agents.md`, from the presets and the agents' reports.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::agents;
 
-/// The page.
+/// The path of the page.
 pub(super) const PAGE: &str = "docs/agents.md";
 const BEGIN: &str =
     "<!-- The table is generated from plugins/acp/presets and probes.json by cargo xtask generate. -->\n";
 const END: &str = "<!-- End of the table. -->\n";
 
-/// The page with the table as the presets are now.
+/// Returns the page with the current table.
 pub(super) fn page(root: &Path) -> Result<String, String> {
     let text = fs::read_to_string(root.join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
     let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));

@@ -1,10 +1,10 @@
-//! What there is of Node and the web for plugins in JavaScript, asked of the engine.
+//! The page of the Node and web APIs for JavaScript plugins, as the engine reports them.
 
 use std::fmt::Write as _;
 
 use ostler_js::Surface;
 
-/// How globals differ from Node's.
+/// The differences between globals and Node's.
 const GLOBALS: &str = "\
 \n`WebAssembly` is interpreted, so it runs many times slower than in Node. Threads, shared memory and garbage-collected types
 are not supported. Memories and tables count against the plugin's memory, and what runs too long is interrupted. Memories, tables
@@ -32,7 +32,7 @@ generate`, and `cargo xtask tidy` fails if it is outdated.
 
 ";
 
-/// Where what is listed is less than Node's.
+/// Limitations of listed modules compared with Node's.
 const NOTES: &[(&str, &str)] = &[
     (
         "async_hooks",
@@ -82,7 +82,7 @@ const NOTES: &[(&str, &str)] = &[
     ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];
 
-/// What an engine says it has.
+/// Returns the API surface that an engine reports.
 pub fn surface() -> Result<Surface, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -92,7 +92,7 @@ pub fn surface() -> Result<Surface, String> {
     runtime.block_on(ostler_js::surface()).map_err(|thrown| thrown.for_log())
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(surface: &Surface) -> String {
     let mut page = HEAD.to_owned();
     page.push_str("## Globals\n\n");
@@ -120,7 +120,7 @@ pub fn page(surface: &Surface) -> String {
     page
 }
 
-/// Lists by what they are of.
+/// Formats lists by kind.
 fn by_kind(kinds: &[(String, Vec<String>)]) -> String {
     let mut text = String::from("\n");
     for (kind, names) in kinds {
@@ -129,7 +129,7 @@ fn by_kind(kinds: &[(String, Vec<String>)]) -> String {
     text
 }
 
-/// Names, in lines of a readable length.
+/// Formats names in lines of limited length.
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let mut text = String::new();
     let mut line = String::new();

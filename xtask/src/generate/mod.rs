@@ -1,4 +1,4 @@
-//! Files made from the code they are about: written by `cargo xtask generate`, checked by `cargo xtask tidy`.
+//! Files generated from code: written by `cargo xtask generate`, checked by `cargo xtask tidy`.
 
 mod agents;
 mod javascript;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::cargo::cargo;
 
-/// A file and what stands in it.
+/// A file and its content.
 struct Generated {
     path: &'static str,
     text: String,
@@ -33,7 +33,7 @@ fn all(root: &Path) -> Result<Vec<Generated>, String> {
 /// Writes every generated file.
 ///
 /// # Errors
-/// What could not be made or written.
+/// A file that cannot be generated or written.
 pub fn write(root: &Path) -> Result<(), String> {
     for Generated { path, text } in all(root)? {
         let file = root.join(path);
@@ -45,8 +45,8 @@ pub fn write(root: &Path) -> Result<(), String> {
     configuration(root)
 }
 
-/// Writes the table of the configuration keys, the page of the HTTP API and its OpenAPI document. Only the daemon's crate
-/// knows them, and its tests write them.
+/// Writes the table of the configuration keys, the page of the HTTP API and its OpenAPI document. Only the daemon's
+/// crate has their data, so its tests write them.
 fn configuration(root: &Path) -> Result<(), String> {
     let ended = cargo()
         .current_dir(root)
@@ -62,7 +62,7 @@ fn configuration(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Adds a problem for each file that says something else than it would now.
+/// Adds a problem for each outdated file.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
     let generated = match all(root) {
         Ok(generated) => generated,

@@ -1,4 +1,4 @@
-//! `docs/protocol.md`: every command, notification and action of the protocol, and who serves it.
+//! `docs/protocol.md`: every command, notification and action of the protocol, and its provider.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use ostler_contract::protocol::commands::NAMES;
 
 use super::wire;
 
-/// The page.
+/// The path of the page.
 pub(super) const PAGE: &str = "docs/protocol.md";
 
 const HEAD: &str = "# The Agent Host Protocol
@@ -24,7 +24,7 @@ Plugins can add commands and channels of their own (`x-…`), and backends of ot
 a chat.
 ";
 
-/// Commands that a port of a plugin serves: the method that registers it.
+/// Commands that a plugin's port serves, with the method that registers the port.
 const PORTS: &[(&[&str], &str)] = &[
     (&["createTerminal", "disposeTerminal"], "registerTerminals"),
     (&["invokeChangesetOperation"], "registerChanges"),
@@ -42,13 +42,13 @@ const PORTS: &[(&[&str], &str)] = &[
     (&["x-ostler/pull-request/create"], "registerGithub"),
 ];
 
-/// What clients send without waiting for an answer.
+/// Notifications that clients send.
 const SENT: &[(&str, &str)] = &[
     ("dispatchAction", "Changes the state of a channel, or is answered with a reason. [Actions](#actions)"),
     ("unsubscribe", "Ends a subscription of the connection."),
 ];
 
-/// What the host sends beside actions: the type of the parameters, the method, and when.
+/// Notifications that the host sends besides actions: the type of the parameters, the method, and the occasion.
 const TOLD: &[(&str, &str, &str)] = &[
     (
         "SessionAddedParams",
@@ -68,7 +68,7 @@ const TOLD: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Why neither the host nor a bundled plugin sends or takes an action.
+/// The reasons why neither the host nor a bundled plugin sends or accepts an action.
 const UNSERVED: &[(&str, &str)] = &[
     ("session/creationFailed", "`createSession` is answered with the error, and leaves no session behind"),
     ("session/serverToolsChanged", BACKEND),
@@ -88,7 +88,7 @@ const UNSERVED: &[(&str, &str)] = &[
 ];
 const BACKEND: &str = "a backend's; no bundled one sends it";
 
-/// The page as the tables and sources are now.
+/// Returns the page for the current tables and sources.
 pub(super) fn page(root: &Path) -> Result<String, String> {
     let sources = Sources::read(root)?;
     let params = params(root)?;
@@ -133,7 +133,7 @@ pub(super) fn page(root: &Path) -> Result<String, String> {
     }
 }
 
-/// Every type of parameters that the protocol's source has belongs to a command or a notification of this page.
+/// Checks that every parameter type in the protocol's source belongs to a command or a notification of this page.
 fn complete(params: &BTreeSet<String>) -> Result<(), String> {
     let known = |name: &String| {
         let method = name.trim_end_matches("Params");
@@ -148,7 +148,7 @@ fn complete(params: &BTreeSet<String>) -> Result<(), String> {
     }
 }
 
-/// The types of parameters in the protocol's source.
+/// Returns the parameter types in the protocol's source.
 fn params(root: &Path) -> Result<BTreeSet<String>, String> {
     let source = wire::source(root)?;
     let mut found = BTreeSet::new();
@@ -180,7 +180,7 @@ fn channel(scope: Scope) -> &'static str {
     }
 }
 
-/// The text of the host and of each bundled plugin.
+/// The source text of the host and of each bundled plugin.
 struct Sources {
     host: String,
     plugins: Vec<(String, String)>,
@@ -203,7 +203,7 @@ impl Sources {
         self.host.contains(&format!("\"{name}\"")) || self.host.contains(&variant(name))
     }
 
-    /// Who serves a command.
+    /// Returns the provider of a command.
     fn command(&self, name: &str) -> String {
         let Some((_, port)) = PORTS.iter().find(|(names, _)| names.contains(&name)) else {
             return "host".to_owned();
@@ -216,7 +216,7 @@ impl Sources {
         }
     }
 
-    /// Who serves an action, or why nobody does.
+    /// Returns the providers of an action, or the reason why there are none.
     fn action(&self, action: &Action) -> Result<String, String> {
         let (word, typed) = (format!("\"{}\"", action.name), variant(action.name));
         let mentions = |text: &str| text.contains(&word) || has_word(text, &typed);
@@ -244,7 +244,7 @@ impl Sources {
     }
 }
 
-/// All Rust sources below a folder. What a comment says is none.
+/// Returns all Rust sources below a folder, without comments and tests.
 fn text_of(folder: &Path) -> Result<String, String> {
     let mut text = String::new();
     let mut open = vec![folder.to_owned()];
@@ -267,7 +267,7 @@ fn text_of(folder: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// What the variant of an action is called: `SessionReady` for `session/ready`.
+/// Returns the name of an action's variant: `SessionReady` for `session/ready`.
 fn variant(name: &str) -> String {
     let upper = |word: &str| {
         let mut letters = word.chars();
@@ -279,7 +279,7 @@ fn variant(name: &str) -> String {
     name.split('/').map(upper).collect()
 }
 
-/// Whether a text has the variant of an action or its type.
+/// Returns whether a text contains the variant of an action or its type.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let after = text.get(at + word.len()..).unwrap_or_default();

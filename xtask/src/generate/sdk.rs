@@ -1,4 +1,4 @@
-//! `@ostler/sdk` for authors: TypeScript declarations from the contract's one declaration of each point.
+//! `@ostler/sdk` for authors: TypeScript declarations from the contract's single declaration of each point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::wire::{Wire, comment};
 const HEAD: &str = include_str!("sdk.head.d.ts");
 const HELPERS: &str = include_str!("sdk.helpers.d.ts");
 
-/// Who makes a value: it decides how its functions answer.
+/// The creator of a value, which determines the return types of its functions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum From {
     Host,
@@ -33,15 +33,15 @@ impl From {
 
 #[derive(Default)]
 struct Writer {
-    /// Declarations, in the order they were met.
+    /// Declarations, in the order of their first use.
     types: Vec<String>,
-    /// From whom a type's values come, where it holds functions.
+    /// The creator of a type's values, if they contain functions.
     met: BTreeMap<&'static str, Option<From>>,
     wire: BTreeSet<String>,
     problems: Vec<String>,
 }
 
-/// The whole file.
+/// Returns the whole file.
 pub fn declarations(root: &Path) -> Result<String, String> {
     let wire = Wire::read(root)?;
     let mut writer = Writer::default();
@@ -100,7 +100,7 @@ pub fn declarations(root: &Path) -> Result<String, String> {
     ))
 }
 
-/// Whether what the module exports at run time is what is declared by hand.
+/// Checks that the module's run-time exports match the handwritten declarations.
 pub fn declares(exported: &[String]) -> Result<(), String> {
     let declared = HELPERS.lines().filter_map(|line| {
         let rest = line.strip_prefix("export function ").or_else(|| line.strip_prefix("export class "))?;
@@ -114,7 +114,7 @@ pub fn declares(exported: &[String]) -> Result<(), String> {
     }
 }
 
-/// What a parameter is called whose function has no names for them: the last word of its type.
+/// Returns a name for an unnamed parameter: the last word of its type.
 fn called(ty: &str) -> String {
     let name = ty
         .split(|c: char| !c.is_alphanumeric())
@@ -123,13 +123,13 @@ fn called(ty: &str) -> String {
     let at = name.rfind(char::is_uppercase).unwrap_or_default();
     let word = name[at..].to_lowercase();
     match ty.ends_with("[]") {
-        // Several of what is `Changed` are changes.
+        // The plural of `Changed` is `changes`.
         true => format!("{}s", word.strip_suffix("d").filter(|word| word.ends_with('e')).unwrap_or(&word)),
         false => word,
     }
 }
 
-/// The event and the names of a method that takes one of a union's names and a listener to that one.
+/// Returns the event union and the type of its names, for a method that takes a name and a listener of that event.
 fn listener(shape: &FunctionShape) -> Option<(Shape, &'static str)> {
     let [Shape::Names { name, names, .. }, Shape::Function(handler)] = &shape.params[..] else { return None };
     let event = handler().params.first()?.core().clone();
@@ -139,7 +139,7 @@ fn listener(shape: &FunctionShape) -> Option<(Shape, &'static str)> {
 }
 
 impl Writer {
-    /// One method of an object, with its docs.
+    /// Formats one method of an object with its docs.
     fn method(
         &mut self,
         name: &str,
@@ -154,7 +154,7 @@ impl Writer {
         format!("{}    {name}{mark}{signature};\n", comment(docs, "    "))
     }
 
-    /// `(parameters)`, an arrow or a colon, and the answer.
+    /// Formats `(parameters)`, an arrow or a colon, and the return type.
     fn signature(&mut self, params: &[&str], shape: &FunctionShape, from: From, between: &str) -> String {
         let last_required = shape.params.iter().rposition(|param| !matches!(param, Shape::Optional(_)));
         let mut written = Vec::new();
@@ -169,7 +169,7 @@ impl Writer {
         }
         let answer = self.write(&shape.returns, from);
         let answer = match (from, shape.now, answer.as_str()) {
-            // What a function answers that should answer nothing is nobody's business, a promise of it neither.
+            // The return value of a function without a result is ignored, even a promise.
             (From::Plugin, _, "void") => "void".to_owned(),
             (From::Plugin, false, _) => {
                 format!("Awaitable<{}>", answer.replace(" | undefined", " | null | undefined"))
@@ -180,7 +180,7 @@ impl Writer {
         format!("({}){between}{answer}", written.join(", "))
     }
 
-    /// A value's type; what it is made of is declared beside.
+    /// Formats the type of a value; the types that it refers to are declared separately.
     fn write(&mut self, shape: &Shape, from: From) -> String {
         match shape {
             Shape::Nothing => "void".to_owned(),
@@ -266,7 +266,7 @@ impl Writer {
                 text.push_str("    [key: string]: unknown;\n");
                 continue;
             }
-            // What a plugin may leave out for a default to stand in, the host still says.
+            // A plugin may omit a member with a default; the host always sets it.
             let optional = match from {
                 From::Host => matches!(field.shape, Shape::Optional(_) | Shape::Nothing),
                 From::Plugin => field.optional(),
@@ -293,8 +293,8 @@ impl Writer {
         text
     }
 
-    /// Whether a type is met for the first time. Values with functions come from one side alone: how their functions
-    /// answer hangs on it.
+    /// Returns whether a type occurs for the first time. Values with functions must come from one side only, because
+    /// that determines the return types of their functions.
     fn meet(&mut self, name: &'static str, from: Option<From>) -> bool {
         match self.met.get(name) {
             None => {

@@ -11,21 +11,21 @@ use syn::{
     Type,
 };
 
-/// Types whose own JSON form the source writes by hand.
+/// Types with a handwritten JSON form in the source.
 const BY_HAND: &[(&str, &str)] = &[("StringOrMarkdown", "string | { markdown: string }")];
 
 /// Every type of the protocol's source, by name.
 pub struct Wire {
     structs: BTreeMap<String, ItemStruct>,
     enums: BTreeMap<String, ItemEnum>,
-    /// The words of the enums that are written by hand as text.
+    /// The words of enums with a handwritten text form.
     words: BTreeMap<String, Vec<String>>,
-    /// The tag and word a struct is told by, where it always is by the same.
+    /// The tag and word that identify a struct, if they are the same everywhere.
     tags: BTreeMap<String, Option<(String, String)>>,
 }
 
 impl Wire {
-    /// Reads the source cargo built this workspace with.
+    /// Reads the source with which cargo built this workspace.
     pub fn read(root: &Path) -> Result<Self, String> {
         let source = source(root)?;
         let mut wire = Self {
@@ -86,12 +86,12 @@ impl Wire {
         }
     }
 
-    /// Whether there is such a type.
+    /// Returns whether a type exists.
     pub fn has(&self, name: &str) -> bool {
         self.structs.contains_key(name) || self.enums.contains_key(name)
     }
 
-    /// These types and every one they speak of, in the order of their names.
+    /// Returns the declarations of these types and of every type that they refer to, in the order of their names.
     pub fn declarations(&self, named: BTreeSet<String>) -> Result<String, String> {
         let mut open: Vec<String> = named.into_iter().collect();
         let mut done = BTreeMap::new();
@@ -162,7 +162,7 @@ impl Wire {
             let attributes = serde(&variant.attrs);
             match &variant.fields {
                 Fields::Unit => members.extend(attributes.rename.map(|word| format!("'{word}'"))),
-                // What a newer protocol may say is no type of this one.
+                // Values of newer protocol versions have no type in this one.
                 Fields::Unnamed(_) if variant.ident == "Unknown" => {}
                 Fields::Unnamed(fields) => {
                     let Some(field) = fields.unnamed.first() else { continue };
@@ -210,7 +210,7 @@ impl Wire {
         Ok(text)
     }
 
-    /// A Rust type as it is written in TypeScript.
+    /// Formats a Rust type in TypeScript.
     fn written(&self, ty: &Type, used: &mut BTreeSet<String>) -> Result<String, String> {
         let unknown = || format!("a type of the protocol cannot be written: {}", quote::quote!(#ty));
         let Type::Path(path) = ty else { return Err(unknown()) };
@@ -248,9 +248,9 @@ impl Wire {
     }
 }
 
-/// Where cargo keeps the source of the official types.
+/// Returns cargo's folder with the source of the official types.
 pub(super) fn source(root: &Path) -> Result<PathBuf, String> {
-    // Only this machine's own packages are there for certain.
+    // Only the packages for this machine's platform are certain to be available.
     let output = crate::cargo::cargo()
         .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", &platform()?])
         .current_dir(root)
@@ -265,7 +265,7 @@ pub(super) fn source(root: &Path) -> Result<PathBuf, String> {
     folder.ok_or_else(|| "cargo metadata names no ahp-types".to_owned())
 }
 
-/// What this machine is called by the compiler.
+/// Returns the compiler's name of this machine's target.
 fn platform() -> Result<String, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let output =
@@ -275,7 +275,7 @@ fn platform() -> Result<String, String> {
     host.map(str::to_owned).ok_or_else(|| "rustc does not say what this machine is".to_owned())
 }
 
-/// The last word of a type, through a box.
+/// Returns the last word of a type, inside a box.
 fn name_of(ty: &Type) -> Option<String> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -351,10 +351,10 @@ fn camel(name: &str) -> String {
     out
 }
 
-/// A comment of TypeScript's, up to the first example in Rust.
+/// Formats a TypeScript comment, up to the first example in Rust.
 pub fn comment(docs: &str, indent: &str) -> String {
     let docs = docs.split("```").next().unwrap_or_default();
-    // Where the specification says it is for who works on the host.
+    // References to the specification are for developers of the host.
     let docs = docs.split(" Spec: *").next().unwrap_or_default().trim().replace("*/", "* /");
     let lines: Vec<&str> = docs.lines().map(str::trim_end).collect();
     match lines[..] {

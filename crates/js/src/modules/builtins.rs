@@ -1,13 +1,13 @@
-//! The modules the engine serves itself: Node's, the SDK's, and those only they may import.
+//! Built-in modules: Node's, the SDK, and the internal ones that only these can import.
 
 use ostler_contract::protocol::names::SDK;
 use rquickjs::function::Func;
 use rquickjs::{Ctx, Object, Result};
 
-/// Before the names nobody outside may import.
+/// The prefix of internal module names, which plugins cannot import.
 pub(super) const PREFIX: &str = "ostler:";
 
-/// Where a module of the engine's comes from.
+/// The source of a built-in module.
 pub(super) enum Source {
     /// Embedded JavaScript.
     Script(&'static str),
@@ -21,7 +21,7 @@ macro_rules! scripts {
     };
 }
 
-/// Modules of Node's that are here, by the name behind `node:`.
+/// The implemented Node modules, by the name after `node:`.
 const NODE: &[(&str, &str)] = scripts!("node":
     "assert" "assert/strict" "async_hooks" "buffer" "child_process" "cluster" "console" "constants" "crypto" "dgram"
     "diagnostics_channel" "dns" "dns/promises" "domain" "events" "fs" "fs/promises" "http" "http2" "https" "inspector"
@@ -76,7 +76,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("zones", crate::native::zones::native),
 ];
 
-/// Every public module of Node's, here or not: a name in it is never a package of npm's by mistake.
+/// Every public module of Node, implemented or not, so that none of these names is resolved as an npm package.
 const NODE_NAMES: &[&str] = &[
     "assert",
     "assert/strict",
@@ -138,30 +138,31 @@ const NODE_NAMES: &[&str] = &[
     "zlib",
 ];
 
-/// Node imports these only with `node:`.
+/// The modules that Node only imports with the prefix `node:`.
 const PREFIX_ONLY: &[&str] = &["sea", "sqlite", "test", "test/reporters"];
 
-/// Whether Node has a module of that name, with or without `node:`.
+/// Returns whether Node has a module of that name, with or without `node:`.
 pub(super) fn is_node_builtin(name: &str) -> bool {
     NODE_NAMES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// The names of Node's modules that are here.
+/// Returns the names of the implemented Node modules.
 pub(crate) fn node_modules() -> impl Iterator<Item = &'static str> {
     NODE.iter().map(|(name, _)| *name)
 }
 
-/// Whether that module of Node's is here.
+/// Returns whether a Node module is implemented.
 pub(super) fn exists(name: &str) -> bool {
     script(NODE, name).is_some()
 }
 
-/// Whether that module of Node's is here and imported without `node:`; some names are packages then.
+/// Returns whether a Node module is implemented and can be imported without `node:`; otherwise its name may be a
+/// package's.
 pub(super) fn exists_bare(name: &str) -> bool {
     exists(name) && !PREFIX_ONLY.contains(&name)
 }
 
-/// What stands behind a full name.
+/// Returns the source of a built-in module by its full name.
 pub(super) fn find(name: &str) -> Option<Source> {
     if let Some(name) = name.strip_prefix("node:") {
         return script(NODE, name).map(Source::Script);
@@ -182,8 +183,8 @@ fn script(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
 }
 
-/// The full name of a module of the engine's own, seen from `base`: the SDK from everywhere, what is internal
-/// only from its like.
+/// Resolves a built-in module for an import in `base`. Every module can import the SDK; only built-in modules can
+/// import internal ones.
 pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
     if specifier == SDK {
         return Some(SDK.to_owned());
@@ -202,7 +203,7 @@ pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
     }
 }
 
-/// What `node:module` is built on.
+/// Returns the native functions for `node:module`.
 fn names<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("builtinModules", Func::from(|| node_modules().collect::<Vec<_>>()))?;

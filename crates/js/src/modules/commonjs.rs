@@ -1,4 +1,4 @@
-//! CommonJS, in Rust only where JavaScript cannot reach: files, resolution, compilation. The rest is
+//! CommonJS: the parts that need native code, which are files, resolution and compilation. The rest is in
 //! `std/internal/commonjs.js`.
 
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::resolve::{self, How};
 use super::{evaluate_now, load};
 use crate::engine::State;
 
-/// What stands before a CommonJS file, on its first line.
+/// The code before a CommonJS file, on the file's first line.
 pub(super) const WRAPPER: &str = "(function (exports, require, module, __filename, __dirname) {";
 
-/// What a CommonJS file exports. It runs when it is first asked for.
+/// Returns the exports of a CommonJS file. The file runs at the first call.
 pub(super) fn load<'js>(ctx: &Ctx<'js>, path: &str) -> Result<Value<'js>> {
     let commonjs = super::builtin(ctx, "internal/commonjs")?;
     commonjs.get::<_, Function>("load")?.call((path,))
 }
 
-/// What `internal/commonjs` is built on.
+/// Returns the native functions for `internal/commonjs`.
 pub(super) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("resolve", Function::new(ctx.clone(), specify))?;
@@ -38,7 +38,7 @@ fn specify(ctx: Ctx<'_>, specifier: String, from: String) -> Result<String> {
         let error = resolve::throw(&ctx, why);
         let value = ctx.catch();
         if let Some(thrown) = value.as_object() {
-            // Packages that try several modules look at the code.
+            // Packages that try several modules check the code.
             let _ = thrown.set("code", code);
         }
         drop(error);
@@ -46,7 +46,7 @@ fn specify(ctx: Ctx<'_>, specifier: String, from: String) -> Result<String> {
     })
 }
 
-/// Answers what kind of file it is, and its text.
+/// Returns the kind of a file and its text.
 fn read<'js>(ctx: Ctx<'js>, path: String) -> Result<Array<'js>> {
     let path = Path::new(&path);
     if path.extension().is_some_and(|ending| ending == "node") {
@@ -64,7 +64,8 @@ fn read<'js>(ctx: Ctx<'js>, path: String) -> Result<Array<'js>> {
     Ok(answer)
 }
 
-/// The function around a CommonJS file. It starts on the file's first line, so that lines stay the author's.
+/// Compiles the function around a CommonJS file. It starts on the file's first line, so that line numbers are
+/// unchanged.
 fn compile<'js>(ctx: Ctx<'js>, source: String, path: String) -> Result<Value<'js>> {
     let mut options = EvalOptions::default();
     options.strict = false;

@@ -1,10 +1,10 @@
-//! Which module system a file belongs to.
+//! The module system of a file.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Module,
@@ -14,12 +14,12 @@ pub(super) enum Kind {
     Addon,
 }
 
-/// What the `package.json` of folders say.
+/// The module system that the `package.json` of each folder declares.
 #[derive(Default)]
 pub(crate) struct Kinds(RefCell<HashMap<PathBuf, Option<Kind>>>);
 
 impl Kinds {
-    /// By its ending, then by what it holds, unless its package settles it.
+    /// Returns the kind of a file: by its extension, then by its package, then by its content.
     pub(super) fn of(&self, path: &Path, source: &str) -> Kind {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         match ending {

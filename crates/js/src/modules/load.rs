@@ -1,4 +1,4 @@
-//! Modules by their full name: read, stripped of types, declared.
+//! Loads modules by their full name: reads, strips types, and declares.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::engine::State;
 use crate::errors::plain_error;
 use crate::typescript::{self, Unused};
 
-/// A larger file is not searched for what an error is about.
+/// The maximum size of a file that is searched for the subject of an error.
 const LARGEST_SEARCHED: u64 = 4 << 20;
 
-/// The loader QuickJS asks; what it knows is in the [`State`].
+/// The loader that QuickJS calls; its data is in the [`State`].
 pub(super) struct Load;
 
 impl rquickjs::loader::Loader for Load {
@@ -87,7 +87,7 @@ fn text(bytes: &[u8]) -> String {
     source
 }
 
-/// The text that the engine read under that name, and how many bytes stood before the first line's.
+/// Returns the text that the engine read under that name, and the number of bytes before the file's first line.
 pub(crate) fn source(ctx: &Ctx<'_>, name: &str) -> Option<(String, usize)> {
     if let Some(Source::Script(source)) = builtins::find(name) {
         return Some((source.to_owned(), 0));
@@ -111,7 +111,7 @@ pub(crate) fn source(ctx: &Ctx<'_>, name: &str) -> Option<(String, usize)> {
     }
 }
 
-/// The source as the engine reads it; every line and column stays where it was.
+/// Returns the source as the engine reads it. All lines and columns are unchanged.
 pub(super) fn strip(ctx: &Ctx<'_>, path: &Path, source: String) -> Result<String> {
     let unused = || match State::of(ctx).ok().and_then(|state| resolve::tsconfig(&state, path)) {
         Some(true) => Unused::Kept,
@@ -154,14 +154,14 @@ fn file_url(path: &Path) -> String {
     url::Url::from_file_path(path).map_or_else(|()| path.to_string_lossy().into_owned(), String::from)
 }
 
-/// A module with one value.
+/// Declares a module with one value, its default export.
 fn with_default<'js>(ctx: &Ctx<'js>, name: &str, value: Value<'js>) -> Result<Module<'js, Declared>> {
     let module = Module::declare(ctx.clone(), name, "export default import.meta.value;")?;
     module.meta()?.set("value", value)?;
     Ok(module)
 }
 
-/// What a CommonJS module exports, as a module: its `module.exports`, and every member of it by name.
+/// Declares a module with the exports of a CommonJS module: its `module.exports`, and each of their members by name.
 fn with_exports<'js>(ctx: &Ctx<'js>, name: &str, exports: Value<'js>) -> Result<Module<'js, Declared>> {
     let mut source =
         String::from("const e = import.meta.value; export default e; export { e as 'module.exports' };");

@@ -1,4 +1,4 @@
-//! Modules: what the engine serves itself, and what a plugin imports from files and packages.
+//! Modules: the built-in ones, and those that plugins import from files and packages.
 
 mod builtins;
 mod commonjs;
@@ -16,10 +16,10 @@ use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
 use crate::engine::State;
 use crate::errors::plain_error;
 
-/// What an engine knows of its modules.
+/// The module state of an engine.
 #[derive(Default)]
 pub(crate) struct Modules {
-    /// Namespaces that were asked for outside an `import`.
+    /// Namespaces that were requested without an `import`.
     namespaces: RefCell<HashMap<String, Persistent<Object<'static>>>>,
     pub(crate) resolvers: resolve::Resolvers,
     pub(crate) kinds: kind::Kinds,
@@ -37,7 +37,7 @@ pub(crate) async fn install(runtime: &AsyncRuntime) {
     runtime.set_loader(resolve::Resolve, load::Load).await;
 }
 
-/// The namespace of a module the engine serves itself, such as `internal/bridge` or `node:events`.
+/// Returns the namespace of a built-in module such as `internal/bridge` or `node:events`.
 pub(crate) fn builtin<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Object<'js>> {
     match name.split_once('/') {
         Some(("internal" | "native", _)) => evaluate_now(ctx, &format!("{}{name}", builtins::PREFIX)),
@@ -45,21 +45,20 @@ pub(crate) fn builtin<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Object<'js>> {
     }
 }
 
-/// The namespace of a module, by its full name, evaluated on the spot. One that awaits at its top level
-/// throws.
+/// Evaluates a module synchronously by its full name and returns its namespace. A module with a top-level await throws.
 pub(crate) fn evaluate_now<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Object<'js>> {
     let state = State::of(ctx)?;
     if let Some(known) = state.modules.namespaces.borrow().get(name) {
         return known.clone().restore(ctx);
     }
-    // The engine hands out no module it has already loaded, but a module may import it.
+    // The engine does not return modules that are already loaded, but a new module can import them.
     let asking = format!("{}now/{name}", builtins::PREFIX);
     let source = format!("export * as namespace from {};", serde_json::Value::from(name));
     let (module, evaluated) = Module::declare(ctx.clone(), asking, source)?.eval()?;
     match evaluated.result::<Value>() {
         Some(Ok(_)) => {}
         Some(Err(_)) => {
-            // Thrown here, so nobody has to listen to the promise.
+            // The error is thrown here, so the promise needs no handler.
             let reason = ctx.catch();
             state.rejections.track(ctx, evaluated.into_value(), reason.clone(), true);
             return Err(ctx.throw(reason));

@@ -1,4 +1,4 @@
-//! What a specifier means, seen from the module that wrote it.
+//! Resolves specifiers relative to the importing module.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rquickjs::{Ctx, Error, Result};
 use super::builtins::{self, is_node_builtin};
 use crate::engine::State;
 
-/// The resolver QuickJS asks; what it knows is in the [`State`].
+/// The resolver that QuickJS calls; its data is in the [`State`].
 pub(super) struct Resolve;
 
 impl rquickjs::loader::Resolver for Resolve {
@@ -23,7 +23,7 @@ impl rquickjs::loader::Resolver for Resolve {
         specifier: &str,
         _: Option<ImportAttributes<'js>>,
     ) -> Result<String> {
-        // An error that some native code made and nobody wanted would be taken for one of this import.
+        // A pending exception of native code would be reported as an error of this import.
         drop(ctx.catch());
         let state = State::of(ctx)?;
         specify(&state.modules.resolvers, base, specifier, How::Import).map_err(|why| {
@@ -34,7 +34,7 @@ impl rquickjs::loader::Resolver for Resolve {
             match crate::errors::error(ctx, &state, &thrown) {
                 Ok(error) => {
                     if let Some(error) = error.as_object() {
-                        // Best effort: authors look at the code of a failed import.
+                        // Best effort: some authors check the code of a failed import.
                         let _ = error.set("code", why.code);
                     }
                     ctx.throw(error)
@@ -45,14 +45,14 @@ impl rquickjs::loader::Resolver for Resolve {
     }
 }
 
-/// By which of the two module systems.
+/// The module system of an import.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Import,
     Require,
 }
 
-/// Why a specifier means nothing.
+/// The reason why a specifier cannot be resolved.
 pub(super) struct Unresolved {
     pub(super) sentence: String,
     pub(super) code: &'static str,
@@ -64,12 +64,12 @@ impl Unresolved {
     }
 }
 
-/// The resolvers of an engine: files are looked at once.
+/// The resolvers of an engine; they cache the files that they check.
 #[derive(Default)]
 pub(crate) struct Resolvers {
     import: OnceCell<OxcResolver>,
     require: OnceCell<OxcResolver>,
-    /// Finds the `tsconfig.json` a file belongs to; specifiers are resolved without it.
+    /// Finds the `tsconfig.json` of a file; specifiers are resolved without it.
     tsconfig: OnceCell<OxcResolver>,
 }
 
@@ -83,8 +83,8 @@ impl Resolvers {
     }
 }
 
-/// What the `tsconfig.json` that the file belongs to says about `verbatimModuleSyntax`; one that cannot be read says
-/// nothing, because only `tsc` needs it.
+/// Returns the `verbatimModuleSyntax` of the file's `tsconfig.json`. An unreadable one is ignored, because only `tsc`
+/// needs it.
 pub(super) fn tsconfig(state: &State, path: &Path) -> Option<bool> {
     let resolvers = &state.modules.resolvers;
     let finder = resolvers.tsconfig.get_or_init(|| {
@@ -104,7 +104,7 @@ fn options(how: How) -> ResolveOptions {
             How::Import => words(&IMPORT_CONDITIONS),
             How::Require => words(&[HOST, "node", "require", "default"]),
         },
-        // TypeScript writes the name its output would have.
+        // TypeScript imports use the name of the output file.
         extension_alias: vec![
             alias(".js", &[".js", ".ts"]),
             alias(".mjs", &[".mjs", ".mts"]),
@@ -117,7 +117,7 @@ fn options(how: How) -> ResolveOptions {
     }
 }
 
-/// The full name of what `specifier` means in the module `base`: a built-in's, or a path.
+/// Resolves a specifier in the module `base` to a full name: that of a built-in module, or a path.
 pub(super) fn specify(
     resolvers: &Resolvers,
     base: &str,
@@ -160,7 +160,7 @@ fn imported_from(base: &str) -> String {
     if base.is_empty() { String::new() } else { format!(", imported from {base}") }
 }
 
-/// The path behind a `file:` URL; other schemes are not imported.
+/// Returns the path of a `file:` URL; other schemes cannot be imported.
 fn url_path(specifier: &str) -> std::result::Result<Option<String>, Unresolved> {
     let Some((scheme, _)) = specifier.split_once(':') else { return Ok(None) };
     let is_scheme =
@@ -205,7 +205,7 @@ fn not_found(specifier: &str, base: &str, error: &ResolveError) -> Unresolved {
     }
 }
 
-/// For natives that answer with the sentence as an error.
+/// Throws the reason, for native functions that return the sentence as an error.
 pub(super) fn throw(ctx: &Ctx<'_>, why: Unresolved) -> Error {
     crate::errors::plain_error(ctx, why.sentence)
 }

@@ -11,14 +11,14 @@ use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, CompressorWriter
 use super::zlib::{Made, TRUNCATED};
 use crate::engine::Memory;
 
-/// The window of a stream, as a power of two, where none is named.
+/// The default window of a stream, as a power of two.
 const WINDOW: i32 = 22;
-/// What a decoder may take beside its window.
+/// The memory of a decoder besides its window.
 const DECODER: usize = 1 << 20;
 
 type State = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
-/// What a codec takes of the plugin's memory, until this is dropped.
+/// Memory charged to the plugin for a codec, until it is dropped.
 struct Taken {
     memory: Rc<Memory>,
     bytes: usize,
@@ -39,14 +39,14 @@ impl Drop for Taken {
     }
 }
 
-/// What comes out compressed.
+/// A compressor.
 pub(super) struct Compress {
     work: Option<Box<CompressorWriter<Made>>>,
     made: Made,
     taken: Option<Taken>,
 }
 
-/// Node's parameters by their numbers.
+/// Node's parameters, by number.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Parameters {
     pub(super) mode: u32,
@@ -60,7 +60,7 @@ impl Compress {
     pub(super) fn new(given: Parameters, memory: Rc<Memory>) -> Written<Self> {
         let number = |value: u32| i32::try_from(value).unwrap_or_default();
         let window = if given.window == 0 { WINDOW } else { number(given.window).clamp(10, 24) };
-        // The best qualities search trees as large as the window with four bytes to an end.
+        // The highest qualities use search trees of the window's size, with four bytes per node.
         let factor = if given.quality >= 10 { 12 } else { 4 };
         let taken = Taken::new(memory, (1 << window) * factor + (4 << 20))?;
         let params = BrotliEncoderParams {
@@ -102,7 +102,7 @@ impl Compress {
     }
 }
 
-/// What comes out decompressed.
+/// A decompressor.
 pub(super) struct Decompress {
     work: Option<Box<State>>,
     pub(super) made: Made,
@@ -120,7 +120,7 @@ impl Decompress {
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Written<()> {
         if self.taken.is_none() && self.work.is_some() {
-            // The largest window there is without being asked for.
+            // The largest window of a standard stream.
             self.taken = Some(Taken::new(self.memory.clone(), (1 << 24) + DECODER)?);
         }
         let (mut left, mut at) = (bytes.len(), 0);
@@ -135,7 +135,7 @@ impl Decompress {
             match result {
                 BrotliResult::NeedsMoreOutput => {}
                 BrotliResult::NeedsMoreInput => return Ok(()),
-                // What comes after the end is nobody's.
+                // Data after the end is ignored.
                 BrotliResult::ResultSuccess => {
                     self.work = None;
                     self.taken = None;
@@ -148,7 +148,7 @@ impl Decompress {
         Ok(())
     }
 
-    /// Nothing follows; `whole` where it has to have come to its end.
+    /// Ends the input; with `whole`, the stream must be complete.
     pub(super) fn finish(&mut self, whole: bool) -> Written<()> {
         let open = mem::take(&mut self.work).is_some();
         self.taken = None;

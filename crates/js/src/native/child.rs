@@ -1,4 +1,4 @@
-//! Child processes. Each leads a group of its own, which is killed when the engine ends, or the process.
+//! Child processes. Each leads a process group, which is killed when the engine or the process ends.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
 use crate::values::{bytes_of, bytes_to_js};
 
-/// One read takes no more.
+/// The maximum size of one read.
 const CHUNK: usize = 64 << 10;
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
@@ -28,7 +28,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     }
 }
 
-/// What is to be started.
+/// The process to start.
 struct Start {
     file: String,
     command: BlockingCommand,
@@ -69,12 +69,12 @@ impl Start {
     }
 }
 
-/// A child that runs. Dropped with the engine, it takes its whole group along.
+/// A running child process. When it is dropped with the engine, its whole group is killed.
 struct Running {
     id: i32,
     detached: bool,
     ended: RefCell<bool>,
-    /// None of one that is to outlive the plugin.
+    /// `None` if the child outlives the plugin.
     group: RefCell<Option<Group>>,
     awaited: RefCell<Option<Awaited>>,
 }
@@ -88,7 +88,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.detached && !*self.ended.borrow() {
-            // Its group may have gone by itself.
+            // The group may have ended already.
             let _ = signal(-self.id, libc::SIGKILL);
         }
     }
@@ -143,13 +143,13 @@ fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     Ok(handle)
 }
 
-/// A promise of how the child ends: its code, or the signal that ended it.
+/// Returns a promise of the child's exit: its code, or the signal that ended it.
 fn wait<'js>(ctx: &Ctx<'js>, mut child: Child, running: Rc<Running>) -> Result<Promise<'js>> {
     let inside = ctx.clone();
     Promise::wrap_future(ctx, async move {
         let status = child.wait().await;
         *running.ended.borrow_mut() = true;
-        // Its number may be another's from now on.
+        // The system may now reuse the process id.
         drop((running.group.borrow_mut().take(), running.awaited.borrow_mut().take()));
         let status = status.map_err(|error| system_error(&inside, SystemError::new(error, "wait")))?;
         outcome(&inside, status)
@@ -163,7 +163,7 @@ fn outcome<'js>(ctx: &Ctx<'js>, status: ExitStatus) -> Result<Array<'js>> {
     Ok(list)
 }
 
-/// `write(bytes)` and `end()`.
+/// Sets `write(bytes)` and `end()`.
 fn set_input<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, input: ChildStdin) -> Result<()> {
     let input: Slot<_> = Rc::new(Mutex::new(Some(input)));
     handle.set("write", write_to(ctx, input.clone(), |error| SystemError::new(error, "write"))?)?;
@@ -179,7 +179,7 @@ fn set_input<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, input: ChildStdin) -> Re
     )
 }
 
-/// A function that answers the next bytes, or null at the end.
+/// Returns a function that returns the next bytes, or null at the end.
 fn reader<'js, R>(ctx: &Ctx<'js>, pipe: R) -> Result<Function<'js>>
 where
     R: AsyncRead + Unpin + 'static,
@@ -200,7 +200,7 @@ where
     })
 }
 
-/// Runs a child to its end while the plugin waits.
+/// Runs a child process to its end, while the plugin blocks.
 fn run<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     let mut start = Start::read(&options)?;
     let input = bytes_of(&options.get("input")?).unwrap_or_default();
@@ -260,7 +260,7 @@ fn run_to_end(
                     if all.len() > most {
                         all.truncate(most);
                         overflow.store(true, std::sync::atomic::Ordering::Relaxed);
-                        // What goes on writing would fill the pipe and never end.
+                        // A child that continues to write would block on the full pipe and never exit.
                         let _ = signal(-group, kill);
                         break;
                     }
@@ -284,11 +284,11 @@ fn run_to_end(
             })
         });
         let status = child.wait();
-        // Nobody may be watching.
+        // This fails if no thread is watching.
         let _ = ended.send(true);
         let timed_out = watching.and_then(|watching| watching.join().ok()).unwrap_or(false);
         if let Some(feeding) = feeding {
-            // A child that reads no input closes it; that is its own affair.
+            // A child may close its input without reading it.
             let _ = feeding.join();
         }
         Ok(Finished {

@@ -1,4 +1,4 @@
-//! The children of every plugin in this process: they end with it, whether or not the engines are told to.
+//! The child processes of all plugins: they end with this process, whether or not their engines end first.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,32 +6,32 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The groups that run; `None` once they were ended, after which none is started.
+/// The running process groups; `None` after [`end_children`], which prevents further starts.
 static GROUPS: Mutex<Option<BTreeSet<i32>>> = Mutex::new(Some(BTreeSet::new()));
 
 fn groups() -> MutexGuard<'static, Option<BTreeSet<i32>>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills every child of a plugin that still runs, with its group, and lets no plugin start another: for the end of
-/// the process, which the engines' threads end with and not before.
+/// Kills all running child processes of plugins with their groups, and prevents further starts. This is for the end of
+/// the process, because the engines' threads may only end with it.
 pub fn end_children() {
     for group in groups().take().into_iter().flatten() {
-        // It may have gone by itself.
+        // The group may have ended already.
         let _ = signal(-group, libc::SIGKILL);
     }
 }
 
-/// A group that is ended with the process, until this is dropped.
+/// A process group that ends with the process, until this is dropped.
 pub(super) struct Group(i32);
 
 impl Group {
-    /// Starts a child that leads one. `id` says which process it is.
+    /// Starts a child process as the leader of a group. `id` returns its process id.
     pub(super) fn start<T>(
         start: impl FnOnce() -> io::Result<T>,
         id: impl FnOnce(&T) -> i32,
     ) -> io::Result<(T, Self)> {
-        // Held while it starts: one started meanwhile would be missed.
+        // The lock is held during the start; otherwise [`end_children`] could miss the new group.
         let mut running = groups();
         let Some(running) = running.as_mut() else {
             return Err(io::Error::from_raw_os_error(libc::ECANCELED));
@@ -51,19 +51,19 @@ impl Drop for Group {
     }
 }
 
-/// The children whose ends engines collect, each on its own thread, which may be busy.
+/// The child processes that engines reap, each on its own thread, which may be busy.
 static AWAITED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 fn awaited() -> MutexGuard<'static, BTreeSet<i32>> {
     AWAITED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether an engine collects the end of a process.
+/// Returns whether an engine reaps a process.
 pub fn awaits_child(id: i32) -> bool {
     awaited().contains(&id)
 }
 
-/// A child whose end is collected by an engine, until this is dropped.
+/// A child process that an engine reaps, until this is dropped.
 pub(super) struct Awaited(i32);
 
 impl Awaited {
@@ -79,38 +79,39 @@ impl Drop for Awaited {
     }
 }
 
-/// Has the child hear every signal, as Node's children do: what the daemon ignores, because whoever started it in the
-/// background did, a shell could not even trap.
+/// Resets the child's signal handlers, as Node does. The daemon may ignore signals because it was started in the
+/// background, and a shell cannot trap signals that were ignored at its start.
 pub(super) fn hear_signals(command: &mut Command) {
     const SIGNALS: std::ops::Range<i32> = 1..32;
     let hear = || {
         for number in SIGNALS {
-            // SAFETY: it changes only what this process does at a signal. Those that cannot be changed stay as they are.
+            // SAFETY: it only changes the signal handlers of this process. Those that cannot be changed stay as they
+            // are.
             unsafe { libc::signal(number, libc::SIG_DFL) };
         }
         Ok(())
     };
-    // SAFETY: system calls and nothing else, none allocates or takes a lock.
+    // SAFETY: the closure only makes system calls, which neither allocate nor lock.
     unsafe { command.pre_exec(hear) };
 }
 
-/// Has the system kill the child when the thread that starts it is gone, however the process ends: an engine has
-/// one thread, and its children are to end with it.
+/// Lets the system kill the child when the thread that started it ends, even if the process crashes. An engine has one
+/// thread, and its children must end with it.
 #[cfg(target_os = "linux")]
 pub(super) fn end_with_thread(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
-        // SAFETY: `prctl` with these arguments takes two numbers and touches no memory of ours.
+        // SAFETY: `prctl` with these arguments takes two numbers and accesses no memory of ours.
         if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // Gone between the fork and the line above, it would have said nothing.
+        // If the parent ended between the fork and the line above, no signal is sent.
         match std::os::unix::process::parent_id() == parent {
             true => Ok(()),
             false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         }
     };
-    // SAFETY: two system calls and nothing else, neither allocates or takes a lock.
+    // SAFETY: the closure only makes two system calls, which neither allocate nor lock.
     unsafe { command.pre_exec(ask) };
 }
 
@@ -118,6 +119,6 @@ pub(super) fn end_with_thread(command: &mut Command) {
 pub(super) fn end_with_thread(_: &mut Command) {}
 
 pub(super) fn signal(id: i32, number: i32) -> io::Result<()> {
-    // SAFETY: `kill` takes two numbers and touches no memory of ours.
+    // SAFETY: `kill` takes two numbers and accesses no memory of ours.
     if unsafe { libc::kill(id, number) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

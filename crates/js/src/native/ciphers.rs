@@ -1,4 +1,4 @@
-//! AES in the modes that authenticate nothing, for what others have sealed with them.
+//! AES in unauthenticated modes, for interoperability with existing data.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,20 +14,20 @@ use crate::values::bytes_to_js;
 
 const BLOCK: usize = 16;
 
-/// Seals or opens bytes where they are.
+/// Encrypts or decrypts bytes in place.
 type Work = Box<dyn FnMut(&mut [u8])>;
 
-/// What is sealed or opened bit by bit.
+/// A streaming encryption or decryption.
 struct Cipher {
     work: Work,
-    /// Whether it works on whole blocks, and how the last is filled up then.
+    /// Whether it works on whole blocks, with padding if `pads` is set.
     blocks: bool,
     seals: bool,
     pads: bool,
     rest: Vec<u8>,
 }
 
-/// `name` is `aes-…-cbc` or `aes-…-ctr`, the key and the iv as long as that asks for.
+/// Creates a cipher. `name` is `aes-…-cbc` or `aes-…-ctr`; the key and the iv must have the matching length.
 pub(super) fn cipher<'js>(
     ctx: Ctx<'js>,
     name: String,
@@ -59,7 +59,7 @@ impl Cipher {
         self.rest.extend_from_slice(data);
         let mut kept = if self.blocks { self.rest.len() % BLOCK } else { 0 };
         if self.blocks && self.pads && !self.seals && kept == 0 {
-            // It may be the last, and filled up.
+            // It may be the last block, with padding.
             kept = self.rest.len().min(BLOCK);
         }
         let rest = self.rest.split_off(self.rest.len() - kept);

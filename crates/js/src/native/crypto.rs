@@ -1,4 +1,4 @@
-//! Digests, keys and chance: what `node:crypto` and `crypto.subtle` are built on.
+//! Digests, keys and random numbers: the native part of `node:crypto` and `crypto.subtle`.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ use super::natives;
 use crate::errors::{plain_error, type_error};
 use crate::values::{bytes_of, bytes_to_js};
 
-/// What a key of the one cipher has to be.
+/// The message for an invalid AES-GCM key.
 const AES_KEY: &str = "An AES-GCM key has to be of 128 or 256 bits here";
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
@@ -85,9 +85,9 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     Ok(native)
 }
 
-/// Bytes nobody can guess.
+/// Fills a buffer with cryptographically secure random bytes.
 pub(super) fn fill_random(bytes: &mut [u8]) {
-    // It fails where the system has no source of chance at all; nothing that asks here could go on.
+    // It only fails if the system has no random source at all; no caller could continue then.
     if ring::rand::SystemRandom::new().fill(bytes).is_err() {
         std::process::abort();
     }
@@ -104,12 +104,12 @@ fn random<'js>(ctx: Ctx<'js>, many: usize) -> Result<Value<'js>> {
     bytes_to_js(&ctx, bytes.into())
 }
 
-/// Takes as long whatever differs.
+/// Compares in constant time.
 fn equal<'js>(ctx: Ctx<'js>, a: Value<'js>, b: Value<'js>) -> Result<bool> {
     Ok(given(&ctx, &a)?.ct_eq(&given(&ctx, &b)?).into())
 }
 
-/// A digest or an HMAC on its way.
+/// A running digest or HMAC.
 #[derive(Clone)]
 enum Hasher {
     Digest(digest::Context),
@@ -163,14 +163,14 @@ impl Hasher {
     }
 }
 
-/// The digest of data.
+/// Returns the digest of data.
 pub(super) fn digest(ctx: &Ctx<'_>, name: &str, data: &[u8]) -> Result<Vec<u8>> {
     let mut hasher = Hasher::digest(ctx, name)?;
     hasher.update(data);
     Ok(hasher.finish())
 }
 
-/// `RSA-SHA256`, `sha-256` and `SHA256` are one.
+/// Normalizes a digest's name: `RSA-SHA256`, `sha-256` and `SHA256` are the same.
 pub(super) fn plain(name: &str) -> String {
     let name: String = name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     name.strip_prefix("rsa").map_or(name.clone(), str::to_owned)
@@ -208,7 +208,7 @@ fn copy<'js>(ctx: &Ctx<'js>, state: &RefCell<Option<Hasher>>) -> Result<Object<'
     hasher(ctx, copied.ok_or_else(|| plain_error(ctx, "Digest already called"))?)
 }
 
-/// A password stretched with PBKDF2.
+/// The parameters of a PBKDF2 derivation.
 struct Stretch {
     algorithm: pbkdf2::Algorithm,
     password: Bytes,

@@ -1,4 +1,4 @@
-//! Elliptic curves: points, agreement, and ECDSA with any digest.
+//! Elliptic curves: points, key agreement, and ECDSA with any digest.
 
 use rquickjs::{Ctx, Result, Value};
 
@@ -7,7 +7,7 @@ use super::keys::{self, Kind};
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// Runs code with the crate of a curve; `None` for what is no such curve.
+/// Runs code with the crate of a curve; returns `None` for other kinds.
 macro_rules! on_curve {
     ($kind:expr, $curve:ident => $body:block) => {
         match $kind {
@@ -32,7 +32,7 @@ macro_rules! on_curve {
     };
 }
 
-/// The length of a number of a curve.
+/// Returns the length of a curve's scalar, in bytes.
 fn size(kind: Kind) -> usize {
     match kind {
         Kind::P384 => 48,
@@ -41,14 +41,14 @@ fn size(kind: Kind) -> usize {
     }
 }
 
-/// Bytes of at least this length, with zeros in front: the same number.
+/// Pads a big-endian number with leading zeros to at least this length.
 fn padded(bytes: &[u8], length: usize) -> Vec<u8> {
     let mut padded = vec![0; length.saturating_sub(bytes.len())];
     padded.extend_from_slice(bytes);
     padded
 }
 
-/// The point of a secret number.
+/// Returns the public point of a secret scalar.
 pub(super) fn point(kind: Kind, scalar: &[u8], compressed: bool) -> Option<Vec<u8>> {
     on_curve!(kind, curve => {
         use curve::elliptic_curve::sec1::ToSec1Point;
@@ -57,7 +57,7 @@ pub(super) fn point(kind: Kind, scalar: &[u8], compressed: bool) -> Option<Vec<u
     })
 }
 
-/// The same point in another form.
+/// Converts a point between the compressed and the uncompressed form.
 fn converted(kind: Kind, point: &[u8], compressed: bool) -> Option<Vec<u8>> {
     on_curve!(kind, curve => {
         use curve::elliptic_curve::sec1::ToSec1Point;
@@ -66,7 +66,7 @@ fn converted(kind: Kind, point: &[u8], compressed: bool) -> Option<Vec<u8>> {
     })
 }
 
-/// The secret that a number and another's point have in common.
+/// Returns the shared secret of a scalar and another party's point.
 fn agreed(kind: Kind, scalar: &[u8], point: &[u8]) -> Option<Vec<u8>> {
     if kind == Kind::X25519 {
         let secret = x25519_dalek::StaticSecret::from(<[u8; 32]>::try_from(scalar).ok()?);
@@ -85,7 +85,7 @@ pub(super) fn x25519_public(secret: &[u8]) -> Option<[u8; 32]> {
     Some(x25519_dalek::PublicKey::from(&secret).to_bytes())
 }
 
-/// Signs a digest, in DER or in P1363.
+/// Signs a digest; the signature is in DER or in P1363.
 pub(super) fn sign(kind: Kind, scalar: &[u8], digest: &[u8], p1363: bool) -> Option<Vec<u8>> {
     on_curve!(kind, curve => {
         use curve::ecdsa::signature::hazmat::PrehashSigner;
@@ -95,7 +95,7 @@ pub(super) fn sign(kind: Kind, scalar: &[u8], digest: &[u8], p1363: bool) -> Opt
     })
 }
 
-/// Whether a signature is of a digest.
+/// Verifies the signature of a digest.
 pub(super) fn verify(kind: Kind, point: &[u8], digest: &[u8], signed: &[u8], p1363: bool) -> bool {
     verified(kind, point, digest, signed, p1363).is_some()
 }
@@ -108,12 +108,12 @@ fn verified(kind: Kind, point: &[u8], digest: &[u8], signed: &[u8], p1363: bool)
             true => curve::ecdsa::Signature::from_slice(signed),
             false => curve::ecdsa::Signature::from_der(signed),
         };
-        // Both values that a signature can have are valid, as in Node.
+        // Both possible values of a signature's `s` are valid, as in Node.
         key.verify_prehash(&padded(digest, size(kind)), &signed.ok()?.normalize_s()).ok()
     })
 }
 
-/// A new private key, in PKCS#8.
+/// Generates a private key in PKCS#8.
 pub(super) fn generate<'js>(ctx: Ctx<'js>, name: String) -> Result<Value<'js>> {
     let unknown = || plain_error(&ctx, format_args!("there is no curve {name}"));
     let kind = Kind::named(&name).filter(|kind| *kind != Kind::Rsa).ok_or_else(unknown)?;
@@ -126,7 +126,7 @@ pub(super) fn generate<'js>(ctx: Ctx<'js>, name: String) -> Result<Value<'js>> {
             // The order has 521 bits.
             *first &= 1;
         }
-        // A number may be zero or beyond the order.
+        // A random number may be zero or exceed the order.
         if let Some(key) = keys::to_pkcs8(kind, &secret) {
             return bytes_to_js(&ctx, key.into());
         }
@@ -137,7 +137,7 @@ fn no_curve(ctx: &Ctx<'_>, name: &str) -> rquickjs::Error {
     plain_error(ctx, format_args!("there is no curve {name}"))
 }
 
-/// The secret of a private key in PKCS#8 and a public key in SPKI.
+/// Returns the shared secret of a private key in PKCS#8 and a public key in SPKI.
 pub(super) fn agree<'js>(ctx: Ctx<'js>, private: Value<'js>, public: Value<'js>) -> Result<Value<'js>> {
     let (private, public) = (given(&ctx, &private)?, given(&ctx, &public)?);
     let agreed = keys::private(&private).zip(keys::public(&public)).and_then(|(own, other)| {
@@ -147,7 +147,7 @@ pub(super) fn agree<'js>(ctx: Ctx<'js>, private: Value<'js>, public: Value<'js>)
     bytes_to_js(&ctx, agreed.into())
 }
 
-/// The same of a plain number and point.
+/// Returns the shared secret of a raw scalar and a raw point.
 pub(super) fn agree_plain<'js>(
     ctx: Ctx<'js>,
     curve: String,
@@ -159,7 +159,7 @@ pub(super) fn agree_plain<'js>(
     bytes_to_js(&ctx, agreed.ok_or_else(|| plain_error(&ctx, "no point of the curve"))?.into())
 }
 
-/// The point of a number.
+/// Returns the public point of a raw scalar.
 pub(super) fn plain_point<'js>(
     ctx: Ctx<'js>,
     curve: String,
@@ -171,7 +171,7 @@ pub(super) fn plain_point<'js>(
     bytes_to_js(&ctx, point.ok_or_else(|| plain_error(&ctx, "no number of the curve"))?.into())
 }
 
-/// A point in the other form.
+/// Converts a point to the compressed or uncompressed form.
 pub(super) fn convert<'js>(
     ctx: Ctx<'js>,
     curve: String,
@@ -183,14 +183,14 @@ pub(super) fn convert<'js>(
     bytes_to_js(&ctx, point.ok_or_else(|| plain_error(&ctx, "no point of the curve"))?.into())
 }
 
-/// A private key in PKCS#8, of the number or bytes of a curve.
+/// Returns a private key in PKCS#8 from a curve's raw scalar or bytes.
 pub(super) fn private_of<'js>(ctx: Ctx<'js>, name: String, secret: Value<'js>) -> Result<Value<'js>> {
     let kind = Kind::named(&name).ok_or_else(|| no_curve(&ctx, &name))?;
     let key = keys::to_pkcs8(kind, &given(&ctx, &secret)?);
     bytes_to_js(&ctx, key.ok_or_else(|| plain_error(&ctx, "Invalid EC key"))?.into())
 }
 
-/// A public key in SPKI, of the point or bytes of a curve.
+/// Returns a public key in SPKI from a curve's raw point or bytes.
 pub(super) fn public_of<'js>(ctx: Ctx<'js>, name: String, point: Value<'js>) -> Result<Value<'js>> {
     let kind = Kind::named(&name).ok_or_else(|| no_curve(&ctx, &name))?;
     let given = given(&ctx, &point)?;

@@ -1,4 +1,4 @@
-//! DER, as far as keys are written in it.
+//! The subset of DER that keys use.
 
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const BITS: u8 = 0x03;
@@ -6,7 +6,7 @@ pub(super) const OCTETS: u8 = 0x04;
 pub(super) const OID: u8 = 0x06;
 pub(super) const SEQUENCE: u8 = 0x30;
 
-/// One value: its tag, its content, the bytes after it.
+/// Reads one value; returns its tag, its content and the remaining bytes.
 pub(super) fn read(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -24,12 +24,12 @@ pub(super) fn read(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*tag, inside, after))
 }
 
-/// The content of a value with this tag, and the bytes after it.
+/// Reads a value with this tag; returns its content and the remaining bytes.
 pub(super) fn expect(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     read(der).filter(|(found, ..)| *found == tag).map(|(_, inside, after)| (inside, after))
 }
 
-/// The values of a sequence, each with its tag.
+/// Reads the values of a sequence, each with its tag.
 pub(super) fn members(mut inside: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut members = Vec::new();
     while !inside.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn members(mut inside: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     Some(members)
 }
 
-/// Writes one value.
+/// Encodes one value.
 pub(super) fn write(tag: u8, inside: &[u8]) -> Vec<u8> {
     let length = inside.len();
     let mut out = vec![tag];

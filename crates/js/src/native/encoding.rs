@@ -1,4 +1,4 @@
-//! Text and bytes: what `Buffer`, `TextEncoder` and `TextDecoder` are built on.
+//! Text and bytes: the native part of `Buffer`, `TextEncoder` and `TextDecoder`.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -8,7 +8,7 @@ use rquickjs::{Array, Ctx, IntoJs, Object, Result, String as JsString, Value};
 use super::natives;
 use crate::values::{bytes_of, bytes_to_js, text};
 
-/// Node takes what comes: either alphabet, padded or not, bits left over.
+/// Node accepts both alphabets, optional padding, and trailing bits.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
@@ -25,7 +25,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     }
 }
 
-/// Text as bytes, by one of `Buffer`'s encodings.
+/// Encodes text with one of `Buffer`'s encodings.
 fn encode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Value<'js>> {
     let bytes = match encoding.as_str() {
         "latin1" => units(&ctx, &value)?.into_iter().map(|unit| unit.to_le_bytes()[0]).collect(),
@@ -42,7 +42,7 @@ fn encode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Val
     bytes_to_js(&ctx, bytes.into())
 }
 
-/// The UTF-16 code units of a string, lone surrogates and all.
+/// Returns the UTF-16 code units of a string, including lone surrogates.
 fn units<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<Vec<u16>> {
     match value.as_string().map(JsString::to_string) {
         Some(Ok(text)) => Ok(text.encode_utf16().collect()),
@@ -70,14 +70,14 @@ fn from_base64(text: &str) -> Vec<u8> {
             _ => None,
         })
         .collect();
-    // One character alone says nothing.
+    // A single remaining character encodes no byte.
     if clean.len() % 4 == 1 {
         clean.pop();
     }
     BASE64.decode(clean).unwrap_or_default()
 }
 
-/// Bytes as text, by one of `Buffer`'s encodings.
+/// Decodes bytes with one of `Buffer`'s encodings.
 fn decode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Value<'js>> {
     let bytes = bytes_of(&value).unwrap_or_default();
     let text = match encoding.as_str() {
@@ -95,8 +95,8 @@ fn decode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Val
     JsString::from_str(ctx, &text).map(JsString::into_value)
 }
 
-/// UTF-8 that may go on: answers the text, and how many bytes at the end belong to a character that is not
-/// complete. With `fatal`, bytes that are no UTF-8 throw.
+/// Decodes UTF-8 that may continue in the next chunk. Returns the text, and the number of trailing bytes that belong to
+/// an incomplete character. With `fatal`, invalid UTF-8 throws.
 fn decode_utf8<'js>(ctx: Ctx<'js>, value: Value<'js>, more: bool, fatal: bool) -> Result<Option<Array<'js>>> {
     let bytes = bytes_of(&value).unwrap_or_default();
     let kept = if more { incomplete(&bytes) } else { 0 };
@@ -112,13 +112,13 @@ fn decode_utf8<'js>(ctx: Ctx<'js>, value: Value<'js>, more: bool, fatal: bool) -
     Ok(Some(answer))
 }
 
-/// How many bytes at the end start a character without ending it.
+/// Returns the number of trailing bytes that start a character without completing it.
 fn incomplete(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Ok(_) => 0,
         Err(error) if error.error_len().is_none() => bytes.len() - error.valid_up_to(),
         Err(_) => {
-            // Something before is broken; what matters is the last few bytes.
+            // There is an earlier error, so only the last few bytes are checked.
             let tail = bytes.len().saturating_sub(3);
             (tail..bytes.len())
                 .find(|at| {

@@ -1,9 +1,9 @@
-//! Which stores of `AsyncLocalStorage` are seen: a frame of them, carried through every `await`.
+//! The visible stores of `AsyncLocalStorage`: a frame of them is carried through every `await`.
 //!
-//! The engine goes on after an `await` in a job of its own and tells nobody. But its jobs run in order, so the frame
-//! is put back by a job right before that one: it is queued when the engine looks at what it awaits. Awaiting a promise,
-//! it reads the promise's `constructor` (see `internal/follow`); awaiting anything else, it makes a promise, and the
-//! hook here is told. A job before which nothing was put back sees no store. Until there is a store, there is no hook.
+//! The engine continues after an `await` in a separate job, without a callback. But its jobs run in order, so another
+//! job right before that one restores the frame. It is queued when the engine inspects the awaited value: if that is a
+//! promise, the engine reads its `constructor` (see `internal/follow`); otherwise it creates a promise, which calls the
+//! hook in this module. A job without a restored frame sees no store. Until there is a store, no hook is set.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -14,24 +14,24 @@ use rquickjs::{Ctx, Object, Persistent, Result, Value, qjs};
 use super::natives;
 use crate::engine::State;
 
-/// The frame that is seen now. Lives on its engine's thread.
+/// The current frame. Lives on its engine's thread.
 #[derive(Default)]
 pub(crate) struct Frames {
     following: Cell<bool>,
     current: RefCell<Option<Persistent<Value<'static>>>>,
-    /// Whether the frame is that of the job that comes next.
+    /// Whether the frame was restored for the next job.
     held: Cell<bool>,
 }
 
 impl Frames {
-    /// A job comes next: it sees no store where none was put back for it.
+    /// Prepares for the next job, which sees no store unless its frame was restored.
     pub(crate) fn between(&self) {
         if self.following.get() && !self.held.replace(false) {
             self.clear();
         }
     }
 
-    /// Nothing is seen.
+    /// Clears the frame, so that no store is visible.
     pub(crate) fn clear(&self) {
         self.held.set(false);
         let left = self.current.borrow_mut().take();
@@ -50,7 +50,7 @@ impl Frames {
     }
 }
 
-/// What `internal/context` is built on.
+/// Returns the native functions for `internal/context`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx;
         "frame": |ctx: Ctx<'js>| State::of(&ctx)?.frames.current(&ctx),
@@ -74,7 +74,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
 
 fn start(ctx: Ctx<'_>) -> Result<()> {
     State::of(&ctx)?.frames.following.set(true);
-    // SAFETY: `ctx` proves that the runtime is alive; the hook needs nothing beside the context it is given.
+    // SAFETY: `ctx` proves that the runtime is alive; the hook only needs the context that it receives.
     unsafe {
         let runtime = qjs::JS_GetRuntime(ctx.as_raw().as_ptr());
         qjs::JS_SetPromiseHook(runtime, Some(made_or_kept), std::ptr::null_mut());
@@ -82,17 +82,17 @@ fn start(ctx: Ctx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Queues a job that lets the one after it see what is seen now.
+/// Queues a job that restores the current frame for the job after it.
 fn mark(ctx: &Ctx<'_>) -> Result<()> {
     let mut frame = State::of(ctx)?.frames.current(ctx)?.as_raw();
-    // SAFETY: the context is alive, and the queue takes a reference of its own to the frame, which the state holds
-    // meanwhile.
+    // SAFETY: the context is alive, and the queue takes its own reference to the frame, which the state retains during
+    // the call.
     unsafe { qjs::JS_EnqueueJob(ctx.as_raw().as_ptr(), Some(put_back), 1, &mut frame) };
-    // Where there is no memory for a job there is none for what it was to come before.
+    // If there is no memory for this job, there is none for the one after it either.
     Ok(())
 }
 
-/// The engine made a promise, or one was kept: what it awaits may be next.
+/// The promise hook: the engine created or resolved a promise, and may await it next.
 unsafe extern "C" fn made_or_kept(
     ctx: *mut qjs::JSContext,
     what: qjs::JSPromiseHookType,
@@ -102,16 +102,16 @@ unsafe extern "C" fn made_or_kept(
 ) {
     let told = [qjs::JSPromiseHookType_JS_PROMISE_HOOK_INIT, qjs::JSPromiseHookType_JS_PROMISE_HOOK_RESOLVE];
     let Some(ctx) = NonNull::new(ctx).filter(|_| told.contains(&what)) else { return };
-    // SAFETY: the engine calls this with the context that runs.
+    // SAFETY: the engine calls this with the running context.
     let ctx = unsafe { Ctx::from_raw(ctx) };
-    // It fails where the engine is being taken down.
+    // It only fails while the engine is being dropped.
     let _ = mark(&ctx);
 }
 
 unsafe extern "C" fn put_back(ctx: *mut qjs::JSContext, _: c_int, given: *mut qjs::JSValue) -> qjs::JSValue {
     if let Some(raw) = NonNull::new(ctx) {
-        // SAFETY: the engine calls this with the context that runs and the one argument that was queued, to which
-        // this takes a reference of its own.
+        // SAFETY: the engine calls this with the running context and the one queued argument, to which this takes its
+        // own reference.
         let (ctx, frame) = unsafe {
             let ctx = Ctx::from_raw(raw);
             let frame = Value::from_raw(ctx.clone(), qjs::JS_DupValue(raw.as_ptr(), *given));

@@ -1,4 +1,4 @@
-//! Files: one operation per name, at once or on a thread for such work.
+//! Files: one operation per name, synchronously or on a blocking thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::{SystemError, system_error};
 use crate::errors::type_error;
 use crate::values::{bytes_of, bytes_to_js, text};
 
-/// The numbers handed out for open files start here: none is a descriptor of the daemon's.
+/// The first handle number of an open file, above the descriptors of the daemon.
 const FIRST_HANDLE: u32 = 10_000;
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
@@ -48,7 +48,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     Ok(native)
 }
 
-/// The files an engine has open.
+/// The open files of an engine.
 struct Files {
     open: RefCell<HashMap<u32, Arc<File>>>,
     next: Cell<u32>,
@@ -76,14 +76,14 @@ impl Files {
     }
 }
 
-/// What came of an operation.
+/// The result of an operation.
 enum Done {
     Nothing,
     Bytes(Vec<u8>),
     Text(String),
     Number(f64),
     Stat(Box<Metadata>),
-    /// Names, and what kind of file each is.
+    /// Names, each with the kind of its file.
     Entries(Vec<(String, u32)>),
     Opened(File),
     Closed(u32),
@@ -109,7 +109,7 @@ impl Done {
     }
 }
 
-/// An operation with what it needs, ready for another thread.
+/// An operation with its arguments, ready for another thread.
 struct Operation {
     name: String,
     given: Vec<Given>,
@@ -127,7 +127,7 @@ enum Given {
 impl Operation {
     fn read<'js>(ctx: &Ctx<'js>, files: &Files, name: String, arguments: &[Value<'js>]) -> Result<Self> {
         let given: Vec<Given> = arguments.iter().map(given).collect();
-        // Operations on open files are named after them.
+        // Names of operations on open files begin with `f`.
         let file = match name.starts_with('f').then(|| given.first()).flatten() {
             Some(Given::Number(handle)) => {
                 let found = files.open.borrow().get(&handle_number(*handle)).cloned();
@@ -178,7 +178,7 @@ impl Operation {
         }
     }
 
-    /// A moment given in milliseconds.
+    /// Returns a time given in milliseconds.
     fn moment(&self, at: usize) -> SystemTime {
         let milliseconds = self.number(at).unwrap_or_default();
         UNIX_EPOCH + Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default()
@@ -193,7 +193,7 @@ impl Operation {
             let syscall = syscall(&self.name);
             let has_path = self.file.is_none();
             match self.name.as_str() {
-                // Whoever opens a folder may; reading it fails.
+                // Opening a folder succeeds; only reading it fails.
                 "readFile" if error.raw_os_error() == Some(libc::EISDIR) => SystemError::new(error, "read"),
                 "rename" | "copyFile" | "link" | "symlink" | "cp" => {
                     SystemError::between(error, syscall, self.text(0), self.text(1))
@@ -297,7 +297,7 @@ impl Operation {
     }
 }
 
-/// The call Node names in the error.
+/// Returns the system call that Node names in the error.
 fn syscall(name: &str) -> &'static str {
     const CALLS: &[(&str, &str)] = &[
         ("readFile", "open"),
@@ -355,7 +355,7 @@ fn given(value: &Value<'_>) -> Given {
     bytes_of(value).map_or(Given::Nothing, Given::Bytes)
 }
 
-/// By flags as `fopen` has them.
+/// Opens a file with flags as for `fopen`.
 fn open(path: &Path, flags: &str, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let plus = flags.contains('+');
@@ -374,12 +374,12 @@ fn open(path: &Path, flags: &str, mode: u32) -> io::Result<File> {
 fn access(path: &Path, mode: u32) -> io::Result<()> {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: the path is a string that ends, and outlives the call.
+    // SAFETY: the path is a null-terminated string that outlives the call.
     let answer = unsafe { libc::access(path.as_ptr(), i32::try_from(mode).unwrap_or_default()) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The kinds of `uv_dirent_t`, which Node's `Dirent` reads.
+/// Returns the kind as a `uv_dirent_t`, which Node's `Dirent` reads.
 fn kind(of: fs::FileType) -> u32 {
     if of.is_file() {
         1
@@ -419,7 +419,7 @@ fn entries(path: &Path, recursive: bool) -> io::Result<Vec<(String, u32)>> {
     Ok(found)
 }
 
-/// Answers the first folder made, where folders above were made too.
+/// Creates a folder. With `recursive`, returns the topmost folder that was created.
 fn make_folder(path: &Path, recursive: bool, mode: u32) -> io::Result<Done> {
     let first = path.ancestors().take_while(|above| !above.exists() && !above.as_os_str().is_empty()).last();
     let first = first.map(|path| path.to_string_lossy().into_owned());

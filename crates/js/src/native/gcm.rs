@@ -1,4 +1,4 @@
-//! AES-GCM that seals and opens piece by piece.
+//! Streaming AES-GCM.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,22 +16,22 @@ use crate::values::bytes_to_js;
 
 const BLOCK: usize = 16;
 
-/// Seals or opens bytes where they are.
+/// Encrypts or decrypts bytes in place.
 type Work = Box<dyn FnMut(&mut [u8])>;
 
 struct Gcm {
     work: Work,
     hash: GHash,
-    /// What the tag is masked with.
+    /// The mask of the tag.
     mask: [u8; BLOCK],
     seals: bool,
-    /// Sealed bytes that do not fill a block yet.
+    /// Encrypted bytes that do not fill a block yet.
     rest: Vec<u8>,
     beside: u64,
     sealed: u64,
 }
 
-/// The key stream from a counter on.
+/// Returns the key stream that starts at a counter.
 fn stream(key: &[u8], counter: &[u8; BLOCK]) -> Option<Work> {
     macro_rules! of {
         ($aes:ty) => {{
@@ -47,7 +47,7 @@ fn stream(key: &[u8], counter: &[u8; BLOCK]) -> Option<Work> {
     })
 }
 
-/// The block with both lengths, in bits.
+/// Returns the block with both lengths, in bits.
 fn lengths(beside: u64, sealed: u64) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     block[..8].copy_from_slice(&(beside * 8).to_be_bytes());
@@ -71,7 +71,7 @@ impl Gcm {
             first.copy_from_slice(&hash.finalize());
         }
         let mut work = stream(key, &first)?;
-        // The first block of the stream masks the tag, the next ones the data.
+        // The first block of the stream masks the tag, the following ones the data.
         let mut mask = [0; BLOCK];
         work(&mut mask);
         Some(Self { work, hash, mask, seals, rest: Vec::new(), beside: 0, sealed: 0 })
@@ -106,7 +106,7 @@ impl Gcm {
     }
 }
 
-/// A cipher: `beside(bytes)` once before `update(bytes)`, and `tag()` at the end.
+/// Creates a cipher: `beside(bytes)` once before `update(bytes)`, and `tag()` at the end.
 pub(super) fn gcm<'js>(ctx: Ctx<'js>, key: Value<'js>, iv: Value<'js>, seals: bool) -> Result<Object<'js>> {
     let made = Gcm::new(&given(&ctx, &key)?, &given(&ctx, &iv)?, seals);
     let made = made.ok_or_else(|| plain_error(&ctx, "AES-GCM cannot be used with this key"))?;

@@ -1,4 +1,4 @@
-//! Messages of HTTP/1 on a connection that JavaScript reads: heads, bodies and trailers, one after the other.
+//! A parser of HTTP/1 messages on a connection that JavaScript reads: heads, bodies and trailers in order.
 
 use std::cell::RefCell;
 
@@ -10,18 +10,18 @@ use super::natives;
 use crate::errors::plain_error;
 use crate::values::{bytes_of, bytes_to_js};
 
-/// A head takes no more bytes, unless the server or the request allows another number.
+/// The default maximum size of a head, in bytes.
 const LONGEST_HEAD: usize = 16 << 10;
-/// A message has no more headers.
+/// The maximum number of headers of a message.
 const MOST_HEADERS: usize = 2000;
-/// The line before a chunk takes no more bytes.
+/// The maximum size of the line before a chunk, in bytes.
 const LONGEST_CHUNK_LINE: usize = 4 << 10;
 
-/// What comes next on the connection.
+/// The next part of the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Head,
-    /// JavaScript has not yet said whether this message has a body.
+    /// JavaScript has not decided yet whether this message has a body.
     Decision,
     Bytes(u64),
     ChunkLine,
@@ -31,17 +31,17 @@ enum Next {
     /// Everything until the connection ends.
     Rest,
     End,
-    /// The connection belongs to another protocol from here on.
+    /// The connection uses another protocol from here on.
     Upgraded,
 }
 
-/// How the length of a body is known.
+/// How the length of a body is determined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
     Unknown,
     Bytes(u64),
     Chunked,
-    /// Coded by something other than `chunked`: until the connection ends.
+    /// Uses a coding other than `chunked`, so the body lasts until the connection ends.
     Coded,
 }
 
@@ -53,17 +53,17 @@ struct Parser {
     length: Length,
 }
 
-/// A connection that does not speak HTTP/1: Node's code, and its words.
+/// A parse error: Node's code and message.
 struct Refused(&'static str, &'static str);
 
 type Parsed<T> = std::result::Result<T, Refused>;
 
-/// What `internal/http1` is built on.
+/// Returns the native functions for `internal/http1`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "parser": parser }
 }
 
-/// A parser of requests or of responses: `push(bytes)`, `next()`, `body(how)`, `finish()`, `rest()`.
+/// Creates a parser of requests or responses: `push(bytes)`, `next()`, `body(how)`, `finish()`, `rest()`.
 fn parser<'js>(ctx: Ctx<'js>, requests: bool, longest_head: Option<usize>) -> Result<Object<'js>> {
     let parser = std::rc::Rc::new(RefCell::new(Parser {
         requests,
@@ -115,7 +115,7 @@ fn refuse(ctx: &Ctx<'_>, Refused(code, words): Refused) -> rquickjs::Error {
     let error = plain_error(ctx, format_args!("Parse Error: {words}"));
     let value = ctx.catch();
     if let Some(thrown) = value.as_object() {
-        // Best effort: the words say the same.
+        // Best effort: the message contains the same.
         let _ = thrown.set("code", code);
         let _ = thrown.set("reason", words);
     }
@@ -143,7 +143,8 @@ struct Head {
 }
 
 impl Step {
-    /// Null, `['head', minor, method, target, status, reason, pairs, length]`, `['body', bytes]` or `['end', pairs]`.
+    /// Returns null, `['head', minor, method, target, status, reason, pairs, length]`, `['body', bytes]` or `['end',
+    /// pairs]`.
     fn into_value<'js>(self, ctx: &Ctx<'js>) -> Result<Value<'js>> {
         let array = Array::new(ctx.clone())?;
         match self {
@@ -181,7 +182,7 @@ fn flat(pairs: Vec<(String, String)>) -> Vec<String> {
     pairs.into_iter().flat_map(|(name, value)| [name, value]).collect()
 }
 
-/// A header's bytes are characters.
+/// Decodes a header, in which each byte is one character.
 fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -262,13 +263,13 @@ impl Parser {
         }
     }
 
-    /// Up to `most` of the bytes that are there.
+    /// Takes up to `most` of the available bytes.
     fn take(&mut self, most: u64) -> Option<Bytes> {
         let many = usize::try_from(most).unwrap_or(usize::MAX).min(self.bytes.len());
         (many > 0).then(|| self.bytes.split_to(many).freeze())
     }
 
-    /// Whether the message that began has a body: `none`, `upgrade`, or as its head says.
+    /// Decides whether the current message has a body: `none`, `upgrade`, or as its head declares.
     fn decide(&mut self, how: Option<&str>) {
         if self.next != Next::Decision {
             return;
@@ -283,7 +284,7 @@ impl Parser {
         };
     }
 
-    /// The connection has ended. Whether that ends a message.
+    /// Handles the end of the connection; returns whether that completes a message.
     fn finish(&mut self) -> Parsed<bool> {
         match self.next {
             Next::Rest => {
@@ -297,7 +298,7 @@ impl Parser {
     }
 
     fn head(&mut self) -> Parsed<Option<Head>> {
-        // Empty lines between two messages mean nothing.
+        // Empty lines between two messages are ignored.
         while self.bytes.starts_with(b"\r\n") {
             self.bytes.advance(2);
         }
@@ -367,7 +368,8 @@ impl Parser {
         Ok(Some((read, head)))
     }
 
-    /// What the headers say about the body. A message that states two lengths may be read as two messages elsewhere.
+    /// Returns the length of the body from the headers. Two lengths are rejected, because another parser could read the
+    /// message as two (request smuggling).
     fn body_length(&self, headers: &[(String, String)]) -> Parsed<Length> {
         let mut length = None;
         let mut codings = Vec::new();

@@ -1,4 +1,4 @@
-//! The addresses of this machine, as `os.networkInterfaces` lists them.
+//! The network addresses of this machine, as `os.networkInterfaces` lists them.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ struct Address {
     internal: bool,
 }
 
-/// Addresses in the order the system lists them; scripts gather them by interface.
+/// Returns the addresses in the system's order; JavaScript groups them by interface.
 pub(super) fn interfaces<'js>(ctx: Ctx<'js>) -> Result<Array<'js>> {
     let rows = Array::new(ctx.clone())?;
     let found =
@@ -46,50 +46,50 @@ pub(super) fn interfaces<'js>(ctx: Ctx<'js>) -> Result<Array<'js>> {
 
 fn addresses() -> io::Result<Vec<Address>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: the call writes a list to `first`, or fails and leaves it alone.
+    // SAFETY: the call writes a list to `first`, or fails without changing it.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = Vec::new();
     let mut at = first;
-    // SAFETY: every entry of the list, and what it points to, lives until the list is freed.
+    // SAFETY: every entry, and what it points to, is valid until the list is freed.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.ifa_next;
         let flags = i32::try_from(entry.ifa_flags).unwrap_or_default();
         if flags & libc::IFF_UP == 0 || flags & libc::IFF_RUNNING == 0 {
             continue;
         }
-        // SAFETY: as above; addresses are null or as long as their family says.
+        // SAFETY: as above; addresses are null or have the length of their family.
         let (Some((address, scope)), Some((netmask, _))) =
             (unsafe { (read(entry.ifa_addr), read(entry.ifa_netmask)) })
         else {
             continue;
         };
-        // SAFETY: the name is a string that ends in a zero byte.
+        // SAFETY: the name is a null-terminated string.
         let interface = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         found.push(Address { interface, address, netmask, scope, internal: flags & libc::IFF_LOOPBACK != 0 });
     }
-    // SAFETY: the list came from `getifaddrs`, and nothing of it is kept.
+    // SAFETY: the list came from `getifaddrs`, and no reference to it remains.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
 
-/// An address of the internet's; other families are passed over.
+/// Reads an internet address; returns `None` for other families.
 ///
 /// # Safety
 ///
-/// `address` is null, or points to an address as long as its family says.
+/// `address` is null, or points to an address with the length of its family.
 unsafe fn read(address: *const libc::sockaddr) -> Option<(IpAddr, Option<u32>)> {
-    // SAFETY: the caller says that it is null or an address.
+    // SAFETY: the caller guarantees that it is null or an address.
     let family = i32::from(unsafe { address.as_ref() }?.sa_family);
     match family {
         libc::AF_INET => {
-            // SAFETY: an address of this family is a `sockaddr_in`; it need not be aligned as one.
+            // SAFETY: an address of this family is a `sockaddr_in`, possibly unaligned.
             let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             Some((Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into(), None))
         }
         libc::AF_INET6 => {
-            // SAFETY: an address of this family is a `sockaddr_in6`; it need not be aligned as one.
+            // SAFETY: an address of this family is a `sockaddr_in6`, possibly unaligned.
             let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             Some((Ipv6Addr::from(address.sin6_addr.s6_addr).into(), Some(address.sin6_scope_id)))
         }

@@ -1,4 +1,4 @@
-//! Keys: read from every form Node reads, and written as PKCS#8 and SPKI.
+//! Keys: read from every form that Node reads, and written as PKCS#8 and SPKI.
 
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use rquickjs::{Ctx, Error, Result, Value};
@@ -25,7 +25,7 @@ const RSA: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01];
 const EC: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01];
 const NULL: &[u8] = &[0x05, 0x00];
 
-/// Every kind, with its identifier and its name in JWKs.
+/// Every kind, with its object identifier and its name in JWKs.
 const KINDS: [(Kind, &[u8], &str); 7] = [
     (Kind::Rsa, RSA, "RSA"),
     (Kind::P256, &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07], "P-256"),
@@ -53,7 +53,7 @@ impl Kind {
         matches!(self, Self::P256 | Self::P384 | Self::P521 | Self::K256)
     }
 
-    /// The `AlgorithmIdentifier`.
+    /// Returns the `AlgorithmIdentifier`.
     fn algorithm(self) -> Vec<u8> {
         let oid = der::write(OID, self.row().1);
         let inside = match self {
@@ -65,13 +65,13 @@ impl Kind {
     }
 }
 
-/// A key that was read: the PKCS#1 structure of RSA, the scalar or the point of a curve, the bytes of the others.
+/// A parsed key: the PKCS#1 structure for RSA, the scalar or the point for a curve, otherwise the raw bytes.
 pub(super) struct Key<'a> {
     pub(super) kind: Kind,
     pub(super) material: &'a [u8],
 }
 
-/// The kind in an `AlgorithmIdentifier`.
+/// Returns the kind from an `AlgorithmIdentifier`.
 fn kind_of(algorithm: &[u8]) -> Option<Kind> {
     let (oid, parameters) = der::expect(algorithm, OID)?;
     if oid == EC {
@@ -107,13 +107,13 @@ pub(super) fn public(spki: &[u8]) -> Option<Key<'_>> {
     Some(Key { kind: kind_of(algorithm)?, material: bits.strip_prefix(&[0])? })
 }
 
-/// Writes a public key in SPKI.
+/// Encodes a public key in SPKI.
 pub(super) fn to_spki(kind: Kind, material: &[u8]) -> Vec<u8> {
     let bits = der::write(BITS, &[&[0], material].concat());
     der::write(SEQUENCE, &[kind.algorithm(), bits].concat())
 }
 
-/// Writes a private key in PKCS#8.
+/// Encodes a private key in PKCS#8.
 pub(super) fn to_pkcs8(kind: Kind, material: &[u8]) -> Option<Vec<u8>> {
     let inner = match kind {
         Kind::Rsa => material.to_vec(),
@@ -128,7 +128,7 @@ pub(super) fn to_pkcs8(kind: Kind, material: &[u8]) -> Option<Vec<u8>> {
     Some(der::write(SEQUENCE, &parts.concat()))
 }
 
-/// A private key in PKCS#8, from PKCS#8, PKCS#1 or SEC1.
+/// Returns a private key in PKCS#8, from PKCS#8, PKCS#1 or SEC1.
 fn normalized(bytes: &[u8]) -> Option<Vec<u8>> {
     if private(bytes).is_some() {
         return Some(bytes.to_vec());
@@ -145,12 +145,12 @@ fn normalized(bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The public key of a private one in PKCS#8, in SPKI.
+/// Returns the public key in SPKI of a private key in PKCS#8.
 fn public_of(pkcs8: &[u8]) -> Option<Vec<u8>> {
     let Key { kind, material } = private(pkcs8)?;
     let public = match kind {
         Kind::Rsa => {
-            // The two numbers behind the version.
+            // The two numbers after the version.
             let members = der::members(der::expect(material, SEQUENCE)?.0)?;
             let numbers = [members.get(1)?, members.get(2)?].map(|(tag, number)| der::write(*tag, number));
             der::write(SEQUENCE, &numbers.concat())
@@ -162,7 +162,7 @@ fn public_of(pkcs8: &[u8]) -> Option<Vec<u8>> {
     Some(to_spki(kind, &public))
 }
 
-/// The public key in a certificate.
+/// Returns the public key of a certificate.
 fn certified(bytes: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = der::expect(bytes, SEQUENCE)?;
     let (mut rest, _) = der::expect(certificate, SEQUENCE)?;
@@ -177,7 +177,7 @@ fn certified(bytes: &[u8]) -> Option<&[u8]> {
     rest.get(..rest.len() - after.len())
 }
 
-/// A public key in SPKI, from SPKI, PKCS#1, a certificate or any private key.
+/// Returns a public key in SPKI, from SPKI, PKCS#1, a certificate or any private key.
 fn normalized_public(bytes: &[u8]) -> Option<Vec<u8>> {
     if public(bytes).is_some() {
         return Some(bytes.to_vec());
@@ -196,39 +196,39 @@ pub(super) fn unreadable(ctx: &Ctx<'_>) -> Error {
     plain_error(ctx, "error:1E08010C:DECODER routines::unsupported")
 }
 
-/// A private key in PKCS#8.
+/// Returns a private key in PKCS#8.
 pub(super) fn private_key<'js>(ctx: Ctx<'js>, bytes: Value<'js>) -> Result<Value<'js>> {
     let key = normalized(&given(&ctx, &bytes)?).ok_or_else(|| unreadable(&ctx))?;
     bytes_to_js(&ctx, key.into())
 }
 
-/// A public key in SPKI, also of a private one.
+/// Returns a public key in SPKI; accepts private keys too.
 pub(super) fn public_key<'js>(ctx: Ctx<'js>, bytes: Value<'js>) -> Result<Value<'js>> {
     let key = normalized_public(&given(&ctx, &bytes)?).ok_or_else(|| unreadable(&ctx))?;
     bytes_to_js(&ctx, key.into())
 }
 
-/// What a key in PKCS#8 or SPKI is of: `RSA`, a curve, `Ed25519` or `X25519`.
+/// Returns the kind of a key in PKCS#8 or SPKI: `RSA`, a curve, `Ed25519` or `X25519`.
 pub(super) fn key_kind<'js>(ctx: Ctx<'js>, bytes: Value<'js>) -> Result<&'static str> {
     let bytes = given(&ctx, &bytes)?;
     let key = private(&bytes).or_else(|| public(&bytes)).ok_or_else(|| unreadable(&ctx))?;
     Ok(key.kind.row().2)
 }
 
-/// The scalar, point or bytes in a key in PKCS#8 or SPKI.
+/// Returns the scalar, point or bytes of a key in PKCS#8 or SPKI.
 pub(super) fn key_material<'js>(ctx: Ctx<'js>, bytes: Value<'js>) -> Result<Value<'js>> {
     let bytes = given(&ctx, &bytes)?;
     let key = private(&bytes).or_else(|| public(&bytes)).ok_or_else(|| unreadable(&ctx))?;
     bytes_to_js(&ctx, key.material.to_vec().into())
 }
 
-/// The numbers of an RSA key, without leading zeros: modulus and exponent, and those of a private key behind them.
+/// Returns the numbers of an RSA key without leading zeros: modulus and exponent, then those of a private key.
 pub(super) fn rsa_numbers<'js>(ctx: Ctx<'js>, bytes: Value<'js>) -> Result<Vec<Value<'js>>> {
     let bytes = given(&ctx, &bytes)?;
     let key = private(&bytes).or_else(|| public(&bytes));
     let members = key.filter(|key| key.kind == Kind::Rsa).and_then(|key| {
         let members = der::members(der::expect(key.material, SEQUENCE)?.0)?;
-        // A private key has its version first.
+        // A private key begins with its version.
         Some(members.into_iter().skip(usize::from(private(&bytes).is_some())).collect::<Vec<_>>())
     });
     let members = members.ok_or_else(|| unreadable(&ctx))?;

@@ -1,5 +1,5 @@
-//! What Node's modules are built on where JavaScript cannot reach: files, processes, sockets, digests. Each
-//! file makes one object of functions for the embedded JavaScript that gives it its Node-like shape.
+//! The native parts of Node's modules: files, processes, sockets, digests. Each file creates one object of functions;
+//! embedded JavaScript builds the Node API on it.
 
 mod brotli;
 pub(crate) mod child;
@@ -39,7 +39,7 @@ pub(crate) mod zones;
 pub use children::{awaits_child, end_children};
 pub(crate) use system_error::{SystemError, system_error};
 
-/// An object of native functions.
+/// Creates an object of native functions.
 macro_rules! natives {
     ($ctx:expr; $($name:literal: $function:expr),+ $(,)?) => {{
         let natives = rquickjs::Object::new($ctx.clone())?;
@@ -49,7 +49,7 @@ macro_rules! natives {
 }
 pub(crate) use natives;
 
-/// Letters and digits nobody can guess.
+/// Returns cryptographically secure random letters and digits.
 fn random_letters(many: usize) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut bytes = vec![0; many];

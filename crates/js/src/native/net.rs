@@ -13,7 +13,7 @@ use crate::engine::State;
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// One read takes no more.
+/// The maximum size of one read.
 const CHUNK: usize = 64 << 10;
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
@@ -24,14 +24,14 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     }
 }
 
-/// The addresses behind a name.
+/// Resolves a host name to its addresses.
 fn lookup<'js>(ctx: Ctx<'js>, host: String) -> Result<Promise<'js>> {
     let inside = ctx.clone();
     Promise::wrap_future(&ctx, async move {
         let found = tokio::net::lookup_host((host.as_str(), 0)).await;
         let mut addresses: Vec<String> = match found {
             Ok(found) => found.map(|address| address.ip().to_string()).collect(),
-            // The name is not known; who asked says so in its own words.
+            // The name is unknown; the caller creates the error.
             Err(_) => Vec::new(),
         };
         addresses.dedup();
@@ -70,7 +70,7 @@ fn connect<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) ->
 
 fn tcp<'js>(ctx: &Ctx<'js>, stream: TcpStream) -> Result<Object<'js>> {
     let (local, remote) = (stream.local_addr().ok(), stream.peer_addr().ok());
-    // Small writes go out at once; a socket that cannot is still a socket.
+    // Small writes are sent immediately; a socket without this option still works.
     let _ = stream.set_nodelay(true);
     socket(ctx, Box::new(stream), local, remote)
 }
@@ -103,7 +103,7 @@ fn socket<'js>(
             let ended = ended.clone();
             Promise::wrap_future(&ctx, async move {
                 if let Some(write) = &mut *ended.lock().await {
-                    // The other side may have gone first.
+                    // The peer may have closed the connection first.
                     let _ = write.shutdown().await;
                 }
                 Ok::<_, rquickjs::Error>(())
@@ -146,7 +146,7 @@ fn reader<'js>(ctx: &Ctx<'js>, slot: Slot<ReadHalf<Connection>>, gone: Rc<Notify
     })
 }
 
-/// `<host>:<port>`, with brackets around an IPv6 address.
+/// Formats `<host>:<port>`, with brackets around an IPv6 address.
 fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -160,7 +160,7 @@ fn not_allowed(ctx: &Ctx<'_>, place: &str) -> rquickjs::Error {
     );
     let value = ctx.catch();
     if let Some(thrown) = value.as_object() {
-        // Best effort: the words say the same.
+        // Best effort: the message contains the same.
         let _ = thrown.set("code", "EACCES");
         let _ = thrown.set("syscall", "listen");
     }
@@ -202,7 +202,7 @@ fn listen<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) -> 
     })
 }
 
-/// `accept()`, which answers a socket, or null once `close()` was called.
+/// Sets `accept()`, which returns a socket, or null after `close()`.
 fn serve<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, listener: Listener) -> Result<()> {
     let listener = Rc::new(Mutex::new(Some(listener)));
     let gone = Rc::new(Notify::new());

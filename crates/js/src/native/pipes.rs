@@ -1,4 +1,4 @@
-//! The writing end of a pipe or a socket, as JavaScript holds it.
+//! The writing end of a pipe or a socket, for JavaScript.
 
 use std::io;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 use super::{SystemError, system_error};
 use crate::values::bytes_of;
 
-/// One end, until it is closed.
+/// The writing end, until it is closed.
 pub(super) type Slot<T> = Rc<Mutex<Option<T>>>;
 
-/// A function that writes bytes to what is open still; `failed` says how it is told where they cannot be.
+/// Returns a function that writes bytes while the end is open; `failed` converts a write error.
 pub(super) fn write_to<'js, W>(
     ctx: &Ctx<'js>,
     slot: Slot<W>,

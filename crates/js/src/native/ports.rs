@@ -1,4 +1,4 @@
-//! Ports between engines: what one sends waits until the other takes it, and counts against their plugin's memory.
+//! Ports between engines. A message is queued until the receiver takes it, and is charged to the plugin's memory.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use crate::engine::{Family, Message, Post, State};
 use crate::errors::plain_error;
 use crate::values::{bytes_of, bytes_to_js};
 
-/// The member in which ports are passed.
+/// The property in which ports are passed.
 pub(super) const PORTS: &str = "ports";
 
-/// A message on its way.
+/// A message in transit.
 pub(crate) struct Packet {
     bytes: Vec<u8>,
     ports: Vec<Endpoint>,
@@ -27,7 +27,7 @@ impl Packet {
         family.charge(bytes.len()).then(|| Self { bytes, ports, family: family.clone() })
     }
 
-    /// What it contains.
+    /// Returns the content and releases its charge.
     pub(super) fn open(mut self) -> (Vec<u8>, Vec<Endpoint>) {
         let opened = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.ports));
         self.family.discharge(opened.0.len());
@@ -41,7 +41,7 @@ impl Drop for Packet {
     }
 }
 
-/// One direction: what was sent and not yet taken, and whom to wake.
+/// One direction of a channel: its queue and the listener to wake.
 #[derive(Default)]
 struct Lane {
     queue: VecDeque<Packet>,
@@ -75,14 +75,14 @@ impl Lane {
     }
 }
 
-/// One end of a channel. Dropped, it closes the channel.
+/// One end of a channel, which is closed when the endpoint is dropped.
 pub(crate) struct Endpoint {
     incoming: Shared,
     outgoing: Shared,
 }
 
 impl Endpoint {
-    /// Both ends of a new channel.
+    /// Returns both ends of a new channel.
     pub(crate) fn pair() -> (Self, Self) {
         let (one, other) = (Shared::default(), Shared::default());
         (Self { incoming: one.clone(), outgoing: other.clone() }, Self { incoming: other, outgoing: one })
@@ -95,13 +95,13 @@ impl Drop for Endpoint {
         outgoing.closed = true;
         outgoing.wake();
         drop(outgoing);
-        // Packets may hold endpoints, whose locks are taken when they are dropped.
+        // Packets may contain endpoints, whose drop locks their lanes.
         let rest = std::mem::take(&mut lock(&self.incoming).queue);
         drop(rest);
     }
 }
 
-/// What `internal/messaging` is built on.
+/// Returns the native functions for `internal/messaging`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx;
         "pair": |ctx: Ctx<'js>| {
@@ -123,7 +123,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
 
 type Cell = Rc<RefCell<Option<Endpoint>>>;
 
-/// An end for JavaScript: `send`, `take`, `listen`, `close`, and what is needed to send it away.
+/// Wraps an endpoint for JavaScript: `send`, `take`, `listen`, `close`, and the id for a transfer.
 pub(super) fn attach<'js>(ctx: &Ctx<'js>, endpoint: Endpoint) -> Result<Object<'js>> {
     let cell: Cell = Rc::new(RefCell::new(Some(endpoint)));
     let id = State::of(ctx)?.endpoints.insert(cell.clone());
@@ -143,7 +143,7 @@ pub(super) fn attach<'js>(ctx: &Ctx<'js>, endpoint: Endpoint) -> Result<Object<'
             }
             Ok::<_, rquickjs::Error>(())
         },
-        // The next message as `{ data, ports, more }`; `null` once nothing follows, `undefined` where none waits.
+        // Returns the next message as `{ data, ports, more }`; `null` at the end, `undefined` if none is queued.
         "take": move |ctx: Ctx<'js>| take(&ctx, &taker),
         "listen": move |ctx: Ctx<'js>, call: Function<'js>| {
             let state = State::of(&ctx)?;
@@ -184,7 +184,7 @@ fn take<'js>(ctx: &Ctx<'js>, cell: &Cell) -> Result<Value<'js>> {
         if packet.is_none() && lane.closed {
             return Ok(Value::new_null(ctx.clone()));
         }
-        // Woken again by what comes now.
+        // The next message wakes the listener again.
         lane.woken = more;
         (packet, more)
     };
@@ -201,7 +201,7 @@ fn take<'js>(ctx: &Ctx<'js>, cell: &Cell) -> Result<Value<'js>> {
     Ok(taken.into_value())
 }
 
-/// The ends that JavaScript sends away: they are no longer this engine's.
+/// Takes the endpoints that JavaScript transfers; they no longer belong to this engine.
 pub(super) fn endpoints(handles: &Array<'_>) -> Result<Vec<Endpoint>> {
     let state = State::of(handles.ctx())?;
     let mut endpoints = Vec::new();
@@ -215,7 +215,7 @@ pub(super) fn endpoints(handles: &Array<'_>) -> Result<Vec<Endpoint>> {
     Ok(endpoints)
 }
 
-/// A message of these bytes, where the plugin has the memory.
+/// Creates a message of these bytes if the plugin has the memory.
 pub(super) fn packet(ctx: &Ctx<'_>, state: &State, bytes: &[u8], ports: Vec<Endpoint>) -> Result<Packet> {
     let packet = Packet::new(&state.shared.family, bytes.to_vec(), ports);
     packet.ok_or_else(|| plain_error(ctx, state.shared.sentence(&state.shared.out_of_memory())))

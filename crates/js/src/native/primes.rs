@@ -1,4 +1,4 @@
-//! Large numbers: powers of Diffie-Hellman, and primes.
+//! Large numbers: modular powers for Diffie-Hellman, and primes.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, NonZero, Odd};
@@ -10,9 +10,9 @@ use super::rsa::Chance;
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// The largest number, in bits.
+/// The maximum size of a number, in bits.
 const LARGEST: usize = 16384;
-/// The largest new prime, and the largest safe one: larger ones take minutes.
+/// The maximum size of a generated prime and of a safe one, in bits: larger ones take minutes.
 const LARGEST_NEW: u32 = 8192;
 const LARGEST_SAFE: u32 = 2048;
 
@@ -24,7 +24,7 @@ fn number(ctx: &Ctx<'_>, value: &Value<'_>) -> Result<BoxedUint> {
     Ok(BoxedUint::from_be_slice_vartime(&bytes))
 }
 
-/// `base` to the power of `exponent`, modulo an odd number; as many bytes as that has.
+/// Returns `base` to the power of `exponent` modulo an odd number, with the length of the modulus.
 pub(super) fn power<'js>(
     ctx: Ctx<'js>,
     base: Value<'js>,
@@ -45,12 +45,12 @@ pub(super) fn power<'js>(
     bytes_to_js(&ctx, kept.to_vec().into())
 }
 
-/// Whether a number is a prime; with `safe`, whether half of it is one too.
+/// Returns whether a number is a prime; with `safe`, a safe prime.
 pub(super) fn prime<'js>(ctx: Ctx<'js>, candidate: Value<'js>, safe: bool) -> Result<bool> {
     Ok(is(&number(&ctx, &candidate)?, safe))
 }
 
-/// The same on another thread.
+/// Like [`prime`], on another thread.
 pub(super) fn prime_later<'js>(ctx: Ctx<'js>, candidate: Value<'js>, safe: bool) -> Result<Promise<'js>> {
     let candidate = number(&ctx, &candidate)?;
     let inside = ctx.clone();
@@ -64,13 +64,13 @@ fn is(candidate: &BoxedUint, safe: bool) -> bool {
     is_prime(if safe { Flavor::Safe } else { Flavor::Any }, candidate)
 }
 
-/// A new prime of so many bits, whose highest is set.
+/// Generates a prime of `bits` bits, with the highest bit set.
 pub(super) fn new_prime<'js>(ctx: Ctx<'js>, bits: u32, safe: bool) -> Result<Value<'js>> {
     check(&ctx, bits, safe)?;
     bytes_to_js(&ctx, random(bits, safe).into())
 }
 
-/// The same on another thread.
+/// Like [`new_prime`], on another thread.
 pub(super) fn new_prime_later<'js>(ctx: Ctx<'js>, bits: u32, safe: bool) -> Result<Promise<'js>> {
     check(&ctx, bits, safe)?;
     let inside = ctx.clone();
@@ -90,7 +90,7 @@ fn check(ctx: &Ctx<'_>, bits: u32, safe: bool) -> Result<()> {
 }
 
 fn random(bits: u32, safe: bool) -> Vec<u8> {
-    // No prime is smaller, and no safe one.
+    // There is no smaller prime or safe prime.
     let bits = bits.max(if safe { 3 } else { 2 });
     let flavor = if safe { Flavor::Safe } else { Flavor::Any };
     let prime: BoxedUint = random_prime(&mut Chance, flavor, bits);

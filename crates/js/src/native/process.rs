@@ -1,4 +1,4 @@
-//! What `node:process` and `node:os` are built on.
+//! The native part of `node:process` and `node:os`.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -53,9 +53,9 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     Ok(natives)
 }
 
-/// How nice a process is; 0 is this one.
+/// Returns the nice value of a process; 0 is this one.
 fn priority(ctx: Ctx<'_>, process: u32) -> Result<i32> {
-    // SAFETY: neither touches this process's memory, and the signal 0 only asks whether the process is there.
+    // SAFETY: neither call accesses this process's memory, and signal 0 only checks whether the process exists.
     let (nice, there) = unsafe {
         (libc::getpriority(libc::PRIO_PROCESS, process), libc::kill(process.cast_signed(), 0) == 0)
     };
@@ -67,7 +67,7 @@ fn priority(ctx: Ctx<'_>, process: u32) -> Result<i32> {
 }
 
 fn set_priority(ctx: Ctx<'_>, process: u32, nice: i32) -> Result<()> {
-    // SAFETY: it touches nothing of this process's memory.
+    // SAFETY: it accesses no memory of this process.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, process, nice) } != 0 {
         let error = std::io::Error::last_os_error();
         return Err(system_error(&ctx, SystemError::new(error, "uv_os_setpriority")));
@@ -76,11 +76,11 @@ fn set_priority(ctx: Ctx<'_>, process: u32, nice: i32) -> Result<()> {
 }
 
 fn is_proxy(value: Value<'_>) -> bool {
-    // SAFETY: it only looks at a live value.
+    // SAFETY: it only inspects a live value.
     unsafe { rquickjs::qjs::JS_IsProxy(value.as_raw()) }
 }
 
-/// What a promise was settled with: an array of whether it was fulfilled, and the value; nothing while it is pending.
+/// Returns the result of a promise: an array of whether it was fulfilled, and the value; `None` while it is pending.
 fn settled<'js>(ctx: Ctx<'js>, promise: rquickjs::Promise<'js>) -> Result<Option<Vec<Value<'js>>>> {
     use rquickjs::promise::PromiseState;
     let fulfilled = match promise.state() {
@@ -88,7 +88,7 @@ fn settled<'js>(ctx: Ctx<'js>, promise: rquickjs::Promise<'js>) -> Result<Option
         PromiseState::Resolved => true,
         PromiseState::Rejected => false,
     };
-    // SAFETY: both are alive, and what is answered is a value of its own.
+    // SAFETY: both are alive, and the returned value is an owned reference.
     let value = unsafe {
         let raw = rquickjs::qjs::JS_PromiseResult(ctx.as_raw().as_ptr(), promise.as_value().as_raw());
         Value::from_raw(ctx.clone(), raw)
@@ -96,9 +96,9 @@ fn settled<'js>(ctx: Ctx<'js>, promise: rquickjs::Promise<'js>) -> Result<Option
     Ok(Some(vec![Value::new_bool(ctx, fulfilled), value]))
 }
 
-/// The release of the JavaScript engine.
+/// Returns the version of the JavaScript engine.
 fn engine_version() -> String {
-    // SAFETY: it returns a string that is part of the program.
+    // SAFETY: it returns a static string.
     let version = unsafe { std::ffi::CStr::from_ptr(rquickjs::qjs::JS_GetVersion()) };
     version.to_string_lossy().into_owned()
 }
@@ -120,7 +120,7 @@ fn arch() -> &'static str {
     }
 }
 
-/// One line to the log, under the plugin's name.
+/// Logs one line under the plugin's name.
 fn log(ctx: Ctx<'_>, level: String, line: String) -> Result<()> {
     let level = match level.as_str() {
         "debug" => Level::Debug,
@@ -132,7 +132,7 @@ fn log(ctx: Ctx<'_>, level: String, line: String) -> Result<()> {
     Ok(())
 }
 
-/// Tells `listener` of what nobody caught; it answers whether it dealt with it.
+/// Sets the listener for uncaught errors; it returns whether it handled the error.
 fn listen<'js>(ctx: Ctx<'js>, listener: Function<'js>) -> Result<()> {
     let listener = Persistent::save(&ctx, listener);
     *State::of(&ctx)?.listener.borrow_mut() = Some(listener);
@@ -140,7 +140,7 @@ fn listen<'js>(ctx: Ctx<'js>, listener: Function<'js>) -> Result<()> {
 }
 
 fn kill(ctx: Ctx<'_>, pid: i32, signal: i32) -> Result<()> {
-    // SAFETY: `kill` takes two numbers and touches no memory of ours.
+    // SAFETY: `kill` takes two numbers and accesses no memory of ours.
     if unsafe { libc::kill(pid, signal) } == 0 {
         Ok(())
     } else {
@@ -148,15 +148,15 @@ fn kill(ctx: Ctx<'_>, pid: i32, signal: i32) -> Result<()> {
     }
 }
 
-/// CPU time of the plugin's thread, in microseconds: its own code's, and the system's for it.
+/// Returns the CPU time of the plugin's thread in microseconds: user time and system time.
 fn cpu() -> Vec<f64> {
     #[cfg(target_os = "linux")]
     const WHO: libc::c_int = libc::RUSAGE_THREAD;
     #[cfg(not(target_os = "linux"))]
     const WHO: libc::c_int = libc::RUSAGE_SELF;
-    // SAFETY: numbers may all be zero.
+    // SAFETY: all-zero bytes are a valid `rusage`.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: it writes what it is handed, which is ours; if it fails, the numbers stay zero.
+    // SAFETY: it writes to our own variable; if it fails, the numbers stay zero.
     unsafe { libc::getrusage(WHO, &raw mut used) };
     #[expect(clippy::cast_precision_loss)]
     let micros = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
@@ -178,7 +178,7 @@ fn hostname() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// Load, memory and uptime, where the system tells them.
+/// Returns load, memory and uptime, as far as the system reports them.
 fn os_facts(ctx: Ctx<'_>) -> Result<Object<'_>> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let facts = Object::new(ctx)?;
@@ -205,9 +205,9 @@ fn os_facts(ctx: Ctx<'_>) -> Result<Object<'_>> {
     Ok(facts)
 }
 
-/// Who the daemon runs as.
+/// Returns the user that the daemon runs as.
 fn user(ctx: Ctx<'_>) -> Result<Object<'_>> {
-    // SAFETY: both calls only answer a number.
+    // SAFETY: both calls only return a number.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
     let entries = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let entry: Vec<&str> = entries

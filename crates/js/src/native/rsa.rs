@@ -1,4 +1,4 @@
-//! RSA where ring does not offer it: new keys, encryption, small keys, SHA-1 and other lengths of salt.
+//! RSA operations that ring does not offer: key generation, encryption, small keys, SHA-1 and other salt lengths.
 
 use std::convert::Infallible;
 
@@ -15,9 +15,9 @@ use super::keys::{self, Kind, unreadable};
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// The smallest and the largest modulus, in bits, of keys that are read or made.
+/// The allowed size of the modulus, in bits.
 const BITS: std::ops::RangeInclusive<usize> = 512..=16384;
-/// The largest modulus of a new key: larger ones take minutes.
+/// The maximum modulus of a generated key, in bits: larger ones take minutes.
 const LARGEST_NEW: u32 = 8192;
 
 /// The system's random numbers.
@@ -46,7 +46,7 @@ impl TryRng for Chance {
 
 impl TryCryptoRng for Chance {}
 
-/// Runs code with the type of a digest; `None` for what is no such digest.
+/// Runs code with the type of a digest; returns `None` for an unknown digest.
 macro_rules! with_digest {
     ($name:expr, $digest:ident => $body:expr) => {
         match $name {
@@ -69,7 +69,7 @@ macro_rules! with_digest {
 pub(super) enum Salt {
     /// As long as the digest.
     Digest,
-    /// What the signature has; the longest in a new one.
+    /// As in the signature when verifying; the longest when signing.
     Auto,
     /// The longest.
     Longest,
@@ -77,7 +77,7 @@ pub(super) enum Salt {
 }
 
 impl Salt {
-    /// By Node's numbers.
+    /// Returns the salt length for Node's constant.
     pub(super) fn of(number: i32) -> Self {
         match number {
             -1 => Self::Digest,
@@ -101,7 +101,7 @@ fn bits(key: &impl PublicKeyParts) -> usize {
     key.n().bit_width_vartime() as usize
 }
 
-/// Signs data; `None` where key and digest do not go together.
+/// Signs a digest; returns `None` if the key and the digest do not match.
 pub(super) fn sign(material: &[u8], digest: &str, hashed: &[u8], pss: Option<Salt>) -> Option<Vec<u8>> {
     let key = PrivateKey::from_pkcs1_der(material).ok()?;
     let signed = match pss {
@@ -120,7 +120,7 @@ pub(super) fn sign(material: &[u8], digest: &str, hashed: &[u8], pss: Option<Sal
     signed?.ok()
 }
 
-/// Whether a signature is of a digest; `None` where that cannot be told.
+/// Verifies the signature of a digest; returns `None` if that is not possible.
 pub(super) fn verify(
     material: &[u8],
     digest: &str,
@@ -144,7 +144,7 @@ pub(super) fn verify(
     Some(verified?.is_ok())
 }
 
-/// A new private key, in PKCS#8.
+/// Generates a private key in PKCS#8.
 fn generated(bits: u32, exponent: u32) -> std::result::Result<Vec<u8>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("no RSA key could be made: {error}");
     let bits = usize::try_from(bits).map_err(|error| wrong(&error))?;
@@ -172,7 +172,7 @@ pub(super) fn generate<'js>(ctx: Ctx<'js>, bits: u32, exponent: u32) -> Result<V
     bytes_to_js(&ctx, key.into())
 }
 
-/// The same on another thread.
+/// Generates a private key on another thread.
 pub(super) fn generate_later<'js>(ctx: Ctx<'js>, bits: u32, exponent: u32) -> Result<Promise<'js>> {
     check_bits(&ctx, bits)?;
     let inside = ctx.clone();
@@ -183,7 +183,7 @@ pub(super) fn generate_later<'js>(ctx: Ctx<'js>, bits: u32, exponent: u32) -> Re
     })
 }
 
-/// How data is padded.
+/// The padding of data.
 enum Padding {
     Pkcs1,
     Oaep { digest: String, label: Vec<u8> },
@@ -245,7 +245,7 @@ pub(super) fn decrypt<'js>(
     bytes_to_js(&ctx, decrypted.map_err(|_| plain_error(&ctx, failed))?.into())
 }
 
-/// What `privateEncrypt` makes: a signature of the data itself.
+/// Implements `privateEncrypt`: signs the data itself.
 pub(super) fn encrypt_private<'js>(ctx: Ctx<'js>, key: Value<'js>, data: Value<'js>) -> Result<Value<'js>> {
     let (key, data) = (given(&ctx, &key)?, given(&ctx, &data)?);
     let key = keys::private(&key).and_then(|key| PrivateKey::from_pkcs1_der(key.material).ok());
@@ -255,7 +255,7 @@ pub(super) fn encrypt_private<'js>(ctx: Ctx<'js>, key: Value<'js>, data: Value<'
     bytes_to_js(&ctx, made.map_err(|_| plain_error(&ctx, too_large))?.into())
 }
 
-/// What `publicDecrypt` finds: the data that `privateEncrypt` was given.
+/// Implements `publicDecrypt`: returns the data of a `privateEncrypt`.
 pub(super) fn decrypt_public<'js>(ctx: Ctx<'js>, key: Value<'js>, data: Value<'js>) -> Result<Value<'js>> {
     let (key, data) = (given(&ctx, &key)?, given(&ctx, &data)?);
     let key = keys::public(&key).and_then(|key| public(key.material)).ok_or_else(|| unreadable(&ctx))?;
@@ -271,7 +271,7 @@ fn recovered(key: &PublicKey, data: &[u8]) -> Option<Vec<u8>> {
     let number = BoxedUint::from_be_slice(data, key.n_bits_precision()).ok()?;
     let found = rsa::hazmat::rsa_encrypt(key, &number).ok()?.to_be_bytes();
     let padded = found.get(found.len().checked_sub(key.size())?..)?;
-    // 0, 1, at least eight 255, 0, the data.
+    // 0, 1, at least eight times 255, 0, the data.
     let rest = padded.strip_prefix(&[0, 1])?;
     let filler = rest.iter().take_while(|byte| **byte == 0xFF).count();
     (filler >= 8 && rest.get(filler) == Some(&0))

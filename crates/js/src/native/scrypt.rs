@@ -1,4 +1,4 @@
-//! Passwords stretched with scrypt.
+//! Key derivation with scrypt.
 
 use bytes::Bytes;
 use rquickjs::convert::List;
@@ -11,7 +11,7 @@ use crate::engine::State;
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// It takes memory for as long as it runs: so many run at a time, of all plugins together, where nobody waits for them.
+/// The maximum number of concurrent asynchronous derivations of all plugins, because each needs much memory.
 static AT_ONCE: Semaphore = Semaphore::const_new(4);
 
 /// The logarithm of N, r and p.
@@ -46,7 +46,7 @@ impl Stretch {
 
     fn run(&self) -> Vec<u8> {
         let mut out = vec![0; self.length];
-        // It fails for a length of nothing, which is answered as such.
+        // It only fails for a length of 0; the empty buffer is the correct result then.
         let _ = scrypt::scrypt(&self.password, &self.salt, &self.params, &mut out);
         out
     }

@@ -1,4 +1,4 @@
-//! What `@ostler/sdk` has from the contract: the checks and the names the daemon itself goes by.
+//! The parts of the contract that `@ostler/sdk` exports: the daemon's own checks and names.
 
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{Slug, Thrown, policy, tools_endpoint};
@@ -22,7 +22,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     Ok(native)
 }
 
-/// What `toolServers` says as the daemon's own endpoints do.
+/// Returns the messages of the daemon's tool endpoints, for `toolServers`.
 fn tools<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native: Result<Object<'js>> = natives! { ctx;
         "noEndpoint": |path: Value<'js>| tools_endpoint::no_endpoint(&said(&path)),
@@ -55,7 +55,7 @@ fn read_policies<'js>(ctx: Ctx<'js>, file: Value<'js>, text: Value<'js>) -> Resu
     answer(&ctx, rows.map(|rows| rows.into_iter().map(Json::Object).collect()))
 }
 
-/// A string's text, mended where it is not well formed.
+/// Returns a string's text, with replacement characters if it is not well-formed.
 fn said(value: &Value<'_>) -> String {
     text(value).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use super::rsa::{self, Salt};
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// The digest where none is named, as in Node.
+/// The default digest, as in Node.
 const DEFAULT: &str = "sha256";
 
 fn named(digest: &str) -> String {
@@ -19,7 +19,7 @@ fn named(digest: &str) -> String {
     if name.is_empty() { DEFAULT.to_owned() } else { name }
 }
 
-/// Signs with a private key in PKCS#8. ECDSA answers in `der` or in `p1363`; RSA signs as PKCS#1 says, or as `pss`.
+/// Signs with a private key in PKCS#8. ECDSA signatures are in `der` or `p1363`; RSA uses PKCS#1 or `pss`.
 pub(super) fn sign<'js>(
     ctx: Ctx<'js>,
     algorithm: String,
@@ -49,7 +49,7 @@ pub(super) fn sign<'js>(
     bytes_to_js(&ctx, signed.ok_or_else(|| unsupported(&ctx, &algorithm))?.into())
 }
 
-/// With ring, which is several times as fast, where it can.
+/// Signs with ring if it supports the combination, which is several times as fast.
 fn fast(material: &[u8], digest: &str, data: &[u8], pss: Option<Salt>) -> Option<Vec<u8>> {
     let encoding: &dyn signature::RsaEncoding = match (digest, pss) {
         ("sha256", None) => &signature::RSA_PKCS1_SHA256,
@@ -66,7 +66,7 @@ fn fast(material: &[u8], digest: &str, data: &[u8], pss: Option<Salt>) -> Option
     Some(signed)
 }
 
-/// Whether a signature is of this data, by a public key in SPKI.
+/// Verifies the signature of data with a public key in SPKI.
 pub(super) fn verify<'js>(
     ctx: Ctx<'js>,
     algorithm: String,

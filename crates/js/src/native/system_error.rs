@@ -1,4 +1,4 @@
-//! Errors of the operating system as Node words them: `ENOENT: no such file or directory, open '/a'`.
+//! Errors of the operating system in Node's format: `ENOENT: no such file or directory, open '/a'`.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(crate) struct SystemError {
     pub(crate) syscall: &'static str,
     pub(crate) path: Option<String>,
     pub(crate) dest: Option<String>,
-    /// Of a socket: the call comes first, then the code, then the other end.
+    /// The peer of a socket. In these messages, the call comes first, then the code, then the peer.
     peer: Option<String>,
 }
 
@@ -28,12 +28,12 @@ impl SystemError {
         Self { dest: Some(dest.to_owned()), ..Self::at(error, syscall, path) }
     }
 
-    /// A failed call on a socket; `peer` may be empty.
+    /// Creates the error of a failed call on a socket; `peer` may be empty.
     pub(crate) fn socket(error: io::Error, syscall: &'static str, peer: &str) -> Self {
         Self { peer: Some(peer.to_owned()), ..Self::new(error, syscall) }
     }
 
-    /// The error as a JavaScript value.
+    /// Converts the error to a JavaScript value.
     pub(crate) fn into_js<'js>(self, ctx: &Ctx<'js>) -> Result<Value<'js>> {
         let number = self.error.raw_os_error();
         let (code, text) = match number.and_then(known) {
@@ -90,7 +90,7 @@ fn by_kind(error: &io::Error) -> (&'static str, String) {
     (code, error.to_string())
 }
 
-/// Codes and words of the numbers programs look at.
+/// Returns the code and message of the error numbers that programs check.
 fn known(number: i32) -> Option<(&'static str, &'static str)> {
     Some(match number {
         libc::EPERM => ("EPERM", "operation not permitted"),

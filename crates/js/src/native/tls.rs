@@ -1,4 +1,4 @@
-//! TLS over a stream that JavaScript reads and writes: bytes go in and come out, and nothing here touches a socket.
+//! TLS over a stream that JavaScript reads and writes; this module only transforms bytes and accesses no socket.
 
 use std::cell::RefCell;
 use std::io::{Cursor, Read, Write};
@@ -22,12 +22,12 @@ use super::natives;
 use crate::errors::{plain_error, type_error};
 use crate::values::{bytes_of, bytes_to_js};
 
-/// What `node:tls` is built on.
+/// Returns the native functions for `node:tls`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "connect": connect, "accept": accept, "context": context, "authorities": authorities }
 }
 
-/// The certificates of the authorities that the host trusts, in PEM.
+/// Returns the certificates of the authorities that the host trusts, in PEM.
 fn authorities() -> Vec<String> {
     use base64::Engine as _;
     let pem = |certificate: &CertificateDer<'_>| {
@@ -46,7 +46,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What is wrong with the other side's certificate, as Node names it.
+/// Returns Node's code and message for an invalid certificate of the peer.
 fn certificate_problem(error: &Error) -> (&'static str, String) {
     let Error::InvalidCertificate(why) = error else { return ("ERR_SSL_TLSV1_ALERT", error.to_string()) };
     match why {
@@ -67,11 +67,11 @@ fn certificate_problem(error: &Error) -> (&'static str, String) {
     }
 }
 
-/// Accepts every certificate whose handshake is right, and notes what is wrong with it: JavaScript decides.
+/// Accepts every certificate with a valid handshake and records its problem; JavaScript decides.
 #[derive(Debug)]
 struct Noting {
     roots: Arc<RootCertStore>,
-    /// Trusted as they are, also where they are no authorities.
+    /// Certificates that are trusted themselves, even if they are not authorities.
     exact: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
     problem: Arc<Mutex<Option<Error>>>,
@@ -133,7 +133,7 @@ struct Authorities {
     certificates: Vec<CertificateDer<'static>>,
 }
 
-/// What JavaScript says about a connection's certificates and protocols.
+/// The certificates and protocols that JavaScript passes for a connection.
 struct Given {
     ca: Option<Authorities>,
     own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
@@ -194,7 +194,7 @@ fn given<'js>(ctx: &Ctx<'js>, options: &Object<'js>) -> Result<Given> {
     })
 }
 
-/// Throws where certificates and keys cannot be used.
+/// Throws if the certificates or keys are invalid.
 fn context<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<()> {
     let given = given(&ctx, &options)?;
     if given.own.is_some() {
@@ -203,7 +203,7 @@ fn context<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a certificate is of a version before 3.
+/// Returns whether a certificate has a version before 3.
 fn is_old(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::Other(why)) if why.0.to_string() == "UnsupportedCertVersion")
 }
@@ -227,7 +227,7 @@ fn server_config(ctx: &Ctx<'_>, given: Given) -> Result<Arc<ServerConfig>> {
     let key = provider().key_provider.load_private_key(key).map_err(|error| failed(&error))?;
     let own = CertifiedKey::new(chain, key);
     match own.keys_match() {
-        // Old certificates, as packages bring them for tests, are only sent: the other side decides.
+        // Certificates of old versions, as some packages use in tests, are only sent; the peer decides.
         Err(error) if !is_old(&error) => return Err(failed(&error)),
         _ => {}
     }
@@ -236,7 +236,7 @@ fn server_config(ctx: &Ctx<'_>, given: Given) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// `connect(name, options)`: a connection to the server `name`.
+/// Implements `connect(name, options)`: a connection to the server `name`.
 fn connect<'js>(ctx: Ctx<'js>, name: String, options: Object<'js>) -> Result<Object<'js>> {
     let given = given(&ctx, &options)?;
     let failed = |error: &dyn std::fmt::Display| type_error(&ctx, format_args!("TLS: {error}"));
@@ -263,7 +263,7 @@ fn connect<'js>(ctx: Ctx<'js>, name: String, options: Object<'js>) -> Result<Obj
     handle(&ctx, connection.into(), Some(problem))
 }
 
-/// `accept(options)`: a connection from a client.
+/// Implements `accept(options)`: a connection from a client.
 fn accept<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     let config = server_config(&ctx, given(&ctx, &options)?)?;
     let connection =
@@ -277,7 +277,7 @@ struct Tls {
 }
 
 impl Tls {
-    /// Takes what came from the other side; answers what it said, and whether it has ended.
+    /// Receives bytes from the peer; returns the plaintext, and whether the peer has ended.
     fn receive(&mut self, bytes: &[u8]) -> std::result::Result<(Vec<u8>, bool), Error> {
         let mut from = Cursor::new(bytes);
         let mut plain = Vec::new();
@@ -290,7 +290,7 @@ impl Tls {
             let at = plain.len();
             plain.resize(at + state.plaintext_bytes_to_read(), 0);
             if let Some(room) = plain.get_mut(at..) {
-                // As much is there as was just told.
+                // Exactly this many bytes are available.
                 let _ = self.connection.reader().read_exact(room);
             }
             ended |= state.peer_has_closed();
@@ -298,7 +298,7 @@ impl Tls {
         Ok((plain, ended))
     }
 
-    /// What is to be sent to the other side.
+    /// Returns the bytes to send to the peer.
     fn outgoing(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.connection.wants_write() {
@@ -310,8 +310,9 @@ impl Tls {
     }
 }
 
-/// `receive(bytes)` answers `[plain or null, ended]`; `send(bytes)` takes plain bytes; `outgoing()` answers what goes to
-/// the other side; `end()` says that nothing more comes; `facts()` tells of the handshake once it is over.
+/// Returns the functions of a connection: `receive(bytes)` returns `[plain or null, ended]`; `send(bytes)` takes
+/// plaintext; `outgoing()` returns the bytes for the peer, or null; `end()` ends the output; `facts()` describes the
+/// handshake once it is complete.
 fn handle<'js>(
     ctx: &Ctx<'js>,
     mut connection: Connection,
@@ -379,14 +380,14 @@ fn tls_error(ctx: &Ctx<'_>, error: &Error) -> rquickjs::Error {
     let thrown = plain_error(ctx, words);
     let value = ctx.catch();
     if let Some(object) = value.as_object() {
-        // Best effort: the words say the same.
+        // Best effort: the message contains the same.
         let _ = object.set("code", code);
     }
     drop(thrown);
     ctx.throw(value)
 }
 
-/// Undefined during the handshake; then what was agreed, the other side's certificates, and what is wrong with them.
+/// Returns undefined during the handshake, then the negotiated parameters, the peer's certificates, and their problem.
 fn facts<'js>(ctx: &Ctx<'js>, tls: &Tls, problem: Option<&Mutex<Option<Error>>>) -> Result<Value<'js>> {
     if tls.connection.is_handshaking() || tls.failed.is_some() {
         return Ok(Value::new_undefined(ctx.clone()));

@@ -1,4 +1,4 @@
-//! URLs, read and changed as the standard says.
+//! URLs, parsed and changed according to the standard.
 
 use rquickjs::{Array, Ctx, Object, Result};
 use url::{Url, quirks};
@@ -12,7 +12,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     }
 }
 
-/// The parts of a URL, or nothing where it is none.
+/// Returns the parts of a URL, or `None` if it is invalid.
 fn parse<'js>(ctx: Ctx<'js>, text: String, base: Option<String>) -> Result<Option<Array<'js>>> {
     let base = match base.map(|base| Url::parse(&base)) {
         Some(Err(_)) => return Ok(None),
@@ -25,10 +25,10 @@ fn parse<'js>(ctx: Ctx<'js>, text: String, base: Option<String>) -> Result<Optio
     }
 }
 
-/// The parts once one of them was set; a value that does not fit changes nothing.
+/// Returns the parts after one of them was set; an invalid value changes nothing.
 fn change<'js>(ctx: Ctx<'js>, href: String, part: String, value: String) -> Result<Option<Array<'js>>> {
     let Ok(mut url) = Url::parse(&href) else { return Ok(None) };
-    // What cannot be set is left as it was, as in every browser.
+    // An invalid value is ignored, as in every browser.
     let _ = match part.as_str() {
         "protocol" => quirks::set_protocol(&mut url, &value),
         "username" => quirks::set_username(&mut url, &value),

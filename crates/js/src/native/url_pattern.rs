@@ -1,4 +1,4 @@
-//! Patterns of URLs, as the standard reads them. What they match with is a regular expression of the engine's.
+//! URL patterns, parsed according to the standard. The engine's regular expressions match them.
 
 use rquickjs::{Ctx, Object, Result};
 use urlpattern::quirks::{self, EcmaRegexp, StringOrInit};
@@ -8,12 +8,12 @@ use urlpattern::{RegexSyntax, UrlPatternOptions};
 use super::natives;
 use crate::errors::type_error;
 
-/// What `internal/url-pattern` is built on.
+/// Returns the native functions for `internal/url-pattern`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "parse": parse, "read": read }
 }
 
-/// The expression of a part of a pattern. The engine says whether it is one.
+/// The regular expression of a part of a pattern. The engine validates it.
 struct Expression(String);
 
 impl RegExp for Expression {
@@ -34,7 +34,7 @@ impl RegExp for Expression {
     }
 }
 
-/// The parts of a pattern, as JSON; so is what is given, a text or an object of texts.
+/// Returns the parts of a pattern as JSON; the input is JSON too, a string or an object of strings.
 fn parse(ctx: Ctx<'_>, given: String, base: Option<String>, ignore_case: bool) -> Result<String> {
     let refused = |why: &dyn std::fmt::Display| type_error(&ctx, why);
     let given: StringOrInit<'_> = serde_json::from_str(&given).map_err(|error| refused(&error))?;
@@ -45,7 +45,7 @@ fn parse(ctx: Ctx<'_>, given: String, base: Option<String>, ignore_case: bool) -
     serde_json::to_string(&pattern).map_err(|error| refused(&error))
 }
 
-/// The parts of what is matched, as JSON; nothing where it is no URL.
+/// Returns the parts of an input to match as JSON, or `None` if it is not a URL.
 fn read(ctx: Ctx<'_>, given: String, base: Option<String>) -> Result<Option<String>> {
     let refused = |why: &dyn std::fmt::Display| type_error(&ctx, why);
     let given: StringOrInit<'_> = serde_json::from_str(&given).map_err(|error| refused(&error))?;

@@ -8,7 +8,7 @@ use rquickjs::{Ctx, Object, Result, Value, qjs};
 use super::natives;
 use crate::errors::type_error;
 
-/// What `node:vm` is built on.
+/// Returns the native functions for `node:vm`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "run": run, "check": check }
 }
@@ -20,15 +20,15 @@ fn run<'js>(ctx: Ctx<'js>, code: String, name: String) -> Result<Value<'js>> {
     ctx.eval_with_options(code, options)
 }
 
-/// Compiles without running: throws the `SyntaxError` of a script that cannot be compiled.
+/// Compiles a script without running it; throws its `SyntaxError`.
 fn check(ctx: Ctx<'_>, code: String, name: String) -> Result<()> {
     let length = code.len();
     let (Ok(code), Ok(name)) = (CString::new(code), CString::new(name)) else {
         return Err(type_error(&ctx, "a script and its name cannot contain U+0000"));
     };
     let flags = qjs::JS_EVAL_TYPE_GLOBAL | qjs::JS_EVAL_FLAG_COMPILE_ONLY;
-    // SAFETY: the context is alive, and the text ends with a zero byte after `length` bytes. What it answers is freed
-    // here and not used further.
+    // SAFETY: the context is alive, and the text ends with a zero byte after `length` bytes. The result is freed here
+    // and not used further.
     let failed = unsafe {
         let ctx = ctx.as_raw().as_ptr();
         let compiled = qjs::JS_Eval(ctx, code.as_ptr(), length as _, name.as_ptr(), flags as i32);

@@ -73,7 +73,7 @@ fn sentence(error: &Error) -> String {
     }
 }
 
-/// `send(text or bytes)` and `close(code, reason)`.
+/// Sets `send(text or bytes)` and `close(code, reason)`.
 fn set_send<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, sink: Sink) -> Result<()> {
     let closing = sink.clone();
     handle.set(
@@ -100,14 +100,14 @@ fn give<'js>(ctx: &Ctx<'js>, sink: Sink, message: Message) -> Result<Promise<'js
     let inside = ctx.clone();
     Promise::wrap_future(ctx, async move {
         match sink.lock().await.send(message).await {
-            // It was closed from the other side first.
+            // The peer has closed the connection first.
             Ok(()) | Err(Error::ConnectionClosed | Error::AlreadyClosed) => Ok(()),
             Err(error) => Err(plain_error(&inside, error)),
         }
     })
 }
 
-/// `next()` answers `['text', text]`, `['bytes', bytes]`, or `['close', code, reason]` at the end.
+/// Sets `next()`, which returns `['text', text]`, `['bytes', bytes]`, or `['close', code, reason]` at the end.
 fn set_next<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, source: Source) -> Result<()> {
     handle.set(
         "next",

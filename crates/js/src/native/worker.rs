@@ -1,4 +1,4 @@
-//! Workers: engines on their own threads, within the memory of the plugin that starts them.
+//! Workers: engines on their own threads, within the memory limit of the plugin that starts them.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::engine::{Ended, Engine, Setup, State};
 use crate::errors::plain_error;
 use crate::values::{bytes_of, bytes_to_js};
 
-/// What `internal/worker` is built on.
+/// Returns the native functions for `internal/worker`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native: Result<Object<'js>> = natives! { ctx;
         "start": start,
@@ -56,8 +56,8 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     native
 }
 
-/// Starts a worker. `options` has `data` (bytes), `ports`, `memory` in bytes and `stack` in bytes where they are limited;
-/// `tell(event, bytes, code)` hears of its end.
+/// Starts a worker. `options` has `data` (bytes) and `ports`, and `memory` and `stack` in bytes if they are limited;
+/// `tell(event, bytes, code)` receives its events.
 fn start<'js>(ctx: Ctx<'js>, options: Object<'js>, tell: Function<'js>) -> Result<Object<'js>> {
     let state = State::of(&ctx)?;
     let data: Value<'js> = options.get("data")?;
@@ -104,7 +104,7 @@ fn start<'js>(ctx: Ctx<'js>, options: Object<'js>, tell: Function<'js>) -> Resul
     Ok(handle)
 }
 
-/// What a worker was started with: `{ data, ports, port, threadId }`.
+/// Returns the parameters of this worker: `{ data, ports, port, threadId }`.
 fn setup<'js>(ctx: Ctx<'js>) -> Result<Option<Object<'js>>> {
     let state = State::of(&ctx)?;
     let Some(link) = &state.link else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What `node:zlib` is built on. What comes out counts against the plugin's memory while it is made: a few bytes can
-//! be blown up to any size.
+//! The native part of `node:zlib`. Output is charged to the plugin's memory while it is produced, because a few bytes
+//! can decompress to any size.
 
 use std::cell::RefCell;
 use std::io::{Error, ErrorKind, Result as Written, Write};
@@ -16,12 +16,12 @@ use crate::engine::{Memory, State};
 use crate::errors::plain_error;
 use crate::values::bytes_to_js;
 
-/// Said where more would come out than may.
+/// The error when the output exceeds its limit.
 const TOO_LARGE: &str = "too large";
-/// Said where it ends too early.
+/// The error when the input ends too early.
 pub(super) const TRUNCATED: &str = "unexpected end of file";
 
-/// What was made and not yet given out.
+/// Output that was not returned yet.
 #[derive(Default)]
 pub(super) struct Made {
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ impl Write for Made {
     }
 }
 
-/// The stream that `zlib` or nothing is around; it knows where it ends.
+/// A deflate stream with or without a `zlib` header; it detects its own end.
 struct Inflater {
     work: flate2::Decompress,
     made: Made,
@@ -55,7 +55,7 @@ impl Inflater {
         Self { work: flate2::Decompress::new(header), made: Made::default(), sum: Crc::new(), over: false }
     }
 
-    /// Answers what comes after its end.
+    /// Decompresses; returns the input after the end of the stream.
     fn write<'a>(&mut self, mut bytes: &'a [u8]) -> Written<&'a [u8]> {
         let mut piece = [0; 16 << 10];
         while !self.over {
@@ -82,10 +82,10 @@ impl Inflater {
     }
 }
 
-/// Members of gzip, one behind the other.
+/// A sequence of gzip members.
 struct Gunzip {
     inside: Inflater,
-    /// The head of a member, or its trailer, as far as it is there.
+    /// The received part of a member's header or trailer.
     outside: Vec<u8>,
     place: Place,
 }
@@ -95,7 +95,7 @@ enum Place {
     Head,
     Data,
     Trailer,
-    /// After a member: another may follow, or zeros that are nobody's.
+    /// After a member: another one may follow, or padding zeros, which are ignored.
     After,
 }
 
@@ -111,7 +111,7 @@ impl Gunzip {
                 Place::Head | Place::After => {
                     self.place = Place::Head;
                     let had = self.outside.len();
-                    // A head with a name longer than this is none.
+                    // A header with a longer name is invalid.
                     let more = bytes.get(..bytes.len().min((128 << 10) - had)).unwrap_or_default();
                     self.outside.extend_from_slice(more);
                     match gzip_head(&self.outside)? {
@@ -151,7 +151,7 @@ impl Gunzip {
     }
 }
 
-/// How long the head of a member is, once it is all there.
+/// Returns the length of a member's header, once it is complete.
 fn gzip_head(head: &[u8]) -> Written<Option<usize>> {
     if head.iter().zip([0x1F, 0x8B]).any(|(byte, magic)| *byte != magic) {
         return Err(invalid("incorrect header check"));
@@ -236,7 +236,7 @@ impl Codec {
             Self::Deflate(codec) => codec.write_all(bytes),
             Self::DeflateRaw(codec) => codec.write_all(bytes),
             Self::Gunzip(codec) => codec.write(bytes),
-            // What comes after the end is nobody's.
+            // Data after the end is ignored.
             Self::Inflate(codec) => codec.write(bytes).map(drop),
             Self::BrotliCompress(codec) => codec.write(bytes),
             Self::BrotliDecompress(codec) => codec.write(bytes),
@@ -253,7 +253,7 @@ impl Codec {
         }
     }
 
-    /// Nothing follows; `whole` where it has to have come to its end.
+    /// Ends the input; with `whole`, the stream must be complete.
     fn finish(&mut self, whole: bool) -> Written<()> {
         match self {
             Self::Gzip(codec) => codec.try_finish(),
@@ -275,12 +275,13 @@ fn truncated() -> Written<()> {
     Err(Error::new(ErrorKind::UnexpectedEof, TRUNCATED))
 }
 
-/// What `node:zlib` is built on.
+/// Returns the native functions for `node:zlib`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "codec": codec }
 }
 
-/// A codec of a level, or of brotli's parameters by their numbers: `write(bytes, room)`, `flush(room)` and `finish(whole, room)` answer what came out, which is at most `room`.
+/// Creates a codec from a level, or from brotli's parameters by number: `write(bytes, room)`, `flush(room)` and
+/// `finish(whole, room)` return the output, which is at most `room` bytes.
 fn codec<'js>(ctx: Ctx<'js>, kind: String, options: Vec<u32>) -> Result<Object<'js>> {
     let made = Codec::new(&kind, &options, State::of(&ctx)?.watch.memory());
     let made = made.map_err(|error| plain_error(&ctx, error))?;
@@ -307,7 +308,7 @@ fn work<'js>(
 ) -> Result<Value<'js>> {
     let state = State::of(ctx)?;
     let free = state.watch.memory_left();
-    // More than may come out is as much as may.
+    // A limit above the available memory is reduced to it.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let room = (room as usize).min(free);
     let mut codec = codec.borrow_mut();

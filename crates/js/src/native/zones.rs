@@ -15,7 +15,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     }
 }
 
-/// How many minutes a zone is ahead of UTC at a moment, and what the zone is called then.
+/// Returns a zone's offset from UTC in minutes at a time, and its abbreviation then.
 fn offset(zone: String, milliseconds: f64) -> Option<List<(f64, String)>> {
     let zone = TimeZone::get(&zone).ok()?;
     #[allow(clippy::cast_possible_truncation)]

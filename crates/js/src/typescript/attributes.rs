@@ -1,4 +1,4 @@
-//! Import attributes. The engine tells a JSON module by its name, and its parser does not know `with`.
+//! Import attributes. The engine recognizes a JSON module by its name, and its parser does not support `with`.
 
 use oxc_ast::ast::*;
 use oxc_ast_visit::{Visit, walk};
@@ -6,7 +6,7 @@ use oxc_span::GetSpan;
 
 use super::edits::Edits;
 
-/// Whether a source may hold some; most do not, and need not be read.
+/// Returns whether a source may contain import attributes; most do not, and need no parsing.
 pub(super) fn may_hold(source: &str) -> bool {
     source.match_indices("with").any(|(at, _)| {
         let (before, after) = (source[..at].trim_end(), source[at + 4..].trim_start());
@@ -14,7 +14,7 @@ pub(super) fn may_hold(source: &str) -> bool {
     })
 }
 
-/// The source without them.
+/// Returns the source without import attributes.
 pub(super) fn blank(source: &str, program: &Program<'_>) -> String {
     let mut visitor = Attributes { edits: Edits::new(source) };
     visitor.visit_program(program);

@@ -1,4 +1,4 @@
-//! Finds the parts of a TypeScript source that are only types (D-009).
+//! Blanks out the parts of a TypeScript source that are only types (D-009).
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use oxc_syntax::scope::ScopeFlags;
 use super::edits::Edits;
 use super::{Unsupported, Unused, attributes, enums};
 
-/// Words before a member that mean nothing when it runs.
+/// Modifiers of members that have no effect at run time.
 const MODIFIERS: &[&str] = &["public", "private", "protected", "readonly", "override", "abstract", "declare"];
 
-/// Names of members that read as something else once their type is gone.
+/// Names of members that have another meaning once their type is removed.
 const AMBIGUOUS: &[&str] = &["get", "set", "static", "async", "accessor"];
 
 pub(super) fn strip(
@@ -47,7 +47,7 @@ struct Stripper<'s> {
     is_module: bool,
     unused: Unused,
     wrong: Option<Unsupported>,
-    /// Whether the classes around extend another.
+    /// For each enclosing class, whether it extends another one.
     derived: Vec<bool>,
     imports: Vec<Names>,
     exports: Vec<Names>,
@@ -63,7 +63,7 @@ struct Stripper<'s> {
 struct Names {
     span: Span,
     names: Vec<Name>,
-    /// Whether the whole statement is one of types.
+    /// Whether the whole statement is type-only.
     of_types: bool,
 }
 
@@ -82,12 +82,12 @@ impl Stripper<'_> {
         self.edits.blank(span.start, span.end);
     }
 
-    /// A statement or member that is gone. The semicolon keeps the one before it apart from the next.
+    /// Blanks a statement or member. A semicolon separates the one before it from the next.
     fn blank_statement(&mut self, span: Span) {
         self.edits.blank_after(';', span.start, span.end);
     }
 
-    /// A `?` or `!` behind a name.
+    /// Blanks a `?` or `!` after a name.
     fn blank_mark(&mut self, after: u32) {
         let mark = self.edits.next(after);
         if matches!(self.edits.at(mark), Some('?' | '!')) {
@@ -120,7 +120,7 @@ impl Stripper<'_> {
             }
             at = self.edits.next(end);
         }
-        // What follows may read as going on from the member before.
+        // The rest could be parsed as a continuation of the previous member.
         let goes_on = !kept && matches!(self.edits.at(at), Some('[' | '*'));
         for (at, (start, end)) in words.into_iter().enumerate() {
             if at == 0 && goes_on {
@@ -131,7 +131,7 @@ impl Stripper<'_> {
         }
     }
 
-    /// What an expression is said to be: `as T`, `satisfies T`.
+    /// Blanks a type assertion of an expression: `as T`, `satisfies T`.
     fn blank_claim(&mut self, expression: Span, whole: Span) {
         let next = self.edits.next(whole.end);
         let goes_on = self.edits.text(whole.end, next).contains('\n')
@@ -197,7 +197,7 @@ impl Stripper<'_> {
         name.is_type || (self.unused == Unused::Dropped && !self.used.contains(&name.local))
     }
 
-    /// Leaves imports out that only types were made of, as TypeScript does.
+    /// Drops imports that are only used as types, as TypeScript does.
     fn drop_unused_imports(&mut self) {
         let exports = std::mem::take(&mut self.exports);
         for export in exports {
@@ -233,9 +233,10 @@ impl Stripper<'_> {
         }
     }
 
-    /// `import a, {} from` is fine; `import , { b } from` and `import a, from` are not.
+    /// Fixes the commas: `import a, {} from` is valid; `import , { b } from` and `import a, from` are not.
     fn mend_commas(&mut self, import: &Names) {
-        // A default import is dropped with its comma; a namespace import behind one that stays leaves the comma.
+        // A dropped default import includes its comma; a dropped namespace import after a remaining one leaves the
+        // comma.
         let [first, second] = import.names.as_slice() else { return };
         let namespace = self.edits.text(second.span.start, second.span.end).starts_with('*');
         if namespace && self.is_dropped(second) {
@@ -476,7 +477,7 @@ impl<'a> Visit<'a> for Stripper<'_> {
 
     fn visit_arrow_function_expression(&mut self, it: &ArrowFunctionExpression<'a>) {
         let params = it.params.span;
-        // No line may break before `=>`, nor between `async` and its parameters.
+        // No line break is allowed before `=>`, nor between `async` and its parameters.
         if let Some(types) = it.return_type.as_ref().map(|types| types.span)
             && self.edits.text(params.end, types.end).contains('\n')
         {
@@ -569,7 +570,7 @@ impl<'a> Visit<'a> for Stripper<'_> {
     fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
         let inner = it.expression.span();
         if self.edits.text(it.span.start, inner.start).contains('\n') {
-            // `return <T>` may not be cut off from what it returns.
+            // `return <T>` must not be separated from the returned expression.
             self.edits.blank_after('(', it.span.start, inner.start);
             self.edits.insert(inner.end, ")".to_owned());
         } else {
@@ -584,7 +585,7 @@ impl<'a> Visit<'a> for Stripper<'_> {
     }
 }
 
-/// The place behind a member's name.
+/// Returns the position after a member's name.
 fn behind(edits: &Edits<'_>, key: Span, computed: bool) -> u32 {
     if !computed {
         return key.end;

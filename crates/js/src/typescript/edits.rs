@@ -1,6 +1,6 @@
-//! Changes to a source that leave every line, and nearly every column, where it was.
+//! Edits of a source that preserve every line, and nearly every column.
 
-/// Changes, in any order.
+/// A set of edits, in any order.
 pub(super) struct Edits<'s> {
     source: &'s str,
     changes: Vec<(usize, usize, String)>,
@@ -15,7 +15,7 @@ impl<'s> Edits<'s> {
         self.source.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    /// Replaces; the new text has to have the line breaks of the old one.
+    /// Replaces a range; the new text must have the line breaks of the old one.
     pub(super) fn replace(&mut self, start: u32, end: u32, text: String) {
         self.changes.push((start as usize, end as usize, text));
     }
@@ -24,13 +24,13 @@ impl<'s> Edits<'s> {
         self.replace(at, at, text);
     }
 
-    /// Spaces in place of everything but line breaks.
+    /// Replaces everything in a range except line breaks with spaces.
     pub(super) fn blank(&mut self, start: u32, end: u32) {
         let text = blanks(self.text(start, end));
         self.replace(start, end, text);
     }
 
-    /// The same, with a character in the first place.
+    /// Like [`Edits::blank`], with a character in the first position.
     pub(super) fn blank_after(&mut self, first: char, start: u32, end: u32) {
         let mut text = String::with_capacity((end - start) as usize);
         text.push(first);
@@ -38,7 +38,7 @@ impl<'s> Edits<'s> {
         self.replace(start, end, text);
     }
 
-    /// The first place at or after `at` that is neither white space nor comment.
+    /// Returns the first position at or after `at` that is neither white space nor comment.
     pub(super) fn next(&self, at: u32) -> u32 {
         let mut rest = self.source.get(at as usize..).unwrap_or_default();
         loop {
@@ -53,18 +53,18 @@ impl<'s> Edits<'s> {
         u32::try_from(self.source.len() - rest.len()).unwrap_or(u32::MAX)
     }
 
-    /// The character at a place.
+    /// Returns the character at a position.
     pub(super) fn at(&self, at: u32) -> Option<char> {
         self.source.get(at as usize..)?.chars().next()
     }
 
-    /// Behind the comma that follows, if one does.
+    /// Returns the position after the following comma, or `end` if none follows.
     pub(super) fn with_comma(&self, end: u32) -> u32 {
         let next = self.next(end);
         if self.at(next) == Some(',') { next + 1 } else { end }
     }
 
-    /// The source with every change made. Of changes that overlap the one that starts first is made.
+    /// Returns the edited source. Of overlapping edits, the one that starts first is applied.
     pub(super) fn apply(mut self) -> String {
         self.changes.sort_by(|(a, a_end, _), (b, b_end, _)| a.cmp(b).then(b_end.cmp(a_end)));
         let mut out = String::with_capacity(self.source.len() + 64);
@@ -82,12 +82,12 @@ impl<'s> Edits<'s> {
     }
 }
 
-/// As many spaces as characters; line breaks stay.
+/// Replaces every character except line breaks with a space.
 pub(super) fn blanks(text: &str) -> String {
     text.chars().map(|c| if matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}') { c } else { ' ' }).collect()
 }
 
-/// The line breaks alone.
+/// Returns only the line breaks.
 pub(super) fn breaks(text: &str) -> String {
     text.chars().filter(|c| *c == '\n').collect()
 }

@@ -1,4 +1,4 @@
-//! Enums, which are code: an object with a member per name, and one per number back to its name.
+//! Enums, which have run-time code: an object with a member per name, and one per number back to its name.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use oxc_span::GetSpan;
 
 use super::edits::{Edits, breaks};
 
-/// What a member is, where it can be told without running it.
+/// The constant value of a member.
 #[derive(Clone, PartialEq)]
 enum Constant {
     Number(f64),
     Text(String),
 }
 
-/// Writes an enum as code, each member on its own line.
+/// Replaces an enum with code, each member on its own line.
 pub(super) fn lower(edits: &mut Edits<'_>, it: &TSEnumDeclaration<'_>) {
     let name = it.id.name.as_str();
     let body = it.body.span;
@@ -58,7 +58,7 @@ fn member_name(name: &TSEnumMemberName<'_>) -> String {
 
 fn assign(name: &str, key: &str, written: &str, constant: Option<&Constant>) -> String {
     let quoted = serde_json::Value::from(key).to_string();
-    // A local of the name lets a later member speak of it.
+    // A local of this name lets later members refer to it.
     let (local, value) = if is_name(key) {
         (format!("const {key} = {written}; "), key.to_owned())
     } else {
@@ -73,7 +73,7 @@ fn assign(name: &str, key: &str, written: &str, constant: Option<&Constant>) -> 
     }
 }
 
-/// Whether a local may be called so.
+/// Returns whether a local can have this name.
 fn is_name(key: &str) -> bool {
     const RESERVED: &[&str] = &[
         "arguments",
@@ -206,7 +206,7 @@ fn binary(operator: BinaryOperator, left: f64, right: f64) -> Option<f64> {
     })
 }
 
-/// A number as JavaScript's bit operators see it.
+/// Converts a number as JavaScript's bitwise operators do.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
 fn bits(number: f64) -> i32 {
     if number.is_finite() { (number.trunc().rem_euclid(4_294_967_296.0) as u64) as u32 as i32 } else { 0 }

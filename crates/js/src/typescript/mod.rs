@@ -1,6 +1,5 @@
-//! TypeScript without its types. What is only a type is blanked out, so that every line and column of what
-//! runs is the author's own; the few things that stand for code (enums, parameter properties) are written in
-//! place.
+//! TypeScript without its types. Types are blanked out, so that every line and column of the running code is the
+//! author's; the few constructs with run-time code (enums, parameter properties) are replaced in place.
 
 mod attributes;
 mod blank;
@@ -14,12 +13,12 @@ use oxc_ast::ast::Statement;
 use oxc_parser::{Parser, ParserReturn};
 use oxc_span::SourceType;
 
-/// Whether the file has types to be taken out.
+/// Returns whether the file contains TypeScript.
 fn is_typescript(path: &Path) -> bool {
     matches!(ending(path), "ts" | "mts" | "cts")
 }
 
-/// Whether a file that does not say so is an ES module: it imports or exports something.
+/// Returns whether a file of unspecified kind is an ES module: it imports or exports something.
 pub(crate) fn has_module_syntax(path: &Path, source: &str) -> bool {
     if !source.contains("import") && !source.contains("export") {
         return false;
@@ -28,7 +27,8 @@ pub(crate) fn has_module_syntax(path: &Path, source: &str) -> bool {
     is_module(&Parser::new(&allocator, source, source_type(path)).parse())
 }
 
-/// `export =` and `import … = require(…)` are how TypeScript spells CommonJS.
+/// Returns whether the syntax is that of an ES module. `export =` and `import … = require(…)` are TypeScript's syntax
+/// for CommonJS.
 fn is_module(parsed: &ParserReturn<'_>) -> bool {
     let commonjs = |statement: &&Statement<'_>| {
         matches!(statement, Statement::TSExportAssignment(_) | Statement::TSImportEqualsDeclaration(_))
@@ -39,17 +39,17 @@ fn is_module(parsed: &ParserReturn<'_>) -> bool {
             || parsed.program.body.iter().any(modern))
 }
 
-/// Which imports of values stay that no value of the file uses.
+/// How to treat value imports that the file does not use as values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unused {
-    /// None: they may name types only.
+    /// Drops them, because they may name types.
     Dropped,
-    /// All, as `verbatimModuleSyntax` demands: what is only a type is marked with `type`.
+    /// Keeps them, as `verbatimModuleSyntax` requires: imports of types are marked with `type`.
     Kept,
 }
 
-/// The source as the engine reads it: without types, and without import attributes. `unused` is asked for a file that
-/// has imports and types. An error says what is wrong and where.
+/// Returns the source as the engine reads it: without types and without import attributes. `unused` is only called for
+/// a file that has imports and types. An error contains the problem and its position.
 pub(crate) fn strip(path: &Path, source: String, unused: impl FnOnce() -> Unused) -> Result<String, String> {
     if is_typescript(path) {
         let unused =
@@ -58,7 +58,7 @@ pub(crate) fn strip(path: &Path, source: String, unused: impl FnOnce() -> Unused
     } else if attributes::may_hold(&source) {
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, &source, source_type(path)).parse();
-        // What does not parse is the engine's to complain about.
+        // The engine reports syntax errors.
         Ok(if parsed.panicked { source.clone() } else { attributes::blank(&source, &parsed.program) })
     } else {
         Ok(source)
@@ -76,7 +76,7 @@ fn strip_types(path: &Path, source: &str, unused: Unused) -> Result<String, Stri
         .map_err(|wrong| problem(path, source, wrong.at as usize, wrong.what))
 }
 
-/// Something that cannot be taken out, and where it stands.
+/// A construct that cannot be removed, and its position.
 #[derive(Debug)]
 struct Unsupported {
     at: u32,

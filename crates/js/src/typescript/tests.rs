@@ -12,7 +12,7 @@ fn stripped(source: &str) -> String {
     }
 }
 
-/// The same, with runs of blanks drawn together: what is left is what counts.
+/// Returns the stripped source with runs of white space collapsed, because only the rest matters.
 fn tight(source: &str) -> String {
     stripped(source)
         .split('\n')

@@ -1,12 +1,11 @@
-//! Plain data: what JSON can hold. It crosses as `JSON.parse` and `JSON.stringify` see it, so a value means
-//! here what it means to every JavaScript author.
+//! Plain JSON data. It is converted as by `JSON.parse` and `JSON.stringify`, as JavaScript authors expect.
 
 use rquickjs::{Ctx, Result, String as JsString, Value};
 use serde_json::Value as Json;
 
 use crate::errors::type_error;
 
-/// Data for JavaScript.
+/// Converts data to JavaScript.
 pub(crate) fn data<'js>(ctx: &Ctx<'js>, value: &Json) -> Result<Value<'js>> {
     match value {
         Json::Null => Ok(Value::new_null(ctx.clone())),
@@ -20,7 +19,7 @@ pub(crate) fn data<'js>(ctx: &Ctx<'js>, value: &Json) -> Result<Value<'js>> {
     }
 }
 
-/// Data from JavaScript, as `JSON.stringify` sees it; `None` where that answers `undefined`.
+/// Converts data from JavaScript like `JSON.stringify`; returns `None` if that returns `undefined`.
 pub(crate) fn json(value: &Value<'_>) -> Result<Option<Json>> {
     let ctx = value.ctx();
     if let Some(small) = value.as_int() {
@@ -51,8 +50,7 @@ pub(crate) fn json(value: &Value<'_>) -> Result<Option<Json>> {
     )
 }
 
-/// The same JSON with `U+FFFD` in place of escaped surrogates that stand alone: JavaScript strings may hold
-/// them, Rust's may not.
+/// Replaces escaped lone surrogates in JSON with `U+FFFD`: JavaScript strings can contain them, Rust's cannot.
 fn well_formed(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
     let mut rest = json;
@@ -70,7 +68,7 @@ fn well_formed(json: &str) -> String {
                 &escape[6..]
             }
             None => {
-                // An escape is a backslash and one more character, of which the second may be a backslash.
+                // An escape is a backslash and one more character, which may be a backslash.
                 let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
                 mended.push_str(&escape[..end]);
                 &escape[end..]
@@ -81,7 +79,7 @@ fn well_formed(json: &str) -> String {
     mended
 }
 
-/// The surrogate escaped at the start, as `\ud83d`.
+/// Returns the escaped surrogate at the start, as `\ud83d`.
 fn surrogate(escape: &str) -> Option<u16> {
     let digits = escape.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok().filter(|unit| (0xD800..=0xDFFF).contains(unit))

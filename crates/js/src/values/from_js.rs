@@ -1,5 +1,5 @@
-//! Values on their way out of JavaScript, read by the shape the other side expects. What does not fit crosses
-//! as the data it is, so that the contract makes its own sentence.
+//! Converts JavaScript values by the shape that the receiver expects. A value that does not match is converted as plain
+//! data, so that the contract reports the mismatch.
 
 use bytes::Bytes;
 use ostler_contract::live::{Live, LiveFields};
@@ -12,10 +12,10 @@ use crate::engine::State;
 use crate::errors::type_error;
 use crate::{functions, http};
 
-/// Objects nest no deeper than this by their shapes.
+/// The maximum nesting depth of objects with shapes.
 const DEPTH: usize = 64;
 
-/// What a value is to the other side.
+/// Converts a value for the receiver.
 pub(crate) fn from_js<'js>(ctx: &Ctx<'js>, state: &State, value: &Value<'js>, shape: &Shape) -> Result<Live> {
     Reader { ctx, state }.read(value, shape, None, 0)
 }
@@ -26,7 +26,7 @@ struct Reader<'a, 'js> {
 }
 
 impl<'js> Reader<'_, 'js> {
-    /// `owner` is the object a member was read from: its functions are called on it.
+    /// `owner` is the object from which a member was read: its functions are called on it.
     fn read(
         &self,
         value: &Value<'js>,
@@ -91,7 +91,7 @@ impl<'js> Reader<'_, 'js> {
         }
     }
 
-    /// What an object says it is, where it says so, as `JSON.stringify` would ask.
+    /// Returns the result of an object's `toJSON`, if it has one, as `JSON.stringify` does.
     fn to_json(&self, object: &Object<'js>) -> Result<Object<'js>> {
         let Some(says) = object.get::<_, Value>("toJSON")?.into_function() else { return Ok(object.clone()) };
         let said: Value = says.call((rquickjs::function::This(object.clone()),))?;
@@ -123,7 +123,7 @@ impl<'js> Reader<'_, 'js> {
         Ok(())
     }
 
-    /// Members that stand beside the declared ones.
+    /// Reads the members in addition to the declared ones.
     fn beside(
         &self,
         object: &Object<'js>,
@@ -171,7 +171,7 @@ impl<'js> Reader<'_, 'js> {
     }
 }
 
-/// Whether values of this shape are data through and through, with no class of the author's to look into.
+/// Returns whether values of this shape are plain data, without instances of the author's classes.
 fn is_data(shape: &Shape) -> bool {
     match shape {
         Shape::Boolean
@@ -189,12 +189,12 @@ fn is_data(shape: &Shape) -> bool {
     }
 }
 
-/// An object that has members: no list, no function.
+/// Returns the value as an object, unless it is an array or a function.
 fn plain_object<'a, 'js>(value: &'a Value<'js>) -> Option<&'a Object<'js>> {
     value.as_object().filter(|object| !object.is_array() && !object.is_function())
 }
 
-/// A copy of what an `ArrayBuffer` or a view of one holds.
+/// Returns a copy of the bytes of an `ArrayBuffer` or a view of one.
 pub(crate) fn bytes(value: &Value<'_>) -> Option<Bytes> {
     let object = value.as_object()?;
     if let Some(bytes) = copied(object, |bytes| Some(bytes)) {
@@ -209,7 +209,7 @@ pub(crate) fn bytes(value: &Value<'_>) -> Option<Bytes> {
     copied(&buffer, |bytes| bytes.get(start..start + length))
 }
 
-/// A copy of a part of an `ArrayBuffer`; nothing where the object is none, or is detached.
+/// Returns a copy of a part of an `ArrayBuffer`; `None` if the object is not one, or is detached.
 fn copied(object: &Object<'_>, part: impl FnOnce(&[u8]) -> Option<&[u8]>) -> Option<Bytes> {
     let ctx = object.ctx();
     let engine = ctx.as_raw().as_ptr();
@@ -218,16 +218,17 @@ fn copied(object: &Object<'_>, part: impl FnOnce(&[u8]) -> Option<&[u8]>) -> Opt
     let (failed_before, data) =
         unsafe { (qjs::JS_HasException(engine), qjs::JS_GetArrayBuffer(engine, &mut size, object.as_raw())) };
     if !data.is_null() {
-        // SAFETY: the buffer is valid for `size` bytes until JavaScript runs, which it does not before they are copied.
+        // SAFETY: the buffer is valid for `size` bytes until JavaScript runs, which does not happen before they are
+        // copied.
         let bytes = unsafe { std::slice::from_raw_parts(data, usize::try_from(size).ok()?) };
         return part(bytes).map(Bytes::copy_from_slice);
     }
     if failed_before {
         return None;
     }
-    // SAFETY: the context is live. An empty buffer has no memory, and is no error.
+    // SAFETY: the context is live. An empty buffer has a null pointer without an exception.
     if unsafe { qjs::JS_HasException(engine) } {
-        // Left behind, it would be taken for one of the next import.
+        // A pending exception would be reported as one of the next import.
         drop(ctx.catch());
         return None;
     }

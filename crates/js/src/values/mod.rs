@@ -1,4 +1,4 @@
-//! Values both ways: [`Live`](ostler_contract::Live) to JavaScript and back.
+//! Conversion of values: [`Live`](ostler_contract::Live) to JavaScript and back.
 
 mod data;
 mod from_js;
@@ -14,7 +14,7 @@ pub(crate) use to_js::{bytes as bytes_to_js, to_js};
 
 use crate::engine::State;
 
-/// Functions of the embedded `bridge` module, which the engine calls.
+/// Functions of the embedded `bridge` module that the engine calls.
 pub(crate) struct Helpers {
     pub(crate) error: Persistent<Function<'static>>,
     pub(crate) rpc_error: Persistent<Function<'static>>,
@@ -22,7 +22,7 @@ pub(crate) struct Helpers {
     pub(crate) wait: Persistent<Function<'static>>,
 }
 
-/// The helpers of this engine; read at the first need.
+/// Returns the helpers of this engine, loaded at the first call.
 pub(crate) fn helpers<'js>(ctx: &Ctx<'js>, state: &State) -> Result<Rc<Helpers>> {
     if let Some(helpers) = &*state.helpers.borrow() {
         return Ok(helpers.clone());
@@ -39,14 +39,14 @@ pub(crate) fn helpers<'js>(ctx: &Ctx<'js>, state: &State) -> Result<Rc<Helpers>>
     Ok(helpers)
 }
 
-/// The text of a string, or of what converts to one. A lone surrogate becomes `U+FFFD`.
+/// Returns the text of a string, or of a value that converts to one. A lone surrogate becomes `U+FFFD`.
 pub(crate) fn text(value: &Value<'_>) -> Option<String> {
     let read = |text: &rquickjs::String<'_>| text.to_string().ok();
     if let Some(string) = value.as_string() {
         if let Some(text) = read(string) {
             return Some(text);
         }
-        // Not well formed: JavaScript knows how to mend it.
+        // The string is not well-formed; JavaScript's `toWellFormed` fixes it.
         let mend: Function = value
             .ctx()
             .globals()

@@ -1,4 +1,4 @@
-//! Values on their way into JavaScript.
+//! Converts values to JavaScript.
 
 use bytes::Bytes;
 use ostler_contract::live::{Live, LiveFields};
@@ -9,7 +9,7 @@ use super::{data, helpers};
 use crate::engine::State;
 use crate::{functions, http};
 
-/// A live value for JavaScript.
+/// Converts a live value to JavaScript.
 pub(crate) fn to_js<'js>(ctx: &Ctx<'js>, state: &State, live: Live) -> Result<Value<'js>> {
     match live {
         Live::Undefined => Ok(Value::new_undefined(ctx.clone())),
@@ -43,13 +43,13 @@ fn object<'js>(ctx: &Ctx<'js>, state: &State, fields: LiveFields) -> Result<Valu
             Live::Function(function) => functions::to_js_named(ctx, function, &name)?,
             other => to_js(ctx, state, other)?,
         };
-        // Defined, not set: a key may be `__proto__`.
+        // Defined instead of set, because a key may be `__proto__`.
         object.prop(&*name, Property::from(value).writable().configurable().enumerable())?;
     }
     Ok(object.into_value())
 }
 
-/// Bytes as a `Uint8Array` of its own.
+/// Returns bytes as a `Uint8Array` with its own buffer.
 pub(crate) fn bytes<'js>(ctx: &Ctx<'js>, bytes: Bytes) -> Result<Value<'js>> {
     let buffer = ArrayBuffer::new_copy(ctx.clone(), bytes)?;
     TypedArray::<u8>::from_arraybuffer(buffer).map(TypedArray::into_value)

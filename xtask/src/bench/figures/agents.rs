@@ -1,6 +1,6 @@
-//! Agents of the Agent Client Protocol behind the daemon, beside the same agent driven directly: what the daemon adds to
-//! the first words, the memory of a session, a tool call through the session's endpoint beside one in process, and 50
-//! agents that stream to five clients each.
+//! Agents of the Agent Client Protocol behind the daemon, compared with direct access to the same agent: the latency
+//! that the daemon adds to the first words, the memory of a session, a tool call through the session's endpoint
+//! compared with one in process, and 50 agents that stream to five clients each.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -20,15 +20,15 @@ use super::super::process::Process;
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::super::stats::percentile;
 
-/// Prompts before the clock runs, and timed.
+/// Prompts for the warm-up, and timed prompts.
 const PROMPTS: (usize, usize) = (5, 40);
 /// Tool calls of one turn.
 const CALLS: usize = 500;
-/// Sessions whose memory is counted, and that stream.
+/// Sessions, for the memory and the streams.
 const SESSIONS: usize = 50;
-/// Clients of each.
+/// Clients of each session.
 const CLIENTS: usize = 5;
-/// Words of each.
+/// Words of each stream.
 const WORDS: usize = 400;
 
 const FIRST: &[Column] = &[("prompt to first words of an ACP agent: p50", "ms", None)];
@@ -84,7 +84,7 @@ fn folder(context: &Context) -> Result<Folder> {
 
 type Daemon = (Process, SocketAddr);
 
-/// A client in a session of its own.
+/// A client with its own session.
 struct Talk {
     client: Ws,
     chat: Value,
@@ -92,7 +92,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// In a session that no other run had: the folder is used again.
+    /// Creates a session with a new name, because the folder is reused between runs.
     fn begin(address: SocketAddr, provider: &str, name: &str) -> Result<Self> {
         let mut client = Ws::introduced(address, name)?;
         let session = format!("{provider}:/{name}-{}", address.port());
@@ -104,7 +104,7 @@ impl Talk {
         Ok(Self { client, chat, turns: 0 })
     }
 
-    /// The frame that begins the next turn.
+    /// Returns the frame that begins the next turn.
     fn turn(&mut self, text: &str) -> Vec<u8> {
         self.turns += 1;
         let action = json!({ "type": "chat/turnStarted", "turnId": format!("turn-{}", self.turns),
@@ -114,7 +114,7 @@ impl Talk {
     }
 }
 
-/// Milliseconds from each prompt to the first words of the agent, which runs already.
+/// Returns the milliseconds from each prompt to the first words of the running agent.
 fn first_words((_process, address): &Daemon) -> Result<Vec<f64>> {
     let mut talk = Talk::begin(*address, "replay", "first")?;
     let mut took = Vec::with_capacity(PROMPTS.1);
@@ -131,7 +131,7 @@ fn first_words((_process, address): &Daemon) -> Result<Vec<f64>> {
     Ok(took)
 }
 
-/// The same of an agent on pipes.
+/// Like [`first_words`], with an agent on pipes.
 fn directly() -> Result<Vec<f64>> {
     let mut agent = Agent::start()?;
     agent.ask("initialize", json!({ "protocolVersion": 1 }))?;
@@ -194,7 +194,7 @@ impl Drop for Agent {
     }
 }
 
-/// Kilobytes that the daemon holds more for each session whose agent runs.
+/// Returns the kilobytes that the daemon needs for each session with a running agent.
 fn memory((process, address): &Daemon) -> Result<f64> {
     let mut talks = vec![opened(*address, 0)?];
     let before = process.memory_when_idle()?.written;
@@ -205,7 +205,7 @@ fn memory((process, address): &Daemon) -> Result<f64> {
     Ok((after - before) / SESSIONS as f64)
 }
 
-/// A session that had a turn.
+/// Returns a session that has completed a turn.
 fn opened(address: SocketAddr, at: usize) -> Result<Talk> {
     let mut talk = Talk::begin(address, "replay", &format!("memory-{at}"))?;
     let frame = talk.turn("/words 10");
@@ -214,7 +214,7 @@ fn opened(address: SocketAddr, at: usize) -> Result<Talk> {
     Ok(talk)
 }
 
-/// Microseconds of a tool call in the middle, as the backend says.
+/// Returns the median time of a tool call in microseconds, as the backend reports it.
 fn tool((_process, address): &Daemon, provider: &str) -> Result<f64> {
     let mut talk = Talk::begin(*address, provider, "tools")?;
     let frame = talk.turn(&format!("/tools {CALLS}"));
@@ -225,7 +225,7 @@ fn tool((_process, address): &Daemon, provider: &str) -> Result<f64> {
     took.ok_or_else(|| Failure::new(format!("no time was said: {said}")))
 }
 
-/// Thousands of words delivered a second, all of them to every client and in order.
+/// Returns the thousands of words delivered per second, where every client must receive all of them in order.
 fn stream((_process, address): &Daemon) -> Result<f64> {
     let mut crowds = Vec::with_capacity(SESSIONS);
     for at in 0..SESSIONS {

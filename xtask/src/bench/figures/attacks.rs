@@ -1,4 +1,4 @@
-//! The attacks of `peaks`: each on a daemon of its own, for a few seconds.
+//! The attacks of `peaks`: each on a separate daemon, for a few seconds.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,27 +18,27 @@ use super::peaks::{WASTERS, wasted};
 
 /// How long a peer sends.
 const LASTS: Duration = Duration::from_secs(2);
-/// How long a write may wait before the peer looks whether its time is up.
+/// The timeout of a write, after which the peer checks whether its time is up.
 const STALL: Duration = Duration::from_millis(100);
-/// The same where there are many peers.
+/// The same timeout with many peers.
 const SHORT_STALL: Duration = Duration::from_millis(2);
-/// How long an answer may take.
+/// The timeout of a response.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Peers that send a body each and never end it.
+/// Peers that each send an unfinished body.
 const SLOW: usize = 1200;
 /// Callers that post long JSON.
 const CALLERS: usize = 40;
-/// Peers that do not end the head of a request.
+/// Peers that send an unfinished request head.
 const HEADS: usize = 2000;
-/// How long sessions are made.
+/// How long sessions are created.
 const MAKING: Duration = Duration::from_secs(10);
-/// The endpoint whose bodies are signed.
+/// The endpoint with signed bodies.
 const SIGNED: &str = "signed";
 
-/// The most memory of a daemon under an attack, in MB, and how long another client waits, in ms.
+/// Returns the peak memory of a daemon under an attack in MB, and the waiting time of another client in ms.
 ///
 /// # Errors
-/// Where the daemon does not start or ends.
+/// The daemon does not start, or it ends.
 pub fn attacked(context: &Context, kind: Kind) -> Result<[f64; 2]> {
     match kind {
         Kind::Reads => reads(context),
@@ -62,7 +62,7 @@ pub fn attacked(context: &Context, kind: Kind) -> Result<[f64; 2]> {
     }
 }
 
-/// Has several peers at once do something, each on a thread of its own on the core of attackers.
+/// Runs several peers concurrently, each on its own thread on the attackers' core.
 fn together(count: usize, peer: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let peers: Vec<_> = (0..count)
@@ -78,7 +78,7 @@ fn together(count: usize, peer: impl Fn(usize) -> Result<()> + Sync) -> Result<(
     })
 }
 
-/// Peers that write bytes over a connection of WebSocket and read nothing.
+/// Runs peers that write bytes over a WebSocket connection and read nothing.
 fn greedy(
     context: &Context,
     bytes: impl Fn(usize) -> Vec<u8>,
@@ -96,7 +96,7 @@ fn greedy(
     })
 }
 
-/// Peers that come in, ask and read nothing.
+/// Runs peers that initialize, send requests and read nothing.
 fn ask_and_read_nothing(
     address: SocketAddr,
     peers: usize,
@@ -123,7 +123,7 @@ fn uri_of(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// Has many senders begin a body each.
+/// Runs many senders that begin a body each.
 fn bodies(address: SocketAddr, heads: &[String]) -> Result<()> {
     let parts: Vec<Vec<u8>> =
         heads.iter().map(|head| [head.as_bytes(), &vec![b' '; 2 << 20]].concat()).collect();
@@ -131,7 +131,7 @@ fn bodies(address: SocketAddr, heads: &[String]) -> Result<()> {
     for at in 0..SLOW {
         let mut stream = TcpStream::connect(address).during(address)?;
         stream.set_write_timeout(Some(SHORT_STALL))?;
-        // Where it is refused, that is what is measured.
+        // A rejection is part of what is measured.
         let _ = stream.write_all(&parts[at % parts.len()]);
         streams.push(stream);
     }
@@ -165,7 +165,7 @@ fn calls(context: &Context) -> Result<[f64; 2]> {
         together(CALLERS, |_| {
             let mut stream = TcpStream::connect(address)?;
             stream.set_read_timeout(Some(LIMIT))?;
-            // A daemon that has no memory answers before it has read everything.
+            // A daemon whose budget is exhausted responds before it has read the whole request.
             let _ = stream.write_all(request.as_bytes());
             let _ = stream.read(&mut [0; 512]);
             Ok(())
@@ -188,14 +188,14 @@ fn sessions(context: &Context) -> Result<[f64; 2]> {
     })
 }
 
-/// A session of the echo backend; answers its default chat.
+/// Creates a session of the echo backend; returns its default chat.
 pub fn made(client: &mut Ws, session: &str) -> Result<Value> {
     client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
     let subscribed = client.ask("subscribe", json!({ "channel": session }))?;
     Ok(subscribed["snapshot"]["state"]["defaultChat"].clone())
 }
 
-/// An action that a client dispatches, as a frame.
+/// Returns the frame of an action that a client dispatches.
 pub fn dispatch(chat: &Value, seq: usize, action: &Value) -> Vec<u8> {
     let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
     kinds::message(&json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": params }))
@@ -215,7 +215,7 @@ fn prompts(context: &Context) -> Result<[f64; 2]> {
     })
 }
 
-/// Peers that ask for a chat of 20 MB, which a daemon before this one has stored.
+/// Runs peers that request a chat of 20 MB, which an earlier daemon has stored.
 fn long_chat(context: &Context, method: &str, watches: bool) -> Result<[f64; 2]> {
     let folder = Folder::usual(&context.root)?;
     let chat = {
@@ -250,7 +250,7 @@ fn lists(context: &Context) -> Result<[f64; 2]> {
     let mut client = Ws::introduced(address, "maker")?;
     for at in 0..200 {
         let chat = made(&mut client, &kinds::long_uri(at))?;
-        // Sessions in which nothing was said are not listed.
+        // Sessions without a turn are not listed.
         client.ask("subscribe", json!({ "channel": chat }))?;
         client.write(&dispatch(&chat, 1, &kinds::prompt("listed")))?;
         client.until(b"\"chat/turnComplete\"")?;
@@ -274,7 +274,7 @@ fn tools(context: &Context) -> Result<[f64; 2]> {
         for at in 0..60 {
             let session =
                 json!({ "channel": format!("echo:/t{at}"), "provider": "echo", "activeClient": active });
-            // Where it is refused, that is what is measured.
+            // A rejection is part of what is measured.
             let _ = client.ask("createSession", session);
         }
         Ok(())
@@ -309,7 +309,7 @@ fn drafts(context: &Context) -> Result<[f64; 2]> {
                 let chat = made(&mut client, &format!("echo:/d{maker}-{at}"))?;
                 client.write(&dispatch(&chat, at + 1, &draft))?;
             }
-            // Everything sent was read once this is answered.
+            // The daemon has read everything before it responds to this.
             client.ask("listSessions", json!({ "channel": "ahp-root://" })).map(drop)
         })
     })
@@ -330,7 +330,8 @@ fn heads(context: &Context) -> Result<[f64; 2]> {
     })
 }
 
-/// Writes so often, or until the time is up; that the daemon does not read on or hangs up is what it should do.
+/// Writes bytes `times` times or until the time is up. The daemon is expected to stop reading or to close the
+/// connection.
 fn send_for_a_while(stream: &mut TcpStream, bytes: &[u8], times: usize) -> Result<()> {
     stream.set_write_timeout(Some(STALL))?;
     let begun = Instant::now();

@@ -1,8 +1,9 @@
-//! What an event costs that matches one of many automations on its trigger type: calls to an endpoint that all of
-//! them wait for, told apart by another field of the body. The floor is the daemon itself with the one alone.
+//! The cost of an event that matches one of many automations with the same trigger type: calls to an endpoint that all
+//! of them listen to, filtered by another field of the body. The floor is the daemon itself with only the matching
+//! automation.
 //!
-//! Its first run goes on for ever, so a call is matched, counted into the run that waits and kept before it is
-//! answered, and no session is made.
+//! The automation's first run never ends. So a call is matched, added to the pending run and stored before its
+//! response, and no session is created.
 
 use std::time::Duration;
 
@@ -13,15 +14,15 @@ use super::super::net::http_load::{Until, calls_per_second};
 use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
 use super::super::rounds::{Bounds, Column, Side, alternate};
 
-/// Automations on the one trigger type.
+/// Automations with the same trigger type.
 const AUTOMATIONS: usize = 10_000;
 /// The one that is called.
 const CALLED: usize = 7_777;
-/// Connections, on each one call at a time.
+/// Connections, each with one call at a time.
 const CONNECTIONS: usize = 32;
-/// How long a server is called before the clock runs.
+/// The duration of the warm-up.
 const FIRST: Duration = Duration::from_millis(300);
-/// How long it is called then.
+/// The duration of the measurement.
 const TIMED: Duration = Duration::from_millis(1000);
 
 const COLUMNS: &[Column] =

@@ -1,5 +1,5 @@
-//! A JavaScript plugin under load, beside the same plugin in Node: its tool called in a turn, its route answered, and its
-//! channel published to 100 subscribers, of each of whom the plugin is asked whether they may see it.
+//! A JavaScript plugin under load, compared with the same plugin in Node: its tool called in a turn, its route called,
+//! and its channel published to 100 subscribers, where the plugin checks visibility for each subscriber.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use super::super::ostler::Folder;
 use super::super::rounds::{Column, Side, alternate};
 use super::super::stats::{median, percentile};
 
-/// Turns before the clock runs, and timed.
+/// Turns for the warm-up, and timed turns.
 const TURNS: (usize, usize) = (30, 300);
 /// Connections that call the route.
 const CALLERS: usize = 32;
 /// Subscribers of the channel.
 const SUBSCRIBERS: usize = 100;
-/// Actions published in one go.
+/// Actions published per repetition.
 const WORDS: usize = 200;
-/// Goes before the clock runs, and timed.
+/// Repetitions for the warm-up, and timed ones.
 const GOES: (usize, usize) = (2, 7);
 
 const COLUMNS: &[Column] = &[
@@ -55,9 +55,9 @@ fn folder(context: &Context) -> Result<Folder> {
     Ok(folder)
 }
 
-/// Milliseconds from the message that begins a turn to the action that ends it, its tool called in between.
+/// Returns the milliseconds from the message that begins a turn to the action that ends it, including a tool call.
 fn tool(address: SocketAddr) -> Result<f64> {
-    // The folder is used again, and what is in it is kept.
+    // The folder is reused, with its sessions.
     let session = format!("echo:/{:032x}", address.port());
     let mut client = Ws::introduced(address, "caller")?;
     client.ask("createSession", json!({ "channel": session, "provider": "echo" }))?;
@@ -82,7 +82,7 @@ fn tool(address: SocketAddr) -> Result<f64> {
     percentile(&took, 0.5).ok_or_else(|| Failure::new("no turn was timed"))
 }
 
-/// Thousands of calls answered a second.
+/// Returns the thousands of calls answered per second.
 fn route(address: SocketAddr) -> Result<f64> {
     let request = format!("GET /plugins/busy-plugin/horses HTTP/1.1\r\nHost: {address}\r\n\r\n");
     calls_per_second(address, CALLERS, request.as_bytes(), 200, Until::Time(Duration::from_millis(300)))?;
@@ -90,7 +90,7 @@ fn route(address: SocketAddr) -> Result<f64> {
         / 1000.0)
 }
 
-/// Thousands of actions delivered a second.
+/// Returns the thousands of actions delivered per second.
 fn publishes(address: SocketAddr) -> Result<f64> {
     let mut connections = Vec::with_capacity(SUBSCRIBERS);
     for at in 0..SUBSCRIBERS {

@@ -1,5 +1,5 @@
-//! How long a client waits for the cancellation of its turn while that turn and those of three other sessions stream
-//! words as fast as the daemon takes them.
+//! The time until a client's turn is cancelled, while that turn and those of three other sessions stream words as fast
+//! as the daemon accepts them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ use super::super::net::ws::Ws;
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::super::stats::percentile;
 
-/// Sessions that stream meanwhile, each to a client of its own.
+/// Other sessions that stream concurrently, each to its own client.
 const OTHERS: usize = 3;
-/// Words of a turn: more than are said before it is cancelled.
+/// Words of a turn: more than are streamed before it is cancelled.
 const WORDS: usize = 200_000;
-/// Cancellations timed.
+/// Timed cancellations.
 const TIMED: usize = 50;
 
 const COLUMNS: &[Column] = &[
@@ -60,7 +60,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     })
 }
 
-/// A client of a session of its own.
+/// A client with its own session.
 struct Streaming {
     client: Ws,
     chat: String,
@@ -82,8 +82,7 @@ impl Streaming {
         Ok(Self { client, chat, seq: 0 })
     }
 
-    /// Begins a turn, cancels it once its first words are there, and returns how many milliseconds the cancellation
-    /// took to come back.
+    /// Begins a turn, cancels it after its first words, and returns the milliseconds until the cancellation is echoed.
     fn cancelled(&mut self) -> Result<f64> {
         let turn = format!("turn-{}", self.seq);
         self.dispatch(&json!({ "type": "chat/turnStarted", "turnId": turn,

@@ -1,4 +1,4 @@
-//! How much memory a connection takes that was introduced, has subscribed to the root and does nothing.
+//! The memory of an idle connection that is initialized and subscribed to the root.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::super::figure::{Figure, Target};
 use super::super::net::ws::Ws;
 use super::super::rounds::{Column, alternate};
 
-/// Connections before the first look: what the first of them cost is not what each costs.
+/// Connections before the first measurement, so that one-time costs are not counted.
 const FIRST: usize = 100;
-/// Connections between the two looks.
+/// Connections between the two measurements.
 const COUNTED: usize = 1000;
 
 const COLUMNS: &[Column] = &[("memory per idle connection", "kB", Some(Target::Under(20.0)))];

@@ -1,5 +1,5 @@
-//! `createSession`, asked and answered one after the other on one connection. The daemon answers once the
-//! session is on disk; the floor puts it into a map.
+//! `createSession` requests in sequence on one connection. The daemon responds once the session is on disk; the floor
+//! puts it into a map.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use super::super::net::ws::Ws;
 use super::super::rounds::{Column, alternate};
 use super::super::stats::percentile;
 
-/// Sessions made before the clock runs.
+/// Sessions created for the warm-up.
 const FIRST: usize = 50;
-/// Sessions timed.
+/// Timed sessions.
 const TIMED: usize = 500;
 
 const COLUMNS: &[Column] =

@@ -1,4 +1,4 @@
-//! Debian's `webhook`, where it is installed: a Go program that runs a command for a call whose header fits.
+//! Debian's `webhook`, if it is installed: a Go program that runs a command for a call with a matching header.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -12,15 +12,15 @@ use super::super::process::{Output, Process};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether it is installed.
+/// Returns whether it is installed.
 pub fn find() -> bool {
     Command::new("webhook").arg("-version").output().is_ok_and(|said| said.status.success())
 }
 
-/// Starts it with one hook, under the path the daemon has it, and waits until it listens.
+/// Starts it with one hook, under the same path as the daemon's, and waits until it listens.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn start(folder: &Folder) -> Result<(Process, SocketAddr)> {
     let hook = json!([{
         "id": ENDPOINT,
@@ -33,7 +33,7 @@ pub fn start(folder: &Folder) -> Result<(Process, SocketAddr)> {
         } },
     }]);
     folder.write("hooks.json", &hook.to_string())?;
-    // It is told a port, and does not say which it took.
+    // It needs a fixed port, because it does not print the one it uses.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut command = Command::new("webhook");
     command

@@ -1,5 +1,5 @@
-//! `@ostler/git` beside git itself: the changes of a repository with 100,000 files after an edit, and sessions in working
-//! trees of their own.
+//! `@ostler/git` compared with git itself: the changes of a repository with 100,000 files after an edit, and sessions
+//! in separate working trees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use super::super::stats::percentile;
 
 /// The large repository: folders, and files in each.
 const LARGE: (usize, usize) = (1_000, 100);
-/// The repository that trees are made of.
+/// The repository for working trees: folders, and files in each.
 const SMALL: (usize, usize) = (50, 20);
-/// Edits of a round.
+/// Edits per round.
 const EDITS: usize = 9;
-/// Trees of a round.
+/// Working trees per round.
 const TREES: usize = 5;
-/// How long the daemon may take until it answers from what it watches.
+/// The timeout until the daemon responds from its file watcher.
 const WARM: Duration = Duration::from_secs(120);
 
 const ASKED: &[Column] =
@@ -72,7 +72,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
             let took = timed(EDITS, || {
                 let (name, content) = edit()?;
                 let begun = Instant::now();
-                // The size of the new content is in its nonce.
+                // The nonce contains the size of the new content.
                 let told = client.find(format!("\"nonce\":\"{:x}-", content.len()).as_bytes())?;
                 let took = begun.elapsed();
                 memchr::memmem::find(&told, name.as_bytes()).map(|_| took).ok_or_else(|| missing(&name))
@@ -99,7 +99,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The median of several measurements, in milliseconds.
+/// Returns the median of several measurements, in milliseconds.
 fn timed(times: usize, mut measure: impl FnMut() -> Result<Duration>) -> Result<Vec<f64>> {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
@@ -118,7 +118,7 @@ fn lists(state: &Value, name: &str) -> Result<()> {
     files.into_iter().any(ends).then_some(()).ok_or_else(|| missing(name))
 }
 
-/// The changes now, as a client sees them that did not watch.
+/// Returns the current changes, for a client that is not subscribed.
 fn ask(client: &mut Ws, changeset: &str) -> Result<Value> {
     let mut told = client.ask("subscribe", json!({ "channel": changeset }))?;
     client.write(&unsubscribe(changeset))?;
@@ -130,7 +130,7 @@ fn unsubscribe(channel: &str) -> Vec<u8> {
     super::super::net::frames::text(&frame.to_string())
 }
 
-/// Makes a session and answers the URI of its uncommitted changes.
+/// Creates a session and returns the URI of its uncommitted changes.
 fn session(client: &mut Ws, id: &str, directory: &Path) -> Result<String> {
     let directories = [format!("file://{}", directory.display())];
     let params =
@@ -139,7 +139,7 @@ fn session(client: &mut Ws, id: &str, directory: &Path) -> Result<String> {
     Ok(format!("echo:/{id}/changeset/uncommitted"))
 }
 
-/// Asks until the answer comes from what is watched.
+/// Repeats the request until the response comes from the file watcher.
 fn warm(client: &mut Ws, changeset: &str) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < WARM {
@@ -153,7 +153,7 @@ fn warm(client: &mut Ws, changeset: &str) -> Result<()> {
     Err(Failure::new("the changes never came from what is watched"))
 }
 
-/// A fresh daemon is asked for the changes, and makes sessions for another client in the same time.
+/// Requests the changes from a new daemon, while another client creates sessions.
 fn meanwhile(context: &Context, plugins: &[Value], directory: &Path) -> Result<Vec<f64>> {
     let folder = Folder::new(&context.root, plugins)?;
     let (_daemon, address) = context.ostler.start_serving(&folder, directory)?;
@@ -183,7 +183,7 @@ fn meanwhile(context: &Context, plugins: &[Value], directory: &Path) -> Result<V
     })
 }
 
-/// Makes a session in a working tree, and removes both untimed.
+/// Creates a session in a working tree; removes both without timing.
 fn isolated(client: &mut Ws, id: &str, directory: &Path) -> Result<Duration> {
     let channel = format!("echo:/{id}");
     let params = json!({ "channel": channel, "provider": "echo",
@@ -204,7 +204,7 @@ fn isolated(client: &mut Ws, id: &str, directory: &Path) -> Result<Duration> {
     Ok(took)
 }
 
-/// The same with git alone.
+/// Creates a working tree with git only.
 fn worktree(directory: &Path, name: &str) -> Result<Duration> {
     let place = trees(directory).join(name);
     let place = place.to_str().ok_or_else(|| Failure::new("the folder has no plain name"))?;
@@ -219,14 +219,14 @@ fn trees(directory: &Path) -> PathBuf {
     directory.with_file_name("repo.worktrees")
 }
 
-/// A repository in a folder of its own.
+/// A repository in a temporary folder.
 struct Repository {
     _folder: tempfile::TempDir,
     path: PathBuf,
 }
 
 impl Repository {
-    /// One with so many folders of so many files, in one commit.
+    /// Creates a repository with this many folders and files in one commit.
     fn new(root: &Path, (folders, files): (usize, usize)) -> Result<Self> {
         let on_disk = root.join("target");
         let folder = tempfile::Builder::new().prefix("bench-git-").tempdir_in(&on_disk)?;
@@ -239,14 +239,14 @@ impl Repository {
             }
         }
         git(&path, &["init", "--quiet", "--initial-branch=main"])?;
-        // Git would begin to pack in the background, and be measured with the rest.
+        // Git would start to pack in the background, which would distort the measurement.
         git(&path, &["config", "gc.auto", "0"])?;
         git(&path, &["add", "--all"])?;
         git(&path, &["commit", "--quiet", "--message=All"])?;
         Ok(Self { _folder: folder, path })
     }
 
-    /// Edits one file after the other; answers its name and its new content.
+    /// Edits one file after the other; returns the name and the new content of each.
     fn edits(&self) -> impl FnMut() -> Result<(String, String)> + '_ {
         let mut at = 0;
         move || {
@@ -263,7 +263,7 @@ impl Repository {
     }
 }
 
-/// Runs git without the configuration of this machine; answers its output.
+/// Runs git without this machine's configuration; returns its output.
 fn git(directory: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
     command

@@ -1,6 +1,6 @@
-//! What one client waits for: its own actions, and the first words of a turn. The floor is the Rust server of
-//! `benches/floor`: for what has to be durable it commits one row before it answers, for what need not it keeps a map.
-//! The server runs on one core and its client on another, as otherwise chance decides which of them share one.
+//! The latency of one client: its own actions, and the first words of a turn. The floor is the Rust server of
+//! `benches/floor`: it commits one row before it responds to a durable operation, and uses a map for the others. The
+//! server runs on one core and its client on another, because otherwise the scheduler places them randomly.
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ use super::super::stats::percentile;
 /// The core of the client, and that of the server.
 const CLIENT: &str = "0";
 const SERVER: &str = "1";
-/// Operations before the clock runs.
+/// Operations for the warm-up.
 const FIRST: usize = 50;
-/// Operations timed.
+/// Timed operations.
 const TIMED: usize = 500;
 
 const CREATED: &[Column] = &[
@@ -139,7 +139,7 @@ impl AtWork {
         Ok(Self { client, session, chat, seq: 0, _server: server })
     }
 
-    /// How long an action takes until a frame that holds this comes back.
+    /// Returns the time from the dispatch of an action to a frame that contains `wanted`.
     fn echo(&mut self, channel: Channel, action: &Value, wanted: &str) -> Result<Duration> {
         self.seq += 1;
         let channel = match channel {

@@ -9,7 +9,7 @@ mod connections;
 mod create_session;
 mod debian;
 mod git;
-// The tests of limits make the same attacks.
+// The tests of limits use the same attacks.
 #[path = "../../../../crates/testkit/src/attacks.rs"]
 mod kinds;
 mod latency;
@@ -29,15 +29,15 @@ use super::figure::Figure;
 
 /// A benchmark.
 pub struct Group {
-    /// What it is asked for by.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What it measures.
     pub what: &'static str,
-    /// Measures it.
+    /// Runs it.
     pub measure: fn(&Context) -> Result<Vec<Figure>>,
 }
 
-/// Every benchmark, in the order they run.
+/// Every benchmark, in the order of execution.
 pub const GROUPS: &[Group] = &[
     Group {
         name: "start",

@@ -1,5 +1,5 @@
-//! Ten JavaScript plugins of ten modules each: from the spawn until all are applied, and the memory each adds. In the
-//! daemon each has an engine of its own; in Node all share one.
+//! Ten JavaScript plugins of ten modules each: the time from the spawn until all are applied, and the memory of each.
+//! In the daemon each has a separate engine; in Node all share one.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use super::super::process::{Output, Process};
 use super::super::rounds::{Column, Side, alternate};
 use super::plugins::applied;
 
-/// Plugins of the larger side.
+/// Plugins of the larger measurement.
 const PLUGINS: usize = 10;
-/// Modules of each, its entry among them.
+/// Modules of each plugin, including its entry.
 const MODULES: usize = 10;
 
 const COLUMNS: &[Column] = &[
@@ -51,7 +51,8 @@ fn name(at: usize) -> String {
     format!("small-{at}")
 }
 
-/// A folder of a daemon with the echo backend and so many plugins, each a folder of modules that import each other.
+/// Creates a daemon's folder with the echo backend and this many plugins, each a folder of modules that import each
+/// other.
 fn folder(context: &Context, plugins: usize) -> Result<Folder> {
     let mut entries: Vec<Value> = vec![json!({ "name": "@ostler/echo" })];
     entries.extend((0..plugins).map(|at| json!({ "name": format!("./{}", name(at)) })));

@@ -1,5 +1,5 @@
-//! The most memory the daemon takes while peers waste it, how long another client waits meanwhile, and what long
-//! prompts and awake sessions cost. There is no floor: a server without limits keeps what it is sent.
+//! The peak memory of the daemon while peers waste it, the waiting time of another client during that, and the costs of
+//! long prompts and awake sessions. There is no floor: a server without limits retains everything that it receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use super::super::stats::percentile;
 use super::attacks::{attacked, dispatch, made};
 use super::kinds::{self, Kind, LONGEST};
 
-/// How long the other client pauses between two requests.
+/// The pause of the other client between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Sessions made before the first look, and between the two.
+/// Sessions created before the first measurement, and between the two.
 const SESSIONS: (usize, usize) = (100, 1000);
 /// The core of peers that waste memory.
 pub const WASTERS: &str = "0";
@@ -56,8 +56,8 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     })
 }
 
-/// The most memory of a daemon while peers waste it, in MB, and how long the slowest but one in a hundred answers to
-/// another client takes, in ms. Peers run on one core, the daemon and its other client on the other.
+/// Returns the peak memory of a daemon while peers waste it, in MB, and the 99th percentile of the response times for
+/// another client, in ms. Peers run on one core, the daemon and its other client on another.
 pub fn wasted(
     process: &Process,
     address: SocketAddr,
@@ -94,7 +94,7 @@ pub fn wasted(
     Ok([peak.megabytes()?, slowest])
 }
 
-/// How long a long prompt takes, in seconds.
+/// Returns the time of a long prompt, in seconds.
 fn prompt(context: &Context) -> Result<f64> {
     let Running { address, .. } = &context.start(Side::Ostler)?;
     let mut client = Ws::introduced(*address, "bench")?;
@@ -107,7 +107,7 @@ fn prompt(context: &Context) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Creates sessions and measures what each adds to the memory that is the daemon's own.
+/// Creates sessions and returns the daemon's private memory for each.
 fn sessions(context: &Context, subscribes: bool) -> Result<f64> {
     let Running { process, address, .. } = &context.start(Side::Ostler)?;
     let mut client = Ws::introduced(*address, "bench")?;

@@ -1,5 +1,5 @@
-//! From the spawn of the process until a small plugin in JavaScript is applied, and what each further one adds,
-//! on an engine of its own.
+//! The time from the spawn of the process until a small JavaScript plugin is applied, and the cost of each further one,
+//! which has a separate engine.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A folder of a daemon with the echo backend and so many copies of the plugin.
+/// Creates a daemon's folder with the echo backend and this many copies of the plugin.
 fn folder(context: &Context, plugins: usize) -> Result<Folder> {
     let names: Vec<String> = (0..plugins).map(|at| format!("small-{at}.mjs")).collect();
     let mut entries: Vec<Value> = vec![json!({ "name": "@ostler/echo" })];
@@ -64,8 +64,8 @@ fn folder(context: &Context, plugins: usize) -> Result<Folder> {
     Ok(folder)
 }
 
-/// Waits until so many small plugins are applied: both sides say a line for each once its `apply` has returned.
-/// Answers how long that took since the spawn, in milliseconds.
+/// Waits until this many small plugins are applied: both sides print a line for each after its `apply` has returned.
+/// Returns the time since the spawn, in milliseconds.
 pub(super) fn applied(mut process: Process, plugins: usize) -> Result<(Process, f64)> {
     for _ in 0..plugins {
         process

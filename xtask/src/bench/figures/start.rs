@@ -1,4 +1,4 @@
-//! From the spawn of the process to the first connection it accepts, and the memory it holds once it is idle.
+//! The time from the spawn of the process to its first accepted connection, and its memory when it is idle.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
-    // The folder is there before the starts that count, as it is for a daemon that starts again.
+    // The folder exists before the measured starts, as for a daemon that restarts.
     let folder = Folder::usual(&context.root)?;
     alternate(context.bounds(11, Duration::from_secs(60)), COLUMNS, |side| {
         let (process, address) = match (side, &context.node) {

@@ -1,4 +1,4 @@
-//! A start over 12,000 stored sessions, without JavaScript: the first connection, the memory written a second later,
+//! A start with 12,000 stored sessions, without JavaScript: the first connection, the dirty memory a second later,
 //! and pages of the listing.
 
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use super::super::ostler::Folder;
 use super::super::rounds::{Bounds, Column, alternate};
 use super::super::stats::percentile;
 
-/// Sessions stored.
+/// Stored sessions.
 const STORED: usize = 12_000;
-/// Pages timed.
+/// Timed pages.
 const PAGES: usize = 100;
-/// Sessions a page has.
+/// Sessions per page.
 const PAGE: usize = 50;
 
 const COLUMNS: &[Column] = &[
@@ -60,7 +60,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     })
 }
 
-/// Stores the sessions where the daemon looks for them.
+/// Stores the sessions in the daemon's state folder.
 fn store(folder: &Folder) -> Result<()> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::new(format!("the sessions cannot be stored: {error}"));

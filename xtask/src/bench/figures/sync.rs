@@ -1,5 +1,5 @@
-//! A call that waits for its answer, beside the bare call of an automation on the same daemon: the turn is begun, runs on
-//! the echo backend, is kept, and its words are the body of the answer.
+//! A synchronous bot call, compared with the plain call of an automation on the same daemon: the turn starts, runs on
+//! the echo backend, is stored, and its words are the body of the response.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::super::stats::percentile;
 
-/// The endpoint that talks to the bot.
+/// The endpoint of the bot.
 const BOT: &str = "talk";
-/// Calls before the clock runs.
+/// Calls for the warm-up.
 const FIRST: usize = 20;
-/// Calls timed.
+/// Timed calls.
 const TIMED: usize = 400;
 
 const COLUMNS: &[Column] = &[

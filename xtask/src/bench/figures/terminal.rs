@@ -1,6 +1,6 @@
-//! A terminal that prints 16 MiB to 1 and 20 subscribers, beside Node with `script`, which sends everything to everyone. What
-//! counts is the time until the last of them has the end. The daemon leaves out those who do not keep up, so what they
-//! received is a figure of its own.
+//! A terminal that prints 16 MiB to 1 and 20 subscribers, compared with Node and `script`, which send everything to
+//! every subscriber. The measured time ends when the last subscriber has received the end. The daemon skips output for
+//! subscribers that do not keep up, so the received amount is a separate figure.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use super::super::net::ws::Ws;
 use super::super::ostler::Folder;
 use super::super::rounds::{Column, Side, alternate};
 
-/// How much is printed, in MiB.
+/// The amount of printed data, in MiB.
 const PRINTED: usize = 16;
 const CROWDS: [usize; 2] = [1, 20];
-/// What is printed last. The line that is typed does not hold it.
+/// The end of the output. The typed command does not contain it.
 const END: &[u8] = b"over-2";
-/// How much is read at once.
+/// The maximum size of a read.
 const READ: usize = 256 * 1024;
 
 const COLUMNS: &[Column] = &[
@@ -53,7 +53,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     })
 }
 
-/// Megabytes printed a second, and received.
+/// Returns the megabytes printed per second, and received per second.
 fn print(address: SocketAddr, subscribers: usize) -> Result<[f64; 2]> {
     let terminal = format!("ahp-terminal:/{subscribers}");
     let mut typist = Ws::introduced(address, "typist")?;
@@ -83,13 +83,13 @@ fn print(address: SocketAddr, subscribers: usize) -> Result<[f64; 2]> {
     Ok([bytes as f64 / took / 1e6, read as f64 / took / 1e6])
 }
 
-/// How many bytes a subscriber received up to the end.
+/// Returns the number of bytes that a subscriber received up to the end.
 fn received(watcher: Ws) -> Result<usize> {
     let (mut stream, mut tail) = watcher.into_parts();
     let mut count = tail.len();
     let mut buffer = vec![0; READ];
     while memchr::memmem::find(&tail, END).is_none() {
-        // What is looked for may be split between two reads.
+        // The end may be split between two reads.
         tail.drain(..tail.len().saturating_sub(END.len()));
         match stream.read(&mut buffer)? {
             0 => return Err(Failure::new("the server closed the connection")),

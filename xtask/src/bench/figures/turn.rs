@@ -1,6 +1,5 @@
-//! A turn of 1,000 deltas: how many actions are delivered a second, over all subscribers. Every subscriber has
-//! to be sent every delta as an action of its own, in order; a delta that was gathered with another fails the
-//! run.
+//! A turn of 1,000 deltas: the number of actions delivered per second, over all subscribers. Every subscriber must
+//! receive every delta as a separate action, in order; coalesced deltas fail the run.
 
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use super::super::stats::median;
 
 /// Deltas of a turn.
 const WORDS: usize = 1000;
-/// Turns run before the clock runs.
+/// Turns for the warm-up.
 const FIRST: usize = 2;
-/// Turns timed, of which the one in the middle counts.
+/// Timed turns; the median counts.
 const TIMED: usize = 9;
 
 const COLUMNS: &[Column] = &[
@@ -36,7 +35,7 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     })
 }
 
-/// Thousands of actions delivered a second in the turn in the middle.
+/// Returns the thousands of actions delivered per second in the median turn.
 fn rate(server: &Running, subscribers: usize) -> Result<f64> {
     let session = format!("echo:/{subscribers:032x}");
     let mut first = Ws::introduced(server.address, "bench-0")?;

@@ -1,7 +1,7 @@
-//! Calls to a webhook endpoint over connections that are kept: with the right token and a JSON object that no
-//! automation waits for, with one that an automation waits for, whose run is kept before the answer, and with a wrong
-//! token. Beside Node, and beside Debian's `webhook` where it is installed, which checks the same header and is told to
-//! run `true`.
+//! Calls to a webhook endpoint over persistent connections: with the correct token and a JSON object that no automation
+//! listens for, with one that an automation listens for, whose run is stored before the response, and with a wrong
+//! token. The floors are Node and, if it is installed, Debian's `webhook`, which checks the same header and runs
+//! `true`.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use super::super::progress;
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::debian;
 
-/// Connections, on each one call at a time.
+/// Connections, each with one call at a time.
 const CONNECTIONS: usize = 32;
-/// How long a server is called before the clock runs.
+/// The duration of the warm-up.
 const FIRST: Duration = Duration::from_millis(300);
-/// How long it is called then.
+/// The duration of the measurement.
 const TIMED: Duration = Duration::from_millis(1000);
 
 const BODY: &str = r#"{"ref":"refs/heads/main","before":"6113728f27ae82c7b1a177c8d03f9e96e0adf246","after":"76ae82c7b1a177c8d03f9e96e0adf2466113728f","repository":{"full_name":"octo/hello"},"pusher":{"name":"octo"}}"#;
@@ -40,12 +40,12 @@ const DEBIAN: &[Column] = &[
 
 /// Calls of a burst.
 const BURST: u64 = 10_000;
-/// How long its runs may take after it.
+/// The timeout of its runs after the burst.
 const RUNS: Duration = Duration::from_secs(30);
-/// The endpoint whose automation says something short.
+/// The endpoint of the automation with a short response.
 const BURST_OF: &str = "burst";
 
-/// The endpoint an automation waits for.
+/// The endpoint that an automation listens to.
 const WAITED_FOR: &str = "waited-for";
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
@@ -65,7 +65,7 @@ fn beside_node(context: &Context) -> Result<Vec<Figure>> {
             (Side::Floor, None) => return Err(Failure::new("there is no node")),
             (Side::Ostler, _) => context.ostler.start(&folder)?,
         };
-        // As long as the right one, so that its length alone gives it away to neither side.
+        // As long as the correct token, so that neither side can reject it by its length alone.
         let wrong = "x".repeat(SECRET.len());
         Ok(vec![
             rate(address, ENDPOINT, SECRET, 202)?,
@@ -97,8 +97,9 @@ fn beside_debian(context: &Context) -> Result<Vec<Figure>> {
     })
 }
 
-/// A usual folder with two automations. The first run of one goes on for ever: a call is matched, counted into the run
-/// that waits and kept before it is answered, and no session is made. The other's runs end, one after the other.
+/// Creates a usual folder with two automations. The first run of one never ends: a call is matched, added to the
+/// pending run and stored before its response, and no session is created. The other one's runs end, one after the
+/// other.
 fn folder(context: &Context) -> Result<Folder> {
     let folder = Folder::usual(&context.root)?;
     for (id, endpoint, says) in [("waits", WAITED_FOR, "/hang"), ("burst", BURST_OF, "/words 1")] {
@@ -113,14 +114,14 @@ fn folder(context: &Context) -> Result<Folder> {
     Ok(folder)
 }
 
-/// Thousands of calls answered a second.
+/// Returns the thousands of calls answered per second.
 fn rate(address: SocketAddr, endpoint: &str, token: &str, status: u16) -> Result<f64> {
     let request = call(address, endpoint, token, BODY);
     calls_per_second(address, CONNECTIONS, request.as_bytes(), status, Until::Time(FIRST))?;
     Ok(calls_per_second(address, CONNECTIONS, request.as_bytes(), status, Until::Time(TIMED))? / 1000.0)
 }
 
-/// Thousands of calls of a burst answered a second.
+/// Returns the thousands of calls of a burst answered per second.
 fn burst(address: SocketAddr, endpoint: &str) -> Result<f64> {
     let request = call(address, endpoint, SECRET, BODY);
     Ok(calls_per_second(address, CONNECTIONS, request.as_bytes(), 202, Until::Answers(BURST))? / 1000.0)

@@ -1,4 +1,4 @@
-//! Many subscribers on one thread, each of which has to be sent every word of a turn as an action of its own.
+//! Many subscribers on one thread, each of which must receive every word of a turn as a separate action.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -11,14 +11,14 @@ use super::super::failure::{During, Failure, Result};
 use super::frames::{self, CLOSE, TEXT};
 use super::ws::Ws;
 
-/// How long a turn may take.
+/// The timeout of a turn.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How much is read of a socket at once.
+/// The maximum size of a read from a socket.
 const READ: usize = 256 * 1024;
 
 const CONTENT: &[u8] = br#""content":"word "#;
 
-/// What the actions that carry words are called on a channel, and the one that ends them.
+/// The actions of a channel that carry words, and the one that ends a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnActions {
     delta: Vec<u8>,
@@ -26,31 +26,31 @@ pub struct TurnActions {
 }
 
 impl TurnActions {
-    /// `<scope>/delta` and `<scope>/turnComplete`.
+    /// Returns the actions `<scope>/delta` and `<scope>/turnComplete`.
     pub fn of(scope: &str) -> Self {
         let named = |name: &str| format!("\"type\":\"{scope}/{name}\"").into_bytes();
         Self { delta: named("delta"), over: named("turnComplete") }
     }
 }
 
-/// What one subscriber has been sent of the turn.
+/// The part of the turn that one subscriber has received.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedTurn {
-    /// How many words came, each in a delta of its own, in order.
+    /// The number of words received, each in a separate delta, in order.
     pub words: usize,
     /// Whether the turn is over.
     pub over: bool,
 }
 
 impl ReceivedTurn {
-    /// Takes one frame.
+    /// Processes one frame.
     ///
     /// # Errors
-    /// A delta that does not hold the next word, and only that.
+    /// A delta that does not contain exactly the next word.
     pub fn take(&mut self, words: &TurnActions, payload: &[u8]) -> Result<()> {
         if memchr::memmem::find(payload, &words.delta).is_some() {
             let word = memchr::memmem::find(payload, CONTENT).map(|at| &payload[at + CONTENT.len()..]);
-            // `word 12 "`: a delta that was gathered from several goes on behind the space.
+            // `word 12 "`: a delta coalesced from several ones continues after the space.
             let digits = word.and_then(|word| Some((word, memchr::memchr(b' ', word)?)));
             let number = digits
                 .filter(|(word, end)| word.get(end + 1) == Some(&b'"'))
@@ -72,7 +72,7 @@ impl ReceivedTurn {
 
 struct Member {
     stream: TcpStream,
-    /// The beginning of a frame that is not all there.
+    /// The received beginning of a frame.
     rest: Vec<u8>,
     seen: ReceivedTurn,
 }
@@ -86,10 +86,10 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Takes connections that have subscribed.
+    /// Creates a crowd of connections that are subscribed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn new(connections: Vec<Ws>, words: &TurnActions) -> Result<Self> {
         let poll = Poll::new()?;
         let mut members = Vec::with_capacity(connections.len());
@@ -103,18 +103,18 @@ impl Crowd {
         Ok(Self { poll, members, buffer: vec![0; READ], words: words.clone() })
     }
 
-    /// Has the first of them send a frame that begins a turn of `words` words; answers how long it took until
-    /// the last of them had the last word. Comes back once all were told that the turn is over.
+    /// Sends a frame that begins a turn of `words` words from the first subscriber; returns the time until the last
+    /// subscriber has received the last word. Returns once all have received the end of the turn.
     ///
     /// # Errors
-    /// A word that is missing, or did not come alone.
+    /// A missing word, or one in a coalesced delta.
     pub fn run_turn(&mut self, begin: &[u8], words: usize) -> Result<Duration> {
         for member in &mut self.members {
             member.seen = ReceivedTurn::default();
         }
         let Some(first) = self.members.first_mut() else { return Err(Failure::new("nobody subscribed")) };
         let begun = Instant::now();
-        // A frame this small always fits into the socket.
+        // A frame this small always fits into the socket's buffer.
         first.stream.write_all(begin)?;
         let (mut complete, mut over, mut took) = (0, 0, None);
         let mut events = Events::with_capacity(self.members.len());
@@ -153,7 +153,7 @@ impl Drop for Crowd {
 }
 
 impl Member {
-    /// Reads until there is no more.
+    /// Reads until no more data is available.
     fn read(&mut self, words: &TurnActions, buffer: &mut [u8]) -> Result<()> {
         loop {
             let kept = self.rest.len();
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(seen, ReceivedTurn { words: 3, over: true });
     }
 
-    /// A server that sends these bytes once it was sent something, in pieces of this size.
+    /// Starts a server that waits for data and then sends these bytes, in chunks of this size.
     fn crowd_before(bytes: Vec<u8>, piece: usize) -> (Crowd, std::thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -226,7 +226,7 @@ mod tests {
             for piece in bytes.chunks(piece) {
                 stream.write_all(piece).unwrap();
             }
-            // Open until the crowd leaves.
+            // The connection stays open until the crowd closes it.
             while stream.read(&mut head).is_ok_and(|read| read > 0) {}
         });
         (Crowd::new(vec![Ws::connect(address).unwrap()], &TurnActions::of("chat")).unwrap(), server)

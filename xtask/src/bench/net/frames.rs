@@ -1,4 +1,4 @@
-//! WebSocket frames of a server, taken out of a stream of bytes.
+//! Parses WebSocket frames of a server from a stream of bytes.
 
 use super::super::failure::{Failure, Result};
 
@@ -7,20 +7,19 @@ pub const TEXT: u8 = 1;
 /// The opcode of a closing frame.
 pub const CLOSE: u8 = 8;
 
-/// A whole frame.
+/// A complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// The kind of the frame.
     pub opcode: u8,
-    /// What it carries.
+    /// Its payload.
     pub payload: &'a [u8],
 }
 
-/// Takes the first frame off the bytes; answers it and how many bytes it took, or nothing where it is not all
-/// there yet.
+/// Parses the first frame; returns it with its length in bytes, or `None` if it is incomplete.
 ///
 /// # Errors
-/// Frames that these servers do not send: split, compressed or masked.
+/// A frame that these servers do not send: fragmented, compressed or masked.
 pub fn take(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
     if first & 0xf0 != 0x80 || second & 0x80 != 0 {
@@ -44,7 +43,7 @@ pub fn take(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
     Ok(Some((Frame { opcode: first & 0x0f, payload }, head + length)))
 }
 
-/// A text frame of a client. The mask is all zeros, which costs neither side anything.
+/// Encodes a text frame of a client. The mask is all zeros, so masking costs neither side anything.
 pub fn text(payload: &str) -> Vec<u8> {
     let length = payload.len();
     let mut frame = vec![0x80 | TEXT];
@@ -68,7 +67,7 @@ pub fn text(payload: &str) -> Vec<u8> {
 pub(super) mod tests {
     use super::*;
 
-    /// A text frame as a server sends it.
+    /// Encodes a text frame as a server sends it.
     pub fn of_server(payload: &str) -> Vec<u8> {
         let mut frame = text(payload);
         frame[1] &= 0x7f;

@@ -1,4 +1,4 @@
-//! A load of HTTP calls on one thread: so many connections kept alive, on each one call at a time.
+//! A load of HTTP calls on one thread: several persistent connections, each with one call at a time.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -9,9 +9,9 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::super::failure::{During, Failure, Result};
 
-/// How long nothing at all may come.
+/// The timeout without any data.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How much is read of a socket at once; an answer is far smaller.
+/// The maximum size of a read from a socket; a response is far smaller.
 const READ: usize = 16 * 1024;
 
 struct Caller {
@@ -19,20 +19,19 @@ struct Caller {
     unread: Vec<u8>,
 }
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
     /// After this time.
     Time(Duration),
-    /// After this many answers.
+    /// After this many responses.
     Answers(u64),
 }
 
-/// Calls until the time is up or so many calls are answered; returns how many were answered a second. Every answer
-/// has to have this status.
+/// Sends calls until the given end; returns the number of responses per second. Every response must have this status.
 ///
 /// # Errors
-/// An answer with another status, or none.
+/// A response with another status, or no response.
 pub fn calls_per_second(
     address: SocketAddr,
     connections: usize,
@@ -88,11 +87,11 @@ pub fn calls_per_second(
     }
 }
 
-/// Calls one after the other on one connection; answers how long each of so many took, in milliseconds, after the
-/// `first` ones. Every answer has to have this status.
+/// Sends calls in sequence on one connection; returns the latencies of `timed` calls after the first `first` ones, in
+/// milliseconds. Every response must have this status.
 ///
 /// # Errors
-/// An answer with another status, or none.
+/// A response with another status, or no response.
 pub fn latencies(
     address: SocketAddr,
     request: &[u8],
@@ -125,7 +124,7 @@ pub fn latencies(
 }
 
 impl Caller {
-    /// Reads what is there; answers how many answers it completed.
+    /// Reads the available data; returns the number of completed responses.
     fn read(&mut self, buffer: &mut [u8], status: u16) -> Result<usize> {
         let mut answered = 0;
         loop {
@@ -136,7 +135,7 @@ impl Caller {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).during("a call"),
             };
-            // Nearly always an answer comes whole, and nothing is copied.
+            // A response nearly always arrives complete, and nothing is copied.
             if self.unread.is_empty() {
                 let taken = take_all(&buffer[..read], status, &mut answered)?;
                 self.unread.extend_from_slice(&buffer[taken..read]);
@@ -152,7 +151,7 @@ impl Caller {
     }
 }
 
-/// Takes every whole answer; answers how many bytes they took.
+/// Parses all complete responses; returns their length in bytes.
 fn take_all(bytes: &[u8], status: u16, answered: &mut usize) -> Result<usize> {
     let mut at = 0;
     while let Some((got, taken)) = take(&bytes[at..])? {
@@ -166,7 +165,7 @@ fn take_all(bytes: &[u8], status: u16, answered: &mut usize) -> Result<usize> {
     Ok(at)
 }
 
-/// The status of the first answer and its length, once it is all there.
+/// Returns the status of the first response and its length, once it is complete.
 fn take(bytes: &[u8]) -> Result<Option<(u16, usize)>> {
     let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let wrong = || Failure::new(format!("no answer: {}", String::from_utf8_lossy(&bytes[..end])));

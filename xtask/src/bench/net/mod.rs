@@ -1,5 +1,5 @@
-//! The client side: small, the same for both sides, and far cheaper than what it measures. It takes frames and
-//! answers apart by hand and decodes no JSON while a clock runs.
+//! The client side: small, identical for both sides, and far cheaper than the measured servers. It parses frames and
+//! responses by hand and decodes no JSON during a measurement.
 
 pub mod crowd;
 pub mod frames;

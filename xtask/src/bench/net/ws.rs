@@ -1,4 +1,4 @@
-//! One WebSocket connection that asks and waits: for setting up what is measured.
+//! A blocking WebSocket connection, to set up a measurement.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::super::failure::{During, Failure, Result};
 use super::frames::{self, CLOSE, TEXT};
 
-/// How long an answer may take.
+/// The timeout of a response.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A connection whose handshake is done.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub struct Ws {
     stream: TcpStream,
@@ -21,16 +21,16 @@ pub struct Ws {
 }
 
 impl Ws {
-    /// Connects and shakes hands.
+    /// Connects and performs the handshake.
     ///
     /// # Errors
-    /// What the server answered instead.
+    /// The server's response instead of the upgrade.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, LIMIT).during(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LIMIT))?;
         let mut ws = Self { stream, unread: Vec::new(), last_id: 0 };
-        // The key is the one of RFC 6455: nothing here depends on its being fresh.
+        // The key is the example of RFC 6455; a fresh key is not needed here.
         let request = format!(
             "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -48,10 +48,10 @@ impl Ws {
         }
     }
 
-    /// Connects and introduces itself under a name.
+    /// Connects and initializes under a name.
     ///
     /// # Errors
-    /// What the server answered instead.
+    /// The server's response instead.
     pub fn introduced(address: SocketAddr, name: &str) -> Result<Self> {
         let mut ws = Self::connect(address)?;
         let versions = ["1.0.0"];
@@ -62,10 +62,10 @@ impl Ws {
         Ok(ws)
     }
 
-    /// Sends a request and waits for its result; what comes before it is thrown away.
+    /// Sends a request and waits for its result; discards the messages before it.
     ///
     /// # Errors
-    /// The error that was answered.
+    /// The error of the response.
     pub fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
         let (id, frame) = self.request(method, params);
         self.stream.write_all(&frame)?;
@@ -77,17 +77,17 @@ impl Ws {
         }
     }
 
-    /// A request ready to be written, and its id.
+    /// Returns a request that is ready to be written, and its id.
     pub fn request(&mut self, method: &str, params: Value) -> (u64, Vec<u8>) {
         self.last_id += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params });
         (self.last_id, frames::text(&request.to_string()))
     }
 
-    /// Writes a request that was made ready and waits for its answer, which has to be a result.
+    /// Writes a prepared request and waits for its response, which must be a result.
     ///
     /// # Errors
-    /// The error that was answered.
+    /// The error of the response.
     pub fn exchange(&mut self, id: u64, frame: &[u8]) -> Result<()> {
         self.stream.write_all(frame)?;
         let answer = self.answer_to(id)?;
@@ -100,23 +100,23 @@ impl Ws {
     /// Writes a frame.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&mut self, frame: &[u8]) -> Result<()> {
         Ok(self.stream.write_all(frame)?)
     }
 
-    /// Reads messages until one holds this.
+    /// Reads messages until one contains `wanted`.
     ///
     /// # Errors
-    /// The connection ended, or nothing came in time.
+    /// The connection ended, or the timeout expired.
     pub fn until(&mut self, wanted: &[u8]) -> Result<()> {
         self.find(wanted).map(drop)
     }
 
-    /// The same; answers the message.
+    /// Reads messages until one contains `wanted`; returns that message.
     ///
     /// # Errors
-    /// The connection ended, or nothing came in time.
+    /// The connection ended, or the timeout expired.
     pub fn find(&mut self, wanted: &[u8]) -> Result<Vec<u8>> {
         loop {
             let message = self.next_text()?;
@@ -130,7 +130,7 @@ impl Ws {
         let wanted = format!("\"id\":{id},");
         loop {
             let payload = self.next_text()?;
-            // Both servers write the id before what it answers.
+            // Both servers write the id before the result.
             if memchr::memmem::find(&payload[..payload.len().min(64)], wanted.as_bytes()).is_some() {
                 return Ok(payload);
             }
@@ -163,7 +163,7 @@ impl Ws {
         }
     }
 
-    /// The socket, and what was read of it and not taken.
+    /// Returns the socket, and the bytes that were read from it but not processed.
     pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.unread)
     }

@@ -1,4 +1,4 @@
-//! Sessions of HTTP/2: the `h2` crate on a connection whose bytes JavaScript carries.
+//! HTTP/2 sessions: the `h2` crate on a connection whose bytes JavaScript transfers.
 
 mod scan;
 mod server;
@@ -28,23 +28,23 @@ use scan::Frame;
 use server::Accepted;
 use wire::{End, Wire};
 
-/// The window of a connection is no larger: what nobody has read yet takes the host's memory.
+/// The maximum window of a connection, because unread data uses the host's memory.
 const LARGEST_WINDOW: u32 = 16 << 20;
-/// The window of a connection, unless those of its streams are large.
+/// The minimum window of a connection.
 const WINDOW: u32 = 4 << 20;
-/// So many streams may be full while another is still read.
+/// The number of full streams beside which another stream can still be read.
 const FULL_STREAMS: u32 = 16;
-/// Headers take no more bytes, unless the settings say otherwise.
+/// The default maximum size of headers, in bytes.
 const LONGEST_HEADERS: u32 = 65535;
-/// They say no more than this.
+/// The maximum value of that setting.
 const MOST_HEADERS: u32 = 1 << 20;
 
-/// What `internal/http2/session` is built on.
+/// Returns the native functions for `internal/http2/session`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx; "session": session, "serverSession": server::session }
 }
 
-/// How a session ended by itself.
+/// How a session ended.
 enum Ended {
     Not,
     Well,
@@ -52,9 +52,9 @@ enum Ended {
 }
 
 struct Session {
-    /// Of a client, and nothing once the session ends.
+    /// Only for a client, until the session ends.
     requests: Option<SendRequest<Bytes>>,
-    /// Of a server: streams that JavaScript has not taken yet.
+    /// Only for a server: the streams that JavaScript has not accepted yet.
     accepted: VecDeque<Accepted>,
     acceptor: Option<Waker>,
     window: Option<u32>,
@@ -89,26 +89,26 @@ impl Session {
 
 type Shared = Rc<RefCell<Session>>;
 
-/// Throws what became of a session or a stream. `reason` is the code with which a stream was closed; without it the
+/// Throws the error of a session or a stream. `reason` is the code with which a stream was closed; without it, the
 /// whole session failed.
 fn failed(ctx: &Ctx<'_>, error: &h2::Error) -> rquickjs::Error {
     let reason = if error.is_reset() {
         error.reason()
     } else {
-        // The server has gone and did not look at this stream.
+        // The server has closed the session without processing this stream.
         (error.is_go_away() && error.is_remote()).then_some(Reason::REFUSED_STREAM)
     };
     let thrown = plain_error(ctx, error);
     let value = ctx.catch();
     if let Some(object) = value.as_object() {
-        // Best effort: the words say the same.
+        // Best effort: the message contains the same.
         let _ = object.set("reason", reason.map(u32::from));
     }
     drop(thrown);
     ctx.throw(value)
 }
 
-/// Sets what the settings say on a builder of either end; the window of the connection.
+/// Applies the settings to a builder of either side; returns the window of the connection.
 macro_rules! configure {
     ($builder:ident, $settings:ident) => {{
         let given = |name: &str| $settings.get::<_, Option<u32>>(name);
@@ -134,18 +134,18 @@ macro_rules! configure {
 }
 use configure;
 
-/// The window of a connection whose streams have windows of this size.
+/// Returns the window of a connection whose streams have windows of this size.
 fn window_of(size: u32) -> u32 {
     size.saturating_mul(FULL_STREAMS).clamp(WINDOW, LARGEST_WINDOW)
 }
 
-/// A session with its settings, before there is a connection.
+/// Creates a client session with its settings, before there is a connection.
 fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Object<'js>> {
     let mut builder = Builder::new();
     builder.enable_push(false);
     let window = configure!(builder, settings);
     let wire = Rc::new(RefCell::new(Wire::new(false)));
-    // The wire takes what a session begins with at once.
+    // The wire accepts the preface immediately.
     let begun = builder.handshake::<_, Bytes>(End(wire.clone())).now_or_never();
     let (requests, connection) = match begun {
         Some(Ok(begun)) => begun,
@@ -162,16 +162,16 @@ fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Object<'js>> {
     Ok(handle)
 }
 
-/// Lets the session go on until it ends.
+/// Drives the session until it ends.
 async fn drive(session: Shared, wire: Rc<RefCell<Wire>>, mut connection: Connection<End, Bytes>) {
     let ended = poll_fn(|waker| poll_session(&session, &mut connection, waker)).await;
     conclude(&session, ended);
-    // What waits for a stream of it hears that it is gone.
+    // Dropping the connection wakes the waiters of its streams.
     drop(connection);
     close(&session, &wire);
 }
 
-/// The session ended: those who wait for it hear how.
+/// Records the end of the session and notifies the waiters.
 fn conclude(session: &Shared, ended: std::result::Result<(), h2::Error>) {
     let mut session = session.borrow_mut();
     session.requests = None;
@@ -184,7 +184,7 @@ fn conclude(session: &Shared, ended: std::result::Result<(), h2::Error>) {
     }
 }
 
-/// Nothing more goes out, after what the session says last.
+/// Closes the output after the session's last frame.
 fn close(session: &Shared, wire: &RefCell<Wire>) {
     let mut wire = wire.borrow_mut();
     if let Some(code) = session.borrow().closing {
@@ -205,19 +205,19 @@ fn poll_session(
             connection.set_target_window_size(size);
         }
         if let Some(size) = session.stream_window {
-            // Until the settings before it are acknowledged, it waits.
+            // Retried until the previous settings are acknowledged.
             if connection.set_initial_window_size(size).is_ok() {
                 session.stream_window = None;
             }
         }
     }
     let polled = Pin::new(connection).poll(waker);
-    // What the last streams had to say is out now.
+    // The last frames of the streams have been sent.
     if polled.is_pending() && session.borrow().closing.is_some() { Poll::Ready(Ok(())) } else { polled }
 }
 
-/// `push(bytes)` answers `[is full, frames…]`, `drained()` waits until there is room, `end()` says that nothing more
-/// comes, `take()` answers what goes out, or null once nothing more does.
+/// Sets `push(bytes)`, which returns `[is full, frames…]`; `drained()`, which waits for room; `end()`, which ends the
+/// input; and `take()`, which returns the next output, or null at its end.
 fn carry<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, wire: &Rc<RefCell<Wire>>) -> Result<()> {
     let shared = wire.clone();
     handle.set(
@@ -264,7 +264,7 @@ fn carry<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, wire: &Rc<RefCell<Wire>>) ->
     )
 }
 
-/// A frame as `[name, …]`.
+/// Converts a frame to `[name, …]`.
 fn row<'js>(ctx: &Ctx<'js>, frame: Frame) -> Result<Value<'js>> {
     let row = Array::new(ctx.clone())?;
     match frame {
@@ -302,14 +302,14 @@ fn row<'js>(ctx: &Ctx<'js>, frame: Frame) -> Result<Value<'js>> {
     row.into_js(ctx)
 }
 
-/// `request(head, headers, last)` of a client.
+/// Sets `request(head, headers, last)` of a client.
 fn ask<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, session: &Shared) -> Result<()> {
     let shared = session.clone();
     handle.set(
         "request",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>, head: Object<'js>, rows: Array<'js>, last: bool| {
             let request = request(&ctx, &head, &rows)?;
-            // Each clone lets requests wait for their turn without a limit of its own.
+            // Each clone has a separate queue, so requests can wait without a limit.
             let Some(mut requests) = shared.borrow().requests.clone() else {
                 return Err(plain_error(&ctx, "the session has ended"));
             };
@@ -320,8 +320,8 @@ fn ask<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, session: &Shared) -> Result<()
     )
 }
 
-/// `ping(bytes)`, `goaway(code, last, bytes)`, `window(size)`, `streamWindow(size)`,
-/// `windows()`, `close(code)`, and `ended()`, which answers or throws when the session ended.
+/// Sets `ping(bytes)`, `goaway(code, last, bytes)`, `window(size)`, `streamWindow(size)`, `windows()`, `close(code)`,
+/// and `ended()`, which returns or throws when the session has ended.
 fn control<'js>(
     ctx: &Ctx<'js>,
     handle: &Object<'js>,
@@ -369,7 +369,7 @@ fn control<'js>(
         "windows",
         Function::new(ctx.clone(), move || {
             let wire = shared.borrow();
-            // Beyond 2^53 bytes these are no longer exact.
+            // Above 2^53 bytes these values are inexact.
             let left = |opened: u64, data: u64| (opened + 65535).saturating_sub(data) as f64;
             vec![left(wire.sent.opened, wire.received.data), left(wire.received.opened, wire.sent.data)]
         }),
@@ -407,7 +407,7 @@ fn control<'js>(
     )
 }
 
-/// A request of its pseudo-headers and its headers.
+/// Builds a request from its pseudo-headers and headers.
 fn request(ctx: &Ctx<'_>, head: &Object<'_>, rows: &Array<'_>) -> Result<Request<()>> {
     let given = |name: &str| head.get::<_, Option<String>>(name);
     let invalid = |name: &str, value: &str| type_error(ctx, format_args!("Invalid {name}: {value:?}"));

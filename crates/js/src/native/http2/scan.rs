@@ -1,12 +1,13 @@
-//! Frames of HTTP/2 as they pass: what the `h2` crate keeps to itself, and where another frame may go between two.
+//! A scanner of HTTP/2 frames: it reports frames that the `h2` crate does not expose, and the places where another
+//! frame can be inserted.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// What a frame begins with.
+/// The size of a frame's header.
 const HEAD: usize = 9;
-/// What a client begins with.
+/// The size of a client's preface.
 pub(super) const PREFACE: usize = 24;
-/// Of a longer frame the content is not kept; it is an error of the connection.
+/// The maximum size of a frame whose content is buffered; a longer one is a connection error.
 const LONGEST: usize = 16 << 10;
 
 const DATA: u8 = 0;
@@ -22,7 +23,7 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A frame that JavaScript hears of.
+/// A frame that is reported to JavaScript.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Settings(Vec<(u16, u32)>),
@@ -38,14 +39,14 @@ pub(super) enum Frame {
         stream: u32,
         code: u32,
     },
-    /// The server sends nothing more on a stream; whether headers said so.
+    /// The peer ended a stream; `headers` is set if it did so with a HEADERS frame.
     Ended {
         stream: u32,
         headers: bool,
     },
 }
 
-/// Frames in one direction.
+/// The scanner of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     /// Bytes before the first frame.
@@ -54,9 +55,9 @@ pub(super) struct Scanner {
     filled: usize,
     left: usize,
     content: BytesMut,
-    /// Headers go on in the next frame, which belongs to them.
+    /// The headers continue in the next frame, so no frame can be inserted.
     continued: bool,
-    /// What was sent against the window of the connection, and by how much it was opened.
+    /// The bytes sent against the connection's window, and the sum of its increments.
     pub(super) data: u64,
     pub(super) opened: u64,
 }
@@ -66,7 +67,7 @@ impl Scanner {
         Self { skip, ..Self::default() }
     }
 
-    /// Whether a frame may begin here.
+    /// Returns whether a frame can begin at this position.
     pub(super) fn between(&self) -> bool {
         self.skip == 0 && self.filled == 0 && !self.continued
     }
@@ -165,7 +166,7 @@ impl Scanner {
     }
 }
 
-/// A frame of the connection's own.
+/// Encodes a frame of the connection, outside any stream.
 fn frame(kind: u8, content: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(HEAD + content.len());
     bytes.put_uint(content.len() as u64, 3);

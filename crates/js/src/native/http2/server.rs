@@ -1,4 +1,4 @@
-//! A session as a server: streams are accepted, in the order in which clients open them.
+//! A server session: streams are accepted in the order in which clients open them.
 
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
@@ -18,10 +18,11 @@ use super::stream::{self, Stream};
 use super::wire::{End, Wire};
 use super::{Ended, Session, Shared, carry, close, conclude, configure, control};
 
-/// A request with the way to respond to it.
+/// A request with the handle for its response.
 pub(super) type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 
-/// A session with its settings, before the client has said anything: what sessions have, and `accept()`.
+/// Creates a server session with its settings, before the client has sent anything: the functions of every session, and
+/// `accept()`.
 pub(super) fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Object<'js>> {
     let mut builder = Builder::new();
     let window = configure!(builder, settings);
@@ -40,18 +41,18 @@ pub(super) fn session<'js>(ctx: Ctx<'js>, settings: Object<'js>) -> Result<Objec
     Ok(handle)
 }
 
-/// A connection of a client that may not have begun yet.
+/// The state of a client's connection, which may not have completed its handshake.
 enum Phase {
     Beginning(Handshake<End, Bytes>),
     Open(Connection<End, Bytes>),
 }
 
-/// Lets the session go on until it ends.
+/// Drives the session until it ends.
 async fn serve(session: Shared, wire: Rc<RefCell<Wire>>, begun: Handshake<End, Bytes>) {
     let mut phase = Phase::Beginning(begun);
     let ended = poll_fn(|waker| poll_session(&session, &mut phase, waker)).await;
     conclude(&session, ended);
-    // What waits for a stream of it hears that it is gone.
+    // Dropping the connection wakes the waiters of its streams.
     drop(phase);
     close(&session, &wire);
 }
@@ -84,7 +85,7 @@ fn poll_session(
             }
         }
     }
-    // What the last streams had to say is out now.
+    // The last frames of the streams have been sent.
     if session.borrow().closing.is_some() { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
@@ -93,14 +94,14 @@ fn resize(session: &mut Session, connection: &mut Connection<End, Bytes>) {
         connection.set_target_window_size(size);
     }
     if let Some(size) = session.stream_window {
-        // Until the settings before it are acknowledged, it waits.
+        // Retried until the previous settings are acknowledged.
         if connection.set_initial_window_size(size).is_ok() {
             session.stream_window = None;
         }
     }
 }
 
-/// `accept()` answers the next stream, with its `headers` and whether it has `ended`; null once there is none.
+/// Sets `accept()`, which returns the next stream with its `headers` and whether it has `ended`; null at the end.
 fn accept<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, session: &Shared) -> Result<()> {
     let shared = session.clone();
     handle.set(
@@ -134,7 +135,7 @@ fn accept<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, session: &Shared) -> Result
     )
 }
 
-/// The pseudo-headers of a request, in the order in which Node sends them.
+/// Returns the pseudo-headers of a request, in the order in which Node sends them.
 fn pseudo(head: &Parts) -> Vec<(&'static str, String)> {
     let mut rows = vec![(":method", head.method.as_str().to_owned())];
     if let Some(path) = head.uri.path_and_query() {

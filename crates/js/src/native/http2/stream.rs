@@ -1,4 +1,4 @@
-//! One request of a session, and the response to it, from either end.
+//! One stream of a session: a request and its response, on either side.
 
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
@@ -17,15 +17,15 @@ use super::failed;
 use crate::errors::type_error;
 use crate::values::{bytes_of, bytes_to_js};
 
-/// What comes on a stream.
+/// The incoming part of a stream.
 enum Coming {
     Head(ResponseFuture),
     Body(RecvStream),
 }
 
-/// What goes out on a stream.
+/// The outgoing part of a stream.
 enum Sending {
-    /// A server that has not responded yet.
+    /// A server's stream without a response yet.
     Response(SendResponse<Bytes>),
     Body(SendStream<Bytes>),
 }
@@ -37,14 +37,14 @@ pub(super) struct Stream {
 
 pub(super) type Shared = Rc<RefCell<Stream>>;
 
-/// Part of what comes before a body.
+/// A part of the message before its body.
 enum Head {
     Information(Response<()>),
     Response(Response<()>, bool),
 }
 
 impl Stream {
-    /// A server's end.
+    /// Creates a server's stream.
     pub(super) fn accepted(respond: SendResponse<Bytes>, body: RecvStream) -> Shared {
         let stream = Self { sending: Sending::Response(respond), coming: Coming::Body(body) };
         Rc::new(RefCell::new(stream))
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Where the body goes; nothing before the response.
+    /// Returns the outgoing body; fails before the response.
     fn body(&mut self) -> std::result::Result<&mut SendStream<Bytes>, Error> {
         match &mut self.sending {
             Sending::Body(body) => Ok(body),
@@ -107,7 +107,7 @@ impl Stream {
             Poll::Ready(None) => Poll::Ready(Ok(None)),
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(error)),
             Poll::Ready(Some(Ok(bytes))) => {
-                // The stream in JavaScript asks only where it has room.
+                // JavaScript's stream only reads when it has room.
                 let released = body.flow_control().release_capacity(bytes.len());
                 Poll::Ready(released.map(|()| Some(bytes)))
             }
@@ -124,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// How many bytes may be sent; nothing where the stream is closed.
+    /// Returns how many bytes can be sent; `None` if the stream is closed.
     fn poll_room(
         &mut self,
         waker: &mut Context<'_>,
@@ -148,12 +148,12 @@ impl Stream {
     }
 }
 
-/// Text whose characters are bytes.
+/// Converts text whose characters are bytes.
 fn latin1(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|letter| u8::try_from(u32::from(letter)).ok()).collect()
 }
 
-/// Headers of `[name, value, is sensitive]`.
+/// Builds headers from rows of `[name, value, is sensitive]`.
 pub(super) fn headers(ctx: &Ctx<'_>, rows: &Array<'_>) -> Result<HeaderMap> {
     let mut map = HeaderMap::new();
     for row in rows.iter::<Array>() {
@@ -170,7 +170,7 @@ pub(super) fn headers(ctx: &Ctx<'_>, rows: &Array<'_>) -> Result<HeaderMap> {
     Ok(map)
 }
 
-/// A flat list of names and values.
+/// Returns a flat list of names and values.
 pub(super) fn list<'js>(
     ctx: &Ctx<'js>,
     pseudo: &[(&str, String)],
@@ -193,7 +193,7 @@ pub(super) fn list<'js>(
     Ok(flat)
 }
 
-/// A client's end: `head()` answers `[is the response, headers, has ended]`; with what `handle` has.
+/// Returns a client's stream: `head()` returns `[is the response, headers, has ended]`; the rest is from `handle`.
 pub(super) fn requested<'js>(
     ctx: &Ctx<'js>,
     response: ResponseFuture,
@@ -224,7 +224,7 @@ pub(super) fn requested<'js>(
     Ok(handle)
 }
 
-/// A server's end: `respond(status, rows, last)` and `inform(status, rows)`; with what `handle` has.
+/// Returns a server's stream: `respond(status, rows, last)` and `inform(status, rows)`; the rest is from `handle`.
 pub(super) fn responding<'js>(ctx: &Ctx<'js>, stream: &Shared) -> Result<Object<'js>> {
     let handle = handle(ctx, stream)?;
     let shared = stream.clone();
@@ -256,8 +256,8 @@ fn response(ctx: &Ctx<'_>, status: u16, rows: &Array<'_>) -> Result<Response<()>
     Ok(response)
 }
 
-/// `id`; `read()` answers bytes or null, `trailers()` headers or null; `write(bytes, last)` waits for room;
-/// `sendTrailers(rows)`, `reset(code)`.
+/// Returns the functions of either side: `id`; `read()` returns bytes or null, `trailers()` headers or null;
+/// `write(bytes, last)` waits for room; `sendTrailers(rows)`, `reset(code)`.
 fn handle<'js>(ctx: &Ctx<'js>, stream: &Shared) -> Result<Object<'js>> {
     let handle = Object::new(ctx.clone())?;
     handle.set("id", stream.borrow().id())?;

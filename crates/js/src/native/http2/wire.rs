@@ -1,4 +1,4 @@
-//! The connection below a session: JavaScript carries its bytes between a socket and the `h2` crate.
+//! The connection of a session: JavaScript transfers its bytes between a socket and the `h2` crate.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,18 +12,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::scan::{Frame, PREFACE, Scanner};
 
-/// What waits in one direction; beyond it the other end waits.
+/// The maximum buffered bytes per direction; beyond it, the sender waits.
 const MOST: usize = 256 << 10;
 
-/// Both directions.
+/// The buffers of both directions.
 pub(super) struct Wire {
     incoming: BytesMut,
-    /// The socket brings nothing more.
+    /// The socket has ended.
     ended: bool,
     outgoing: BytesMut,
-    /// Nothing more goes out.
+    /// The output has ended.
     closed: bool,
-    /// Frames that go out as soon as they fit between two.
+    /// Frames to insert at the next frame boundary.
     between: VecDeque<Bytes>,
     pub(super) received: Scanner,
     pub(super) sent: Scanner,
@@ -40,7 +40,7 @@ fn wake(waker: &mut Option<Waker>) {
 }
 
 impl Wire {
-    /// `server`: whether this end is the server, which the client's preface reaches.
+    /// `server` means that this side is the server and receives the client's preface.
     pub(super) fn new(server: bool) -> Self {
         let (received, sent) = if server { (PREFACE, 0) } else { (0, PREFACE) };
         Self {
@@ -58,7 +58,7 @@ impl Wire {
         }
     }
 
-    /// Takes what came on the socket, and answers the frames that JavaScript hears of.
+    /// Receives bytes from the socket; returns the frames that are reported to JavaScript.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Vec<Frame> {
         let mut found = Vec::new();
         self.received.scan(bytes, |frame| found.push(frame));
@@ -86,7 +86,7 @@ impl Wire {
         wake(&mut self.reader);
     }
 
-    /// What goes to the socket next; nothing once nothing more does.
+    /// Returns the next bytes for the socket; `None` at the end.
     pub(super) fn poll_take(&mut self, waker: &Context<'_>) -> Poll<Option<Bytes>> {
         if !self.outgoing.is_empty() {
             wake(&mut self.writer);
@@ -99,7 +99,7 @@ impl Wire {
         Poll::Pending
     }
 
-    /// Sends a frame of the connection's own.
+    /// Inserts a frame of the connection.
     pub(super) fn insert(&mut self, frame: Bytes) {
         if !self.closed {
             self.between.push_back(frame);
@@ -128,7 +128,7 @@ impl Wire {
     }
 }
 
-/// The end that the `h2` crate holds.
+/// The transport that the `h2` crate uses.
 pub(super) struct End(pub(super) Rc<RefCell<Wire>>);
 
 impl AsyncRead for End {

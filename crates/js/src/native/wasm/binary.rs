@@ -1,23 +1,23 @@
-//! The outline of a module's binary form. What it says is valid is for the interpreter to say.
+//! The outline of a module's binary form. The interpreter validates it.
 
-/// The name a start function is exported by. No name that a compiler makes begins so.
+/// The export name for a start function. No compiler generates a name with this first character.
 pub(super) const START: &str = "\u{0}start";
 
 const EXPORTS: u8 = 7;
 const STARTS: u8 = 8;
 const FUNCTION: u8 = 0;
 
-/// What is read of a module beside the interpreter.
+/// The parts of a module that are read without the interpreter.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outline {
-    /// The names it exports, in their order.
+    /// The names of its exports, in order.
     pub(super) exports: Vec<String>,
-    /// The module with its start function exported as [`START`] instead of being called, where it has one: a call from
-    /// outside can be interrupted, the start of an instance cannot.
+    /// The module with its start function exported as [`START`] instead of called, if it has one: a call from outside
+    /// can be interrupted, the start of an instance cannot.
     pub(super) rewritten: Option<Vec<u8>>,
 }
 
-/// Reads the outline; nothing of what is no module.
+/// Reads the outline; an invalid module has an empty one.
 pub(super) fn outline(bytes: &[u8]) -> Outline {
     read(bytes).unwrap_or_default()
 }
@@ -72,7 +72,7 @@ fn read(bytes: &[u8]) -> Option<Outline> {
     Some(outline)
 }
 
-/// A number of at most 32 bits, seven in each byte.
+/// Reads a LEB128 number of at most 32 bits.
 fn number(rest: &mut &[u8]) -> Option<u32> {
     let mut value = 0_u32;
     for shift in (0..35).step_by(7) {

@@ -1,7 +1,7 @@
 //! The `ArrayBuffer` of a memory: the memory itself, not a copy.
 //!
-//! It is detached before JavaScript runs again after the memory has moved. It cannot be moved to another `ArrayBuffer`:
-//! `internal/globals` lets `transfer` refuse it.
+//! After the memory has moved, its buffer is detached before JavaScript runs again. It cannot be transferred to another
+//! `ArrayBuffer`: `internal/globals` makes `transfer` reject it.
 
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use rquickjs::{Array, Class, Ctx, Result, Value, qjs};
 
 use super::realm::{Realm, RealmRef};
 
-/// What keeps the memory while the buffer is there.
+/// Keeps the memory alive while the buffer exists.
 type Keeper = Rc<Realm>;
 
-/// The buffer of a memory. `buffers` are those of the realm, by the numbers of their memories.
+/// Returns the buffer of a memory. `buffers` are those of the realm, by the numbers of their memories.
 pub(super) fn buffer<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -28,8 +28,8 @@ pub(super) fn buffer<'js>(
     }
     let (place, length) = realm.seen(&ctx, number)?;
     let keeper = Rc::into_raw(realm).cast_mut().cast::<c_void>();
-    // SAFETY: the memory is at `place` until it grows, and then the buffer is detached before anyone reads it; `keeper`
-    // keeps its store until the buffer is gone or detached, and is given up there once.
+    // SAFETY: the memory is at `place` until it grows, and then the buffer is detached before it is read; `keeper`
+    // keeps the store alive until the buffer is freed or detached, and is released there exactly once.
     let made = unsafe {
         let raw = qjs::JS_NewArrayBuffer(
             ctx.as_raw().as_ptr(),
@@ -50,7 +50,7 @@ pub(super) fn buffer<'js>(
     Ok(made)
 }
 
-/// Gives up what keeps the memory; `size` is 0 where the buffer ends, and nothing else is possible.
+/// Releases the keeper of the memory; `size` is 0 when the buffer ends, and no other request succeeds.
 unsafe extern "C" fn release(
     _: *mut qjs::JSRuntime,
     keeper: *mut c_void,
@@ -58,7 +58,7 @@ unsafe extern "C" fn release(
     size: qjs::size_t,
 ) -> *mut c_void {
     if size == 0 {
-        // SAFETY: `buffer` made it of an `Rc`, and the engine calls this once with 0.
+        // SAFETY: `buffer` created it from an `Rc`, and the engine calls this once with 0.
         drop(unsafe { Keeper::from_raw(keeper.cast_const().cast::<Realm>()) });
     }
     std::ptr::null_mut()
@@ -70,7 +70,7 @@ pub(super) fn refresh<'js>(ctx: &Ctx<'js>, realm: &Realm, buffers: &Array<'js>) 
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         let known: Value = buffers.get(at)?;
         if known.is_object() {
-            // SAFETY: it is a live value of this context's; one that is no `ArrayBuffer` is left alone.
+            // SAFETY: it is a live value of this context; a value that is not an `ArrayBuffer` is left unchanged.
             unsafe { qjs::JS_DetachArrayBuffer(ctx.as_raw().as_ptr(), known.as_raw()) };
             buffers.set(at, Value::new_undefined(ctx.clone()))?;
         }

@@ -1,4 +1,4 @@
-//! What a store takes of its plugin's memory.
+//! The memory of a store, charged to its plugin.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use crate::engine::Memory;
 
 type Limited<T> = std::result::Result<T, wasmi_core::LimiterError>;
 
-/// What an entry of a table takes.
+/// The size of a table entry.
 const ENTRY: usize = 16;
 
-/// What the store takes of the plugin's memory.
+/// The memory that a store has charged to the plugin.
 pub(super) struct Charged {
     memory: Rc<Memory>,
     taken: usize,
@@ -35,7 +35,7 @@ impl Charged {
         taken
     }
 
-    /// Whether something was refused since this was last asked.
+    /// Returns whether an allocation was refused since the last query.
     pub(super) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }

@@ -1,9 +1,9 @@
-//! What `WebAssembly` is built on: an interpreter whose calls can be interrupted.
+//! The native part of `WebAssembly`: an interpreter whose calls can be interrupted.
 //!
-//! JavaScript that a module imports is not called by the interpreter. A call that reaches an import is suspended and
-//! answers the import's number and its arguments; `internal/webassembly` calls the function and resumes. So no call of
-//! the interpreter's is below JavaScript, which may then call into the same instance, and no value of QuickJS's is held
-//! here.
+//! The interpreter does not call imported JavaScript functions. A call that reaches an import is suspended and returns
+//! the import's number and arguments; `internal/webassembly` calls the function and resumes. So no interpreter frame is
+//! below JavaScript on the stack, JavaScript can call into the same instance again, and this module retains no QuickJS
+//! values.
 
 mod binary;
 mod buffers;
@@ -20,18 +20,18 @@ use wasmi::{CompilationMode, Config, Engine, TrapCode, Val};
 
 use super::natives;
 
-/// How much is interpreted between two looks at the limits: some milliseconds.
+/// The fuel between two checks of the limits: some milliseconds.
 const SLICE: u64 = 5_000_000;
 
 thread_local! {
-    /// One for each plugin; made by the first module.
+    /// One for each plugin, created by the first module.
     static ENGINE: Engine = {
         let mut config = Config::default();
         config
             .consume_fuel(true)
             .compilation_mode(CompilationMode::LazyTranslation)
             .set_max_recursion_depth(20_000);
-        // In a config of its own: a height below the smallest one panics, this one is above.
+        // A separate call: it panics for a height below the minimum, and this one is above.
         config.set_max_stack_height(4 << 20);
         Engine::new(&config)
     };
@@ -41,7 +41,7 @@ fn engine() -> Engine {
     ENGINE.with(Clone::clone)
 }
 
-/// What a call that reaches an import is suspended with.
+/// The import with which a call is suspended.
 #[derive(Debug)]
 struct Asked {
     import: u32,
@@ -56,7 +56,7 @@ impl fmt::Display for Asked {
 
 impl HostError for Asked {}
 
-/// The class and the message of what is thrown for an error of the interpreter's, as V8 words it.
+/// Returns the class and the message of the error for an interpreter error, as V8 words it.
 fn words(error: &wasmi::Error) -> (&'static str, String) {
     let trap = match error.as_trap_code() {
         Some(trap) => trap,
@@ -85,7 +85,7 @@ fn words(error: &wasmi::Error) -> (&'static str, String) {
     ("RuntimeError", words.to_owned())
 }
 
-/// What `internal/webassembly` is built on.
+/// Returns the native functions for `internal/webassembly`.
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx;
         "compile": module::compile,
@@ -111,7 +111,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     }
 }
 
-/// A handle that JavaScript holds.
+/// Defines a handle for JavaScript.
 macro_rules! held {
     ($name:ident, $what:ty, $label:literal) => {
         #[derive(Clone)]
@@ -121,7 +121,7 @@ macro_rules! held {
             fn trace<'a>(&self, _: rquickjs::class::Tracer<'a, 'js>) {}
         }
 
-        // SAFETY: it contains no value with a lifetime of the engine's, so its type is the same for every lifetime.
+        // SAFETY: it contains no value with a lifetime of the engine, so its type is the same for every lifetime.
         unsafe impl rquickjs::JsLifetime<'_> for $name {
             type Changed<'to> = Self;
         }

@@ -1,4 +1,4 @@
-//! Modules: compiled, and what they import and export.
+//! Modules: compilation, imports and exports.
 
 use rquickjs::{Array, Class, Ctx, Object, Result, Value};
 use wasmi::{ExternType, Module};
@@ -9,7 +9,7 @@ use crate::engine::State;
 use crate::native::crypto::given;
 use crate::values::bytes_to_js;
 
-/// For each byte of a module, the interpreter keeps about so many until the plugin ends.
+/// The approximate memory that the interpreter retains per byte of a module until the plugin ends.
 const KEPT: usize = 8;
 
 held!(Compiled, Source, "WebAssemblyCode");
@@ -20,7 +20,7 @@ pub(super) struct Source {
     pub(super) starts: bool,
 }
 
-/// Compiles: an object with `code`, `imports`, `exports` and `custom`, or a text that says why it is none.
+/// Compiles a module: returns an object with `code`, `imports`, `exports` and `custom`, or the error message.
 pub(super) fn compile<'js>(ctx: Ctx<'js>, bytes: Value<'js>) -> Result<Value<'js>> {
     let bytes = given(&ctx, &bytes)?;
     let memory = State::of(&ctx)?.watch.memory();

@@ -1,4 +1,4 @@
-//! Instances and what they share: memories, tables, globals and functions, by number.
+//! Instances and their shared objects: memories, tables, globals and functions, by number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::{Asked, SLICE, binary, buffers, engine, held, words};
 use crate::engine::State;
 use crate::errors::{plain_error, type_error};
 
-/// What an instance, a function or another small thing of a store is counted as.
+/// The charged size of an instance, a function or another small object of a store.
 const SMALL: usize = 256;
 
 held!(RealmRef, Realm, "WebAssemblyRealm");
@@ -29,7 +29,7 @@ struct Waiting {
     outputs: Vec<Val>,
 }
 
-/// A store and what of it JavaScript knows.
+/// A store and its objects that JavaScript knows.
 pub(super) struct Realm {
     store: RefCell<Store<Charged>>,
     funcs: RefCell<Vec<Func>>,
@@ -76,9 +76,9 @@ fn unknown(ctx: &Ctx<'_>) -> rquickjs::Error {
 }
 
 impl Realm {
-    /// The number of a function, which is the same each time.
+    /// Returns the stable number of a function.
     pub(super) fn number_of(&self, function: Func) -> u32 {
-        // Handles can be compared only as what they print.
+        // Handles can only be compared by their debug output.
         *self.numbers.borrow_mut().entry(format!("{function:?}")).or_insert_with(|| {
             let mut funcs = self.funcs.borrow_mut();
             funcs.push(function);
@@ -90,7 +90,7 @@ impl Realm {
         self.funcs.borrow().get(index(number)).copied().ok_or_else(|| unknown(ctx))
     }
 
-    /// The reference to the object of JavaScript's with this number.
+    /// Returns the reference to the JavaScript object with this number.
     pub(super) fn extern_ref(&self, number: u32) -> ExternRef {
         let mut externs = self.externs.borrow_mut();
         while externs.len() <= index(number) {
@@ -105,7 +105,7 @@ impl Realm {
         object.data(&*store).downcast_ref().copied().unwrap_or(u32::MAX)
     }
 
-    /// Where a memory is, and how long it is. From here on, [`Realm::moved`] tells whether that has changed.
+    /// Returns the address and length of a memory. From then on, [`Realm::moved`] reports changes of them.
     pub(super) fn seen(&self, ctx: &Ctx<'_>, number: u32) -> Result<(*mut u8, usize)> {
         let memories = self.memories.borrow();
         let (memory, seen) = memories.get(index(number)).ok_or_else(|| unknown(ctx))?;
@@ -115,7 +115,7 @@ impl Realm {
         Ok((place, length))
     }
 
-    /// The memories that are elsewhere than they were, or longer.
+    /// Returns the memories that have moved or grown.
     pub(super) fn moved(&self) -> Vec<u32> {
         let store = self.store.borrow();
         let memories = self.memories.borrow();
@@ -150,7 +150,7 @@ impl Realm {
     }
 }
 
-/// The number of what prints the same, or of a new one.
+/// Returns the number of the entry with the same debug output, or of a new one.
 fn add<T: Copy + std::fmt::Debug>(known: &RefCell<Vec<T>>, new: T) -> u32 {
     let mut known = known.borrow_mut();
     let print = format!("{new:?}");
@@ -165,7 +165,7 @@ fn range_error(ctx: &Ctx<'_>, message: &str) -> rquickjs::Error {
     Exception::throw_range(ctx, message)
 }
 
-/// `[3, class, message]`: what is thrown.
+/// Returns `[3, class, message]`: the error to throw.
 fn failed<'js>(ctx: &Ctx<'js>, error: &wasmi::Error) -> Result<Value<'js>> {
     let (class, message) = words(error);
     let answer = Array::new(ctx.clone())?;
@@ -175,8 +175,9 @@ fn failed<'js>(ctx: &Ctx<'js>, error: &wasmi::Error) -> Result<Value<'js>> {
     Ok(answer.into_value())
 }
 
-/// Instantiates. `imports` are pairs: `[0, import]` calls JavaScript; `[1, function]`, `[2, memory]`, `[3, table]` and
-/// `[4, global]` are of the realm. Answers `{ exports: [[name, number]…], start }`, or what is thrown.
+/// Instantiates a module. `imports` are pairs: `[0, import]` calls JavaScript; `[1, function]`, `[2, memory]`, `[3,
+/// table]` and `[4, global]` belong to the realm. Returns `{ exports: [[name, number]…], start }`, or the error to
+/// throw.
 pub(super) fn instantiate<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -206,7 +207,7 @@ pub(super) fn instantiate<'js>(
     }
     let make = || {
         let mut store = realm.store.borrow_mut();
-        // No call of its own is part of it: what it copies is as long as the module.
+        // Instantiation makes no calls; it copies at most as much as the module's size.
         store.set_fuel(u64::MAX)?;
         Instance::new(&mut *store, &source.module, &externs)
     };
@@ -255,8 +256,8 @@ fn host_function(realm: &Realm, kind: FuncType, slot: u32) -> Func {
     })
 }
 
-/// Calls a function: `[0, results…]`, `[1, import, arguments…]` where JavaScript has to be called first, or what is
-/// thrown.
+/// Calls a function: returns `[0, results…]`, `[1, import, arguments…]` if JavaScript has to be called first, or the
+/// error to throw.
 pub(super) fn call<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -280,7 +281,7 @@ pub(super) fn call<'js>(
     drive(&ctx, &realm, &buffers, begun, outputs)
 }
 
-/// Goes on with the call that asked last, with what its import returned.
+/// Resumes the last suspended call with the results of its import.
 pub(super) fn resume<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -304,7 +305,7 @@ pub(super) fn resume<'js>(
     drive(&ctx, &realm, &buffers, resumed, outputs)
 }
 
-/// Gives up the call that asked last: its import threw.
+/// Drops the last suspended call, because its import threw.
 pub(super) fn abandon<'js>(realm: Class<'js, RealmRef>) {
     let realm = realm.borrow().0.clone();
     drop(realm.waiting.borrow_mut().pop());
@@ -362,15 +363,15 @@ fn drive<'js>(
     }
 }
 
-/// Whether the plugin ran for too long, or takes too much.
+/// Returns whether the plugin exceeds its time or memory limit.
 fn overrun(ctx: &Ctx<'_>) -> Result<bool> {
     let state = State::of(ctx)?;
     Ok(state.watch.overrun(|| ctx.run_gc()))
 }
 
-/// As QuickJS interrupts: nothing catches it.
+/// Interrupts as QuickJS does, with an uncatchable error.
 fn interrupted(ctx: &Ctx<'_>) -> rquickjs::Error {
-    // SAFETY: the context is alive; the error is taken out of it, marked and put back.
+    // SAFETY: the context is alive; the error is taken from it, marked and set again.
     unsafe {
         let ctx = ctx.as_raw().as_ptr();
         qjs::JS_ThrowInternalError(ctx, c"interrupted".as_ptr());
@@ -381,7 +382,7 @@ fn interrupted(ctx: &Ctx<'_>) -> rquickjs::Error {
     rquickjs::Error::Exception
 }
 
-/// The types of a function's parameters and results.
+/// Returns the types of a function's parameters and results.
 pub(super) fn signature<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -405,7 +406,7 @@ pub(super) fn new_memory<'js>(
     Ok(realm.add_memory(memory))
 }
 
-/// Grows a memory by pages, and answers how many it had.
+/// Grows a memory by pages; returns the previous number of pages.
 pub(super) fn grow_memory<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -424,7 +425,7 @@ pub(super) fn grow_memory<'js>(
         .map_err(|_| range_error(&ctx, "WebAssembly.Memory.grow(): Maximum memory size exceeded"))
 }
 
-/// The entry of a table or of what is put there.
+/// Converts a value for a table to a reference.
 fn reference<'js>(ctx: &Ctx<'js>, realm: &Realm, value: &Value<'js>, kind: ValType) -> Result<Ref> {
     match realm.of_js(ctx, value, kind)? {
         Val::FuncRef(function) => Ok(Ref::Func(function)),

@@ -1,4 +1,4 @@
-//! Values between JavaScript and the interpreter. References cross as numbers of the realm they belong to.
+//! Conversion of values between JavaScript and the interpreter. References are converted to numbers of their realm.
 
 use rquickjs::{BigInt, Ctx, IntoJs as _, Result, Value};
 use wasmi::{ExternRef, F32, F64, Func, Nullable, RefType, Val, ValType};
@@ -39,7 +39,7 @@ pub(super) fn ref_type(kind: ValType) -> Option<RefType> {
 }
 
 impl Realm {
-    /// A value for JavaScript.
+    /// Converts a value for JavaScript.
     pub(super) fn to_js<'js>(&self, ctx: &Ctx<'js>, value: &Val) -> Result<Value<'js>> {
         match value {
             Val::I32(value) => value.into_js(ctx),
@@ -53,7 +53,7 @@ impl Realm {
         }
     }
 
-    /// A value from JavaScript, which has converted it to the type before.
+    /// Converts a value from JavaScript, which has already converted it to the type.
     pub(super) fn of_js<'js>(&self, ctx: &Ctx<'js>, value: &Value<'js>, kind: ValType) -> Result<Val> {
         Ok(match kind {
             ValType::I32 => Val::I32(value.as_int().unwrap_or_default()),
