@@ -260,7 +260,12 @@ async fn compare_all(host: &MemoryHost, peers: &mut Vec<Peer>) {
 fn play(steps: Vec<Choice>, setup: Setup) {
     let mut started: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let db = StateDb::memory().unwrap();
-    let automations = Arc::new(MemoryAutomations::new(Arc::new(|line| panic!("{line}"))).unwrap());
+    // The store outlives the runtimes of the hosts, so its watchers have a separate one.
+    let store_runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let automations = {
+        let _entered = store_runtime.enter();
+        Arc::new(MemoryAutomations::new(Arc::new(|line| panic!("{line}"))).unwrap())
+    };
     let mut peers: Vec<Peer> = [Version::V1, Version::V0_9, Version::V1, Version::V0_9]
         .into_iter()
         .enumerate()
