@@ -16,21 +16,21 @@ pub const PLUGIN_CALL: &str = "ostler::plugin";
 pub(crate) struct Maker {
     pub(crate) plugin: PluginId,
     pub(crate) method: &'static str,
-    /// Takes the durations of calls, by their outcome.
+    /// The meters of the function, by outcome.
     meters: [OnceLock<Meter>; 3],
 }
 
-/// Takes the durations of the calls of one function that end in one way.
+/// Records the durations of the calls of one function with one outcome.
 pub type Meter = Box<dyn Fn(Duration) + Send + Sync>;
 
-/// Makes the meter of a plugin's function, for calls with an outcome.
+/// Creates the meter of a plugin's function for one outcome.
 type MakeMeter = Box<dyn Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync>;
 
-/// What makes the meters of this process.
+/// The factory of the meters of this process.
 static MAKE_METER: OnceLock<MakeMeter> = OnceLock::new();
 
-/// Measures every call of a plugin's function from now on: `make` is asked once for the meter of each plugin, function and
-/// outcome (`ok`, `failed`, or `abandoned` where nobody waits for the answer any more). This costs less than a subscriber
+/// Measures every call of a plugin's function from now on. `make` is called once for each plugin, function and outcome
+/// (`ok`, `failed`, or `abandoned` if the caller dropped the call before its answer). This costs less than a subscriber
 /// that measures spans, and calls are frequent. Only the first measurement of a process counts.
 pub fn measure(make: impl Fn(&PluginId, &'static str, &'static str) -> Meter + Send + Sync + 'static) {
     let _ = MAKE_METER.set(Box::new(make));
@@ -62,7 +62,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Begins where calls are measured.
+    /// Starts a measurement, if calls are measured.
     pub(crate) fn begin(maker: &'static Maker) -> Option<Self> {
         MAKE_METER.get().map(|_| Self { maker, began: Instant::now(), outcome: Outcome::Abandoned })
     }
