@@ -576,9 +576,11 @@ async fn much_output_costs_its_scrollback_and_a_slow_client_delays_nobody() {
     assert!(read.bytes >= 200_000, "{}", read.bytes);
     assert_eq!(read.kept(), state);
     printed.send(true).unwrap();
+    // One who crawls gets the scrollback again from time to time, so it reads more of an output that takes longer.
+    let most = (16 << 20) + (much() << 20) / 16;
     for slow in slow {
         let seen = in_time(slow).await.unwrap();
-        assert!(seen.anew > 0 && seen.bytes < 16 << 20, "{}, {}", seen.anew, seen.bytes);
+        assert!(seen.anew > 0 && seen.bytes < most, "{}, {}", seen.anew, seen.bytes);
         assert_eq!(seen.kept(), state);
     }
     let peak = memory.bytes() >> 20;
