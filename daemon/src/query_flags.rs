@@ -46,12 +46,14 @@ impl<Q: Query> FromArgMatches for QueryFlags<Q> {
 
 fn argument(name: &'static str, node: &'static Value) -> Arg {
     let arg = Arg::new(name).help(help(node["description"].as_str().unwrap_or_default()));
-    let arg = match node["enum"].as_array() {
-        Some(choices) => {
-            let choices = choices.iter().filter_map(Value::as_str).collect::<Vec<_>>();
-            arg.value_name("VALUE").value_parser(PossibleValuesParser::new(choices))
-        }
-        None => {
+    let choices = match node["enum"].as_array() {
+        Some(choices) => choices.iter().filter_map(Value::as_str).collect::<Vec<_>>(),
+        None if node["type"] == "boolean" => vec!["true", "false"],
+        None => Vec::new(),
+    };
+    let arg = match choices.is_empty() {
+        false => arg.value_name("VALUE").value_parser(PossibleValuesParser::new(choices)),
+        true => {
             let shown = match (node["type"].as_str(), node["format"].as_str()) {
                 (Some("integer"), _) => "N",
                 (_, Some("date-time")) => "TIME",

@@ -188,6 +188,19 @@ fn sessions_are_talked_to_shown_followed_and_disposed_of() {
     let shown = inn.ok(&["session", "show", id]);
     assert!(shown.starts_with(&format!("{session}: ")), "{shown}");
     assert!(shown.contains("\n> Hello.\n  Hello.\n> Again.\n  Again.\n> /fail no hay\n"), "{shown}");
+    let other =
+        inn.json(&["session", "send", "--new", "Nightly report."])["session"].as_str().unwrap().to_owned();
+    let listed = |flags: &[&str]| inn.ok(&[&["session", "list", "--quiet"], flags].concat());
+    assert_eq!(listed(&[]), format!("{other}\n{session}\n"));
+    assert_eq!(listed(&["--text", "NIGHTLY report"]), format!("{other}\n"));
+    assert_eq!(listed(&["--waiting", "true"]), "");
+    assert_eq!(listed(&["--archived", "false", "--provider", "echo"]), format!("{other}\n{session}\n"));
+    assert_eq!(inn.ok(&["session", "list", "--provider", "oats"]), "no matching sessions\n");
+    let page = inn.run(&["session", "list", "--limit", "1"]);
+    assert!(page.out.starts_with(&format!("{other}: ")) && !page.out.contains(session), "{}", page.out);
+    let cursor = page.err.split('\'').nth(1).unwrap();
+    assert_eq!(listed(&["--limit", "1", "--cursor", cursor]), format!("{session}\n"));
+    inn.refused(&["session", "list", "--cursor", "x"], 2, "cursor is not one of this list");
     assert!(shown.contains("[failed: no hay]"), "{shown}");
     let shown = inn.json(&["session", "show", session, "-n", "1"]);
     assert_eq!(shown["turns"].as_array().unwrap().len(), 1);

@@ -1,10 +1,19 @@
 //! What the requests take and return that list sessions.
 
+use ostler_protocol::wire::state::{SessionOrigin, SessionStatus, SessionSummary};
+use ostler_protocol::{names, uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The state of a session that waits for input.
+const WAITING: &str = "waiting";
+/// How many sessions a page has where nothing is said.
+pub const PAGE: u32 = 50;
+/// The error of a cursor that is not one.
+pub const NO_CURSOR: &str = "cursor is not one of this list";
+
 /// Which sessions are asked for.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionFilter {
     /// The backend.
     pub provider: Option<String>,
@@ -70,4 +79,64 @@ pub struct Session {
     pub created_at: String,
     /// When it was modified last.
     pub modified_at: String,
+}
+
+impl SessionFilter {
+    /// Returns whether a session is one of those asked for.
+    pub fn fits(&self, session: &Session) -> bool {
+        let says = |word: &str| {
+            let parts = [Some(&session.title), Some(&session.id), session.owner.as_ref()];
+            let mut all = parts.into_iter().flatten().chain(&session.directories);
+            all.any(|part| part.to_lowercase().contains(word))
+        };
+        self.provider.as_ref().is_none_or(|wanted| session.provider == *wanted)
+            && self.owner.as_ref().is_none_or(|wanted| session.owner.as_ref() == Some(wanted))
+            && self.waiting.is_none_or(|wanted| (session.state == WAITING) == wanted)
+            && self.archived.is_none_or(|wanted| session.archived == wanted)
+            && self.text.as_ref().is_none_or(|text| text.to_lowercase().split_whitespace().all(says))
+    }
+}
+
+impl Session {
+    /// Makes it from the session's entry in a listing, and the URL under which people open it.
+    pub fn of(row: &SessionSummary, url: Option<String>) -> Self {
+        let has = |status: SessionStatus| row.status & status.bits() == status.bits();
+        let owner = row.meta.as_ref().and_then(|meta| meta.get(&names::meta_key("owner"))?.as_str());
+        let run = match &row.origin {
+            Some(SessionOrigin::Automation(origin)) => origin.run.rsplit('/').next().map(str::to_owned),
+            _ => None,
+        };
+        let state = match () {
+            () if has(SessionStatus::InputNeeded) => WAITING,
+            () if has(SessionStatus::InProgress) => "running",
+            () if has(SessionStatus::Error) => "failed",
+            () => "idle",
+        };
+        Self {
+            id: uri::session_id(&row.resource).unwrap_or_default().to_owned(),
+            uri: row.resource.clone(),
+            url,
+            provider: row.provider.clone(),
+            title: row.title.clone(),
+            state: state.to_owned(),
+            activity: row.activity.clone(),
+            read: has(SessionStatus::IsRead),
+            archived: has(SessionStatus::IsArchived),
+            owner: owner.map(str::to_owned),
+            run,
+            directories: row.working_directories.clone().unwrap_or_default(),
+            created_at: row.created_at.clone(),
+            modified_at: row.modified_at.clone(),
+        }
+    }
+}
+
+/// The cursor of the page after a session.
+pub fn cursor(modified_at: &str, uri: &str) -> String {
+    format!("{modified_at}|{uri}")
+}
+
+/// When the session before a page was modified, and its URI; `None` unless it is a cursor.
+pub fn place(cursor: &str) -> Option<(&str, &str)> {
+    cursor.split_once('|').filter(|(at, _)| at.parse::<jiff::Timestamp>().is_ok())
 }

@@ -2,18 +2,16 @@
 
 use ostler_contract::points::ListedPlace;
 use ostler_engine::feed::Change;
-use ostler_protocol::wire::state::{SessionOrigin, SessionStatus, SessionSummary};
-use ostler_protocol::{json, names, uri};
+use ostler_protocol::wire::state::SessionSummary;
+use ostler_protocol::{json, uri};
 
 use super::Refused;
 use super::events::{Events, Seen};
-use super::list_shapes::{Session, SessionFilter, SessionList};
+use super::list_shapes::{NO_CURSOR, PAGE, Session, SessionFilter, SessionList, cursor, place};
 use super::rows::Ask;
 use crate::control::Control;
 use crate::exit::Exit;
 
-/// How many sessions a page has where nothing is said.
-const PAGE: u32 = 50;
 /// How many sessions a page looks at.
 const EXAMINED: usize = 2000;
 /// How many are read at a time.
@@ -32,7 +30,7 @@ pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList,
                 return Ok(SessionList { sessions, next: after.as_ref().map(cursor_of) });
             }
             let session = shown(&ask.control, row);
-            if fits(&session, &filter) {
+            if filter.fits(&session) {
                 sessions.push(session);
             }
             after = Some(ListedPlace { modified_at: row.modified_at.clone(), uri: row.resource.clone() });
@@ -78,65 +76,22 @@ pub(super) fn events(ask: &Ask, filter: SessionFilter) -> Result<Events, Refused
         move |change| match change {
             Change::Put(summary) => {
                 let session = shown(&control, summary);
-                fits(&session, &filter).then(|| Seen { event: "session", data: json!(session) })
+                filter.fits(&session).then(|| Seen { event: "session", data: json!(session) })
             }
             Change::Removed(uri) => Some(Seen { event: "removed", data: json!({ "uri": uri }) }),
         },
     )
 }
 
-fn fits(session: &Session, filter: &SessionFilter) -> bool {
-    let says = |word: &str| {
-        let parts = [Some(&session.title), Some(&session.id), session.owner.as_ref()];
-        let mut all = parts.into_iter().flatten().chain(&session.directories);
-        all.any(|part| part.to_lowercase().contains(word))
-    };
-    filter.provider.as_ref().is_none_or(|wanted| session.provider == *wanted)
-        && filter.owner.as_ref().is_none_or(|wanted| session.owner.as_ref() == Some(wanted))
-        && filter.waiting.is_none_or(|wanted| (session.state == WAITING) == wanted)
-        && filter.archived.is_none_or(|wanted| session.archived == wanted)
-        && filter.text.as_ref().is_none_or(|text| text.to_lowercase().split_whitespace().all(says))
-}
-
-const WAITING: &str = "waiting";
-
 fn shown(control: &Control, row: &SessionSummary) -> Session {
-    let has = |status: SessionStatus| row.status & status.bits() == status.bits();
-    let owner = row.meta.as_ref().and_then(|meta| meta.get(&names::meta_key("owner"))?.as_str());
-    let run = match &row.origin {
-        Some(SessionOrigin::Automation(origin)) => origin.run.rsplit('/').next().map(str::to_owned),
-        _ => None,
-    };
-    let state = match () {
-        () if has(SessionStatus::InputNeeded) => WAITING,
-        () if has(SessionStatus::InProgress) => "running",
-        () if has(SessionStatus::Error) => "failed",
-        () => "idle",
-    };
-    Session {
-        id: uri::session_id(&row.resource).unwrap_or_default().to_owned(),
-        uri: row.resource.clone(),
-        url: control.host.core.options.links.of(&row.resource),
-        provider: row.provider.clone(),
-        title: row.title.clone(),
-        state: state.to_owned(),
-        activity: row.activity.clone(),
-        read: has(SessionStatus::IsRead),
-        archived: has(SessionStatus::IsArchived),
-        owner: owner.map(str::to_owned),
-        run,
-        directories: row.working_directories.clone().unwrap_or_default(),
-        created_at: row.created_at.clone(),
-        modified_at: row.modified_at.clone(),
-    }
+    Session::of(row, control.host.core.options.links.of(&row.resource))
 }
 
 fn cursor_of(place: &ListedPlace) -> String {
-    format!("{}|{}", place.modified_at, place.uri)
+    cursor(&place.modified_at, &place.uri)
 }
 
 fn place_in(cursor: &str) -> Result<ListedPlace, Refused> {
-    let read = cursor.split_once('|').filter(|(at, _)| at.parse::<jiff::Timestamp>().is_ok());
-    let (modified_at, uri) = read.ok_or_else(|| Exit::usage("cursor is not one of this list"))?;
+    let (modified_at, uri) = place(cursor).ok_or_else(|| Exit::usage(NO_CURSOR))?;
     Ok(ListedPlace { modified_at: modified_at.to_owned(), uri: uri.to_owned() })
 }

@@ -13,7 +13,11 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::request`].
-    pub async fn sessions(&self, most: usize) -> Result<Vec<Value>, Exit> {
+    pub async fn sessions(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Vec<Value>, Exit> {
         let (mut rows, mut cursor): (Vec<Value>, Option<Value>) = (Vec::new(), None);
         loop {
             let mut params = json!({ "channel": uri::ROOT });
@@ -22,7 +26,7 @@ impl Connection {
             }
             let mut page = self.request("listSessions", params).await?;
             if let Value::Array(items) = page["items"].take() {
-                rows.extend(items);
+                rows.extend(items.into_iter().filter(&is_wanted));
             }
             cursor = page.get("nextCursor").filter(|cursor| cursor.is_string()).cloned();
             if cursor.is_none() || rows.len() >= most {
@@ -51,7 +55,7 @@ impl Connection {
     }
 
     async fn session_uri(&self, name: &str) -> Result<String, Exit> {
-        let rows = self.sessions(usize::MAX).await?;
+        let rows = self.sessions(usize::MAX, |_| true).await?;
         let uris: Vec<&str> = rows.iter().filter_map(|row| row["resource"].as_str()).collect();
         let id = |uri: &&str| uri::session_id(uri).unwrap_or_default().to_owned();
         if let Some(exact) = uris.iter().find(|uri| id(uri) == name) {

@@ -1,28 +1,29 @@
 //! `ostler session …`: the sessions of the running daemon.
 
+use std::cmp::Reverse;
+
 use clap::{Args, Subcommand};
 use ostler_contract::{Value, json};
 use ostler_protocol::uri;
-use ostler_protocol::wire::state::{SessionState, SnapshotState};
+use ostler_protocol::wire::state::{SessionState, SessionSummary, SnapshotState};
+use serde::Deserialize as _;
 
 use super::ask;
 use crate::answer::Answer;
+use crate::api::list_shapes::{NO_CURSOR, PAGE, Session, SessionFilter, cursor, place};
 use crate::client::Connection;
 use crate::client::automations::object;
 use crate::client::screen::{Screen, first_line};
 use crate::client::sessions::status;
 use crate::exit::Exit;
 use crate::place::Place;
+use crate::query_flags::QueryFlags;
 
 /// The `ostler session` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SessionVerb {
     /// List sessions, most recently changed first
-    List {
-        /// Maximum number of sessions
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-        limit: usize,
-    },
+    List(QueryFlags<SessionFilter>),
     /// Show a session and its last turns
     Show {
         /// URI, id or unique id prefix of the session
@@ -77,7 +78,7 @@ pub struct SendFlags {
 pub async fn session(at: &Place, verb: SessionVerb) -> Result<Answer, Exit> {
     let daemon = Connection::required(at).await?;
     match verb {
-        SessionVerb::List { limit } => list(&daemon, limit).await,
+        SessionVerb::List(QueryFlags(filter)) => list(&daemon, &filter).await,
         SessionVerb::Show { session, turns } => show(&daemon, &session, turns).await,
         SessionVerb::Send(flags) => send(at, &daemon, flags).await,
         SessionVerb::Follow { session, until_idle } => follow(at, &daemon, &session, until_idle).await,
@@ -85,8 +86,20 @@ pub async fn session(at: &Place, verb: SessionVerb) -> Result<Answer, Exit> {
     }
 }
 
-async fn list(daemon: &Connection, limit: usize) -> Result<Answer, Exit> {
-    let rows = daemon.sessions(limit).await?;
+async fn list(daemon: &Connection, filter: &SessionFilter) -> Result<Answer, Exit> {
+    let limit = usize::try_from(filter.limit.unwrap_or(PAGE)).unwrap_or(usize::MAX);
+    let after = filter.cursor.as_deref().map(|given| place(given).ok_or_else(|| Exit::usage(NO_CURSOR)));
+    let after = after.transpose()?;
+    let is_wanted = |row: &Value| {
+        SessionSummary::deserialize(row).is_ok_and(|row| {
+            let follows = |(at, uri)| (Reverse(&*row.modified_at), &*row.resource) > (Reverse(at), uri);
+            after.is_none_or(follows) && filter.fits(&Session::of(&row, None))
+        })
+    };
+    // One more than the limit, to find out whether more follow.
+    let mut rows = daemon.sessions(limit.saturating_add(1), is_wanted).await?;
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
     let text = |row: &Value, field: &str| row[field].as_str().unwrap_or_default().to_owned();
     let mut lines: Vec<String> = rows
         .iter()
@@ -96,11 +109,23 @@ async fn list(daemon: &Connection, limit: usize) -> Result<Answer, Exit> {
             format!("{uri}: {title}, {}, {}", status(bits), text(row, "modifiedAt"))
         })
         .collect();
+    let is_whole = SessionFilter { limit: None, ..filter.clone() } == SessionFilter::default();
     if lines.is_empty() {
-        lines.push("no sessions; start one with: ostler session send --new \"Hello\"".to_owned());
+        lines.push(match is_whole {
+            true => "no sessions; start one with: ostler session send --new \"Hello\"".to_owned(),
+            false => "no matching sessions".to_owned(),
+        });
     }
     let names: Vec<String> = rows.iter().map(|row| text(row, "resource")).collect();
-    Ok(Answer::new(lines, rows.into()).named(names))
+    let next = rows
+        .last()
+        .filter(|_| has_more)
+        .map(|last| cursor(&text(last, "modifiedAt"), &text(last, "resource")));
+    let answer = Answer::new(lines, rows.into()).named(names);
+    Ok(match next {
+        Some(next) => answer.note(format!("there are older sessions; list them with: --cursor '{next}'")),
+        None => answer,
+    })
 }
 
 async fn show(daemon: &Connection, name: &str, turns: usize) -> Result<Answer, Exit> {
