@@ -69,6 +69,21 @@ async fn an_agent_runs_in_the_machine_of_its_session() {
 }
 
 #[tokio::test]
+async fn a_command_line_of_a_user_runs_in_the_machine_of_the_session() {
+    let config = json!({ "plugins": [{ "name": "@ostler/terminal" }] });
+    let stage = Stage::configured(agent::entry(json!({})), json!({}), config, Some(MACHINES));
+    let mut talk = talk(&stage).await;
+    let seen = talk.turn("!printf '%s %s' \"$MACHINE\" \"$MACHINE_CWD\"; exit 3").await;
+    let done = seen.iter().find(|action| action["type"] == "chat/toolCallComplete").unwrap();
+    let result = &done["result"];
+    assert_eq!(result["content"][1]["text"], "computer://m1 /work", "{result}");
+    assert_eq!(result["content"][0]["result"]["exitCode"], 3, "{result}");
+    let terminal = json!({ "channel": result["content"][0]["resource"] });
+    let shown = talk.client.request("subscribe", terminal).await.unwrap();
+    assert_eq!(shown["snapshot"]["state"]["title"], "Terminal");
+}
+
+#[tokio::test]
 async fn what_a_machine_has_for_its_agent_is_masked() {
     let script = "echo no hay for key-of-the-barn >&2; exit 3";
     let stage = stage(json!({ "command": "/bin/sh", "args": ["-c", script] }));

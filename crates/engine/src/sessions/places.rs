@@ -80,14 +80,18 @@ impl SessionsView for Sessions {
 impl Actor {
     /// Returns the functions with which a chat's backend opens terminals.
     pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
-        let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
-        let directory = folders.into_iter().flatten().next();
         self.sessions.workspace.session_terminals(Holder {
             session: self.entry.uri.clone(),
             chat: chat.uri.clone(),
-            directory: directory.map(|directory| crate::core::file_uris::file_path(directory)),
+            directory: self.paths_of(chat).into_iter().next(),
             env: self.environment(),
         })
+    }
+
+    /// Returns the directories that a chat uses, as paths.
+    pub(super) fn paths_of(&self, chat: &Chat) -> Vec<String> {
+        let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
+        folders.into_iter().flatten().map(|directory| file_path(directory)).collect()
     }
 
     /// Returns the machine in which the session runs.

@@ -50,12 +50,7 @@ impl Actor {
     /// Returns the input of a chat's backend.
     pub(super) fn start_of(&self, chat: &Chat, credentials: Option<BTreeMap<String, String>>) -> Start {
         let first = chat.uri == ostler_protocol::uri::default_chat(&self.entry.uri);
-        let folders = chat.state.working_directories.as_ref().or(self.state.working_directories.as_ref());
-        let paths: Vec<String> = folders
-            .into_iter()
-            .flatten()
-            .map(|directory| crate::core::file_uris::file_path(directory))
-            .collect();
+        let paths = self.paths_of(chat);
         let (number, emitted, recorded) = (chat.number, self.mailbox.clone(), self.mailbox.clone());
         let ahead = self.ahead.clone();
         let tools = self.bound_tools(&chat.uri);
