@@ -3,18 +3,15 @@
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture, Shared};
 use ostler_contract::events::{Event, EventName, TurnStatus};
-use ostler_contract::points::{
-    Changes, KeptDraft, MachineProcess, SessionComputer, SessionFlags, SessionTerminalRequest, StartingTurn,
-    TurnFrom,
-};
+use ostler_contract::points::{Changes, KeptDraft, SessionFlags, StartingTurn, TurnFrom};
 use ostler_contract::{HostFunction, Thrown, Value, limit};
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, SessionInputNeededRemovedAction,
     SessionIsReadChangedAction, SessionTitleChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, MessageKind, PendingMessage, PendingMessageKind,
-    SessionInputRequest, SessionStatus, TurnState,
+    ErrorInfo, ErrorResponsePart, Message, PendingMessage, PendingMessageKind, SessionInputRequest,
+    SessionStatus, TurnState,
 };
 use ostler_protocol::{names, uri};
 use tracing::Span;
@@ -31,12 +28,6 @@ use crate::core::refusals::NO_SUCH_CHAT;
 use crate::core::titles::tidy_title;
 use crate::core::traces;
 use crate::workspace::sessions_view::SessionView as _;
-use crate::workspace::terminals::PREFIX;
-
-/// The title of the terminal of a command line.
-const COMMAND_TITLE: &str = "Terminal";
-/// The shell that runs command lines in a machine, the one that every image with a shell has.
-const MACHINE_SHELL: &str = "/bin/sh";
 
 /// A turn whose start is being stored.
 struct Opening {
@@ -192,35 +183,6 @@ impl Actor {
         if self.core.events.listened(EventName::Message) {
             self.core.events.raise(Event::Message { session, chat, turn, text });
         }
-    }
-
-    /// Returns the backend call for a message that is a command line, which runs where the session runs. Only a user's
-    /// message can be one.
-    fn run_of(&self, at: usize, turn: &str, message: &Message) -> Option<Tell> {
-        let command =
-            message.text.strip_prefix(PREFIX).map(str::trim).filter(|command| !command.is_empty())?;
-        let open =
-            self.terminals_of(&self.chats[at]).filter(|_| message.origin.kind == MessageKind::User)?.open;
-        let (turn, line) = (turn.to_owned(), command.to_owned());
-        let (of_turn, provider) = (turn.clone(), self.entry.provider.clone());
-        let computer = self.computer_of(&self.paths_of(&self.chats[at]));
-        let run = HostFunction::new(move |(tool_call_id,): (Option<String>,)| {
-            let (open, computer, line) = (open.clone(), computer.clone(), line.clone());
-            let request = SessionTerminalRequest {
-                name: Some(COMMAND_TITLE.to_owned()),
-                turn_id: Some(of_turn.clone()),
-                tool_call_id,
-                ..SessionTerminalRequest::default()
-            };
-            async move {
-                let request = match computer {
-                    Some(computer) => in_machine(&computer, line, request).await?,
-                    None => SessionTerminalRequest { command: Some(line), ..request },
-                };
-                open.call((request,)).await
-            }
-        });
-        Some(Tell::Ran { turn, command: command.to_owned(), run, provider })
     }
 
     /// Returns a queued message in its stored form.
@@ -579,24 +541,6 @@ pub(super) fn request_of(request: &SessionInputRequest) -> Option<(&str, &str)> 
             Some((value.get("id")?.as_str()?, value.get("chat")?.as_str()?))
         }
     }
-}
-
-/// Returns the terminal request for a command line that a shell in a machine runs.
-async fn in_machine(
-    computer: &SessionComputer,
-    line: String,
-    request: SessionTerminalRequest,
-) -> Result<SessionTerminalRequest, Thrown> {
-    let args = vec!["-c".to_owned(), line];
-    let shell = MachineProcess { program: MACHINE_SHELL.to_owned(), args, ..MachineProcess::default() };
-    let outside = computer.how.call((shell,)).await?;
-    Ok(SessionTerminalRequest {
-        command: Some(outside.program),
-        args: Some(outside.args),
-        cwd: outside.cwd.or(request.cwd),
-        env: Some(outside.env),
-        ..request
-    })
 }
 
 /// Returns the sender that is recorded in a message.
