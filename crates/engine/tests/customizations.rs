@@ -47,6 +47,35 @@ async fn list(client: &mut RawClient, stage: &Stage, number: usize) -> Value {
     customizations(client).await
 }
 
+/// The names of the `/` commands that are offered in a message.
+async fn slashes(client: &mut RawClient) -> Vec<String> {
+    let typed = json!({ "channel": CHAT, "kind": "userMessage", "text": "/", "offset": 1 });
+    let found = client.request("completions", typed).await.unwrap();
+    let names = found["items"].as_array().unwrap().iter().map(|item| item["insertText"].as_str().unwrap());
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_disabled_customization_offers_no_commands() {
+    let (dir, stage) = (tempfile::tempdir().unwrap(), Stage::default());
+    let (_host, mut client) = host(&stage, dir.path()).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": CHAT })).await.unwrap();
+    list(&mut client, &stage, 0).await;
+    let (off, on) =
+        (json!([{ "kind": "session", "enabled": false }]), json!([{ "kind": "session", "enabled": true }]));
+    let before = slashes(&mut client).await;
+    assert!(before.contains(&"/braid".to_owned()), "{before:?}");
+    for id in ["kit", "braid"] {
+        toggle(&mut client, id, off.clone()).await;
+        let offered = slashes(&mut client).await;
+        assert!(!offered.contains(&"/braid".to_owned()), "{id}: {offered:?}");
+        toggle(&mut client, id, on.clone()).await;
+        assert_eq!(slashes(&mut client).await, before, "{id}");
+    }
+}
+
 async fn customizations(client: &mut RawClient) -> Value {
     let subscribed = client.request("subscribe", json!({ "channel": SESSION })).await.unwrap();
     subscribed["snapshot"]["state"]["customizations"].clone()

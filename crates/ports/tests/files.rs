@@ -316,8 +316,10 @@ async fn access_is_told_of_and_facts_are_facts() {
     let access = ResourceAccess { read: true, write: true };
     let ask = |uri: String| request.unbounded((uri, Default::default(), access));
     ask(ground.uri("work/not/yet/there")).await.unwrap();
-    let denied = ask(ground.uri("secret/key")).await.unwrap_err();
-    assert_eq!(denied.message, format!("This host does not mediate {}", ground.uri("secret/key")));
+    let denied = ask(ground.uri("secret/key")).await.unwrap_err().into_rpc();
+    let outside = format!("{} is outside the directories this host serves; ", ground.uri("secret/key"));
+    assert!(denied.message.starts_with(&outside), "{}", denied.message);
+    assert_eq!(denied.code, OUTSIDE);
     let facts = ground.resolve("work/a.txt", true).await.unwrap();
     assert_eq!((facts.r#type.as_str(), facts.size), ("file", Some(1)));
     assert!(facts.mtime.is_some() && facts.etag.is_some());
@@ -338,7 +340,9 @@ async fn what_a_person_types_is_found() {
         let found = ground.files.complete.unbounded((ground.uri("work"), typed.to_owned())).await.unwrap();
         found.into_iter().map(|found| found.path).collect()
     };
-    assert_eq!(complete("").await, ["a.txt", "node_modules/", "src/", "sub/"]);
+    assert_eq!(complete("").await, ["a.txt", "src/", "sub/"]);
+    assert_eq!(complete("node_modules").await, ["node_modules/"]);
+    assert_eq!(complete("node_modules/m").await, ["node_modules/main.js"]);
     assert_eq!(
         complete("s").await,
         ["src/", "sub/", "src/main.rs", "src/deep/", "sub/b.txt", "src/deep/Main.txt"]
@@ -346,8 +350,7 @@ async fn what_a_person_types_is_found() {
     assert_eq!(complete("main").await, ["src/main.rs", "src/deep/Main.txt"]);
     assert_eq!(complete("src/ma").await, ["src/main.rs"]);
     assert_eq!(complete("./src/").await, ["src/deep/", "src/main.rs"]);
-    assert_eq!(complete(".g").await, [".git/"]);
-    for nothing in ["../secret/", "/etc/", "zebra"] {
+    for nothing in ["../secret/", "/etc/", "zebra", ".g", ".git/", ".git/m"] {
         assert_eq!(complete(nothing).await, [""; 0], "{nothing}");
     }
     let found = ground.files.complete.unbounded((ground.uri("work"), "a.t".to_owned())).await.unwrap();
@@ -374,6 +377,7 @@ async fn files_that_lie_deep_are_found_by_name_unless_they_are_ignored() {
         "work/app/deep/menu.log",
         "work/app/private/menu.rs",
         "work/app/elsewhere/menu.tmp",
+        "work/app/.github/workflows/release.yml",
     ] {
         put(path, "");
     }
@@ -393,6 +397,19 @@ async fn files_that_lie_deep_are_found_by_name_unless_they_are_ignored() {
     assert_eq!(complete("work/app", "menu.tmp").await, [""; 0], "patterns of the directory it is in");
     // By its own path, also what is ignored.
     assert_eq!(complete("work/app", "build/m").await, ["build/menu.rs"]);
+    assert_eq!(complete("work/app", "build").await, ["build/"]);
+    assert_eq!(complete("work/app", "buil").await, [""; 0]);
+    let listed = complete("work/app", "").await;
+    assert_eq!(listed, ["deep/", "elsewhere/", "menu-old/", "my-menu.rs"]);
+    assert_eq!(
+        complete("work/app", "release").await,
+        [".github/workflows/release.yml"],
+        "hidden, not ignored"
+    );
+    assert_eq!(
+        complete("work/app", ".gi").await,
+        [".github/", "elsewhere/.gitignore", ".github/workflows/", ".github/workflows/release.yml"]
+    );
     assert_eq!(complete("work", "er/still").await, ["app/deep/er/still/", "app/deep/er/still/menu.rs"]);
 }
 

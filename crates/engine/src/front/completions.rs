@@ -13,6 +13,7 @@ use ostler_protocol::{JsonObject, Value};
 use tokio::sync::oneshot;
 
 use crate::front::Front;
+use crate::sessions::toggles::is_enabled;
 use crate::sessions::{Entry, ToSession};
 
 /// The maximum number of rows for a single slash.
@@ -57,10 +58,14 @@ impl Front {
             Some(offered) => (offered.customizations.clone(), offered.commands.clone()),
             None => (None, Vec::new()),
         };
-        let mut names = HashSet::new();
         let customized = own.or(offered).unwrap_or_default();
-        let mut all: Vec<Slash> = customized.iter().flat_map(of_customization).collect();
-        all.extend(commands.into_iter().map(of_command));
+        let (on, off): (Vec<_>, Vec<_>) =
+            customized.iter().flat_map(of_customization).partition(|(_, on)| *on);
+        let mut all: Vec<Slash> = on.into_iter().map(|(slash, _)| slash).collect();
+        // The backend lists those as well that a client disabled in this session.
+        let off: HashSet<String> = off.into_iter().map(|(slash, _)| slash.name).collect();
+        all.extend(commands.into_iter().map(of_command).filter(|slash| !off.contains(&slash.name)));
+        let mut names = HashSet::new();
         all.retain(|slash| names.insert(slash.name.clone()));
         all
     }
@@ -113,28 +118,29 @@ fn of_command(command: OfferedCommand) -> Slash {
     Slash { name, description: command.description, skill: false }
 }
 
-/// Returns the skills and prompts of an enabled customization.
-fn of_customization(customization: &Customization) -> Vec<Slash> {
-    let children = match customization {
-        Customization::Plugin(plugin) => plugin.children.as_ref(),
-        Customization::Directory(directory) if directory.enabled => directory.children.as_ref(),
-        _ => None,
+/// Returns the skills and prompts of a customization, each with whether it is enabled.
+fn of_customization(customization: &Customization) -> Vec<(Slash, bool)> {
+    let (is_on, children) = match customization {
+        Customization::Plugin(plugin) => {
+            (is_enabled(plugin.enablement.as_deref().unwrap_or_default()), plugin.children.as_ref())
+        }
+        Customization::Directory(directory) => (directory.enabled, directory.children.as_ref()),
+        _ => (false, None),
     };
-    children.into_iter().flatten().filter_map(of_child).collect()
+    let children = children.into_iter().flatten().filter_map(of_child);
+    children.map(|(slash, on)| (slash, on && is_on)).collect()
 }
 
-fn of_child(child: &ChildCustomization) -> Option<Slash> {
-    match child {
-        ChildCustomization::Skill(skill)
-            if skill.enabled != Some(false) && skill.disable_user_invocation != Some(true) =>
-        {
-            Some(Slash { name: skill.name.clone(), description: skill.description.clone(), skill: true })
+fn of_child(child: &ChildCustomization) -> Option<(Slash, bool)> {
+    let (name, description, enabled, skill) = match child {
+        ChildCustomization::Skill(skill) if skill.disable_user_invocation != Some(true) => {
+            (&skill.name, &skill.description, skill.enabled, true)
         }
-        ChildCustomization::Prompt(prompt) if prompt.enabled != Some(false) => {
-            Some(Slash { name: prompt.name.clone(), description: prompt.description.clone(), skill: false })
-        }
-        _ => None,
-    }
+        ChildCustomization::Prompt(prompt) => (&prompt.name, &prompt.description, prompt.enabled, false),
+        _ => return None,
+    };
+    let slash = Slash { name: name.clone(), description: description.clone(), skill };
+    Some((slash, enabled != Some(false)))
 }
 
 fn item(slash: Slash, typed: &Typed<'_>, offset: i64) -> c::CompletionItem {

@@ -1,18 +1,26 @@
 //! The customizations of a session that were enabled or disabled. At each start a backend lists them in their default
 //! state, so the decisions are stored with the session and applied again.
 
-use ostler_protocol::Value;
 use ostler_protocol::wire::actions::{SessionCustomizationToggledAction, StateAction};
-use ostler_protocol::wire::state::Customization;
+use ostler_protocol::wire::state::{Customization, CustomizationEnablement};
 
 use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use crate::core::fanout::Origin;
 
-/// The first decision counts; without one, a customization is enabled.
-fn is_on(decisions: &Value) -> bool {
-    decisions.get(0).and_then(|first| first.get("enabled")).and_then(Value::as_bool).unwrap_or(true)
+/// Returns whether a customization with these decisions is enabled: the first one counts; without one, it is.
+pub(crate) fn is_enabled(decisions: &[CustomizationEnablement]) -> bool {
+    match decisions.first() {
+        Some(
+            CustomizationEnablement::Global { enabled }
+            | CustomizationEnablement::Workspace { enabled, .. }
+            | CustomizationEnablement::Session { enabled },
+        ) => *enabled,
+        // As the reducer takes it.
+        Some(CustomizationEnablement::Unknown(_)) => false,
+        None => true,
+    }
 }
 
 impl Actor {
@@ -23,11 +31,11 @@ impl Actor {
         origin: Option<Origin>,
     ) -> Refused {
         let id = toggled.id.clone();
-        let decisions = serde_json::to_value(&toggled.enablement).unwrap_or_default();
+        let (on, decisions) =
+            (is_enabled(&toggled.enablement), serde_json::to_value(&toggled.enablement).unwrap_or_default());
         if !self.apply_session(StateAction::SessionCustomizationToggled(toggled), origin) {
             return refuse(format!("there is no customization {id}"));
         }
-        let on = is_on(&decisions);
         self.revise(|record| record.toggled.insert(id.clone(), decisions));
         self.stored_session(self.keep_session()).await;
         self.tell_all(|| Tell::Customization { id: id.clone(), on });
@@ -48,12 +56,13 @@ impl Actor {
         let mut state = self.state.clone();
         state.customizations = Some(std::mem::take(listed));
         for (id, decisions) in toggled {
-            let Ok(enablement) = serde_json::from_value(decisions.clone()) else { continue };
+            let Ok(enablement) = serde_json::from_value::<Vec<_>>(decisions) else { continue };
+            let on = is_enabled(&enablement);
             let action = SessionCustomizationToggledAction { id: id.clone(), enablement };
             let action = StateAction::SessionCustomizationToggled(action);
             let applied = ahp::reducers::apply_action_to_session(&mut state, &action);
             if applied == ahp::reducers::ReduceOutcome::Applied && self.chats[at].toggled.insert(id.clone()) {
-                self.tell_if_awake(at, Tell::Customization { id, on: is_on(&decisions) });
+                self.tell_if_awake(at, Tell::Customization { id, on });
             }
         }
         *listed = state.customizations.unwrap_or_default();

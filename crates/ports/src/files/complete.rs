@@ -26,12 +26,15 @@ const PATTERNS: u64 = 1 << 20;
 const PASSED_OVER: &[&str] = &["node_modules"];
 /// Further such directories, if there are no ignore patterns.
 const PASSED_OVER_WITHOUT_PATTERNS: &[&str] = &["target"];
+/// The data of git, which is never completed.
+const GIT: &str = ".git";
 /// The pattern files, in ascending priority.
 const IGNORE_FILES: &[&str] = &[".git/info/exclude", ".gitignore", ".ignore"];
 
 impl Roots {
     /// Returns paths that continue the typed text first, then deeper ones that contain it in their name, then in their
-    /// path. Ignored files are only found by their own path.
+    /// path. Ignored files are only found by their own path: below an ignored directory that is typed, and by their whole
+    /// name.
     pub fn complete(&self, directory: &str, typed: &str) -> Result<Vec<ResourceCompletion>, RpcError> {
         let place = self.locate(directory)?;
         let named = place.path();
@@ -41,12 +44,12 @@ impl Roots {
         let found =
             |path: String| ResourceCompletion { uri: uri_of(&base.join(path.trim_end_matches('/'))), path };
         let typed = typed.trim_start_matches("./");
-        if typed.split('/').any(|part| part == "..") || typed.starts_with('/') {
+        if typed.split('/').any(|part| part == ".." || part == GIT) || typed.starts_with('/') {
             return Ok(Vec::new());
         }
         let (folder, beginning) = typed.rsplit_once('/').unwrap_or(("", typed));
         let end = Instant::now() + LOOKED_FOR;
-        let mut paths = going_on(&root, folder, &beginning.to_lowercase(), end);
+        let mut paths = going_on(&root, (&named, rules.clone()), folder, &beginning.to_lowercase(), end);
         let walks = Box::new(move |each: &mut dyn FnMut(String) -> bool| walk(&root, &named, rules, each));
         if beginning.is_empty() {
             // The user will probably type more.
@@ -141,17 +144,50 @@ fn joined(folder: &str, name: &str, directory: bool) -> String {
     }
 }
 
-fn going_on(root: &Dir, folder: &str, beginning: &str, end: Instant) -> Vec<String> {
+/// Returns whether an entry is found only by its own path.
+fn is_left_out(rules: Option<&Rules>, path: &Path, name: &str, directory: bool) -> bool {
+    let is_passed_over = PASSED_OVER.contains(&name)
+        || rules.is_none() && PASSED_OVER_WITHOUT_PATTERNS.contains(&name)
+        // Where nothing says which hidden files belong to the project, they are those of tools.
+        || name == GIT
+        || rules.is_none() && name.starts_with('.');
+    is_passed_over || rules.is_some_and(|rules| rules.ignores(path, directory))
+}
+
+/// Returns the paths in a folder that begin with the typed name. `above` are the path of the root and the patterns above it.
+fn going_on(
+    root: &Dir,
+    (named, above): (&Path, Option<Arc<Rules>>),
+    folder: &str,
+    beginning: &str,
+    end: Instant,
+) -> Vec<String> {
+    let mut rules = Rules::of(root, Path::new(""), named, above);
+    let (mut below, mut is_inside_ignored) = (PathBuf::new(), false);
+    for part in folder.split('/').filter(|part| !part.is_empty()) {
+        below.push(part);
+        let path = named.join(&below);
+        is_inside_ignored |= is_left_out(rules.as_deref(), &path, part, true);
+        rules = Rules::of(root, &below, &path, rules);
+    }
     let dir = if folder.is_empty() { root.try_clone() } else { root.open_dir(folder) };
     let Ok(dir) = dir else { return Vec::new() };
-    let meant = |name: &str| {
-        name.to_lowercase().starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'))
+    let here = named.join(&below);
+    let is_meant = |name: &str, directory: bool| {
+        let lower = name.to_lowercase();
+        if name == GIT
+            || !lower.starts_with(beginning)
+            || name.starts_with('.') && !beginning.starts_with('.')
+        {
+            return false;
+        }
+        let is_hidden = name.starts_with('.') && rules.is_none();
+        let is_own_path = is_inside_ignored || is_hidden || lower == beginning;
+        is_own_path || !is_left_out(rules.as_deref(), &here.join(name), name, directory)
     };
-    entries(&dir, end)
-        .iter()
-        .filter(|(name, _)| meant(name))
-        .map(|(name, dir)| joined(folder, name, *dir))
-        .collect()
+    let listed = entries(&dir, end);
+    let meant = listed.iter().filter(|(name, directory)| is_meant(name, *directory));
+    meant.map(|(name, directory)| joined(folder, name, *directory)).collect()
 }
 
 /// Calls a function with everything below a directory that is not ignored, nearest first, until it returns `false`.
@@ -167,11 +203,7 @@ fn walk(root: &Dir, named: &Path, above: Option<Arc<Rules>>, each: &mut dyn FnMu
         let here = named.join(&folder);
         let rules = Rules::of(&dir, Path::new(""), &here, above);
         for (name, directory) in entries(&dir, begun + READ_FOR) {
-            let passed_over = PASSED_OVER.contains(&name.as_str())
-                || rules.is_none() && PASSED_OVER_WITHOUT_PATTERNS.contains(&name.as_str());
-            let is_ignored =
-                || rules.as_ref().is_some_and(|rules| rules.ignores(&here.join(&name), directory));
-            if name.starts_with('.') || passed_over || is_ignored() {
+            if is_left_out(rules.as_deref(), &here.join(&name), &name, directory) {
                 continue;
             }
             if !each(joined(shown, &name, directory)) {
