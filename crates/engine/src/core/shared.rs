@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use ostler_contract::cluster::Cluster;
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::registry::Registrant;
@@ -62,6 +63,7 @@ pub struct Core {
     pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
     pub(crate) plugin_folders: OnceLock<Arc<dyn PluginFolders>>,
     registry: OnceLock<Registry>,
+    cluster: OnceLock<Arc<dyn Cluster>>,
     stage: watch::Sender<Stage>,
     outbound: OnceLock<Outbound>,
     own_sessions: OnceLock<SessionStore>,
@@ -95,6 +97,7 @@ impl Core {
             local_system: OnceLock::new(),
             plugin_folders: OnceLock::new(),
             registry: OnceLock::new(),
+            cluster: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
             outbound: OnceLock::new(),
             own_sessions: OnceLock::new(),
@@ -107,6 +110,16 @@ impl Core {
     /// Sets the registry, once; returns whether it was the first.
     pub(crate) fn set_registry(&self, registry: Registry) -> bool {
         self.registry.set(registry).is_ok()
+    }
+
+    /// Joins a cluster, once; returns whether it was the first.
+    pub(crate) fn join_cluster(&self, cluster: Arc<dyn Cluster>) -> bool {
+        self.cluster.set(cluster).is_ok()
+    }
+
+    /// Returns the cluster of the host, if it has one.
+    pub fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
+        self.cluster.get()
     }
 
     /// Enters the stage in which connections are accepted.
