@@ -79,7 +79,7 @@ pub trait Cluster: Debug + Send + Sync {
     fn incarnation(&self) -> String;
 
     /// The token with which hosts of the cluster authenticate to each other.
-    fn token(&self) -> Secret;
+    fn token(&self) -> Secret<String>;
 
     /// Every known host, this one included.
     fn hosts(&self) -> Pending<Vec<ClusterHost>>;
@@ -102,6 +102,6 @@ pub trait Cluster: Debug + Send + Sync {
     /// Ends the lease of a host by its id, so that others take over its sessions. Returns whether there was one.
     fn evict(&self, host: String) -> Pending<bool>;
 
-    /// Sets the listener of events, once.
+    /// Adds a listener of events.
     fn listen(&self, listener: ClusterListener);
 }

@@ -84,11 +84,19 @@ impl Host {
             self.core.root.serve_terminals();
         }
         self.sessions.open_sessions().await;
+        self.front.join_cluster();
         self.core.root.set_active_sessions(&self.core.fanout, self.sessions.count());
         self.access.warn_of_no_policies().await;
         self.core.reach(Stage::Built);
         self.automations.clone().load_automations().await;
         tokio::spawn(self.core.clone().probe_agents());
+    }
+
+    /// Disconnects every client.
+    pub fn disconnect_clients(&self) {
+        for connection in self.access.clients.open() {
+            connection.close();
+        }
     }
 
     /// Ends what is no longer authorized, after the users file has changed.

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::backlog::Backlog;
 pub use crate::core::envelope::{Encoded, Origin, rejection};
-use crate::core::envelope::{action_of, envelope_frame, params_of};
+use crate::core::envelope::{action_of, envelope_frame, params_of, renumbered};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Frame, Item, Outbox};
 use log::Log;
@@ -378,6 +378,31 @@ impl Fanout {
             Some(charge) => Frame::charged(frame.into(), charge),
             None => frame.into(),
         }));
+    }
+
+    /// Sends a numbered action of another host to connections here, with the next number in place of the other host's.
+    /// `head` and `tail` are its frame before and after the number. It is not part of the past of this host.
+    pub(crate) fn relay<'a>(&self, head: &str, tail: &str, to: impl IntoIterator<Item = &'a Arc<Outbox>>) {
+        let mut inner = self.inner();
+        inner.seq += 1;
+        let batch = Batch::new(vec![renumbered(head, inner.seq, tail).into()]);
+        for outbox in to {
+            outbox.push(Item::Batch(batch.clone()));
+        }
+    }
+
+    /// Runs a function while no action is being sent, so that each action was sent to all its subscribers or to none.
+    pub(crate) fn between_actions<T>(&self, then: impl FnOnce() -> T) -> T {
+        let _inner = self.inner();
+        then()
+    }
+
+    /// Begins the numbers of this host so much later, before it has sent any.
+    pub(crate) fn skip_numbers(&self, count: u64) {
+        let mut inner = self.inner();
+        inner.seq += count;
+        let seq = inner.seq;
+        inner.log.begin_at(seq);
     }
 
     /// Sends a notification that is not an action: it has no number and is never replayed.

@@ -114,7 +114,11 @@ impl Core {
 
     /// Joins a cluster, once; returns whether it was the first.
     pub(crate) fn join_cluster(&self, cluster: Arc<dyn Cluster>) -> bool {
-        self.cluster.set(cluster).is_ok()
+        let joined = self.cluster.set(cluster).is_ok();
+        if joined {
+            self.fanout.skip_numbers(random_distance());
+        }
+        joined
     }
 
     /// Returns the cluster of the host, if it has one.
@@ -313,6 +317,16 @@ impl Feeds {
 /// reached.
 fn first_number(clock: &Clock) -> u64 {
     u64::try_from(clock.now().as_microsecond()).unwrap_or_default()
+}
+
+/// How far the first numbers of hosts of a cluster are apart at most.
+const FARTHEST: u64 = 1 << 36;
+
+/// Returns a random distance between the numbers of hosts of a cluster, which can start at the same time. A client that
+/// moves to another host must not receive a replay of that host's actions after a number of the first.
+fn random_distance() -> u64 {
+    let random = uuid::Uuid::new_v4().as_u128() % u128::from(FARTHEST);
+    u64::try_from(random).unwrap_or_default()
 }
 
 /// Returns a log whose lines listeners receive.

@@ -33,6 +33,10 @@ impl Sessions {
 
     /// Whether all sessions are in memory now, so that the store has no other id.
     pub(crate) fn holds_all(&self) -> bool {
+        if self.core.cluster().is_some() {
+            // Other hosts create sessions too.
+            return false;
+        }
         let entries = self.entries.read();
         self.is_whole()
             || self.counted.load(Ordering::Acquire) && entries.len() >= self.total.load(Ordering::Acquire)
@@ -292,7 +296,7 @@ impl Sessions {
         self.session_or_log(&id).await
     }
 
-    async fn owner_of_chat(&self, chat: &str) -> Option<String> {
+    pub(crate) async fn owner_of_chat(&self, chat: &str) -> Option<String> {
         let session_of_chat = self.core.session_store()?.session_of_chat.as_ref()?;
         session_of_chat.within(limit::STORE, (chat.to_owned(),)).await.unwrap_or_else(|why| {
             self.core.log.line(format_args!("{chat}: its session could not be read from the store: {why}"));

@@ -87,6 +87,7 @@ pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
 use queue::Mailbox;
 pub(crate) use snapshots::snapshot;
+pub(crate) use summary::ACTIVITY;
 pub use tools_server::OpenToolsServer;
 pub use view::{Record, View};
 
@@ -319,6 +320,14 @@ impl Sessions {
     /// Returns the number of listed sessions, in memory or not: all except drafts.
     pub fn count(&self) -> usize {
         self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
+    }
+
+    /// Counts a session that another host of the cluster added or removed.
+    pub(crate) fn counts_elsewhere(&self, is_added: bool) {
+        let _entries = self.entries.write();
+        let total = self.total.load(Ordering::Acquire);
+        let total = if is_added { total + 1 } else { total.saturating_sub(1) };
+        self.total.store(total, Ordering::Release);
     }
 
     /// Returns the session in memory that has a chat with this separate URI.

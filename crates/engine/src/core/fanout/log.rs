@@ -92,6 +92,11 @@ impl Log {
         Some(actions.into_iter().flatten())
     }
 
+    /// Forgets everything up to a number.
+    pub fn begin_at(&mut self, start: u64) {
+        *self = Self::new(self.limit, start);
+    }
+
     /// Returns whether a number is from this host.
     pub fn knows(&self, seen: u64) -> bool {
         seen >= self.start
