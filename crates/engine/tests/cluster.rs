@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,10 @@ use ostler_engine::outbox::Closed;
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{HostOptions, People};
 use ostler_ports::{SqliteSessions, StateDb};
+use ostler_protocol::Version;
+use ostler_testkit::mirror::{Mirror, ROWS, Step};
 use ostler_testkit::{Builder, ClusteredHost, MemoryCluster, MemoryHost, RawClient, SIGN_IN};
+use proptest::prelude::*;
 
 const SESSION: &str = "echo:/one";
 
@@ -39,7 +42,8 @@ impl Inn {
     }
 
     async fn start(&self, id: &str, builder: Builder) -> ClusteredHost {
-        let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}"))).into_point();
+        let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
+        let store = Arc::new(store).into_point();
         self.cluster.start(id, store, builder).await
     }
 }
@@ -80,7 +84,7 @@ fn numbers(actions: &[Value]) -> Vec<u64> {
     actions.iter().map(|action| action["serverSeq"].as_u64().unwrap()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn clients_of_other_hosts_see_a_session_and_each_action_is_sent_once_per_host() {
     let inn = Inn::new();
     let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
@@ -122,7 +126,7 @@ async fn clients_of_other_hosts_see_a_session_and_each_action_is_sent_once_per_h
     assert_eq!(b.asked(), asked);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_host_without_a_session_serves_its_own_beside() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
@@ -158,7 +162,7 @@ async fn a_host_without_a_session_serves_its_own_beside() {
     assert!(seen.iter().all(|action| action["channel"] == own_chat), "{seen:#?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn commands_about_a_session_reach_its_owner() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
@@ -194,7 +198,7 @@ async fn commands_about_a_session_reach_its_owner() {
     assert_eq!(ended["code"], -32001, "{ended}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_lists_of_other_hosts_are_live() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
@@ -239,7 +243,7 @@ async fn the_lists_of_other_hosts_are_live() {
     eventually("the session is not counted any more", count).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tools_and_files_of_a_client_are_reached_through_its_host() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
@@ -295,7 +299,7 @@ async fn here_or(given: Option<&mut RawClient>, host: &ClusteredHost) -> RawClie
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_continues_at_a_third_host() {
     let inn = Inn::new();
     let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
@@ -329,7 +333,7 @@ async fn a_client_continues_at_a_third_host() {
     assert_eq!(resources, [json!(SESSION), json!(chat())]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_of_the_same_host_receives_what_it_missed_of_sessions_there() {
     let inn = Inn::new();
     let (a, _b) = (inn.host("a").await, inn.host("b").await);
@@ -344,7 +348,7 @@ async fn a_client_of_the_same_host_receives_what_it_missed_of_sessions_there() {
     assert_eq!(result["type"], "replay", "{result}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
     let inn = Inn::new();
     let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
@@ -363,7 +367,9 @@ async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
     inn.cluster.cut(&a);
     assert_eq!(client.ended().await, Closed::Moved);
     // The lease of the owner is valid for some time; the client waits for its end.
-    let waits = reconnect(&b, "c", 1, &[SESSION, &chat(), "ahp-root://"]);
+    let chat = chat();
+    let channels = [SESSION, &chat, "ahp-root://"];
+    let waits = reconnect(&b, "c", 1, &channels);
     let ends = async {
         tokio::time::sleep(Duration::from_millis(400)).await;
         inn.cluster.expire(&a);
@@ -372,20 +378,20 @@ async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
     assert_eq!(result["type"], "snapshot");
     let snapshots = result["snapshots"].as_array().unwrap();
     assert_eq!(snapshots.len(), 3, "{result:#}");
-    let snapshot = snapshots.iter().find(|snapshot| snapshot["resource"] == chat()).unwrap();
+    let snapshot = snapshots.iter().find(|snapshot| snapshot["resource"] == chat).unwrap();
     assert_eq!(snapshot["state"]["turns"][0]["id"], "t1");
     assert_eq!(inn.cluster.owner_of("one").as_deref(), Some("b"));
     say(&mut client, 1, "t3", "done").await;
     client.actions_until("chat/turnComplete").await;
     // The new owner serves clients of a third host.
     let mut third = c.connect("third").await;
-    subscribe(&mut third, &chat()).await;
+    subscribe(&mut third, &chat).await;
     say(&mut third, 1, "t4", "done").await;
     client.actions_until("chat/turnComplete").await;
     assert!(!bystander.connection.outbox.is_closed(), "a client without sessions there stays connected");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn requests_fail_so_that_they_can_be_repeated_when_the_owner_is_lost() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
@@ -407,7 +413,7 @@ async fn requests_fail_so_that_they_can_be_repeated_when_the_owner_is_lost() {
     assert_eq!(client.request("disposeSession", json!({ "channel": SESSION })).await, Ok(Value::Null));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_for_a_former_owner_is_returned_and_sent_to_the_new_one() {
     let inn = Inn::new();
     // The first host retains only the latest session.
@@ -445,7 +451,7 @@ async fn a_message_for_a_former_owner_is_returned_and_sent_to_the_new_one() {
     client.actions_until("chat/turnComplete").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_disconnected_without_the_others() {
     let inn = Inn::new();
     let a = inn.host("a").await;
@@ -482,7 +488,7 @@ fn users(role_of_ben: &str) -> People {
     people
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_owner_decides_what_a_user_of_another_host_may() {
     let inn = Inn::new();
     let a = inn.start("a", Inn::builder().people(users("none"))).await;
@@ -509,7 +515,7 @@ async fn the_owner_decides_what_a_user_of_another_host_may() {
     assert_eq!(owners[created].as_deref(), Some("user:ada"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_of_a_plugin_reaches_sessions_of_other_hosts() {
     let inn = Inn::new();
     let a = inn.host("a").await;
@@ -524,4 +530,158 @@ async fn a_connection_of_a_plugin_reaches_sessions_of_other_hosts() {
     request("initialize", initialize).await.unwrap();
     let subscribed = request("subscribe", json!({ "channel": chat() })).await.unwrap();
     assert_eq!(subscribed["snapshot"]["resource"], chat());
+}
+
+/// A client, its connection, and the host it connects to.
+struct Peer {
+    mirror: Mirror,
+    line: Option<RawClient>,
+    home: usize,
+}
+
+impl Peer {
+    fn new(name: &str, version: Version, home: usize) -> Self {
+        Self { mirror: Mirror::new(name, version), line: None, home }
+    }
+
+    fn connect(&mut self, hosts: &[ClusteredHost]) {
+        if self.line.is_none() {
+            self.line = Some(hosts[self.home].raw());
+            self.mirror.connect();
+        }
+    }
+
+    /// Sends and reads what is there to send and to read; a client that was disconnected connects again.
+    async fn exchange(&mut self, hosts: &[ClusteredHost]) {
+        let Some(line) = &mut self.line else { return };
+        for frame in self.mirror.outgoing() {
+            line.send(&frame).await;
+        }
+        for frame in line.ready_frames().await {
+            self.mirror.receive(&frame);
+        }
+        if line.connection.outbox.is_closed() {
+            self.drop_line();
+            self.connect(hosts);
+        }
+    }
+
+    fn drop_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.connection.close();
+            self.mirror.disconnected();
+        }
+    }
+
+    /// Moves to another host, which does not know this client.
+    fn moves(&mut self, to: usize) {
+        self.drop_line();
+        self.home = to;
+        self.mirror.host_ended();
+    }
+}
+
+async fn settle(hosts: &[ClusteredHost], peers: &mut [Peer], rounds: usize, each: Duration) {
+    for _ in 0..rounds {
+        for peer in peers.iter_mut() {
+            peer.exchange(hosts).await;
+        }
+        tokio::time::sleep(each).await;
+    }
+}
+
+/// What a client does: which client, what, to what, and how.
+type Choice = (usize, Step, u8, u8);
+
+fn choice() -> impl Strategy<Value = Choice> {
+    let choice = (0..4_usize, 0..ROWS.len(), any::<u8>(), any::<u8>());
+    choice.prop_map(|(client, row, at, how)| (client, ROWS[row], at, how))
+}
+
+const HOSTS: [&str; 3] = ["a", "b", "c"];
+
+async fn play(steps: Vec<Choice>) {
+    let inn = Inn::new();
+    let mut hosts = Vec::new();
+    for id in HOSTS {
+        hosts.push(inn.start(id, Inn::builder().session_tools()).await);
+    }
+    // Hosts that were killed stay in memory: nothing of them must have an effect.
+    let mut killed = Vec::new();
+    let versions = [Version::V1, Version::V0_9, Version::V1, Version::V0_9];
+    let mut peers: Vec<Peer> = versions
+        .into_iter()
+        .enumerate()
+        .map(|(at, version)| Peer::new(&format!("c{at}"), version, at % hosts.len()))
+        .collect();
+    for peer in &mut peers {
+        peer.connect(&hosts);
+    }
+    for (number, (client, step, at, how)) in steps.into_iter().enumerate() {
+        match step {
+            Step::Drop => peers[client].drop_line(),
+            Step::Return => {
+                let to = usize::from(how) % hosts.len();
+                if peers[client].line.is_none() && to != peers[client].home {
+                    peers[client].moves(to);
+                }
+                peers[client].connect(&hosts);
+            }
+            Step::Restart => {
+                let at = usize::from(how) % hosts.len();
+                inn.cluster.kill(&hosts[at]);
+                let host = inn.start(HOSTS[at], Inn::builder().session_tools()).await;
+                killed.push(std::mem::replace(&mut hosts[at], host));
+                for peer in peers.iter_mut().filter(|peer| peer.home == at && peer.line.is_some()) {
+                    peer.moves(at);
+                    peer.connect(&hosts);
+                }
+            }
+            Step::Wait => {
+                settle(&hosts, &mut peers, 4, Duration::from_millis(u64::from(how) * u64::from(at) / 40)).await;
+            }
+            step => peers[client].mirror.step(step, number, at, how),
+        }
+        settle(&hosts, &mut peers, 1, Duration::from_millis(u64::from(how % 4))).await;
+    }
+    for peer in &mut peers {
+        peer.connect(&hosts);
+    }
+    settle(&hosts, &mut peers, 60, Duration::from_secs(1)).await;
+    for peer in &mut peers {
+        peer.mirror.want_everything();
+    }
+    settle(&hosts, &mut peers, 40, Duration::from_secs(1)).await;
+    let own: BTreeSet<String> = peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
+    let count = peers.len();
+    peers.push(Peer::new("older", Version::V0_9, 1));
+    peers.push(Peer::new("newer", Version::V1, 2));
+    for fresh in &mut peers[count..] {
+        fresh.mirror.follow_sessions(own.clone());
+        fresh.connect(&hosts);
+    }
+    settle(&hosts, &mut peers, 20, Duration::from_secs(1)).await;
+    let (peers, fresh) = peers.split_at(count);
+    for peer in peers {
+        let fresh = fresh.iter().find(|fresh| fresh.mirror.version() == peer.mirror.version()).unwrap();
+        let compared = fresh.mirror.compare(&fresh.mirror).and_then(|()| peer.mirror.compare(&fresh.mirror));
+        compared.unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
+
+/// How many cases are played, which `OSTLER_CLUSTER_CASES` overrides.
+const CASES: u32 = 24;
+
+fn cases() -> u32 {
+    std::env::var("OSTLER_CLUSTER_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #[test]
+    fn all_clients_of_all_hosts_end_equal(steps in proptest::collection::vec(choice(), 1..60)) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(play(steps));
+    }
 }

@@ -369,7 +369,8 @@ fn fence<S: Signature>(call: &Call<S>, member: &Arc<Member>, writes: bool) -> Ca
             if is_fenced {
                 return Err(Thrown::new("the lease is lost"));
             }
-            call.unbounded(arguments).await
+            // Another thread answers; paused time must not pass until then.
+            futures::executor::block_on(call.unbounded(arguments))
         }
     })
 }

@@ -103,8 +103,12 @@ struct State {
     entries: VecDeque<Queued>,
     /// The size of queued messages and of those being sent.
     bytes: usize,
-    is_closed: bool,
+    /// Why the queue is closed.
+    closed: Option<&'static str>,
 }
+
+/// The queue exceeds its limit.
+const BEHIND: &str = "it did not keep up";
 
 impl LinkQueue {
     /// Creates an empty queue.
@@ -121,7 +125,7 @@ impl LinkQueue {
     /// Queues the frames of a connection. Frames that were just queued for another one are shared with it.
     pub fn frames(&self, number: u64, outbox: Arc<Outbox>, item: Item) {
         let mut state = self.state.lock();
-        if state.is_closed {
+        if state.closed.is_some() {
             return;
         }
         let (batch, ticket) = match item {
@@ -147,13 +151,13 @@ impl LinkQueue {
     }
 
     fn push(&self, state: &mut State, entry: Queued) {
-        if state.is_closed {
+        if state.closed.is_some() {
             return;
         }
         state.bytes += entry.bytes();
         state.entries.push_back(entry);
         if state.bytes > self.limit {
-            Self::end(state);
+            Self::end(state, BEHIND);
             self.room.notify_waiters();
         }
         self.wake.notify_one();
@@ -179,16 +183,16 @@ impl LinkQueue {
         state.bytes -= freed;
     }
 
-    /// Waits for messages; returns `false` once the queue is closed.
-    pub async fn ready(&self) -> bool {
+    /// Waits for messages; fails with the reason once the queue is closed.
+    pub async fn ready(&self) -> Result<(), &'static str> {
         loop {
             {
                 let state = self.state.lock();
-                if state.is_closed {
-                    return false;
+                if let Some(why) = state.closed {
+                    return Err(why);
                 }
                 if !state.entries.is_empty() {
-                    return true;
+                    return Ok(());
                 }
             }
             self.wake.notified().await;
@@ -220,7 +224,7 @@ impl LinkQueue {
             room.as_mut().enable();
             {
                 let state = self.state.lock();
-                if state.is_closed || state.bytes < PAUSE {
+                if state.closed.is_some() || state.bytes < PAUSE {
                     return;
                 }
             }
@@ -229,14 +233,14 @@ impl LinkQueue {
     }
 
     /// Closes the queue: what is queued is not sent.
-    pub fn close(&self) {
-        Self::end(&mut self.state.lock());
+    pub fn close(&self, why: &'static str) {
+        Self::end(&mut self.state.lock(), why);
         self.wake.notify_one();
         self.room.notify_waiters();
     }
 
-    fn end(state: &mut State) {
-        state.is_closed = true;
+    fn end(state: &mut State, why: &'static str) {
+        state.closed.get_or_insert(why);
         state.entries.clear();
         state.bytes = 0;
     }
@@ -304,7 +308,7 @@ mod tests {
         // What is sent makes room.
         other.send("12345678".to_owned());
         assert!(!other.is_closed());
-        assert!(queue.ready().await);
+        assert_eq!(queue.ready().await, Ok(()));
     }
 
     #[tokio::test]
@@ -314,7 +318,7 @@ mod tests {
         let waits = tokio::time::timeout(std::time::Duration::from_millis(5), queue.has_room()).await;
         assert!(waits.is_err());
         queue.message("x".repeat(20), None);
-        assert!(!queue.ready().await);
+        assert_eq!(queue.ready().await, Err(BEHIND));
         queue.has_room().await;
     }
 }

@@ -339,7 +339,7 @@ impl Connection {
             let link = relay.link_to(&host);
             link.queue.has_room().await;
             let mut ends = self.relayed().ends.lock();
-            if ends.is_closed {
+            if ends.is_closed || self.is_closed() {
                 return;
             }
             let at = ends.open.iter().position(|end| Arc::ptr_eq(&end.link, &link));

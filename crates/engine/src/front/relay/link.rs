@@ -95,16 +95,16 @@ async fn write(
     let mut beat = tokio::time::interval(HEARTBEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let is_open = tokio::select! {
+        let ready = tokio::select! {
             biased;
-            is_open = queue.ready() => is_open,
+            ready = queue.ready() => ready,
             _ = beat.tick() => {
                 queue.message(LinkMessage::Ping.text(""), None);
                 continue;
             }
         };
-        if !is_open {
-            return "it did not keep up".to_owned();
+        if let Err(why) = ready {
+            return why.to_owned();
         }
         // Each action is queued for all its receivers here, so that it is sent once.
         let entries = core.fanout.between_actions(|| queue.take());

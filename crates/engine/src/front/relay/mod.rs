@@ -122,7 +122,7 @@ impl Link {
     }
 
     fn end(&self) -> Vec<Arc<Connection>> {
-        self.queue.close();
+        self.queue.close("the link has ended");
         let mut table = self.table.lock();
         table.is_ended = true;
         table.open.drain().filter_map(|(_, connection)| connection.upgrade()).collect()
@@ -213,7 +213,7 @@ impl Relay {
             }
             let links: Vec<_> = relay.links.lock().values().cloned().collect();
             for link in links.iter().filter(|link| !alive.contains(&link.host.incarnation)) {
-                link.queue.close();
+                link.queue.close("the host was lost or has stopped");
             }
         });
     }

@@ -98,7 +98,7 @@ impl Drop for Serving {
         for remote in self.remotes.values() {
             remote.connection.close();
         }
-        self.queue.close();
+        self.queue.close("the link has ended");
     }
 }
 
