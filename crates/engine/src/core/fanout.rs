@@ -407,10 +407,19 @@ impl Fanout {
 
     /// Sends a notification that is not an action: it has no number and is never replayed.
     pub fn notify(&self, channel: &str, frame: String) {
+        self.notify_each(channel, frame, |_| true);
+    }
+
+    /// Like [`Fanout::notify`], without the other hosts of the cluster, which sent the notification.
+    pub(crate) fn notify_clients(&self, channel: &str, frame: String) {
+        self.notify_each(channel, frame, |subscriber| !subscriber.outbox.is_of_host());
+    }
+
+    fn notify_each(&self, channel: &str, frame: String, which: impl Fn(&Subscriber) -> bool) {
         let inner = self.inner();
         let Some(entry) = inner.channels.get(channel) else { return };
         let batch = Batch::new(vec![frame.into()]);
-        for subscriber in &entry.subscribers {
+        for subscriber in entry.subscribers.iter().filter(|subscriber| which(subscriber)) {
             subscriber.push(Item::Batch(batch.clone()));
         }
     }

@@ -162,6 +162,9 @@ pub struct Outbox {
     link: Option<Linked>,
 }
 
+/// The number on a link of what the other host itself receives.
+pub(crate) const HOST_NUMBER: u64 = 0;
+
 /// The link that transmits the items of an outbox in place of a transport.
 #[derive(Debug)]
 struct Linked {
@@ -230,6 +233,11 @@ impl Outbox {
             link: Some(Linked { queue, number, outbox: outbox.clone() }),
             ..Self::empty(limit, budget, host, None)
         })
+    }
+
+    /// Returns whether it is that of another host itself, for its own clients.
+    pub(crate) fn is_of_host(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.number == HOST_NUMBER)
     }
 
     /// Creates the outbox of a connection on a link, for tests.

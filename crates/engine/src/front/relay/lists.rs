@@ -94,7 +94,7 @@ impl Relay {
             }
             _ => {}
         }
-        core.fanout.notify(uri::ROOT, frame.to_owned());
+        core.fanout.notify_clients(uri::ROOT, frame.to_owned());
         core.root.set_active_sessions(&core.fanout, front.sessions.count());
     }
 
@@ -127,7 +127,7 @@ impl Relay {
         for (session, status) in lost {
             let idle = status & !ACTIVITY | SessionStatus::Idle.bits();
             if let Some(frame) = changed(&session, idle, None) {
-                front.core.fanout.notify(uri::ROOT, frame);
+                front.core.fanout.notify_clients(uri::ROOT, frame);
             }
         }
     }

@@ -7,12 +7,12 @@ use ostler_contract::Slug;
 use ostler_protocol::{JsonObject, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::core::outbox::Closed;
+use crate::core::outbox::{Closed, HOST_NUMBER};
 use crate::front::Front;
 use crate::users::principal::Principal;
 
 /// The number of the root channel's notifications in place of a connection's.
-pub(super) const ROOT: u64 = 0;
+pub(super) const ROOT: u64 = HOST_NUMBER;
 
 /// A message of a link. A host ignores types that it does not know, because hosts of adjacent versions work together.
 #[derive(Serialize, Deserialize)]
