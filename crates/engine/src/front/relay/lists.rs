@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use ostler_protocol::message::encode;
-use ostler_protocol::wire::state::{SessionStatus, SessionSummary};
+use ostler_protocol::wire::state::{
+    ChangesSummary, SessionChatSummary, SessionStatus, SessionSummary,
+};
 use ostler_protocol::{JsonObject, Value, json, uri};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -13,17 +15,83 @@ use super::{Link, Relay};
 use crate::front::Front;
 use crate::sessions::ACTIVITY;
 
-/// The activities of sessions of other hosts.
+/// What sessions of other hosts do.
 #[derive(Debug, Default)]
 pub(super) struct Lists(Mutex<HashMap<String, Live>>);
 
-/// What a session of another host does.
+/// What a session of another host does, as its row in a listing shows it.
 #[derive(Debug, Clone)]
 struct Live {
     /// The run of its host.
     incarnation: String,
     status: u32,
     activity: Option<String>,
+    chats: Option<Vec<SessionChatSummary>>,
+    changes: Option<ChangesSummary>,
+}
+
+impl Live {
+    fn of(incarnation: &str, summary: &SessionSummary) -> Self {
+        Self {
+            incarnation: incarnation.to_owned(),
+            status: summary.status,
+            activity: summary.activity.clone(),
+            chats: summary.chats.clone(),
+            changes: summary.changes.clone(),
+        }
+    }
+
+    /// Returns whether the store has everything of the row.
+    fn is_at_rest(&self) -> bool {
+        let idle = |chat: &SessionChatSummary| chat.changes.is_none() && chat.status.is_none_or(is_idle);
+        is_idle(self.status) && self.changes.is_none() && self.chats.iter().flatten().all(idle)
+    }
+
+    /// Applies the changed fields of a row.
+    fn change(&mut self, changes: &JsonObject) {
+        fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
+            serde_json::from_value(value.clone()).ok()
+        }
+        for (name, value) in changes {
+            match name.as_str() {
+                "status" => self.status = read(value).unwrap_or(self.status),
+                "activity" => self.activity = read(value),
+                "chats" => self.chats = read(value),
+                "changes" => self.changes = read(value),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends what the session does.
+    fn rest(&mut self) {
+        self.status = at_rest(self.status);
+        self.activity = None;
+        for status in self.chats.iter_mut().flatten().filter_map(|chat| chat.status.as_mut()) {
+            *status = at_rest(*status);
+        }
+    }
+
+    /// Returns the notification of these fields.
+    fn notification(&self, session: &str) -> Option<String> {
+        let mut changes = json!({ "status": self.status, "activity": self.activity });
+        if let Some(chats) = &self.chats {
+            changes["chats"] = json!(chats);
+        }
+        if let Some(of_files) = &self.changes {
+            changes["changes"] = json!(of_files);
+        }
+        let params = json!({ "channel": uri::ROOT, "session": session, "changes": changes });
+        encode::notification("root/sessionSummaryChanged", &params).ok()
+    }
+}
+
+fn is_idle(status: u32) -> bool {
+    status & ACTIVITY == SessionStatus::Idle.bits()
+}
+
+fn at_rest(status: u32) -> u32 {
+    status & !ACTIVITY | SessionStatus::Idle.bits()
 }
 
 /// A notification of a root channel.
@@ -43,23 +111,11 @@ struct RootChange {
     changes: Option<JsonObject>,
 }
 
-/// Returns the notification that a session has this status and activity.
-fn changed(session: &str, status: u32, activity: Option<&str>) -> Option<String> {
-    let params = json!({ "channel": uri::ROOT, "session": session,
-        "changes": { "status": status, "activity": activity } });
-    encode::notification("root/sessionSummaryChanged", &params).ok()
-}
-
-fn is_idle(status: u32) -> bool {
-    status & ACTIVITY == SessionStatus::Idle.bits()
-}
-
-/// Returns the notifications of the sessions here that are doing something, for a host that begins to follow.
+/// Returns the notifications of what the sessions here do, for a host that begins to follow.
 pub(super) fn busy_sessions(front: &Front) -> Vec<String> {
-    let views = front.sessions.all().into_iter().filter(|entry| entry.is_awake());
-    let summaries = views.map(|entry| entry.view().summary.clone());
-    let busy = summaries.filter(|summary| !is_idle(summary.status));
-    busy.filter_map(|summary| changed(&summary.resource, summary.status, summary.activity.as_deref())).collect()
+    let summaries = front.sessions.all().into_iter().map(|entry| entry.view().summary.clone());
+    let live = summaries.map(|summary| (summary.resource.clone(), Live::of("", &summary)));
+    live.filter(|(_, live)| !live.is_at_rest()).filter_map(|(session, live)| live.notification(&session)).collect()
 }
 
 impl Relay {
@@ -76,7 +132,7 @@ impl Relay {
         let RootChange { summary, session, changes } = notified.params;
         match (&*notified.method, summary, session) {
             ("root/sessionAdded", Some(summary), _) => {
-                self.sets_activity(link, &summary.resource, Some(summary.status), Some(summary.activity.clone()));
+                self.is_doing(&summary.resource, Live::of(&link.host.incarnation, &summary));
                 front.sessions.counts_elsewhere(true);
                 core.feeds.sessions.put(|| std::sync::Arc::new(summary));
             }
@@ -86,11 +142,17 @@ impl Relay {
                 core.feeds.sessions.remove(&session);
             }
             ("root/sessionSummaryChanged", _, Some(session)) => {
-                let changes = changes.unwrap_or_default();
-                let status = changes.get("status").and_then(Value::as_u64);
-                let status = status.and_then(|status| u32::try_from(status).ok());
-                let activity = changes.get("activity").map(|activity| activity.as_str().map(str::to_owned));
-                self.sets_activity(link, &session, status, activity);
+                let known = self.lists.0.lock().remove(&session);
+                let mut live = known.unwrap_or_else(|| Live {
+                    incarnation: String::new(),
+                    status: SessionStatus::Idle.bits(),
+                    activity: None,
+                    chats: None,
+                    changes: None,
+                });
+                live.incarnation.clone_from(&link.host.incarnation);
+                live.change(&changes.unwrap_or_default());
+                self.is_doing(&session, live);
             }
             _ => {}
         }
@@ -98,20 +160,10 @@ impl Relay {
         core.root.set_active_sessions(&core.fanout, front.sessions.count());
     }
 
-    fn sets_activity(
-        &self,
-        link: &Link,
-        session: &str,
-        status: Option<u32>,
-        activity: Option<Option<String>>,
-    ) {
-        let mut lists = self.lists.0.lock();
-        let known = lists.remove(session);
-        let status = status.or_else(|| known.as_ref().map(|live| live.status));
-        let Some(status) = status.filter(|status| !is_idle(*status)) else { return };
-        let activity = activity.unwrap_or_else(|| known.and_then(|live| live.activity));
-        let incarnation = link.host.incarnation.clone();
-        lists.insert(session.to_owned(), Live { incarnation, status, activity });
+    fn is_doing(&self, session: &str, live: Live) {
+        if !live.is_at_rest() {
+            self.lists.0.lock().insert(session.to_owned(), live);
+        }
     }
 
     /// Reports that the sessions of a host do nothing any more, because the link to it ended.
@@ -120,13 +172,13 @@ impl Relay {
         self.lists.0.lock().retain(|session, live| {
             let stays = live.incarnation != link.host.incarnation;
             if !stays {
-                lost.push((session.clone(), live.status));
+                lost.push((session.clone(), live.clone()));
             }
             stays
         });
-        for (session, status) in lost {
-            let idle = status & !ACTIVITY | SessionStatus::Idle.bits();
-            if let Some(frame) = changed(&session, idle, None) {
+        for (session, mut live) in lost {
+            live.rest();
+            if let Some(frame) = live.notification(&session) {
                 front.core.fanout.notify_clients(uri::ROOT, frame);
             }
         }
@@ -136,10 +188,13 @@ impl Relay {
     pub(in crate::front) fn show_activities(&self, rows: &mut [SessionSummary]) {
         let lists = self.lists.0.lock();
         for row in rows {
-            if let Some(live) = lists.get(&row.resource) {
-                row.status = row.status & !ACTIVITY | live.status & ACTIVITY;
-                row.activity.clone_from(&live.activity);
+            let Some(live) = lists.get(&row.resource) else { continue };
+            row.status = row.status & !ACTIVITY | live.status & ACTIVITY;
+            row.activity.clone_from(&live.activity);
+            if live.chats.is_some() {
+                row.chats.clone_from(&live.chats);
             }
+            row.changes.clone_from(&live.changes);
         }
     }
 }
