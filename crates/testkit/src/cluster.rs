@@ -355,9 +355,27 @@ fn fenced(store: &SessionStore, member: &Arc<Member>) -> SessionStore {
     SessionStore {
         set_config: reported(&fenced.set_config, member, move |(id, _)| changed(id.clone())),
         set_flags: reported(&fenced.set_flags, member, move |(id, _)| changed(id.clone())),
+        drafts: fenced.drafts.as_ref().map(|drafts| unowned(drafts, member)),
         forget: reported(&fenced.forget, member, |(id,)| ClusterEvent::SessionRemoved { id: id.clone() }),
         ..fenced
     }
+}
+
+/// Leaves the drafts of other living hosts to these, and claims the rest.
+fn unowned(drafts: &Call<fn() -> Vec<String>>, member: &Arc<Member>) -> Call<fn() -> Vec<String>> {
+    let (drafts, member) = (drafts.clone(), member.clone());
+    Call::new(move |()| {
+        let (drafts, member) = (drafts.clone(), member.clone());
+        async move {
+            let mut own = Vec::new();
+            for id in drafts.unbounded(()).await? {
+                if Joined(member.clone()).claim(id.clone()).await? == SessionOwner::Here {
+                    own.push(id);
+                }
+            }
+            Ok(own)
+        }
+    })
 }
 
 fn fence<S: Signature>(call: &Call<S>, member: &Arc<Member>, writes: bool) -> Call<S> {
