@@ -452,6 +452,31 @@ async fn a_message_for_a_former_owner_is_returned_and_sent_to_the_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_that_drains_hands_its_sessions_over() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut near = a.connect("near").await;
+    create(&mut near).await;
+    let mut far = b.connect("far").await;
+    subscribe(&mut far, &chat()).await;
+    say(&mut far, 1, "t1", "some words").await;
+    far.actions_until("chat/turnComplete").await;
+    a.host.set_draining(true).await.unwrap();
+    assert_eq!(far.ended().await, Closed::Moved);
+    let (mut far, result) = reconnect(&b, "far", 1, &[&chat()]).await;
+    assert_eq!(result["snapshots"][0]["state"]["turns"][0]["id"], "t1", "{result}");
+    assert_eq!(inn.cluster.owner_of("one").as_deref(), Some("b"));
+    say(&mut far, 2, "t2", "some words").await;
+    far.actions_until("chat/turnComplete").await;
+    // Its clients are served by the other host, also with new sessions.
+    subscribe(&mut near, &chat()).await;
+    near.request("createSession", json!({ "channel": "echo:/new" })).await.unwrap();
+    assert_eq!(inn.cluster.owner_of("new").as_deref(), Some("b"));
+    let new_chat = ostler_protocol::uri::default_chat("echo:/new");
+    subscribe(&mut near, &new_chat).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_disconnected_without_the_others() {
     let inn = Inn::new();
     let a = inn.host("a").await;

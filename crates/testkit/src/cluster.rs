@@ -256,13 +256,25 @@ impl Cluster for Joined {
     }
 
     fn release(&self, session: String) -> Pending<()> {
-        self.0.cluster.0.lock().owners.remove(&session);
+        let mut state = self.0.cluster.0.lock();
+        if state.owners.get(&session) == Some(&self.0.incarnation) {
+            state.owners.remove(&session);
+        }
         ready(Ok(()))
     }
 
     fn set_draining(&self, is_draining: bool) -> Pending<()> {
         self.0.state.lock().is_draining = is_draining;
+        self.0.cluster.raise(None, &ClusterEvent::HostsChanged);
         ready(Ok(()))
+    }
+
+    fn is_draining(&self) -> bool {
+        self.0.state.lock().is_draining
+    }
+
+    fn id(&self) -> String {
+        self.0.id.clone()
     }
 
     fn set_url(&self, url: String) {
@@ -355,27 +367,9 @@ fn fenced(store: &SessionStore, member: &Arc<Member>) -> SessionStore {
     SessionStore {
         set_config: reported(&fenced.set_config, member, move |(id, _)| changed(id.clone())),
         set_flags: reported(&fenced.set_flags, member, move |(id, _)| changed(id.clone())),
-        drafts: fenced.drafts.as_ref().map(|drafts| unowned(drafts, member)),
         forget: reported(&fenced.forget, member, |(id,)| ClusterEvent::SessionRemoved { id: id.clone() }),
         ..fenced
     }
-}
-
-/// Leaves the drafts of other living hosts to these, and claims the rest.
-fn unowned(drafts: &Call<fn() -> Vec<String>>, member: &Arc<Member>) -> Call<fn() -> Vec<String>> {
-    let (drafts, member) = (drafts.clone(), member.clone());
-    Call::new(move |()| {
-        let (drafts, member) = (drafts.clone(), member.clone());
-        async move {
-            let mut own = Vec::new();
-            for id in drafts.unbounded(()).await? {
-                if Joined(member.clone()).claim(id.clone()).await? == SessionOwner::Here {
-                    own.push(id);
-                }
-            }
-            Ok(own)
-        }
-    })
 }
 
 fn fence<S: Signature>(call: &Call<S>, member: &Arc<Member>, writes: bool) -> Call<S> {

@@ -250,7 +250,11 @@ impl Connection {
             return Some((command, responder));
         }
         let Some(channel) = subject(&command) else { return Some((command, responder)) };
-        let (host, session) = match relay.route(self.front(), channel).await {
+        let route = match &command {
+            Command::CreateSession(_) => relay.route_new(channel).await,
+            _ => relay.route(self.front(), channel).await,
+        };
+        let (host, session) = match route {
             Ok(Route::Here) => return Some((command, responder)),
             Ok(Route::Elsewhere(host, session)) => (host, session),
             Err(why) => {
@@ -511,7 +515,11 @@ impl Connection {
             Err(error) => return responder.fail(error),
         };
         let Some(channel) = subject(&command).map(str::to_owned) else { return };
-        match relay.route(self.front(), &channel).await {
+        let route = match &command {
+            Command::CreateSession(_) => relay.route_new(&channel).await,
+            _ => relay.route(self.front(), &channel).await,
+        };
+        match route {
             Ok(Route::Here) => {
                 let work = Work::Command { command, responder, span: Span::none() };
                 Box::pin(self.take(work, None)).await;

@@ -133,12 +133,12 @@ impl Relay {
         match (&*notified.method, summary, session) {
             ("root/sessionAdded", Some(summary), _) => {
                 self.is_doing(&summary.resource, Live::of(&link.host.incarnation, &summary));
-                front.sessions.counts_elsewhere(true);
+                front.sessions.counts_listed(true);
                 core.feeds.sessions.put(|| std::sync::Arc::new(summary));
             }
             ("root/sessionRemoved", _, Some(session)) => {
                 self.lists.0.lock().remove(&session);
-                front.sessions.counts_elsewhere(false);
+                front.sessions.counts_listed(false);
                 core.feeds.sessions.remove(&session);
             }
             ("root/sessionSummaryChanged", _, Some(session)) => {

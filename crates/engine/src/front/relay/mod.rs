@@ -15,9 +15,8 @@ mod wire;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 
-use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionOwner};
-use ostler_contract::live::Pending;
-use ostler_contract::limit;
+use ostler_contract::Thrown;
+use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionElsewhere, SessionOwner};
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
@@ -26,6 +25,7 @@ use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
 use crate::front::Front;
 use crate::front::connection::Connection;
+use crate::sessions::{another, ask};
 pub(crate) use gateway::Relayed;
 use link::drive;
 pub use link::{LinkDialer, LinkTransport};
@@ -141,6 +141,12 @@ fn moving(session: &str) -> RpcError {
     RpcError::internal(why).with_data(json!({ "retryable": true }))
 }
 
+/// The error of a message whose session has an unknown owner.
+fn unknown(session: &str, why: &Thrown) -> RpcError {
+    RpcError::internal(format!("the owner of session {session} could not be determined: {why}"))
+        .with_data(json!({ "retryable": true }))
+}
+
 impl Front {
     /// Sets how other hosts of the cluster are reached. Without it, they are not.
     pub fn set_link_dialer(&self, dialer: Arc<dyn LinkDialer>) {
@@ -202,7 +208,7 @@ impl Relay {
             if relay.front.upgrade().is_none_or(|front| front.core.is_stopping()) {
                 return;
             }
-            let Ok(hosts) = within(relay.cluster.hosts()).await else { return };
+            let Ok(hosts) = ask(relay.cluster.hosts()).await else { return };
             let own = relay.cluster.incarnation();
             let alive: HashSet<_> =
                 hosts.iter().filter(|host| host.is_alive).map(|host| host.incarnation.clone()).collect();
@@ -255,6 +261,7 @@ impl Relay {
                 front.core.log.line(format_args!("the link to host {id} ended: {why}"));
             }
             self.forget_activities(&front, &link);
+            self.count_again();
         }
         self.remove(&link);
         let lost = link.host.incarnation.clone();
@@ -336,26 +343,54 @@ impl Relay {
         if sessions.get(&session).is_some() {
             return Ok(Route::Here);
         }
-        self.owner_of(session).await
+        match ask(self.cluster.owner(session.clone())).await.map_err(|why| unknown(&session, &why))? {
+            SessionOwner::Here => Ok(Route::Here),
+            SessionOwner::Elsewhere(host) => Ok(self.elsewhere(host, session)),
+            // A load claims it, unless another host has its files.
+            SessionOwner::Nobody { .. } => match sessions.session(&session).await {
+                Ok(_) => Ok(Route::Here),
+                Err(why) if SessionElsewhere::is(&why) => self.better(why, session).await,
+                Err(why) => Err(unknown(&session, &why)),
+            },
+        }
     }
 
-    async fn owner_of(&self, session: String) -> Result<Route, RpcError> {
-        let unknown = |why| {
-            RpcError::internal(format!("the owner of session {session} could not be determined: {why}"))
-                .with_data(json!({ "retryable": true }))
-        };
-        let mut owner = within(self.cluster.owner(session.clone())).await.map_err(unknown)?;
-        if matches!(owner, SessionOwner::Nobody { .. }) {
-            owner = within(self.cluster.claim(session.clone())).await.map_err(unknown)?;
+    /// Returns the host that creates a session.
+    ///
+    /// # Errors
+    /// The owner could not be determined.
+    pub(super) async fn route_new(&self, channel: &str) -> Result<Route, RpcError> {
+        let Some(session) = uri::session_id(channel).map(str::to_owned) else { return Ok(Route::Here) };
+        let owner = ask(self.cluster.owner(session.clone())).await.map_err(|why| unknown(&session, &why))?;
+        if let SessionOwner::Elsewhere(host) = owner {
+            return Ok(self.elsewhere(host, session));
         }
-        let SessionOwner::Elsewhere(host) = owner else { return Ok(Route::Here) };
+        if !self.cluster.is_draining() {
+            return Ok(Route::Here);
+        }
+        let other = another(&self.cluster, &session).await.map_err(|why| unknown(&session, &why))?;
+        Ok(other.map_or(Route::Here, |host| Route::Elsewhere(Arc::new(host), session)))
+    }
+
+    /// Returns the host that should serve a session, which it can claim itself.
+    async fn better(&self, why: Thrown, session: String) -> Result<Route, RpcError> {
+        let why = why.into_rpc();
+        let incarnation = why.data.as_ref().and_then(|data| data["incarnation"].as_str().map(str::to_owned));
+        let hosts = ask(self.cluster.hosts()).await.map_err(|why| unknown(&session, &why))?;
+        match hosts.into_iter().find(|host| Some(&host.incarnation) == incarnation.as_ref()) {
+            Some(host) => Ok(Route::Elsewhere(Arc::new(host), session)),
+            None => Err(why),
+        }
+    }
+
+    fn elsewhere(&self, host: ClusterHost, session: String) -> Route {
         let host = Arc::new(host);
         let mut owners = self.owners.lock();
         if owners.hosts.len() >= CACHED_MAX {
             owners.hosts.clear();
         }
         owners.hosts.insert(session.clone(), host.clone());
-        Ok(Route::Elsewhere(host, session))
+        Route::Elsewhere(host, session)
     }
 
     /// Forgets the owner of a session because it is another one now.
@@ -365,12 +400,24 @@ impl Relay {
         owners.sessions.retain(|_, of| of != session);
     }
 
+    /// Counts the sessions of the store again, after changes that other hosts may not have reported.
+    fn count_again(&self) {
+        let Some(front) = self.front.upgrade() else { return };
+        tokio::spawn(async move {
+            // The next link that opens or ends counts again.
+            if front.sessions.count_listed().await.is_ok() {
+                front.core.root.set_active_sessions(&front.core.fanout, front.sessions.count());
+            }
+        });
+    }
+
     /// Handles a message of the owner.
     fn received(self: &Arc<Self>, link: &Arc<Link>, message: LinkMessage, frame: &str) -> Result<(), String> {
         match message {
             LinkMessage::Hello { incarnation } if incarnation != link.host.incarnation => {
                 return Err("another run of the host answered".to_owned());
             }
+            LinkMessage::Hello { .. } => self.count_again(),
             LinkMessage::Frame { to, .. } if to == [ROOT] => self.watched(link, frame),
             LinkMessage::Frame { to, .. } => self.deliver(link, &to, frame),
             LinkMessage::Bounced { connection, bounces, session } => {
@@ -387,13 +434,5 @@ impl Relay {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// Asks the shared store within a limit.
-async fn within<T>(asked: Pending<T>) -> Result<T, String> {
-    match tokio::time::timeout(limit::STORE, asked).await {
-        Ok(answer) => answer.map_err(|why| why.to_string()),
-        Err(_) => Err("the shared store did not answer in time".to_owned()),
     }
 }

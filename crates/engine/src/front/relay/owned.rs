@@ -118,6 +118,11 @@ impl Serving {
     fn receive(&mut self, message: LinkMessage, frame: &str) -> Result<(), String> {
         match message {
             LinkMessage::Open { connection, client, version, principal, credentials, settings } => {
+                if self.front.core.lost_lease().is_some() {
+                    let refused = LinkMessage::Closed { connection, why: Closed::Moved.into() };
+                    self.queue.message(refused.text(""), None);
+                    return Ok(());
+                }
                 let version = version::negotiate(&[version]).map_err(|error| error.message)?.version;
                 let principal = principal.here(&self.front);
                 let across =
