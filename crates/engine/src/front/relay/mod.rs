@@ -20,6 +20,7 @@ use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionElsewh
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
@@ -37,6 +38,10 @@ use wire::{LinkMessage, ROOT};
 const DIAL_LIMIT: std::time::Duration = std::time::Duration::from_secs(3);
 /// How long to wait before a link that ended is opened again.
 const FOLLOW_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long a message waits for a session that a draining host hands over.
+const HANDED_OVER: std::time::Duration = std::time::Duration::from_secs(3);
+/// How often it looks whether the session has left memory.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(50);
 /// The maximum number of sessions and chats whose owners are cached.
 const CACHED_MAX: usize = 100_000;
 
@@ -305,14 +310,19 @@ impl Relay {
             }
             Channel::Worker { session, .. } => (uri::session_id(&session).map(str::to_owned), None),
             Channel::Chat(chat) => {
-                if sessions.session_of_chat(&chat).is_some() {
+                let held = sessions.session_of_chat(&chat).map(|entry| entry.id.clone());
+                if let Some(held) = held
+                    && self.stays(front, &held).await
+                {
                     return Ok(Route::Here);
                 }
                 (uri::old_default_chat(&chat).map(str::to_owned), Some(chat))
             }
             _ => return Ok(Route::Here),
         };
-        if id.as_deref().is_some_and(|id| sessions.get(id).is_some()) {
+        if let Some(id) = &id
+            && self.stays(front, id).await
+        {
             return Ok(Route::Here);
         }
         let known = {
@@ -340,7 +350,7 @@ impl Relay {
             (None, Some(id)) => id,
             (None, None) => return Ok(Route::Here),
         };
-        if sessions.get(&session).is_some() {
+        if self.stays(front, &session).await {
             return Ok(Route::Here);
         }
         match ask(self.cluster.owner(session.clone())).await.map_err(|why| unknown(&session, &why))? {
@@ -353,6 +363,21 @@ impl Relay {
                 Err(why) => Err(unknown(&session, &why)),
             },
         }
+    }
+
+    /// Returns whether a session is in memory. A draining host hands sessions without a running turn over, and their clients
+    /// return at once: their messages wait until another host can serve them.
+    async fn stays(&self, front: &Front, session: &str) -> bool {
+        let is_held = || front.sessions.get(session).is_some();
+        if !self.cluster.is_draining() {
+            return is_held();
+        }
+        let leaves = || front.sessions.get(session).is_some_and(|entry| !entry.view().is_running());
+        let end = Instant::now() + HANDED_OVER;
+        while leaves() && Instant::now() < end {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        is_held()
     }
 
     /// Returns the host that creates a session.
