@@ -392,6 +392,24 @@ async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_replays_nothing_of_a_session_that_another_one_served() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    let seen = numbers(&client.actions_until("chat/turnStarted").await).pop().unwrap();
+    client.actions_until("chat/turnComplete").await;
+    inn.cluster.kill(&a);
+    assert_eq!(client.ended().await, Closed::Moved);
+    // Its own host takes the session over, and numbered the actions of the first owner too.
+    let (_, result) = reconnect(&b, "c", seen, &[&chat()]).await;
+    assert_eq!(result["type"], "snapshot", "{result}");
+    assert_eq!(result["snapshots"][0]["state"]["turns"][0]["state"], "complete");
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_fail_so_that_they_can_be_repeated_when_the_owner_is_lost() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
@@ -665,6 +683,8 @@ async fn play(steps: Vec<Choice>) {
             Step::Wait => {
                 settle(&hosts, &mut peers, 4, Duration::from_millis(u64::from(how) * u64::from(at) / 40)).await;
             }
+            // Settings of a host are those of this host.
+            Step::Configure if how % 3 == 0 => {}
             step => peers[client].mirror.step(step, number, at, how),
         }
         settle(&hosts, &mut peers, 1, Duration::from_millis(u64::from(how % 4))).await;

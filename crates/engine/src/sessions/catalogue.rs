@@ -59,6 +59,11 @@ impl Sessions {
         self.draft(&entry);
         self.touch(&entry);
         entries.insert(entry.id.clone(), entry.clone());
+        if !self.is_alone() {
+            // Another host published actions of these channels until now.
+            let channels = self.channels_of(&entry);
+            self.core.fanout.forget_past(channels.iter().map(String::as_str));
+        }
         Some(entry)
     }
 
