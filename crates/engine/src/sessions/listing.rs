@@ -116,6 +116,16 @@ impl Sessions {
         Ok((shown.collect(), more))
     }
 
+    /// Returns the row of a session in the store, if it is listed.
+    pub(crate) async fn stored_row(&self, uri: &str) -> Option<SessionSummary> {
+        let store = self.core.session_store()?;
+        let id = uri::session_id(uri)?.to_owned();
+        // Without an answer, the row changes with the next change of the session.
+        let mut stored = store.session.as_ref()?.within(limit::STORE, (id,)).await.ok()??;
+        let chats = self.chats_in(store, &mut stored).await;
+        stored.session.draft.is_none().then(|| self.at_rest(&stored, &chats))
+    }
+
     /// Returns all sessions in memory, by id.
     fn held(&self) -> HashMap<String, Arc<Entry>> {
         self.entries.read().clone()

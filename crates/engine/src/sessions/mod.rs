@@ -90,7 +90,6 @@ pub(crate) use observer::{Happened, Happening, Observer};
 pub(crate) use ownership::{another, ask};
 use queue::Mailbox;
 pub(crate) use snapshots::snapshot;
-pub(crate) use summary::ACTIVITY;
 pub use tools_server::OpenToolsServer;
 pub use view::{Record, View};
 

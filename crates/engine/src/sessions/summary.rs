@@ -14,7 +14,7 @@ use super::actor::Actor;
 use super::annotations;
 
 /// The bits of a status that hold activity rather than flags.
-pub(crate) const ACTIVITY: u32 = 0b1_1111;
+const ACTIVITY: u32 = 0b1_1111;
 
 /// Returns the bits of a status for flags.
 pub(super) fn marks(flags: SessionFlags) -> u32 {

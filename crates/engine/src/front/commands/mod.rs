@@ -115,7 +115,7 @@ lanes! { connection, by, prepared, responder;
     spawned [sessions] ListSessions(params) => {
         let mut listed = sessions::handle_list_sessions(by.front(), params).await;
         if let (Ok(listed), Some(relay)) = (&mut listed, by.front().relay()) {
-            relay.show_activities(&mut listed.items);
+            relay.show_rows(by.front(), &mut listed.items);
         }
         responder.settle(listed);
     };

@@ -1,97 +1,70 @@
 //! The lists of a cluster. Each host sends the notifications of its root channel to the others, whose clients receive them
-//! too. What a session does is not stored, so this is retained for listings until the link to its host ends.
+//! too. The row of a session in memory has more than the store, so it is retained for listings until the link to its host ends.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ostler_protocol::message::encode;
-use ostler_protocol::wire::state::{
-    ChangesSummary, SessionChatSummary, SessionStatus, SessionSummary,
-};
+use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{JsonObject, Value, json, uri};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{Link, Relay};
 use crate::front::Front;
-use crate::sessions::ACTIVITY;
 
-/// What sessions of other hosts do.
+/// The maximum number of retained rows.
+const ROWS_MAX: usize = 10_000;
+/// The maximum number of rows that are read again when a host is lost.
+const READ_AGAIN: usize = 1000;
+
+/// The rows of sessions that other hosts have in memory, by URI.
 #[derive(Debug, Default)]
 pub(super) struct Lists(Mutex<HashMap<String, Live>>);
 
-/// What a session of another host does, as its row in a listing shows it.
+/// The row of a session in the memory of another host, as far as the host reported it. The store may not have everything.
 #[derive(Debug, Clone)]
 struct Live {
     /// The run of its host.
     incarnation: String,
-    status: u32,
-    activity: Option<String>,
-    chats: Option<Vec<SessionChatSummary>>,
-    changes: Option<ChangesSummary>,
+    fields: JsonObject,
 }
 
 impl Live {
-    fn of(incarnation: &str, summary: &SessionSummary) -> Self {
-        Self {
-            incarnation: incarnation.to_owned(),
-            status: summary.status,
-            activity: summary.activity.clone(),
-            chats: summary.chats.clone(),
-            changes: summary.changes.clone(),
+    /// Adds what differs from the stored row.
+    fn show(&self, row: &mut SessionSummary) {
+        let modified = self.fields.get("modifiedAt").and_then(Value::as_str);
+        if modified.is_some_and(|modified| modified < row.modified_at.as_str()) {
+            // Another host has changed it since.
+            return;
         }
-    }
-
-    /// Returns whether the store has everything of the row.
-    fn is_at_rest(&self) -> bool {
-        let idle = |chat: &SessionChatSummary| chat.changes.is_none() && chat.status.is_none_or(is_idle);
-        is_idle(self.status) && self.changes.is_none() && self.chats.iter().flatten().all(idle)
-    }
-
-    /// Applies the changed fields of a row.
-    fn change(&mut self, changes: &JsonObject) {
-        fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
-            serde_json::from_value(value.clone()).ok()
-        }
-        for (name, value) in changes {
-            match name.as_str() {
-                "status" => self.status = read(value).unwrap_or(self.status),
-                "activity" => self.activity = read(value),
-                "chats" => self.chats = read(value),
-                "changes" => self.changes = read(value),
-                _ => {}
+        let Ok(Value::Object(mut shown)) = serde_json::to_value(&*row) else { return };
+        for (name, value) in &self.fields {
+            match value {
+                Value::Null => drop(shown.shift_remove(name)),
+                value => drop(shown.insert(name.clone(), value.clone())),
             }
         }
-    }
-
-    /// Ends what the session does.
-    fn rest(&mut self) {
-        self.status = at_rest(self.status);
-        self.activity = None;
-        for status in self.chats.iter_mut().flatten().filter_map(|chat| chat.status.as_mut()) {
-            *status = at_rest(*status);
+        if let Ok(shown) = serde_json::from_value(Value::Object(shown)) {
+            *row = shown;
         }
-    }
-
-    /// Returns the notification of these fields.
-    fn notification(&self, session: &str) -> Option<String> {
-        let mut changes = json!({ "status": self.status, "activity": self.activity });
-        if let Some(chats) = &self.chats {
-            changes["chats"] = json!(chats);
-        }
-        if let Some(of_files) = &self.changes {
-            changes["changes"] = json!(of_files);
-        }
-        let params = json!({ "channel": uri::ROOT, "session": session, "changes": changes });
-        encode::notification("root/sessionSummaryChanged", &params).ok()
     }
 }
 
-fn is_idle(status: u32) -> bool {
-    status & ACTIVITY == SessionStatus::Idle.bits()
+/// Returns the fields of a row that can change.
+fn fields_of(summary: &SessionSummary) -> JsonObject {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(summary) else { return JsonObject::new() };
+    for constant in ["resource", "provider", "createdAt"] {
+        fields.shift_remove(constant);
+    }
+    fields.entry("activity").or_insert(Value::Null);
+    fields
 }
 
-fn at_rest(status: u32) -> u32 {
-    status & !ACTIVITY | SessionStatus::Idle.bits()
+/// Returns the notification of changed fields of a row.
+fn changed(session: &str, fields: &JsonObject) -> Option<String> {
+    let params = json!({ "channel": uri::ROOT, "session": session, "changes": fields });
+    encode::notification("root/sessionSummaryChanged", &params).ok()
 }
 
 /// A notification of a root channel.
@@ -111,11 +84,11 @@ struct RootChange {
     changes: Option<JsonObject>,
 }
 
-/// Returns the notifications of what the sessions here do, for a host that begins to follow.
-pub(super) fn busy_sessions(front: &Front) -> Vec<String> {
-    let summaries = front.sessions.all().into_iter().map(|entry| entry.view().summary.clone());
-    let live = summaries.map(|summary| (summary.resource.clone(), Live::of("", &summary)));
-    live.filter(|(_, live)| !live.is_at_rest()).filter_map(|(session, live)| live.notification(&session)).collect()
+/// Returns the notifications of the rows of sessions in memory here, for a host that begins to follow.
+pub(super) fn rows_in_memory(front: &Front) -> Vec<String> {
+    let listed = front.sessions.all().into_iter().filter(|entry| entry.view().record.draft.is_none());
+    let summaries = listed.map(|entry| entry.view().summary.clone());
+    summaries.filter_map(|summary| changed(&summary.resource, &fields_of(&summary))).collect()
 }
 
 impl Relay {
@@ -132,9 +105,9 @@ impl Relay {
         let RootChange { summary, session, changes } = notified.params;
         match (&*notified.method, summary, session) {
             ("root/sessionAdded", Some(summary), _) => {
-                self.is_doing(&summary.resource, Live::of(&link.host.incarnation, &summary));
+                self.has_row(link, &summary.resource, fields_of(&summary));
                 front.sessions.counts_listed(true);
-                core.feeds.sessions.put(|| std::sync::Arc::new(summary));
+                core.feeds.sessions.put(|| Arc::new(summary));
             }
             ("root/sessionRemoved", _, Some(session)) => {
                 self.lists.0.lock().remove(&session);
@@ -142,17 +115,7 @@ impl Relay {
                 core.feeds.sessions.remove(&session);
             }
             ("root/sessionSummaryChanged", _, Some(session)) => {
-                let known = self.lists.0.lock().remove(&session);
-                let mut live = known.unwrap_or_else(|| Live {
-                    incarnation: String::new(),
-                    status: SessionStatus::Idle.bits(),
-                    activity: None,
-                    chats: None,
-                    changes: None,
-                });
-                live.incarnation.clone_from(&link.host.incarnation);
-                live.change(&changes.unwrap_or_default());
-                self.is_doing(&session, live);
+                self.has_row(link, &session, changes.unwrap_or_default());
             }
             _ => {}
         }
@@ -160,41 +123,54 @@ impl Relay {
         core.root.set_active_sessions(&core.fanout, front.sessions.count());
     }
 
-    fn is_doing(&self, session: &str, live: Live) {
-        if !live.is_at_rest() {
-            self.lists.0.lock().insert(session.to_owned(), live);
+    fn has_row(&self, link: &Link, session: &str, fields: JsonObject) {
+        let mut lists = self.lists.0.lock();
+        if lists.len() >= ROWS_MAX {
+            lists.clear();
+        }
+        let incarnation = &link.host.incarnation;
+        match lists.get_mut(session) {
+            Some(live) if live.incarnation == *incarnation => live.fields.extend(fields),
+            _ => drop(lists.insert(session.to_owned(), Live { incarnation: incarnation.clone(), fields })),
         }
     }
 
-    /// Reports that the sessions of a host do nothing any more, because the link to it ended.
-    pub(super) fn forget_activities(&self, front: &Front, link: &Link) {
+    /// Reports the stored rows of the sessions of a host, because the link to it ended.
+    pub(super) fn forget_rows(self: &Arc<Self>, front: &Arc<Front>, link: &Link) {
         let mut lost = Vec::new();
         self.lists.0.lock().retain(|session, live| {
             let stays = live.incarnation != link.host.incarnation;
-            if !stays {
-                lost.push((session.clone(), live.clone()));
+            if !stays && lost.len() < READ_AGAIN {
+                lost.push(session.clone());
             }
             stays
         });
-        for (session, mut live) in lost {
-            live.rest();
-            if let Some(frame) = live.notification(&session) {
-                front.core.fanout.notify_clients(uri::ROOT, frame);
+        let (relay, front) = (self.clone(), front.clone());
+        tokio::spawn(async move {
+            for session in lost {
+                let Some(row) = front.sessions.stored_row(&session).await else { continue };
+                // Its next host reports it.
+                let is_served =
+                    relay.lists.0.lock().contains_key(&session) || front.sessions.by_uri(&session).is_some();
+                if !is_served && let Some(frame) = changed(&session, &fields_of(&row)) {
+                    front.core.fanout.notify_clients(uri::ROOT, frame);
+                }
             }
-        }
+        });
     }
 
-    /// Adds to the rows of a listing what sessions of other hosts do.
-    pub(in crate::front) fn show_activities(&self, rows: &mut [SessionSummary]) {
-        let lists = self.lists.0.lock();
+    /// Adds to the rows of a listing what other hosts reported.
+    pub(in crate::front) fn show_rows(&self, front: &Front, rows: &mut [SessionSummary]) {
+        let mut lists = self.lists.0.lock();
         for row in rows {
-            let Some(live) = lists.get(&row.resource) else { continue };
-            row.status = row.status & !ACTIVITY | live.status & ACTIVITY;
-            row.activity.clone_from(&live.activity);
-            if live.chats.is_some() {
-                row.chats.clone_from(&live.chats);
+            if !lists.contains_key(&row.resource) {
+                continue;
             }
-            row.changes.clone_from(&live.changes);
+            match front.sessions.by_uri(&row.resource) {
+                // This host has taken it over.
+                Some(_) => drop(lists.remove(&row.resource)),
+                None => lists[&row.resource].show(row),
+            }
         }
     }
 }

@@ -265,7 +265,7 @@ impl Relay {
                 let id = &link.host.id;
                 front.core.log.line(format_args!("the link to host {id} ended: {why}"));
             }
-            self.forget_activities(&front, &link);
+            self.forget_rows(&front, &link);
             self.count_again();
         }
         self.remove(&link);

@@ -9,7 +9,7 @@ use ostler_protocol::{Version, uri, version};
 use tokio::sync::mpsc;
 
 use super::link::{LinkTransport, drive};
-use super::lists::busy_sessions;
+use super::lists::rows_in_memory;
 use super::wire::{LinkMessage, ROOT};
 use crate::core::fanout::Subscriber;
 use crate::core::link_queue::LinkQueue;
@@ -187,7 +187,7 @@ impl Serving {
             flow: None,
         };
         core.fanout.subscribe(uri::ROOT, subscriber.clone());
-        for frame in busy_sessions(&self.front) {
+        for frame in rows_in_memory(&self.front) {
             subscriber.outbox.send(frame);
         }
         self.watch = Some(subscriber);
