@@ -55,7 +55,12 @@ async fn ended(client: &mut Client, turn: &str) -> u64 {
 }
 
 /// Requests until the answer is one.
-async fn eventually(client: &mut Client, method: &str, params: &Value, holds: impl Fn(&Value) -> bool) -> Value {
+async fn eventually(
+    client: &mut Client,
+    method: &str,
+    params: &Value,
+    holds: impl Fn(&Value) -> bool,
+) -> Value {
     let end = Instant::now() + TAKEOVER;
     loop {
         let answer = client.request(method, params.clone()).await;
@@ -120,6 +125,6 @@ async fn any_daemon_serves_any_client() {
     say(&mut near, "t4").await;
     ended(&mut near, "t4").await;
     ended(&mut far, "t4").await;
-    let log = here.read("log") + &there.read("log");
+    let log = format!("{}{}", here.read("log"), there.read("log"));
     assert!(!log.contains("of-the-cluster"), "{log}");
 }

@@ -93,9 +93,13 @@ async fn clients_of_other_hosts_see_a_session_and_each_action_is_sent_once_per_h
     subscribe(&mut maker, &chat()).await;
     let mut others = Vec::new();
     for at in 0..10 {
-        let mut other = if at % 2 == 0 { b.connect(&format!("b{at}")).await } else { c.connect(&format!("c{at}")).await };
+        let mut other =
+            if at % 2 == 0 { b.connect(&format!("b{at}")).await } else { c.connect(&format!("c{at}")).await };
         let snapshot = subscribe(&mut other, &chat()).await;
-        assert_eq!((&snapshot["resource"], snapshot["state"]["turns"].as_array().unwrap().len()), (&json!(chat()), 0));
+        assert_eq!(
+            (&snapshot["resource"], snapshot["state"]["turns"].as_array().unwrap().len()),
+            (&json!(chat()), 0)
+        );
         others.push((other, snapshot["fromSeq"].as_u64().unwrap()));
     }
     assert_eq!(b.host.sessions.all().len(), 0, "only the owner has the session in memory");
@@ -137,19 +141,25 @@ async fn a_host_without_a_session_serves_its_own_beside() {
     client.request("createSession", json!({ "channel": own })).await.unwrap();
     let own_chat = ostler_protocol::uri::default_chat(own);
     subscribe(&mut client, &own_chat).await;
-    let turn = |text: &str| json!({ "type": "chat/turnStarted", "turnId": text, "message": { "text": text } });
+    let turn =
+        |text: &str| json!({ "type": "chat/turnStarted", "turnId": text, "message": { "text": text } });
     client.dispatch(&own_chat, 1, turn("here")).await;
     client.dispatch(&chat(), 2, turn("there")).await;
     let mut seen = client.actions_until("chat/turnComplete").await;
     seen.extend(client.actions_until("chat/turnComplete").await);
     let numbers = numbers(&seen);
     assert!(numbers.is_sorted_by(|one, next| one < next), "one sequence: {numbers:?}");
-    assert_eq!((inn.cluster.owner_of("one").unwrap(), inn.cluster.owner_of("own").unwrap()), ("a".into(), "b".into()));
+    assert_eq!(
+        (inn.cluster.owner_of("one").unwrap(), inn.cluster.owner_of("own").unwrap()),
+        ("a".into(), "b".into())
+    );
     // An id of another host is taken.
     let taken = client.request("createSession", json!({ "channel": SESSION })).await.unwrap_err();
     assert_eq!(taken["code"], -32003, "{taken}");
     // What is not served is rejected to its sender by the owner.
-    client.dispatch(&chat(), 3, json!({ "type": "chat/turnCancelled", "turnId": "none", "duration": 0 })).await;
+    client
+        .dispatch(&chat(), 3, json!({ "type": "chat/turnCancelled", "turnId": "none", "duration": 0 }))
+        .await;
     let rejected = client.next_action().await;
     assert_eq!(rejected["rejectionReason"], "no such turn is running in this chat");
     assert!(rejected["serverSeq"].as_u64() >= numbers.last().copied(), "{rejected}");
@@ -189,7 +199,9 @@ async fn commands_about_a_session_reach_its_owner() {
     assert_eq!(cancelled.last().unwrap()["channel"], chat());
     let turns = json!({ "channel": chat(), "cursor": "0" });
     let _ = client.request("fetchTurns", turns).await;
-    let completed = client.request("completions", json!({ "channel": chat(), "kind": "userMessage", "text": "/", "offset": 1 })).await;
+    let completed = client
+        .request("completions", json!({ "channel": chat(), "kind": "userMessage", "text": "/", "offset": 1 }))
+        .await;
     assert!(completed.is_ok(), "{completed:?}");
     assert_eq!(client.request("disposeChat", json!({ "channel": "ahp-chat:/fork" })).await, Ok(Value::Null));
     assert_eq!(client.request("disposeSession", json!({ "channel": SESSION })).await, Ok(Value::Null));
@@ -211,7 +223,9 @@ async fn the_lists_of_other_hosts_are_live() {
     say(&mut maker, 1, "t1", "some words").await;
     maker.actions_until("chat/turnComplete").await;
     let mut seen = Vec::new();
-    while !seen.contains(&"root/activeSessionsChanged".to_owned()) || !seen.contains(&"root/sessionAdded".to_owned()) {
+    while !seen.contains(&"root/activeSessionsChanged".to_owned())
+        || !seen.contains(&"root/sessionAdded".to_owned())
+    {
         let frame = watcher.next_frame().await.unwrap();
         let name = match frame["method"].as_str().unwrap() {
             "action" => frame["params"]["action"]["type"].as_str().unwrap().to_owned(),
@@ -360,7 +374,9 @@ async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
     subscribe(&mut client, &chat()).await;
     say(&mut client, 1, "t1", "some words").await;
     client.actions_until("chat/turnComplete").await;
-    client.dispatch(SESSION, 2, json!({ "type": "session/configChanged", "config": { "delayMs": 100 } })).await;
+    client
+        .dispatch(SESSION, 2, json!({ "type": "session/configChanged", "config": { "delayMs": 100 } }))
+        .await;
     client.actions_until("session/configChanged").await;
     say(&mut client, 3, "t2", "a b c d e f g h i j k l m n o p q r s t u v w x y z").await;
     client.actions_until("chat/responsePart").await;
@@ -515,7 +531,8 @@ async fn a_client_that_does_not_read_is_disconnected_without_the_others() {
     say(&mut client, 20, "last", "word").await;
     client.actions_until("chat/turnComplete").await;
     // The owner no longer has a connection for it.
-    eventually("the connection at the owner is closed", || a.host.core.fanout.watchers(&chat()).len() == 1).await;
+    eventually("the connection at the owner is closed", || a.host.core.fanout.watchers(&chat()).len() == 1)
+        .await;
 }
 
 fn users(role_of_ben: &str) -> People {
@@ -553,8 +570,12 @@ async fn the_owner_decides_what_a_user_of_another_host_may() {
     assert_eq!(state["snapshot"]["resource"], SESSION);
     let created = "echo:/two";
     client.request("createSession", json!({ "channel": created })).await.unwrap();
-    let owners: HashMap<_, _> =
-        [&a, &b].map(|host| host.host.sessions.all()).into_iter().flatten().map(|entry| (entry.uri.clone(), entry.owner.clone())).collect();
+    let owners: HashMap<_, _> = [&a, &b]
+        .map(|host| host.host.sessions.all())
+        .into_iter()
+        .flatten()
+        .map(|entry| (entry.uri.clone(), entry.owner.clone()))
+        .collect();
     assert_eq!(owners[created].as_deref(), Some("user:ada"));
 }
 
@@ -567,9 +588,8 @@ async fn a_connection_of_a_plugin_reaches_sessions_of_other_hosts() {
     create(&mut a.connect("maker").await).await;
     let peer = b.plugin("bot").connect().unwrap();
     let initialize = json!({ "clientId": "bot", "protocolVersions": ["1.0.0"] });
-    let request = |method: &str, params: Value| {
-        peer.request.call((method.to_owned(), params.as_object().cloned()))
-    };
+    let request =
+        |method: &str, params: Value| peer.request.call((method.to_owned(), params.as_object().cloned()));
     request("initialize", initialize).await.unwrap();
     let subscribed = request("subscribe", json!({ "channel": chat() })).await.unwrap();
     assert_eq!(subscribed["snapshot"]["resource"], chat());
@@ -681,7 +701,8 @@ async fn play(steps: Vec<Choice>) {
                 }
             }
             Step::Wait => {
-                settle(&hosts, &mut peers, 4, Duration::from_millis(u64::from(how) * u64::from(at) / 40)).await;
+                settle(&hosts, &mut peers, 4, Duration::from_millis(u64::from(how) * u64::from(at) / 40))
+                    .await;
             }
             // Settings of a host are those of this host.
             Step::Configure if how % 3 == 0 => {}

@@ -85,8 +85,7 @@ impl LinkDialer for WebSocketLinks {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
             let bearer = bearer.map_err(|_| "the token of the cluster cannot be sent in a header")?;
             request.headers_mut().insert(header::AUTHORIZATION, bearer);
-            let connected =
-                tokio_tungstenite::connect_async_with_config(request, Some(config()), true).await;
+            let connected = tokio_tungstenite::connect_async_with_config(request, Some(config()), true).await;
             match connected {
                 Ok((socket, _)) => Ok(transport(socket)),
                 Err(Error::Http(response)) if response.status() == StatusCode::UNAUTHORIZED => {

@@ -118,12 +118,14 @@ async fn a_client_of_another_host_receives_actions_over_one_websocket() {
     };
     let (near, far) = (arrives(near), arrives(far));
     for number in 0..MEASURED {
-        let delta = json!({ "type": "chat/delta", "turnId": "t1", "partId": "p1", "content": format!("{number} ") });
+        let delta =
+            json!({ "type": "chat/delta", "turnId": "t1", "partId": "p1", "content": format!("{number} ") });
         stage.emit(0, Emit::Chat, delta);
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let ((near, _), (far, mut client)) = (near.await.unwrap(), far.await.unwrap());
-    let mut added: Vec<_> = near.iter().zip(&far).map(|(near, far)| far.saturating_duration_since(*near)).collect();
+    let mut added: Vec<_> =
+        near.iter().zip(&far).map(|(near, far)| far.saturating_duration_since(*near)).collect();
     added.sort_unstable();
     println!("relay: p50 {:?}, p99 {:?}", added[MEASURED / 2], added[MEASURED * 99 / 100]);
     // The limit is 1 ms; a test program is not optimized, and other tests run beside it.

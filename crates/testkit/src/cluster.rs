@@ -311,7 +311,8 @@ impl LinkDialer for Dialer {
             let to = to.ok_or("no such host")?;
             let front = to.state.lock().front.as_ref().and_then(Weak::upgrade);
             let front = front.filter(|_| !*to.cut.borrow() && !*from.cut.borrow()).ok_or("refused")?;
-            let ((near_out, far_in), (far_out, near_in)) = (pipe(&cluster, &from, &to), pipe(&cluster, &to, &from));
+            let ((near_out, far_in), (far_out, near_in)) =
+                (pipe(&cluster, &from, &to), pipe(&cluster, &to, &from));
             let far = LinkTransport { incoming: far_in, outgoing: far_out };
             tokio::spawn(async move { front.serve_link(far).await });
             Ok(LinkTransport { incoming: near_in, outgoing: near_out })

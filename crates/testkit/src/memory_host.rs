@@ -12,7 +12,8 @@ use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
 use ostler_engine::{
-    Clock, Connection, Gate, Host, HostDoor, HostOptions, LinkDialer, LocalSystem, Log, People, Principal, Yaml,
+    Clock, Connection, Gate, Host, HostDoor, HostOptions, LinkDialer, LocalSystem, Log, People, Principal,
+    Yaml,
 };
 use ostler_loader::{LoadedPlugin, Loader, PluginConfig, State};
 use parking_lot::Mutex;

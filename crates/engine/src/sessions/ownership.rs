@@ -250,7 +250,10 @@ impl Entry {
 }
 
 /// Returns another host that takes new sessions: the same one for everybody who asks about a session.
-pub(crate) async fn another(cluster: &Arc<dyn Cluster>, session: &str) -> Result<Option<ClusterHost>, Thrown> {
+pub(crate) async fn another(
+    cluster: &Arc<dyn Cluster>,
+    session: &str,
+) -> Result<Option<ClusterHost>, Thrown> {
     let (mut hosts, own) = (ask(cluster.hosts()).await?, cluster.id());
     hosts.retain(|host| host.is_alive && !host.is_draining && host.id != own);
     if hosts.is_empty() {

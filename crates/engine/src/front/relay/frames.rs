@@ -66,7 +66,10 @@ mod tests {
             let frame = encode::raw_result(&id, r#"{"snapshot":{"resource":"a","state":{},"fromSeq":5}}"#);
             let split = split_id(&frame).expect("an id");
             assert_eq!((&split.id, split.kind), (&id, Kind::Result));
-            assert_eq!(snapshot_in(&split, 12).as_deref(), Some(r#"{"resource":"a","state":{},"fromSeq":12}"#));
+            assert_eq!(
+                snapshot_in(&split, 12).as_deref(),
+                Some(r#"{"resource":"a","state":{},"fromSeq":12}"#)
+            );
             assert_eq!(with_from_seq(&frame, 5), frame);
             let request = encode::request(&id, "resourceRead", &ostler_protocol::json!({})).expect("JSON");
             let split = split_id(&request).expect("an id");

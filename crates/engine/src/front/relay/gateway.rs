@@ -266,7 +266,8 @@ impl Connection {
         let subscribes = matches!(command, Command::Subscribe(_));
         drop(command);
         let subscribes = subscribes.then_some(channel);
-        self.pass_command(relay, (host, session), (method, params), subscribes, responder, Tries::new()).await;
+        self.pass_command(relay, (host, session), (method, params), subscribes, responder, Tries::new())
+            .await;
         None
     }
 
@@ -380,7 +381,8 @@ impl Connection {
             Some((_, Pending::Collect { .. })) => {}
             None => {
                 if let Ok(Message::Notification { method, params }) = Message::parse(frame)
-                    && let Some(Ok(Notification::DispatchAction(dispatch))) = Notification::decode(&method, &params)
+                    && let Some(Ok(Notification::DispatchAction(dispatch))) =
+                        Notification::decode(&method, &params)
                 {
                     self.refuse_unsent(&dispatch, &why.message);
                 }
@@ -527,7 +529,8 @@ impl Connection {
             Ok(Route::Elsewhere(host, session)) => {
                 let subscribes = matches!(command, Command::Subscribe(_)).then_some(channel);
                 drop(command);
-                self.pass_command(relay, (host, session), (method, params), subscribes, responder, tries).await;
+                self.pass_command(relay, (host, session), (method, params), subscribes, responder, tries)
+                    .await;
             }
             Err(why) => responder.fail(why),
         }
@@ -590,7 +593,9 @@ impl Connection {
     }
 
     /// Subscribes to the channels of `initialize` or `reconnect` that other hosts serve; omits those that fail.
-    pub(in crate::front) fn collect_elsewhere(self: &Arc<Self>) -> Option<impl Future<Output = Vec<Collected>> + use<>> {
+    pub(in crate::front) fn collect_elsewhere(
+        self: &Arc<Self>,
+    ) -> Option<impl Future<Output = Vec<Collected>> + use<>> {
         let relay = self.front().relay()?.clone();
         let entering = std::mem::take(&mut *self.relayed_if_any()?.entering.lock());
         if entering.is_empty() {

@@ -98,7 +98,8 @@ impl Relay {
         if !frame.starts_with(r#"{"jsonrpc":"2.0","method":"root/session"#) {
             return;
         }
-        let (Some(front), Ok(notified)) = (self.front.upgrade(), serde_json::from_str::<Notified>(frame)) else {
+        let (Some(front), Ok(notified)) = (self.front.upgrade(), serde_json::from_str::<Notified>(frame))
+        else {
             return;
         };
         let core = &front.core;

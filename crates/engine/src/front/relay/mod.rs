@@ -249,10 +249,8 @@ impl Relay {
         let why = match dialed {
             Ok(transport) => {
                 let Some(core) = self.front.upgrade().map(|front| front.core.clone()) else { return };
-                link.queue.message(
-                    LinkMessage::Hello { incarnation: self.cluster.incarnation() }.text(""),
-                    None,
-                );
+                link.queue
+                    .message(LinkMessage::Hello { incarnation: self.cluster.incarnation() }.text(""), None);
                 link.queue.message(LinkMessage::Watch.text(""), None);
                 drive(transport, &link.queue, &core, |message, frame| self.received(&link, message, frame))
                     .await

@@ -119,9 +119,7 @@ impl From<&Principal> for WirePrincipal {
             Principal::Anyone => Self::Anyone,
             Principal::Root => Self::Root,
             Principal::Plugin { id, .. } => Self::Plugin { id: id.clone() },
-            Principal::Person(person) => {
-                Self::User { id: person.id.clone(), roles: person.claimed.clone() }
-            }
+            Principal::Person(person) => Self::User { id: person.id.clone(), roles: person.claimed.clone() },
         }
     }
 }
@@ -136,7 +134,8 @@ impl WirePrincipal {
                 let slug = Slug::parse(&id);
                 let registry = front.core.registry().zip(slug);
                 let plugin = registry.and_then(|(registry, slug)| registry.plugin(&slug));
-                let grants: Arc<[_]> = plugin.map(|plugin| plugin.caller().grants.clone()).unwrap_or_default();
+                let grants: Arc<[_]> =
+                    plugin.map(|plugin| plugin.caller().grants.clone()).unwrap_or_default();
                 Principal::Plugin { id, grants }
             }
             Self::User { id, roles } => {
@@ -174,7 +173,9 @@ impl LinkMessage {
         let (head, frame) = text.split_once('\n').unwrap_or((text, ""));
         let message = serde_json::from_str(head);
         // The error can contain a token.
-        message.map(|message| (message, frame)).map_err(|_| "it sent a message that cannot be read".to_owned())
+        message
+            .map(|message| (message, frame))
+            .map_err(|_| "it sent a message that cannot be read".to_owned())
     }
 }
 
@@ -202,7 +203,8 @@ mod tests {
         let (message, read) = LinkMessage::parse(&text).expect("read");
         assert!(matches!(message, LinkMessage::Frame { to, bounces: 2 } if to == [3]));
         assert_eq!(read, frame);
-        let (message, read) = LinkMessage::parse(&frame_for([1, 20].into_iter(), frame)).map_err(|_| ()).expect("read");
+        let (message, read) =
+            LinkMessage::parse(&frame_for([1, 20].into_iter(), frame)).map_err(|_| ()).expect("read");
         assert!(matches!(message, LinkMessage::Frame { to, bounces: 0 } if to == [1, 20]));
         assert_eq!(read, frame);
     }
