@@ -19,7 +19,7 @@ use ostler_ports::{
     RunRetention, SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
 };
 use ostler_protocol::names;
-use ostler_server::ToolServers;
+use ostler_server::{ToolServers, WebSocketLinks};
 
 use crate::bundled;
 use crate::client_plugins::ClientPluginFolders;
@@ -140,6 +140,7 @@ async fn compose_with(
     let (lines, plugin_lines) = (log.clone(), log.clone());
     let (native, exported) = (http.clone(), http.clone());
     host.core.set_outbound(Outbound::new(move |request| native(request)));
+    host.front.set_link_dialer(Arc::new(WebSocketLinks));
     let sources = Sources::default();
     let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Call, Func, FunctionName, HostFunction};
+use crate::cluster::Cluster;
 use crate::cross::Cross;
 use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
@@ -228,6 +229,12 @@ pub trait HostCalls: Send + Sync {
         };
         let fired = data.and_then(|data| self.fire_trigger(caller, r#type, event, data));
         Box::pin(async move { fired?.kept.call(()).await.map(Firing::Started) })
+    }
+
+    /// Joins the host to a cluster of hosts that share its stores. Once, in `apply`.
+    #[inner]
+    fn join_cluster(&self, caller: &Caller, _cluster: Arc<dyn Cluster>) -> Result<(), Thrown> {
+        Err(Thrown::new(format_args!("plugin {}: this host can join no cluster", caller.plugin)))
     }
 
     /// Returns the URL under which people open a run or a session of this host, by its URI: a page of the web console, or

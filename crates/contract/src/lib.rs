@@ -38,6 +38,7 @@ pub mod bodies;
 pub mod budget;
 pub mod call;
 mod call_measure;
+pub mod cluster;
 pub mod cross;
 pub mod duration;
 pub mod events;

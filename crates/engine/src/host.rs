@@ -1,8 +1,10 @@
 //! The host: one registry, one sequence, the sessions and automations, and their entry points.
 
 mod closing;
+mod cluster;
 mod gauges;
 
+pub use cluster::ClusterState;
 pub use gauges::Gauges;
 
 use std::sync::Arc;
@@ -83,12 +85,26 @@ impl Host {
         if self.workspace.terminal_store().is_some() {
             self.core.root.serve_terminals();
         }
+        self.follow_cluster();
         self.sessions.open_sessions().await;
+        if self.core.cluster().is_some() {
+            if let Err(why) = self.sessions.count_listed().await {
+                self.core.log.line(format_args!("the sessions of the store could not be counted: {why}"));
+            }
+            self.front.join_cluster();
+        }
         self.core.root.set_active_sessions(&self.core.fanout, self.sessions.count());
         self.access.warn_of_no_policies().await;
         self.core.reach(Stage::Built);
         self.automations.clone().load_automations().await;
         tokio::spawn(self.core.clone().probe_agents());
+    }
+
+    /// Disconnects every client.
+    pub fn disconnect_clients(&self) {
+        for connection in self.access.clients.open() {
+            connection.close();
+        }
     }
 
     /// Ends what is no longer authorized, after the users file has changed.

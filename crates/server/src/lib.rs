@@ -9,6 +9,7 @@ mod body;
 mod guard;
 mod heads;
 mod linger;
+mod links;
 mod listener;
 mod mount;
 mod reply;
@@ -19,6 +20,7 @@ mod tools;
 mod websocket;
 
 pub use guard::{HostNames, Token, bearer_of, names_a_host};
+pub use links::WebSocketLinks;
 pub use listener::{HangUp, Listener, Server};
 pub use mount::{Guard, Handler, Mount};
 pub use reply::{Reply, refuse};

@@ -20,6 +20,7 @@ use crate::body::incoming;
 use crate::guard::{HostNames, Rejection, Token, admit};
 use crate::heads::{Head, Heads};
 use crate::linger::Socket;
+use crate::links;
 use crate::mount::Mount;
 use crate::reply::{Reply, refuse};
 use crate::sign_ins::SignIns;
@@ -179,6 +180,13 @@ impl Server {
         let hosts = request.headers().get_all(header::HOST).iter().count();
         if hosts > 1 || !is_decodable(request.uri().path()) {
             return refuse(&Reply::Malformed);
+        }
+        if request.uri().path() == links::PATH
+            && let Some(door) = &self.door
+            && let Some(cluster) = door.host.core.cluster()
+            && websocket::is_handshake(&request)
+        {
+            return links::accept(request, door.host.clone(), cluster, stop);
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(request.uri().path())) {
             if let Err(refused) = mount.guard().admits(&mut request) {

@@ -12,6 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
 use http::{HeaderValue, StatusCode, header};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use ostler_contract::budget::{Budget, Charge, SMALL};
 use ostler_contract::http::{Body, Response};
@@ -84,20 +85,28 @@ pub(crate) fn upgrade(
     principal: Principal,
     stop: watch::Receiver<bool>,
 ) -> Response {
+    let (response, upgrade) = accepted(&mut request);
+    if let Some(upgrade) = upgrade {
+        tokio::spawn(async move {
+            let Ok(upgraded) = upgrade.await else { return };
+            let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else { return };
+            serve(parts.io.into_inner().into_inner(), parts.read_buf, host, principal, stop).await;
+        });
+    }
+    response
+}
+
+/// Returns the answer to a handshake, and the upgrade that follows unless it is rejected.
+pub(crate) fn accepted(request: &mut hyper::Request<Incoming>) -> (Response, Option<OnUpgrade>) {
     let mut response = Response::new(Body::Empty);
     if request.headers().get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
         response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        return response;
+        return (response, None);
     }
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
     let accept = key.and_then(|key| HeaderValue::from_str(&key).ok());
-    let upgrade = hyper::upgrade::on(&mut request);
-    tokio::spawn(async move {
-        let Ok(upgraded) = upgrade.await else { return };
-        let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else { return };
-        serve(parts.io.into_inner().into_inner(), parts.read_buf, host, principal, stop).await;
-    });
+    let upgrade = hyper::upgrade::on(request);
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -105,7 +114,7 @@ pub(crate) fn upgrade(
     if let Some(accept) = accept {
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
-    response
+    (response, Some(upgrade))
 }
 
 async fn serve(
@@ -470,6 +479,8 @@ fn close_frame(why: Closed) -> Vec<u8> {
         Closed::TooLarge => (1009, "the frame is too large"),
         Closed::NotText => (1007, "the text is not UTF-8"),
         Closed::NoMemory => (1013, "no memory for this message; try again later"),
+        Closed::Moved => (1012, "another host serves this now; reconnect"),
+        Closed::LostLease => (1013, "this host lost its lease of the shared database; reconnect"),
     };
     let length = u8::try_from(2 + reason.len()).unwrap_or(2);
     let mut frame = vec![OPCODE_CLOSE, length];

@@ -4,6 +4,7 @@
 
 pub mod attacks;
 pub mod cases;
+mod cluster;
 mod memory_host;
 pub mod mirror;
 pub mod postgres;
@@ -12,6 +13,7 @@ mod stage;
 mod transport;
 pub mod wire;
 
+pub use cluster::{ClusteredHost, MemoryCluster};
 pub use memory_host::{Builder, Lines, MemoryHost, SIGN_IN};
 pub use raw::RawClient;
 pub use stage::{Stage, action};

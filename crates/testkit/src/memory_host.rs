@@ -12,7 +12,8 @@ use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
 use ostler_engine::{
-    Clock, Connection, Gate, Host, HostDoor, HostOptions, LocalSystem, Log, People, Principal, Yaml,
+    Clock, Connection, Gate, Host, HostDoor, HostOptions, LinkDialer, LocalSystem, Log, People, Principal,
+    Yaml,
 };
 use ostler_loader::{LoadedPlugin, Loader, PluginConfig, State};
 use parking_lot::Mutex;
@@ -94,6 +95,7 @@ pub struct Builder {
     session_tools: bool,
     own: Vec<Own>,
     here: Option<Arc<dyn LocalSystem>>,
+    links: Option<Arc<dyn LinkDialer>>,
 }
 
 /// Registers a contribution of the host itself.
@@ -257,6 +259,18 @@ impl Builder {
         self
     }
 
+    /// Sets how other hosts of the cluster are reached.
+    #[must_use]
+    pub fn links(mut self, links: Arc<dyn LinkDialer>) -> Self {
+        self.links = Some(links);
+        self
+    }
+
+    pub(crate) fn links_unless_set(mut self, links: Arc<dyn LinkDialer>) -> Self {
+        self.links.get_or_insert(links);
+        self
+    }
+
     /// Loads the plugins as the daemon does, and starts the host.
     ///
     /// # Panics
@@ -270,6 +284,9 @@ impl Builder {
         let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
         if let Some(here) = self.here {
             host.core.set_local_system(here);
+        }
+        if let Some(links) = self.links {
+            host.front.set_link_dialer(links);
         }
         let door = HostDoor::new(&host.front);
         let facts = Arc::new(HostFacts {
@@ -369,6 +386,11 @@ impl MemoryHost {
         let connection = Connection::open(&self.host.front, Principal::Anyone);
         let config = ClientConfig { subscription_buffer: 65_536, ..ClientConfig::default() };
         Client::connect(MemoryTransport::new(connection), config).await.expect("a connection")
+    }
+
+    /// Disconnects all clients.
+    pub fn close_clients(&self) {
+        self.host.disconnect_clients();
     }
 
     /// Connects a client that sends JSON text, for messages that the official client cannot send.

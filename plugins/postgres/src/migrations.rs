@@ -7,7 +7,10 @@ use tokio_postgres::{Client, Error};
 use crate::failure;
 
 /// The migrations. A released one never changes; its checksum is stored with it.
-const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_stores.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("stores", include_str!("migrations/0001_stores.sql")),
+    ("cluster", include_str!("migrations/0002_cluster.sql")),
+];
 
 /// Serializes hosts that start: held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";
@@ -22,6 +25,11 @@ impl SchemaState {
     /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
+    }
+
+    /// Returns whether the schema tells hosts of a cluster from others.
+    pub fn has_members(&self) -> bool {
+        self.version > 1
     }
 }
 

@@ -118,6 +118,44 @@ pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason:
     frame
 }
 
+/// The number inside an action's frame.
+const NUMBER: &str = r#","serverSeq":"#;
+
+/// The frame of an action of another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbered<'a> {
+    /// Before its number.
+    pub head: &'a str,
+    /// After its number.
+    pub tail: &'a str,
+    /// Whether it rejects an action of its receiver, and so has no new number.
+    pub is_rejection: bool,
+}
+
+/// Splits the frame of an action around its number; `None` for another frame. The text of a string in the frame cannot
+/// look like the number, because its quotes are escaped.
+pub(crate) fn split_number(frame: &str) -> Option<Numbered<'_>> {
+    if !frame.starts_with(ACTION_HEAD) {
+        return None;
+    }
+    let start = frame.rfind(NUMBER)? + NUMBER.len();
+    let rest = &frame[start..];
+    let length = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let tail = &rest[length..];
+    let is_rejection = tail.contains(r#","rejectionReason":"#);
+    Some(Numbered { head: &frame[..start], tail, is_rejection })
+}
+
+/// Returns a frame that was split around its number with another number.
+pub(crate) fn renumbered(head: &str, seq: u64, tail: &str) -> String {
+    use std::fmt::Write as _;
+    let mut frame = String::with_capacity(head.len() + tail.len() + 20);
+    frame.push_str(head);
+    let _ = write!(frame, "{seq}");
+    frame.push_str(tail);
+    frame
+}
+
 /// Returns the `params` inside an action's frame.
 pub(super) fn params_of(frame: &[u8]) -> &str {
     let params = frame.get(ACTION_HEAD.len()..frame.len().saturating_sub(1)).unwrap_or_default();
@@ -132,4 +170,27 @@ pub(super) fn action_of<'a>(frame: &'a [u8], channel: &str) -> &'a str {
     let start = r#"{"channel":"#.len() + name.len() + r#","action":"#.len();
     let end = params.rfind(r#","serverSeq":"#).unwrap_or(params.len());
     params.get(start..end).unwrap_or("{}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_an_action_is_replaced() {
+        let text = r#"a ,\"serverSeq\":7,\"rejectionReason\":"#;
+        let action = format!(r#"{{"type":"chat/delta","content":"{text}"}}"#);
+        let origin = Origin { client_id: r#"it,"serverSeq":5,"rejectionReason":"#.to_owned(), client_seq: 3 };
+        for origin in [None, Some(&origin)] {
+            let frame = envelope_frame("echo:/1", &action, 41, origin);
+            let Numbered { head, tail, is_rejection } = split_number(&frame).expect("an action");
+            assert!(!is_rejection);
+            assert_eq!(renumbered(head, 1_000, tail), envelope_frame("echo:/1", &action, 1_000, origin));
+        }
+        let refused = rejection("echo:/1", &action, 41, &origin, "no");
+        let split = split_number(&refused).expect("an action");
+        assert!(split.is_rejection);
+        assert_eq!(renumbered(split.head, 9, split.tail), rejection("echo:/1", &action, 9, &origin, "no"));
+        assert_eq!(split_number(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), None);
+    }
 }

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::backlog::Backlog;
 pub use crate::core::envelope::{Encoded, Origin, rejection};
-use crate::core::envelope::{action_of, envelope_frame, params_of};
+use crate::core::envelope::{action_of, envelope_frame, params_of, renumbered};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Frame, Item, Outbox};
 use log::Log;
@@ -298,6 +298,13 @@ impl Fanout {
         self.inner().channels.remove(channel);
     }
 
+    /// Forgets the past of channels, because another host may continue them: a client that reconnects receives snapshots.
+    pub(crate) fn forget_past<'a>(&self, channels: impl Iterator<Item = &'a str>) {
+        let mut inner = self.inner();
+        let seq = inner.seq;
+        channels.for_each(|channel| inner.log.forget(channel, seq));
+    }
+
     /// Returns the connections that subscribe to a channel.
     pub fn watchers(&self, channel: &str) -> Vec<ConnectionId> {
         let inner = self.inner();
@@ -380,12 +387,46 @@ impl Fanout {
         }));
     }
 
+    /// Sends a numbered action of another host to connections here, with the next number in place of the other host's.
+    /// `head` and `tail` are its frame before and after the number. It is not part of the past of this host.
+    pub(crate) fn relay<'a>(&self, head: &str, tail: &str, to: impl IntoIterator<Item = &'a Arc<Outbox>>) {
+        let mut inner = self.inner();
+        inner.seq += 1;
+        let batch = Batch::new(vec![renumbered(head, inner.seq, tail).into()]);
+        for outbox in to {
+            outbox.push(Item::Batch(batch.clone()));
+        }
+    }
+
+    /// Runs a function while no action is being sent, so that each action was sent to all its subscribers or to none.
+    pub(crate) fn between_actions<T>(&self, then: impl FnOnce() -> T) -> T {
+        let _inner = self.inner();
+        then()
+    }
+
+    /// Begins the numbers of this host so much later, before it has sent any.
+    pub(crate) fn skip_numbers(&self, count: u64) {
+        let mut inner = self.inner();
+        inner.seq += count;
+        let seq = inner.seq;
+        inner.log.begin_at(seq);
+    }
+
     /// Sends a notification that is not an action: it has no number and is never replayed.
     pub fn notify(&self, channel: &str, frame: String) {
+        self.notify_each(channel, frame, |_| true);
+    }
+
+    /// Like [`Fanout::notify`], without the other hosts of the cluster, which sent the notification.
+    pub(crate) fn notify_clients(&self, channel: &str, frame: String) {
+        self.notify_each(channel, frame, |subscriber| !subscriber.outbox.is_of_host());
+    }
+
+    fn notify_each(&self, channel: &str, frame: String, which: impl Fn(&Subscriber) -> bool) {
         let inner = self.inner();
         let Some(entry) = inner.channels.get(channel) else { return };
         let batch = Batch::new(vec![frame.into()]);
-        for subscriber in &entry.subscribers {
+        for subscriber in entry.subscribers.iter().filter(|subscriber| which(subscriber)) {
             subscriber.push(Item::Batch(batch.clone()));
         }
     }

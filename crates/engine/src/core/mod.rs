@@ -13,6 +13,7 @@ pub(crate) mod file_uris;
 pub(crate) mod ids;
 pub(crate) mod lean_channel;
 pub(crate) mod limits;
+pub(crate) mod link_queue;
 pub(crate) mod local_system;
 pub(crate) mod log;
 pub(crate) mod long_work;

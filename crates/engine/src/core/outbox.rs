@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use ostler_contract::budget::SMALL;
@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::core::fanout::Ticket;
+use crate::core::link_queue::LinkQueue;
 use crate::core::wire::{Sender, Tap};
 
 /// Frames published together. They are encoded once for all subscribers; a transport stores its encoding next to them,
@@ -128,6 +129,10 @@ pub enum Closed {
     NotText,
     /// No memory is available for its messages.
     NoMemory,
+    /// What it subscribed to is served by another host now; it has to reconnect.
+    Moved,
+    /// The host lost its lease in the cluster; the client has to reconnect.
+    LostLease,
 }
 
 /// The limit of the queue, in bytes.
@@ -156,6 +161,26 @@ pub struct Outbox {
     /// The host's budget.
     host: Budget,
     tap: Option<Tap>,
+    link: Option<Linked>,
+}
+
+/// The number on a link of what the other host itself receives.
+pub(crate) const HOST_NUMBER: u64 = 0;
+
+/// The link that transmits the items of an outbox in place of a transport.
+#[derive(Debug)]
+struct Linked {
+    queue: Arc<LinkQueue>,
+    number: u64,
+    outbox: Weak<Outbox>,
+}
+
+impl Linked {
+    fn add(&self, item: Item) {
+        if let Some(outbox) = self.outbox.upgrade() {
+            self.queue.frames(self.number, outbox, item);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -198,6 +223,32 @@ impl Outbox {
         Self::with(limit, budget, host, Some(tap))
     }
 
+    /// Creates the outbox of a connection whose client is at the other end of a link, under a number.
+    pub(crate) fn across(
+        limit: usize,
+        budget: Budget,
+        host: Budget,
+        queue: Arc<LinkQueue>,
+        number: u64,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|outbox| Self {
+            link: Some(Linked { queue, number, outbox: outbox.clone() }),
+            ..Self::empty(limit, budget, host, None)
+        })
+    }
+
+    /// Returns whether it is that of another host itself, for its own clients.
+    pub(crate) fn is_of_host(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.number == HOST_NUMBER)
+    }
+
+    /// Creates the outbox of a connection on a link, for tests.
+    #[cfg(test)]
+    pub(crate) fn linked_to(queue: &Arc<LinkQueue>, number: u64, limit: usize) -> Arc<Self> {
+        let host = Budget::new(usize::MAX / 2);
+        Self::across(limit, host.part(usize::MAX / 2), host, queue.clone(), number)
+    }
+
     /// The connection's part of the host's budget.
     pub fn budget(&self) -> &Budget {
         &self.budget
@@ -209,7 +260,11 @@ impl Outbox {
     }
 
     fn with(limit: usize, budget: Budget, host: Budget, tap: Option<Tap>) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::empty(limit, budget, host, tap))
+    }
+
+    fn empty(limit: usize, budget: Budget, host: Budget, tap: Option<Tap>) -> Self {
+        Self {
             state: Mutex::default(),
             wake: Notify::new(),
             behind: Notify::new(),
@@ -220,7 +275,8 @@ impl Outbox {
             budget,
             host,
             tap,
-        })
+            link: None,
+        }
     }
 
     /// Counts a request; returns the number of requests without an answer.
@@ -327,6 +383,8 @@ impl Outbox {
         } else if state.holds > 0 {
             state.held.push_back(item);
             return;
+        } else if let Some(link) = &self.link {
+            return link.add(item);
         } else {
             state.queue.push_back(item);
             if state.queue.len() > 1 {
@@ -372,6 +430,9 @@ impl Outbox {
         state.closed = Some(Closed::Behind);
         state.queue.clear();
         state.held.clear();
+        if let Some(link) = &self.link {
+            link.queue.forget(link.number);
+        }
         self.behind.notify_one();
         self.ended();
     }
@@ -430,7 +491,10 @@ impl Outbox {
         }
         state.bytes += first.bytes();
         state.own += first.bytes();
-        state.queue.push_back(first);
+        match &self.link {
+            Some(link) => link.add(first),
+            None => state.queue.push_back(first),
+        }
         self.end_hold(state);
     }
 
@@ -443,7 +507,10 @@ impl Outbox {
         state.holds = state.holds.saturating_sub(1);
         if state.holds == 0 {
             let held = std::mem::take(&mut state.held);
-            state.queue.extend(held);
+            match &self.link {
+                Some(link) => held.into_iter().for_each(|item| link.add(item)),
+                None => state.queue.extend(held),
+            }
         }
         drop(state);
         self.wake.notify_one();
@@ -471,6 +538,30 @@ impl Outbox {
     /// Returns whether the outbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state().closed.is_some()
+    }
+
+    /// Counts frames that the link has sent; `own` if they are for this client only.
+    pub(crate) fn sent(&self, bytes: usize, own: bool) {
+        let mut state = self.state();
+        state.bytes = state.bytes.saturating_sub(bytes);
+        if bytes > self.limit {
+            state.large = state.large.saturating_sub(bytes);
+        }
+        if own {
+            state.own = state.own.saturating_sub(bytes);
+            drop(state);
+            self.written.notify_waiters();
+        }
+    }
+
+    /// Waits until the outbox of a connection on a link is closed; returns the reason.
+    pub(crate) async fn closed(&self) -> Closed {
+        let mut none = Vec::new();
+        loop {
+            if let Some(why) = self.drain(&mut none).await {
+                return why;
+            }
+        }
     }
 
     /// Waits for items and moves them into `into`; returns the reason once the outbox is closed and empty.

@@ -95,6 +95,22 @@ impl Responder {
         encode::error(Some(&self.id), &no_memory())
     }
 
+    /// The id of the request.
+    pub(crate) fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Answers with the frame of another host.
+    pub(crate) fn relayed(mut self, frame: String) {
+        self.answered = true;
+        self.outbox.answer(frame, || self.no_memory());
+    }
+
+    /// Leaves the request to another host.
+    pub(crate) fn leave(mut self) {
+        self.answered = true;
+    }
+
     /// Answers with `null`.
     pub fn done(self) {
         self.raw("null");

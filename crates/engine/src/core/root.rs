@@ -163,6 +163,11 @@ impl Root {
         self.own.lock().get(&connection).cloned().unwrap_or_default()
     }
 
+    /// Sets all settings of a connection, whose client another host serves.
+    pub fn set_own_values(&self, connection: ConnectionId, values: JsonObject) {
+        self.own.lock().insert(connection, values);
+    }
+
     /// Returns the settings of a connection that have an effect.
     fn shown_own(&self, connection: ConnectionId) -> JsonObject {
         let mut own = self.own_values(connection);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use ostler_contract::cluster::Cluster;
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::registry::Registrant;
@@ -62,11 +63,13 @@ pub struct Core {
     pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
     pub(crate) plugin_folders: OnceLock<Arc<dyn PluginFolders>>,
     registry: OnceLock<Registry>,
+    cluster: OnceLock<Arc<dyn Cluster>>,
     stage: watch::Sender<Stage>,
     outbound: OnceLock<Outbound>,
     own_sessions: OnceLock<SessionStore>,
     advanced_tools: AtomicBool,
     lost_storage: RwLock<Option<String>>,
+    lost_lease: RwLock<Option<String>>,
     next_connection: AtomicU64,
     next_opener: AtomicU64,
 }
@@ -95,10 +98,12 @@ impl Core {
             local_system: OnceLock::new(),
             plugin_folders: OnceLock::new(),
             registry: OnceLock::new(),
+            cluster: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
             outbound: OnceLock::new(),
             own_sessions: OnceLock::new(),
             lost_storage: RwLock::default(),
+            lost_lease: RwLock::default(),
             next_connection: AtomicU64::new(1),
             next_opener: AtomicU64::new(1),
         })
@@ -107,6 +112,20 @@ impl Core {
     /// Sets the registry, once; returns whether it was the first.
     pub(crate) fn set_registry(&self, registry: Registry) -> bool {
         self.registry.set(registry).is_ok()
+    }
+
+    /// Joins a cluster, once; returns whether it was the first.
+    pub(crate) fn join_cluster(&self, cluster: Arc<dyn Cluster>) -> bool {
+        let joined = self.cluster.set(cluster).is_ok();
+        if joined {
+            self.fanout.skip_numbers(random_distance());
+        }
+        joined
+    }
+
+    /// Returns the cluster of the host, if it has one.
+    pub fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
+        self.cluster.get()
     }
 
     /// Enters the stage in which connections are accepted.
@@ -241,7 +260,17 @@ impl Core {
 
     /// Returns why nothing can be stored, if that is the case.
     pub fn lost_storage(&self) -> Option<String> {
-        self.lost_storage.read().clone()
+        self.lost_lease().or_else(|| self.lost_storage.read().clone())
+    }
+
+    /// Rejects connections, sessions and turns while the host has no lease in its cluster; `None` accepts them again.
+    pub(crate) fn set_lost_lease(&self, why: Option<String>) {
+        *self.lost_lease.write() = why;
+    }
+
+    /// Returns why the host serves no sessions, if it has lost its lease in its cluster.
+    pub fn lost_lease(&self) -> Option<String> {
+        self.lost_lease.read().clone()
     }
 
     /// Sets whether advanced tools are offered, from the next session on.
@@ -300,6 +329,16 @@ impl Feeds {
 /// reached.
 fn first_number(clock: &Clock) -> u64 {
     u64::try_from(clock.now().as_microsecond()).unwrap_or_default()
+}
+
+/// How far the first numbers of hosts of a cluster are apart at most.
+const FARTHEST: u64 = 1 << 36;
+
+/// Returns a random distance between the numbers of hosts of a cluster, which can start at the same time. A client that
+/// moves to another host must not receive a replay of that host's actions after a number of the first.
+fn random_distance() -> u64 {
+    let random = uuid::Uuid::new_v4().as_u128() % u128::from(FARTHEST);
+    u64::try_from(random).unwrap_or_default()
 }
 
 /// Returns a log whose lines listeners receive.

@@ -2,6 +2,7 @@
 //! limited.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_protocol::message::encode;
@@ -42,6 +43,11 @@ impl Drop for PendingRequest<'_> {
 
 impl Requests {
     fn open(&self, client: &str) -> Result<(PendingRequest<'_>, oneshot::Receiver<Answer>), RpcError> {
+        let (id, wait) = self.begin(client)?;
+        Ok((PendingRequest { id, requests: self }, wait))
+    }
+
+    fn begin(&self, client: &str) -> Result<(u64, oneshot::Receiver<Answer>), RpcError> {
         let mut waiting = self.0.lock();
         if waiting.closed {
             return Err(disconnected(client));
@@ -54,7 +60,7 @@ impl Requests {
         waiting.next += 1;
         let (answer, wait) = oneshot::channel();
         waiting.answers.insert(id, answer);
-        Ok((PendingRequest { id, requests: self }, wait))
+        Ok((id, wait))
     }
 
     /// Handles a client's answer. An answer without a request is ignored.
@@ -79,6 +85,32 @@ fn disconnected(client: &str) -> RpcError {
 }
 
 impl Connection {
+    /// Passes on a request of another host. `head` and `tail` are its frame before and after the id; `then` receives the
+    /// client's answer, or why there is none.
+    pub(crate) fn pass_on(
+        self: &Arc<Self>,
+        head: &str,
+        tail: &str,
+        then: impl FnOnce(Answer) + Send + 'static,
+    ) {
+        let client = self.client_id().unwrap_or_default();
+        let (id, answered) = match self.requests.begin(&client) {
+            Ok(begun) => begun,
+            Err(refused) => return then(Err(refused)),
+        };
+        self.outbox.send(format!("{head}{id}{tail}"));
+        let connection = self.clone();
+        tokio::spawn(async move {
+            let _asked = PendingRequest { id, requests: &connection.requests };
+            // The other host waits as long.
+            match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+                Ok(Ok(answer)) => then(answer),
+                Ok(Err(_)) => then(Err(disconnected(&client))),
+                Err(_) => {}
+            }
+        });
+    }
+
     /// Sends a request to the client; returns its answer, or its error unchanged.
     ///
     /// # Errors

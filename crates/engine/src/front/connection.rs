@@ -2,7 +2,7 @@
 //! WebSocket, stdio and plugins' connections use it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -28,6 +28,7 @@ use crate::front::channels::kind_of;
 use crate::front::client_requests::Requests;
 use crate::front::command_slots::Turns;
 use crate::front::order::{Order, Work, claimed_session};
+use crate::front::relay::{Across, Relayed};
 use crate::sessions::{Place, ToSession};
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
@@ -50,6 +51,10 @@ pub struct Connection {
     pub(crate) requests: Requests,
     /// The messages that wait for the session store.
     pub(super) order: Order,
+    /// The link to the host of the client, if that is another one.
+    across: Option<Across>,
+    /// What it has at other hosts, once it has something there.
+    relayed: OnceLock<Box<Relayed>>,
     state: Mutex<State>,
 }
 
@@ -77,6 +82,15 @@ struct Introduced {
 impl Connection {
     /// Opens a connection for a peer.
     pub fn open(front: &Arc<Front>, principal: Principal) -> Arc<Self> {
+        Self::open_with(front, principal, None)
+    }
+
+    /// Opens a connection for a client of another host.
+    pub(super) fn open_across(front: &Arc<Front>, principal: Principal, across: Across) -> Arc<Self> {
+        Self::open_with(front, principal, Some(across))
+    }
+
+    fn open_with(front: &Arc<Front>, principal: Principal, across: Option<Across>) -> Arc<Self> {
         let principal_known = principal != Principal::Anyone;
         if let Principal::Person(person) = &principal {
             front.access.record_sign_in(person);
@@ -84,9 +98,16 @@ impl Connection {
         let id = front.core.next_connection();
         let tap = Tap { wire: front.core.wire.clone(), connection: id };
         let budget = front.core.budget.part(front.core.options.limits.connection_memory);
+        let (limit, host) = (front.core.options.outbox, front.core.budget.clone());
+        let outbox = match &across {
+            None => Outbox::within(limit, budget, host, tap),
+            Some(across) => across.outbox(limit, budget, host),
+        };
         let connection = Arc::new(Self {
             id,
-            outbox: Outbox::within(front.core.options.outbox, budget, front.core.budget.clone(), tap),
+            outbox,
+            across,
+            relayed: OnceLock::new(),
             turns: Turns::new(),
             front: front.clone(),
             requests: Requests::default(),
@@ -128,6 +149,21 @@ impl Connection {
 
     pub(crate) fn front(&self) -> &Arc<Front> {
         &self.front
+    }
+
+    /// Returns the link to the host of the client, if that is another one.
+    pub(super) fn across(&self) -> Option<&Across> {
+        self.across.as_ref()
+    }
+
+    /// Returns what it has at other hosts.
+    pub(super) fn relayed(&self) -> &Relayed {
+        self.relayed.get_or_init(Box::default)
+    }
+
+    /// Returns what it has at other hosts, if it ever had something there.
+    pub(super) fn relayed_if_any(&self) -> Option<&Relayed> {
+        self.relayed.get().map(|relayed| &**relayed)
     }
 
     pub(crate) fn reference(&self) -> ConnectionRef {
@@ -242,6 +278,14 @@ impl Connection {
                     return responder.fail(unserved);
                 }
                 let Some(responder) = self.enter(&command, responder) else { return };
+                let (command, responder) = match self.front.relay() {
+                    None => (command, responder),
+                    Some(relay) => {
+                        let relayed = self.relay_command(relay, &method, params, command, responder);
+                        let Some(served_here) = Box::pin(relayed).await else { return };
+                        served_here
+                    }
+                };
                 // The state of the largest command is not part of the future that receives every message.
                 Box::pin(self.take(Work::Command { command, responder, span }, values)).await;
             }
@@ -252,6 +296,14 @@ impl Connection {
                 let decoded = long_work(params.text().len(), || Notification::decode(&method, &params));
                 match decoded {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
+                        let dispatch = match self.front.relay() {
+                            None => dispatch,
+                            Some(relay) => {
+                                let relayed = self.relay_dispatch(relay, &params, dispatch);
+                                let Some(served_here) = Box::pin(relayed).await else { return };
+                                served_here
+                            }
+                        };
                         let (sessions, length) = (&self.front.sessions, params.text().len());
                         if self.order.is_empty()
                             && let Ok(_held) = sessions.at_hand(&dispatch.channel)
@@ -264,6 +316,9 @@ impl Connection {
                     }
                     Some(Ok(Notification::UnreadAction(unread))) => self.refuse_unread(&unread),
                     Some(Ok(Notification::Unsubscribe(params))) => {
+                        if self.relay_unsubscribe(&params.channel) {
+                            return;
+                        }
                         if self.order.is_empty() {
                             return self.handle_unsubscribe(&params.channel);
                         }
@@ -314,15 +369,32 @@ impl Connection {
         if let Some(lender) = self.lender() {
             self.front.sessions.lend(&lender, resource, token);
         }
+        if let Some(relayed) = self.relayed_if_any() {
+            relayed.credential_changed(resource, token);
+        }
         nth
     }
 
     /// Sets the identity of the connection. Returns the number of the token among those of the sign-in.
     pub(crate) fn become_principal(&self, resource: &str, principal: Principal) -> u64 {
+        self.change_principal(principal);
+        self.state.lock().give(resource)
+    }
+
+    /// Sets the identity of the connection, here and at other hosts.
+    pub(super) fn change_principal(&self, principal: Principal) {
         self.front.core.root.knows(self.id, principal != Principal::Anyone);
-        let mut state = self.state.lock();
-        state.principal = principal;
-        state.give(resource)
+        if let Some(relayed) = self.relayed_if_any() {
+            relayed.principal_changed(&principal);
+        }
+        self.state.lock().principal = principal;
+    }
+
+    /// Notifies other hosts of the settings of the connection.
+    pub(super) fn settings_changed(&self) {
+        if let Some(relayed) = self.relayed_if_any() {
+            relayed.settings_changed(&self.front.core.root.own_values(self.id));
+        }
     }
 
     /// Returns whether this is the latest token of a resource.
@@ -410,6 +482,9 @@ impl Connection {
             std::mem::take(&mut state.subscriptions)
         };
         self.outbox.close(Closed::Done);
+        if let Some(relayed) = self.relayed_if_any() {
+            relayed.close();
+        }
         self.turns.close();
         self.requests.close();
         for channel in subscriptions.values() {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use ostler_contract::cluster::Cluster;
 use ostler_contract::host::{EventData, Fired, Firing, Peer, Routing, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
@@ -231,6 +232,13 @@ impl HostCalls for HostDoor {
             let automations = front?.automations.clone();
             automations.fire_event(&caller, &r#type, &event, data, routing).await
         })
+    }
+
+    fn join_cluster(&self, caller: &Caller, cluster: Arc<dyn Cluster>) -> Result<(), Thrown> {
+        match self.front()?.core.join_cluster(cluster) {
+            true => Ok(()),
+            false => Err(needs(caller, "the host is in a cluster already")),
+        }
     }
 
     fn link(&self, _: &Caller, uri: String) -> Result<Option<String>, Thrown> {

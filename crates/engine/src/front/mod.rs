@@ -12,6 +12,7 @@ pub(crate) mod mentions;
 mod order;
 pub(crate) mod peer;
 pub(crate) mod plugin_commands;
+pub mod relay;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use crate::automations::Automations;
 use crate::channels::Channels;
 use crate::core::shared::Core;
+use crate::front::relay::{LinkDialer, Relay};
 use crate::resources::Resources;
 use crate::sessions::Sessions;
 use crate::usage::Ledger;
@@ -44,6 +46,9 @@ pub struct Front {
     /// The plugin of each collection of records.
     collections: Mutex<HashMap<String, PluginId>>,
     meta: OnceLock<JsonObject>,
+    /// The relay to other hosts of the cluster, if the host is in one.
+    relay: OnceLock<Arc<Relay>>,
+    dialer: Arc<OnceLock<Arc<dyn LinkDialer>>>,
 }
 
 impl Front {
@@ -64,6 +69,8 @@ impl Front {
             announcements: Mutex::new(Some(Vec::new())),
             collections: Mutex::default(),
             meta: OnceLock::new(),
+            relay: OnceLock::new(),
+            dialer: Arc::default(),
         })
     }
 

@@ -84,7 +84,8 @@ impl Sessions {
         let listing = Listing::begin(self);
         let mut held = self.held();
         let total = self.total.load(Ordering::Acquire);
-        let whole = self.is_whole() || self.counted.load(Ordering::Acquire) && held.len() >= total;
+        let whole =
+            self.is_whole() || self.is_alone() && self.counted.load(Ordering::Acquire) && held.len() >= total;
         let (mut stored, mut more) = (Vec::new(), false);
         if let Some(store) = self.core.session_store()
             && let Some(page) = store.page.as_ref().filter(|_| !whole)
@@ -113,6 +114,16 @@ impl Sessions {
             Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
         });
         Ok((shown.collect(), more))
+    }
+
+    /// Returns the row of a session in the store, if it is listed.
+    pub(crate) async fn stored_row(&self, uri: &str) -> Option<SessionSummary> {
+        let store = self.core.session_store()?;
+        let id = uri::session_id(uri)?.to_owned();
+        // Without an answer, the row changes with the next change of the session.
+        let mut stored = store.session.as_ref()?.within(limit::STORE, (id,)).await.ok()??;
+        let chats = self.chats_in(store, &mut stored).await;
+        stored.session.draft.is_none().then(|| self.at_rest(&stored, &chats))
     }
 
     /// Returns all sessions in memory, by id.

@@ -38,6 +38,7 @@ mod memory_limit;
 mod moving;
 mod observed_events;
 mod observer;
+mod ownership;
 mod pages;
 mod places;
 mod preamble;
@@ -64,7 +65,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use ostler_contract::{Budget, Value};
+use ostler_contract::cluster::ClusterHost;
+use ostler_contract::{Budget, Thrown, Value, limit};
 use ostler_protocol::uri::{self, Channel};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -86,6 +88,7 @@ pub use input_feed::InputChange;
 pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
+pub(crate) use ownership::{another, ask};
 use queue::Mailbox;
 pub(crate) use snapshots::snapshot;
 pub use tools_server::OpenToolsServer;
@@ -106,6 +109,8 @@ pub struct Sessions {
     chats: RwLock<HashMap<String, String>>,
     /// The number of sessions, in memory and in the store. Changes only while `entries` is locked.
     total: AtomicUsize,
+    /// The number of listed sessions of a cluster.
+    listed: AtomicUsize,
     /// Whether `total` includes the sessions in the store.
     counted: AtomicBool,
     /// Whether all sessions are in memory: there is no store, or it cannot be read on demand.
@@ -128,6 +133,10 @@ pub struct Sessions {
     observer: OnceLock<Arc<dyn Observer>>,
     /// The changes of the sessions' requests for input.
     input: input_feed::InputFeed,
+    /// How often all sessions left memory because the host lost its lease in a cluster.
+    generation: AtomicU64,
+    /// Whether a task hands sessions over to other hosts.
+    hands_over: AtomicBool,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
     /// The sessions removed while listings are in progress.
@@ -171,6 +180,10 @@ pub struct Entry {
     stops: stop::Stops,
     /// The memory of the state while the session is awake.
     memory: AtomicUsize,
+    /// The host of the cluster that has the files of the session, if that is another one.
+    files_at: Option<ClusterHost>,
+    /// Whether the session is being created, before an actor serves it.
+    is_being_created: AtomicBool,
     /// The number of the last look-up, among all look-ups of sessions.
     used: AtomicU64,
     /// How often the facts about the directory were read.
@@ -239,6 +252,7 @@ impl Sessions {
             entries: RwLock::default(),
             chats: RwLock::default(),
             total: AtomicUsize::default(),
+            listed: AtomicUsize::default(),
             counted: AtomicBool::default(),
             whole: AtomicBool::default(),
             loading: Mutex::default(),
@@ -251,6 +265,8 @@ impl Sessions {
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),
             input: input_feed::InputFeed::default(),
+            generation: AtomicU64::default(),
+            hands_over: AtomicBool::default(),
             drafts: Mutex::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),
@@ -319,7 +335,29 @@ impl Sessions {
 
     /// Returns the number of listed sessions, in memory or not: all except drafts.
     pub fn count(&self) -> usize {
+        if !self.is_alone() {
+            return self.listed.load(Ordering::Acquire);
+        }
         self.total.load(Ordering::Acquire).saturating_sub(self.drafts.lock().len())
+    }
+
+    /// Counts a session that a host of the cluster added to the listing, or removed.
+    pub(crate) fn counts_listed(&self, is_added: bool) {
+        let counted = |count: usize| Some(if is_added { count + 1 } else { count.saturating_sub(1) });
+        let _ = self.listed.fetch_update(Ordering::AcqRel, Ordering::Acquire, counted);
+    }
+
+    /// Counts the sessions of a cluster in the store.
+    pub(crate) async fn count_listed(&self) -> Result<(), Thrown> {
+        let Some(store) = self.core.session_store() else { return Ok(()) };
+        let (Some(count), Some(drafts)) = (&store.count, &store.drafts) else { return Ok(()) };
+        let before = self.listed.load(Ordering::Acquire);
+        let drafts = drafts.within(limit::STORE, ()).await?.len();
+        let count = usize::try_from(count.within(limit::STORE, ()).await?).unwrap_or(usize::MAX);
+        // A change in the meantime may or may not be included.
+        let listed = count.saturating_sub(drafts);
+        let _ = self.listed.compare_exchange(before, listed, Ordering::AcqRel, Ordering::Acquire);
+        Ok(())
     }
 
     /// Returns the session in memory that has a chat with this separate URI.
@@ -381,7 +419,10 @@ impl Sessions {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
             entries.remove(&entry.id);
-            self.total.fetch_sub(1, Ordering::AcqRel);
+            // In a cluster, the session may be one that another host created.
+            let _ = self
+                .total
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| Some(total.saturating_sub(1)));
             self.drafts.lock().remove(&entry.id);
         }
         self.removals.lock().add(&entry.id);

@@ -114,6 +114,7 @@ impl Sessions {
         let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
         if announced {
             self.core.feeds.sessions.remove(&entry.uri);
+            self.counts_listed(false);
         }
         if announced
             && let Ok(frame) = ostler_protocol::message::encode::notification("root/sessionRemoved", &params)

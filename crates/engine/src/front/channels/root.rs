@@ -44,6 +44,7 @@ impl ChannelKind for Root {
             return Err(does_not_belong(row.name, "the root channel"));
         };
         connection.change_config(spelled, origin.clone(), config, replace == Some(true));
+        connection.settings_changed();
         Ok(())
     }
 }

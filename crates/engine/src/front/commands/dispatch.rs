@@ -77,6 +77,13 @@ impl Connection {
         self.outbox.send(rejection(channel, &refused(channel, action), seq, origin, why));
     }
 
+    /// Notifies the sender of an action why it did not reach its session.
+    pub(crate) fn refuse_unsent(&self, dispatch: &DispatchAction, why: &str) {
+        let origin =
+            Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
+        self.refuse_dispatched(&dispatch.channel, &dispatch.action, &origin, why);
+    }
+
     /// Notifies the sender of an invalid action why it is rejected.
     pub(crate) fn refuse_unread(&self, unread: &UnreadAction) {
         let origin =

@@ -21,6 +21,12 @@ impl Connection {
     /// Records the client when its `initialize` or `reconnect` arrives, which can wait for sessions, so that its next
     /// messages are accepted. Returns `responder` unless the command is rejected.
     pub(crate) fn enter(&self, command: &Command, responder: Responder) -> Option<Responder> {
+        let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
+        if introduces && let Some(lost) = self.front().core.lost_lease() {
+            responder.fail(RpcError::internal(lost));
+            self.outbox.close(Closed::LostLease);
+            return None;
+        }
         match command {
             Command::Initialize(params) => {
                 if self.client_id().is_some() {
@@ -61,10 +67,14 @@ impl Connection {
         self.outbox.hold();
         let wanted = params.initial_subscriptions.unwrap_or_default();
         let snapshots = self.collect(&wanted);
+        let elsewhere = self.collect_elsewhere();
         let connection = self.clone();
         tokio::spawn(async move {
             let front = connection.front();
-            let snapshots = snapshots.await;
+            let mut snapshots = snapshots.await;
+            if let Some(elsewhere) = elsewhere {
+                snapshots.extend(elsewhere.await);
+            }
             let mut result = match json!({
                 "protocolVersion": negotiated.offered,
                 "serverSeq": front.core.fanout.seq(),
@@ -164,7 +174,13 @@ impl Connection {
             .collect();
         // Actions on these channels from now on wait behind the answer.
         self.outbox.hold();
-        match front.core.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions) {
+        // One answer has either the missed actions or snapshots, and those of other hosts are not retained here.
+        let elsewhere = self.collect_elsewhere();
+        let replay = match &elsewhere {
+            Some(_) => None,
+            None => front.core.fanout.resume(u64::try_from(seen).unwrap_or_default(), &subscriptions),
+        };
+        match replay {
             Some(replay) => {
                 for (spelled, channel) in &known {
                     kind_of(&front, spelled).resume(self, spelled, channel);
@@ -190,7 +206,10 @@ impl Connection {
                 let wanted: Vec<String> = known.into_iter().map(|(spelled, _)| spelled).collect();
                 let snapshots = self.collect(&wanted);
                 tokio::spawn(async move {
-                    let snapshots = snapshots.await;
+                    let mut snapshots = snapshots.await;
+                    if let Some(elsewhere) = elsewhere {
+                        snapshots.extend(elsewhere.await);
+                    }
                     responder.release_parts(r#"{"type":"snapshot","snapshots":["#, parts(snapshots), "]}");
                 });
             }

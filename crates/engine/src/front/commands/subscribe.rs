@@ -19,7 +19,7 @@ pub(super) const COLLECT_LIMIT: Duration = Duration::from_secs(5);
 
 impl Connection {
     /// Subscribes to several channels; omits those that fail.
-    pub(super) fn collect(
+    pub(in crate::front) fn collect(
         self: &Arc<Self>,
         wanted: &[String],
     ) -> impl Future<Output = Vec<Collected>> + use<> {

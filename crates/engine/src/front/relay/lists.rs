@@ -1,0 +1,177 @@
+//! The lists of a cluster. Each host sends the notifications of its root channel to the others, whose clients receive them
+//! too. The row of a session in memory has more than the store, so it is retained for listings until the link to its host ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ostler_protocol::message::encode;
+use ostler_protocol::wire::state::SessionSummary;
+use ostler_protocol::{JsonObject, Value, json, uri};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::{Link, Relay};
+use crate::front::Front;
+
+/// The maximum number of retained rows.
+const ROWS_MAX: usize = 10_000;
+/// The maximum number of rows that are read again when a host is lost.
+const READ_AGAIN: usize = 1000;
+
+/// The rows of sessions that other hosts have in memory, by URI.
+#[derive(Debug, Default)]
+pub(super) struct Lists(Mutex<HashMap<String, Live>>);
+
+/// The row of a session in the memory of another host, as far as the host reported it. The store may not have everything.
+#[derive(Debug, Clone)]
+struct Live {
+    /// The run of its host.
+    incarnation: String,
+    fields: JsonObject,
+}
+
+impl Live {
+    /// Adds what differs from the stored row.
+    fn show(&self, row: &mut SessionSummary) {
+        let modified = self.fields.get("modifiedAt").and_then(Value::as_str);
+        if modified.is_some_and(|modified| modified < row.modified_at.as_str()) {
+            // Another host has changed it since.
+            return;
+        }
+        let Ok(Value::Object(mut shown)) = serde_json::to_value(&*row) else { return };
+        for (name, value) in &self.fields {
+            match value {
+                Value::Null => drop(shown.shift_remove(name)),
+                value => drop(shown.insert(name.clone(), value.clone())),
+            }
+        }
+        if let Ok(shown) = serde_json::from_value(Value::Object(shown)) {
+            *row = shown;
+        }
+    }
+}
+
+/// Returns the fields of a row that can change.
+fn fields_of(summary: &SessionSummary) -> JsonObject {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(summary) else { return JsonObject::new() };
+    for constant in ["resource", "provider", "createdAt"] {
+        fields.shift_remove(constant);
+    }
+    fields.entry("activity").or_insert(Value::Null);
+    fields
+}
+
+/// Returns the notification of changed fields of a row.
+fn changed(session: &str, fields: &JsonObject) -> Option<String> {
+    let params = json!({ "channel": uri::ROOT, "session": session, "changes": fields });
+    encode::notification("root/sessionSummaryChanged", &params).ok()
+}
+
+/// A notification of a root channel.
+#[derive(Deserialize)]
+struct Notified {
+    method: String,
+    params: RootChange,
+}
+
+#[derive(Deserialize)]
+struct RootChange {
+    #[serde(default)]
+    summary: Option<SessionSummary>,
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    changes: Option<JsonObject>,
+}
+
+/// Returns the notifications of the rows of sessions in memory here, for a host that begins to follow.
+pub(super) fn rows_in_memory(front: &Front) -> Vec<String> {
+    let listed = front.sessions.all().into_iter().filter(|entry| entry.view().record.draft.is_none());
+    let summaries = listed.map(|entry| entry.view().summary.clone());
+    summaries.filter_map(|summary| changed(&summary.resource, &fields_of(&summary))).collect()
+}
+
+impl Relay {
+    /// Publishes a notification of the root channel of another host.
+    pub(super) fn watched(&self, link: &Link, frame: &str) {
+        // Its actions concern that host.
+        if !frame.starts_with(r#"{"jsonrpc":"2.0","method":"root/session"#) {
+            return;
+        }
+        let (Some(front), Ok(notified)) = (self.front.upgrade(), serde_json::from_str::<Notified>(frame))
+        else {
+            return;
+        };
+        let core = &front.core;
+        let RootChange { summary, session, changes } = notified.params;
+        match (&*notified.method, summary, session) {
+            ("root/sessionAdded", Some(summary), _) => {
+                self.has_row(link, &summary.resource, fields_of(&summary));
+                front.sessions.counts_listed(true);
+                core.feeds.sessions.put(|| Arc::new(summary));
+            }
+            ("root/sessionRemoved", _, Some(session)) => {
+                self.lists.0.lock().remove(&session);
+                front.sessions.counts_listed(false);
+                core.feeds.sessions.remove(&session);
+            }
+            ("root/sessionSummaryChanged", _, Some(session)) => {
+                self.has_row(link, &session, changes.unwrap_or_default());
+            }
+            _ => {}
+        }
+        core.fanout.notify_clients(uri::ROOT, frame.to_owned());
+        core.root.set_active_sessions(&core.fanout, front.sessions.count());
+    }
+
+    fn has_row(&self, link: &Link, session: &str, fields: JsonObject) {
+        let mut lists = self.lists.0.lock();
+        if lists.len() >= ROWS_MAX {
+            lists.clear();
+        }
+        let incarnation = &link.host.incarnation;
+        match lists.get_mut(session) {
+            Some(live) if live.incarnation == *incarnation => live.fields.extend(fields),
+            _ => drop(lists.insert(session.to_owned(), Live { incarnation: incarnation.clone(), fields })),
+        }
+    }
+
+    /// Reports the stored rows of the sessions of a host, because the link to it ended.
+    pub(super) fn forget_rows(self: &Arc<Self>, front: &Arc<Front>, link: &Link) {
+        let mut lost = Vec::new();
+        self.lists.0.lock().retain(|session, live| {
+            let stays = live.incarnation != link.host.incarnation;
+            if !stays && lost.len() < READ_AGAIN {
+                lost.push(session.clone());
+            }
+            stays
+        });
+        let (relay, front) = (self.clone(), front.clone());
+        tokio::spawn(async move {
+            for session in lost {
+                let Some(row) = front.sessions.stored_row(&session).await else { continue };
+                // Its next host reports it.
+                let is_served =
+                    relay.lists.0.lock().contains_key(&session) || front.sessions.by_uri(&session).is_some();
+                if !is_served && let Some(frame) = changed(&session, &fields_of(&row)) {
+                    front.core.fanout.notify_clients(uri::ROOT, frame);
+                }
+            }
+        });
+    }
+
+    /// Adds to the rows of a listing what other hosts reported.
+    pub(in crate::front) fn show_rows(&self, front: &Front, rows: &mut [SessionSummary]) {
+        let mut lists = self.lists.0.lock();
+        for row in rows {
+            if !lists.contains_key(&row.resource) {
+                continue;
+            }
+            match front.sessions.by_uri(&row.resource) {
+                // This host has taken it over.
+                Some(_) => drop(lists.remove(&row.resource)),
+                None => lists[&row.resource].show(row),
+            }
+        }
+    }
+}
