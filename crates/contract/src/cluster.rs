@@ -79,7 +79,7 @@ pub trait Cluster: Debug + Send + Sync {
     fn incarnation(&self) -> String;
 
     /// The token with which hosts of the cluster authenticate to each other.
-    fn token(&self) -> Secret;
+    fn token(&self) -> Secret<String>;
 
     /// Every known host, this one included.
     fn hosts(&self) -> Pending<Vec<ClusterHost>>;

@@ -25,6 +25,7 @@ mod policies;
 mod records;
 mod runs;
 mod sessions;
+mod shared_runs;
 mod tls;
 mod usage;
 mod vault;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::When;
+use ostler_contract::shared_runs::SharedRuns;
 use ostler_contract::stores::Report;
 use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, Thrown, json};
 use parking_lot::Mutex;
@@ -52,6 +54,7 @@ use policies::Policies;
 use records::Records;
 use runs::Runs;
 use sessions::Sessions;
+use shared_runs::Shared;
 use usage::Usage;
 use vault::{Cipher, Vault};
 
@@ -99,8 +102,18 @@ async fn apply(
 
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);
-    let runs = Runs::new(database.clone(), say.clone(), retention)?;
+    // A schema has one host.
+    let is_shared = false;
+    let runs = Runs::new(database.clone(), say.clone(), retention, is_shared)?;
     let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place)?;
+    let shared = Arc::new(Shared::new(database.clone(), say.clone(), listeners.clone(), id));
+    let of_cluster = is_shared.then(|| shared.clone() as Arc<dyn SharedRuns>);
+    if let Err(why) = host.join_runs(shared, of_cluster) {
+        // A host without the call stores each run by itself.
+        if is_shared {
+            return Err(why);
+        }
+    }
     host.register_vault(Arc::new(Vault::new(database.clone(), cipher)).into_point(), replace)?;
     host.register_sessions(Arc::new(Sessions::new(database.clone(), say.clone())).into_point(), replace)?;
     host.register_automations(Arc::new(automations).into_point(), replace)?;

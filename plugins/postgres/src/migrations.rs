@@ -7,7 +7,10 @@ use tokio_postgres::{Client, Error};
 use crate::failure;
 
 /// The migrations. A released one never changes; its checksum is stored with it.
-const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_stores.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("stores", include_str!("migrations/0001_stores.sql")),
+    ("runs", include_str!("migrations/0003_runs.sql")),
+];
 
 /// Serializes hosts that start: held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";

@@ -14,6 +14,8 @@ pub(crate) struct Answer {
     header: Option<(header::HeaderName, HeaderValue)>,
     /// The runs of the call, or its session, whose URLs are headers of the answer.
     pub about: About,
+    /// Whether it is stored for repeated deliveries.
+    pub is_recorded: bool,
 }
 
 /// The subjects of an answer, by their URIs.
@@ -50,7 +52,7 @@ fn target(url: Option<String>, rel: &str) -> Option<String> {
 impl Answer {
     /// An answer with a JSON body.
     pub fn new(status: StatusCode, body: Value) -> Self {
-        Self { status, body, header: None, about: About::default() }
+        Self { status, body, header: None, about: About::default(), is_recorded: false }
     }
 
     /// Adds the runs or the session.
