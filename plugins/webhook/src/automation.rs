@@ -93,7 +93,7 @@ pub(crate) async fn call(
                 Some(first) => first.repeated().await?,
                 None => accepted(endpoint),
             };
-            return Ok(Answer { is_recorded: true, ..answer });
+            return Ok(answer.recorded(true));
         }
         Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
         Err(why) => return Err(why),
@@ -103,7 +103,7 @@ pub(crate) async fn call(
         Firing::Full => return Ok(Refusal::NoRoom.into()),
     };
     let about = About { runs: seen.runs.clone(), session: None };
-    Ok(Answer { is_recorded, ..accepted(endpoint).about(about) })
+    Ok(accepted(endpoint).about(about).recorded(is_recorded))
 }
 
 fn accepted(endpoint: &Endpoint) -> Answer {

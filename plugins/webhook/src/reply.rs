@@ -60,6 +60,11 @@ impl Answer {
         Self { about, ..self }
     }
 
+    /// Sets whether it is stored for repeated deliveries.
+    pub fn recorded(self, is_recorded: bool) -> Self {
+        Self { is_recorded, ..self }
+    }
+
     /// Returns the response with the URLs of runs and sessions.
     pub fn linked(&self, host: &PluginHost) -> Response {
         let mut response = self.response();
@@ -162,6 +167,7 @@ impl From<Refusal> for Answer {
             body: json!({ "message": refusal.message() }),
             header: refusal.header(),
             about: About::default(),
+            is_recorded: false,
         }
     }
 }

@@ -276,8 +276,14 @@ impl Automations {
             run
         };
         let lost = || RpcError::internal(format!("the run of {automation} could not be stored"));
+        let first = run.resource.clone();
         let kept = self.wake(&entry, run, Cause::Press).ok_or_else(lost)?;
-        kept.await.ok().flatten().ok_or_else(lost)
+        let kept = kept.await.ok().flatten().ok_or_else(lost)?;
+        if kept != first {
+            // Another host started a run for the same request.
+            self.requests.lock().insert((id.to_owned(), request.to_owned()), kept.clone());
+        }
+        Ok(kept)
     }
 
     /// Remembers the request that started a stored run, so that the same request after a restart starts no other run.

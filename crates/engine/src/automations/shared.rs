@@ -66,7 +66,7 @@ pub(super) fn kind_of(cause: Cause<'_>) -> WakeKind {
     }
 }
 
-/// Writes the cause into runs, so that it starts no others.
+/// Writes the cause into runs, so that it starts no others. An automation with several matching triggers has several runs.
 pub(super) fn mark_cause<'a>(runs: impl IntoIterator<Item = &'a mut AutomationRunState>, cause: &str) {
     let cause = match cause.len() > LONGEST_CAUSE {
         true => {
@@ -77,8 +77,12 @@ pub(super) fn mark_cause<'a>(runs: impl IntoIterator<Item = &'a mut AutomationRu
         }
         false => cause.to_owned(),
     };
+    let mut counts: HashMap<&str, usize> = HashMap::new();
     for run in runs {
-        run.meta.get_or_insert_default().insert(names::meta_key(CAUSE), cause.as_str().into());
+        let count = counts.entry(&run.automation).or_default();
+        *count += 1;
+        let cause = if *count > 1 { format!("{cause}#{count}") } else { cause.clone() };
+        run.meta.get_or_insert_default().insert(names::meta_key(CAUSE), cause.into());
     }
 }
 
@@ -453,7 +457,9 @@ impl Automations {
         waits: Vec<Kept>,
         once: Once,
     ) -> Result<FiredOnce, Thrown> {
-        let names: Vec<String> = group.iter().map(|one| one.run().to_owned()).collect();
+        let mut names: Vec<String> = group.iter().map(|one| one.run().to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
         let storing = {
             // The lock sends writes to the store in the order of the changes.
             let _in_order = self.keeping.lock();

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::cluster::SessionOwner;
 use ostler_contract::events::Event;
-use ostler_contract::{in_time, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
     AutomationRunPrimarySessionChangedAction, AutomationRunSessionRemovedAction,
@@ -160,12 +158,7 @@ impl Automations {
     /// turn here.
     async fn session_to_resume(&self, entry: &Entry, run: &AutomationRunState) -> Option<Arc<Session>> {
         let session = run.primary_session.as_ref()?;
-        if let Some(cluster) = self.core.cluster() {
-            let owner = in_time(limit::STORE, cluster.claim(uri::session_id(session)?.to_owned())).await;
-            if !matches!(owner, Ok(SessionOwner::Here)) {
-                return None;
-            }
-        }
+        // Another host may have it.
         let session = self.sessions.session_at(session).await?;
         let usable = !session.is_gone() && session.owner == entry.owner;
         (usable && self.sessions.can_continue(&session).await).then_some(session)

@@ -34,7 +34,7 @@ BEGIN
     PERFORM pg_notify('ostler_' || TG_TABLE_SCHEMA, '');
     RETURN NULL;
 END $$;
-CREATE TRIGGER noted AFTER INSERT OR UPDATE ON automation_wakes FOR EACH STATEMENT EXECUTE FUNCTION note_wake();
+CREATE TRIGGER noted AFTER INSERT OR UPDATE ON automation_wakes FOR EACH ROW EXECUTE FUNCTION note_wake();
 
 -- Stores a record unless there is one with its id: `new`, `exists`, or `busy` while another transaction stores it. Nobody waits
 -- for that transaction, because two that wait for each other would deadlock.
@@ -63,10 +63,8 @@ BEGIN
     status := store_new_record(in_collection, record_id, record_text, record_digest, record_fields);
     IF status = 'new' THEN
         INSERT INTO automation_runs (uri, automation, cause, ended, bytes, run)
-            SELECT * FROM (
-                SELECT uri, automation, cause, false, size, state
-                FROM unnest(uris, automations, causes, sizes, states) AS new (uri, automation, cause, size, state)
-            ) AS new
+            SELECT new.uri, new.automation, new.cause, false, new.size, new.state
+            FROM unnest(uris, automations, causes, sizes, states) AS new (uri, automation, cause, size, state)
             ON CONFLICT (uri) DO UPDATE SET bytes = excluded.bytes, run = excluded.run
                 WHERE NOT automation_runs.ended;
     END IF;
