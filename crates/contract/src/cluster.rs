@@ -5,9 +5,14 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::live::Pending;
+use ostler_protocol::error::code;
+use ostler_protocol::{RpcError, json};
+
+use crate::live::{Pending, ready};
 use crate::secret::Secret;
+use crate::thrown::Thrown;
 
 /// A host of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +77,52 @@ pub enum ClusterEvent {
 /// Receives the events of a cluster, in order. It must not block.
 pub type ClusterListener = Arc<dyn Fn(ClusterEvent) + Send + Sync>;
 
+/// Why a session is not loaded or created here: another host has to serve it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionElsewhere {
+    /// The id of the session.
+    pub session: String,
+    /// The host that owns it, or that should.
+    pub host: ClusterHost,
+}
+
+impl SessionElsewhere {
+    /// The name of the error, by which it is recognised.
+    pub const NAME: &str = "SessionElsewhere";
+
+    /// Returns whether an error says that another host has to serve a session.
+    pub fn is(why: &Thrown) -> bool {
+        why.name == Self::NAME
+    }
+}
+
+impl From<SessionElsewhere> for RpcError {
+    fn from(SessionElsewhere { session, host }: SessionElsewhere) -> Self {
+        let at = host.url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
+        let message = format!("session {session} is served by host {}{at}; connect to that host", host.id);
+        RpcError::new(code::CONFLICT, message).with_data(
+            json!({ "session": session, "host": host.id, "incarnation": host.incarnation, "url": host.url }),
+        )
+    }
+}
+
+impl From<SessionElsewhere> for Thrown {
+    fn from(elsewhere: SessionElsewhere) -> Self {
+        Self { name: SessionElsewhere::NAME.to_owned(), ..Self::from(RpcError::from(elsewhere)) }
+    }
+}
+
+/// Measurements of a host in a cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterGauges {
+    /// Whether the host has its lease.
+    pub has_lease: bool,
+    /// Time since the lease was renewed.
+    pub lease_age: Duration,
+    /// How long the last renewal took, which is a small write of the database.
+    pub database_latency: Duration,
+}
+
 /// The directory of a cluster: hosts, owners of sessions, and what changes. Every function is answered by the shared store and
 /// is called within a limit.
 pub trait Cluster: Debug + Send + Sync {
@@ -102,6 +153,39 @@ pub trait Cluster: Debug + Send + Sync {
     /// Ends the lease of a host by its id, so that others take over its sessions. Returns whether there was one.
     fn evict(&self, host: String) -> Pending<bool>;
 
-    /// Sets the listener of events, once.
+    /// Adds a listener of events.
     fn listen(&self, listener: ClusterListener);
+
+    /// The stable name of this host.
+    fn id(&self) -> String {
+        self.incarnation()
+    }
+
+    /// Records that all sessions have left memory after [`ClusterEvent::LeaseLost`], so that the host can join again.
+    fn emptied(&self) {}
+
+    /// Records that a session that this host owns needs the files of this host.
+    fn bind(&self, _session: String) -> Pending<()> {
+        ready(Ok(()))
+    }
+
+    /// The host whose files a session needs, if it needs those of one host.
+    fn bound_to(&self, _session: String) -> Pending<Option<ClusterHost>> {
+        ready(Ok(None))
+    }
+
+    /// Whether every host has the same files under a path.
+    fn is_shared(&self, _path: &str) -> bool {
+        true
+    }
+
+    /// Whether this host drains.
+    fn is_draining(&self) -> bool {
+        false
+    }
+
+    /// Current measurements.
+    fn gauges(&self) -> ClusterGauges {
+        ClusterGauges { has_lease: true, ..ClusterGauges::default() }
+    }
 }

@@ -49,6 +49,8 @@ pub struct Target {
     pub session: String,
     /// Whether the write removes the session.
     pub ends: bool,
+    /// Whether the write changes data that listings show.
+    pub is_listed: bool,
 }
 
 /// A write: one statement in a transaction that it shares with others.
@@ -57,6 +59,8 @@ pub struct Write {
     pub sql: Sql,
     /// The session it appends to.
     pub target: Option<Target>,
+    /// The session whose owner it changes.
+    pub moves: Option<String>,
     /// The size of its values.
     pub bytes: usize,
 }
@@ -64,13 +68,29 @@ pub struct Write {
 impl Write {
     /// Creates a write. `bytes` is the size of its values.
     pub fn new(text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
-        Self { sql: Sql { text, params }, target: None, bytes: bytes + STATEMENT }
+        Self { sql: Sql { text, params }, target: None, moves: None, bytes: bytes + STATEMENT }
     }
 
     /// Creates a write that appends to a session; its own values are from `$5` on.
     pub fn append(session: String, text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
         let bytes = bytes + session.len() + STATEMENT;
-        Self { sql: Sql { text, params }, target: Some(Target { session, ends: false }), bytes }
+        let target = Some(Target { session, ends: false, is_listed: false });
+        Self { sql: Sql { text, params }, target, moves: None, bytes }
+    }
+
+    /// Creates a write that changes the owner of a session.
+    pub fn moving(session: String, text: &'static str, params: Vec<Param>) -> Self {
+        let bytes = session.len() + STATEMENT;
+        Self { sql: Sql { text, params }, target: None, moves: Some(session), bytes }
+    }
+
+    /// Marks that the write changes data that listings show.
+    #[must_use]
+    pub fn listed(mut self) -> Self {
+        if let Some(target) = &mut self.target {
+            target.is_listed = true;
+        }
+        self
     }
 }
 
@@ -120,9 +140,20 @@ impl Database {
         write: Write,
         read: impl FnOnce(Vec<Row>) -> Result<T, Thrown> + Send + 'static,
     ) -> Pending<T> {
-        if let Err(why) = self.lease.check() {
-            return ready(Err(why));
-        }
+        let incarnation = match self.lease.current() {
+            Ok(incarnation) => incarnation,
+            Err(why) => return ready(Err(why)),
+        };
+        self.write_as(incarnation, write, read)
+    }
+
+    /// Writes in the name of a run of the host, if it is still the current one.
+    pub fn write_as<T: Send + 'static>(
+        &self,
+        incarnation: Arc<str>,
+        write: Write,
+        read: impl FnOnce(Vec<Row>) -> Result<T, Thrown> + Send + 'static,
+    ) -> Pending<T> {
         let bytes = write.bytes;
         if self.waiting.fetch_add(bytes, Ordering::AcqRel) + bytes > WAITING {
             self.waiting.fetch_sub(bytes, Ordering::AcqRel);
@@ -133,6 +164,7 @@ impl Database {
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             write,
+            incarnation,
             answer: Box::new(move |rows| {
                 // The caller may no longer wait; it is written anyway.
                 drop(answer.send(rows.and_then(read)));

@@ -1,10 +1,11 @@
 //! Changes by other writers: another host, or a user with SQL. Notifications wake the reader; the table `changes` has
 //! the order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::cluster::ClusterEvent;
 use ostler_contract::points::{AutomationChange, ChangeType, RecordChange};
 use ostler_contract::stores::Watchers;
 use parking_lot::Mutex;
@@ -73,8 +74,14 @@ impl Listeners {
 
 /// Reads changes until the lease is over.
 pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Arc<Notify>) {
-    // Changes from before the start of the host were removed when it took the lease.
+    // Changes from before the start of the host were removed when it took the lease, or are not read if other hosts run.
     let mut last = ("0".to_owned(), 0_i64);
+    if database.lease.is_member {
+        let now = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
+        if let Some(row) = database.rows(now, vec![]).await.ok().as_ref().and_then(|rows| rows.first()) {
+            last.0 = row.get(0);
+        }
+    }
     let mut pause = POLL;
     while !database.lease.is_over() {
         let was_woken = tokio::time::timeout(pause, wake.notified()).await.is_ok();
@@ -91,6 +98,8 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                 .await;
             // If it cannot be read now, the next poll reads it.
             let Ok(rows) = rows else { break };
+            let me = database.lease.incarnation();
+            let mut sessions = HashSet::new();
             for row in &rows {
                 let (kind, collection): (String, Option<String>) = (row.get(2), row.get(3));
                 let (id, operation, origin): (String, String, String) = (row.get(4), row.get(5), row.get(6));
@@ -100,8 +109,20 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                     _ => ChangeType::Updated,
                 };
                 last = (row.get(0), row.get(1));
-                if origin != database.lease.incarnation {
-                    listeners.tell(&kind, collection.as_deref(), id, how);
+                if origin == *me {
+                    continue;
+                }
+                match (kind.as_str(), collection) {
+                    // Several changes of a session are one event.
+                    ("session", _) => {
+                        if sessions.insert((id.clone(), how)) {
+                            database.lease.tell(&session_event(id, how));
+                        }
+                    }
+                    ("run", Some(automation)) => {
+                        database.lease.tell(&ClusterEvent::RunChanged { automation, run: id });
+                    }
+                    (kind, collection) => listeners.tell(kind, collection.as_deref(), id, how),
                 }
             }
             found += rows.len();
@@ -110,5 +131,12 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
             }
         }
         pause = if was_woken && found == 0 { AGAIN } else { POLL };
+    }
+}
+
+fn session_event(id: String, how: ChangeType) -> ClusterEvent {
+    match how {
+        ChangeType::Deleted => ClusterEvent::SessionRemoved { id },
+        _ => ClusterEvent::SessionChanged { id },
     }
 }

@@ -1,7 +1,8 @@
 //! `@ostler/postgres`: the stores of a host in PostgreSQL.
 //!
 //! Sessions, automations and runs, records, policies, usage and the vault replace the stores of files and SQLite. One task
-//! writes, a transaction for many writes; a pool reads. A lease makes sure that one host at a time writes.
+//! writes, a transaction for many writes; a pool reads. A lease makes sure that one host at a time writes, or, in a cluster, that
+//! one host at a time writes a session.
 
 #![forbid(unsafe_code)]
 
@@ -14,15 +15,18 @@ macro_rules! member {
 }
 
 mod automations;
+mod cluster;
 mod connect;
 mod database;
 mod external_changes;
 mod failure;
+mod joining;
 mod lease;
 mod migrations;
 mod options;
 mod policies;
 mod records;
+mod renewal;
 mod runs;
 mod sessions;
 mod shared_runs;
@@ -33,6 +37,7 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::When;
@@ -41,17 +46,19 @@ use ostler_contract::stores::Report;
 use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, Thrown, json};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 pub use runs::Retention;
 
 use automations::Automations;
+use cluster::Hosts;
 use connect::Connector;
 use database::Database;
 use external_changes::Listeners;
-use lease::Renewal;
+use joining::Candidate;
+use options::ClusterSettings;
 use policies::Policies;
 use records::Records;
+use renewal::Renewal;
 use runs::Runs;
 use sessions::Sessions;
 use shared_runs::Shared;
@@ -90,23 +97,46 @@ async fn apply(
         // A closing host accepts no lines.
         drop(logs.log(format!("postgres: {line}")));
     });
-    let id = format!("{}:{}", host.facts().host_name, host.facts().config_dir);
-    let incarnation = Uuid::new_v4().to_string();
-    let lease = lease::acquire(&connector, &id, incarnation, &say).await?;
+    let id = settings.cluster.as_ref().and_then(|cluster| cluster.id.clone());
+    let candidate = Candidate {
+        id: id.unwrap_or_else(|| format!("{}:{}", host.facts().host_name, host.facts().config_dir)),
+        version: host.facts().version.clone(),
+        is_member: settings.cluster.is_some(),
+        is_draining: false,
+    };
+    let lease = joining::acquire(&connector, &candidate, &joining::new_incarnation(), &say).await?;
     let (wake, stop, url) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Mutex::new(None)));
+    let (is_draining, is_emptied) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let database = Database::start(connector.clone(), lease.clone(), stop.clone(), STORES)?;
-    let renewal = Renewal { connector, lease, wake: wake.clone(), stop, url: url.clone(), say: say.clone() };
+    let renewal = Renewal {
+        connector,
+        lease: lease.clone(),
+        host: candidate,
+        wake: wake.clone(),
+        stop,
+        url: url.clone(),
+        is_draining: is_draining.clone(),
+        is_emptied: is_emptied.clone(),
+        say: say.clone(),
+    };
     tokio::spawn(renewal.run());
+    if lease.is_member {
+        tokio::spawn(lease.watch());
+    }
+    let advertised = settings.cluster.as_ref().map(|cluster| cluster.url.clone());
+    if let Some(ClusterSettings { token, shared_paths, .. }) = settings.cluster {
+        let (database, url) = (database.clone(), url.clone());
+        host.join_cluster(Arc::new(Hosts { database, token, shared_paths, url, is_draining, is_emptied }))?;
+    }
     let listeners = Arc::new(Listeners::default());
     tokio::spawn(external_changes::follow(database.clone(), listeners.clone(), wake));
 
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);
-    // A schema has one host.
-    let is_shared = false;
+    let is_shared = database.lease.is_member;
     let runs = Runs::new(database.clone(), say.clone(), retention, is_shared)?;
     let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place)?;
-    let shared = Arc::new(Shared::new(database.clone(), say.clone(), listeners.clone(), id));
+    let shared = Arc::new(Shared::new(database.clone(), say.clone(), listeners.clone()));
     let of_cluster = is_shared.then(|| shared.clone() as Arc<dyn SharedRuns>);
     if let Err(why) = host.join_runs(shared, of_cluster) {
         // A host without the call stores each run by itself.
@@ -127,9 +157,42 @@ async fn apply(
         EventName::Listening,
         Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
             if let Event::Listening { host, port, .. } = event.0 {
-                *url.lock() = Some(format!("{host}:{port}"));
+                *url.lock() = Some(match &advertised {
+                    Some(advertised) => with_port(advertised, port),
+                    None => format!("{host}:{port}"),
+                });
             }
             Ok(())
         }),
     )
+}
+
+/// Returns an address with the port on which the host listens in place of port 0.
+fn with_port(url: &str, port: u16) -> String {
+    let (before, path) = match url.find("://").and_then(|at| Some(at + 3 + url[at + 3..].find('/')?)) {
+        Some(at) => url.split_at(at),
+        None => (url, ""),
+    };
+    match before.strip_suffix(":0") {
+        Some(before) => format!("{before}:{port}{path}"),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_port;
+
+    #[test]
+    fn port_0_of_an_address_stands_for_the_port_of_the_host() {
+        for (url, address) in [
+            ("ws://127.0.0.1:0", "ws://127.0.0.1:7"),
+            ("ws://127.0.0.1:0/ostler", "ws://127.0.0.1:7/ostler"),
+            ("ws://127.0.0.1:9187", "ws://127.0.0.1:9187"),
+            ("wss://inn.example", "wss://inn.example"),
+            ("ws://[::1]:0", "ws://[::1]:7"),
+        ] {
+            assert_eq!(with_port(url, 7), address);
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::failure;
 /// The migrations. A released one never changes; its checksum is stored with it.
 const MIGRATIONS: &[(&str, &str)] = &[
     ("stores", include_str!("migrations/0001_stores.sql")),
+    ("cluster", include_str!("migrations/0002_cluster.sql")),
     ("runs", include_str!("migrations/0003_runs.sql")),
 ];
 
@@ -25,6 +26,11 @@ impl SchemaState {
     /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
+    }
+
+    /// Returns whether the schema tells hosts of a cluster from others.
+    pub fn has_members(&self) -> bool {
+        self.version > 1
     }
 }
 

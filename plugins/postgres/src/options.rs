@@ -35,6 +35,17 @@ struct Written {
     pool_size: Option<u64>,
     statement_timeout_seconds: Option<u64>,
     vault_key_file: Option<PathBuf>,
+    cluster: Option<WrittenCluster>,
+}
+
+/// The option `cluster` as configured.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenCluster {
+    url: String,
+    token_file: PathBuf,
+    id: Option<String>,
+    shared_paths: Option<Vec<PathBuf>>,
 }
 
 /// Whether a connection is encrypted.
@@ -59,6 +70,21 @@ pub struct Settings {
     pub statement_timeout: Duration,
     /// The key of the vault.
     pub vault_key: Secret<[u8; 32]>,
+    /// How the host takes part in a cluster, if it does.
+    pub cluster: Option<ClusterSettings>,
+}
+
+/// How a host takes part in a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterSettings {
+    /// The address of this host for the others. Port 0 stands for the port on which it listens.
+    pub url: String,
+    /// The token that the hosts share.
+    pub token: Secret<String>,
+    /// The name of this host, if it is configured.
+    pub id: Option<String>,
+    /// Paths under which every host has the same files.
+    pub shared_paths: Vec<PathBuf>,
 }
 
 /// Returns the schema of the options.
@@ -96,6 +122,26 @@ pub fn schema() -> Value {
             "vaultKeyFile": {
                 "type": "string",
                 "description": "File with the key that encrypts the vault: 32 bytes as base64 [default: OSTLER_VAULT_KEY in the environment]"
+            },
+            "cluster": {
+                "type": "object",
+                "required": ["url", "tokenFile"],
+                "description": "Share the schema with other hosts that have this option [default: this host is alone]",
+                "properties": {
+                    "url": {
+                        "type": "string",
+                        "description": "Address of this host for the others: ws://host:port or wss://host; port 0 is the port on which it listens"
+                    },
+                    "tokenFile": { "type": "string", "description": "File with the token that all hosts of the cluster share" },
+                    "id": {
+                        "type": "string",
+                        "description": "Name of this host, the same after a restart [default: its host name and configuration folder]"
+                    },
+                    "sharedPaths": {
+                        "type": "array", "items": { "type": "string" },
+                        "description": "Folders with the same files on every host; sessions in other folders stay on their host [default: none]"
+                    }
+                }
             }
         }
     })
@@ -168,6 +214,7 @@ pub fn read(
             ))
         })?,
     };
+    let cluster = written.cluster.map(|cluster| cluster_settings(cluster, config_dir)).transpose()?;
     let timeout = Duration::from_secs(written.statement_timeout_seconds.unwrap_or(STATEMENT_SECONDS));
     config
         .connect_timeout(Duration::from_secs(3))
@@ -181,7 +228,31 @@ pub fn read(
         pool_size: written.pool_size.and_then(|size| usize::try_from(size).ok()).unwrap_or(4),
         statement_timeout: timeout,
         vault_key: Secret::new(key(&vault_key)?),
+        cluster,
     })
+}
+
+fn cluster_settings(written: WrittenCluster, config_dir: &Path) -> Result<ClusterSettings, Thrown> {
+    let WrittenCluster { url, token_file, id, shared_paths } = written;
+    let rest = url.strip_prefix("ws://").or_else(|| url.strip_prefix("wss://"));
+    // An address with credentials is not repeated.
+    if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['@', '?', '#'])) {
+        return Err(Thrown::new(
+            "cluster.url: not an address for the other hosts; write ws://host:port or wss://host, without credentials",
+        ));
+    }
+    if id.as_ref().is_some_and(|id| id.is_empty() || id.len() > 200 || id.contains(char::is_control)) {
+        return Err(Thrown::new("cluster.id: must have 1 to 200 characters and no control characters"));
+    }
+    let shared_paths = shared_paths.unwrap_or_default();
+    if let Some(relative) = shared_paths.iter().find(|path| !path.is_absolute()) {
+        return Err(Thrown::new(format_args!(
+            "cluster.sharedPaths: {} is relative; write an absolute path",
+            relative.display()
+        )));
+    }
+    let token = Secret::new(secret_file("cluster.tokenFile", &config_dir.join(token_file))?);
+    Ok(ClusterSettings { url, token, id, shared_paths })
 }
 
 /// Whether every address of the server is on this computer.
@@ -259,6 +330,21 @@ mod tests {
             (
                 json!({ "url": "postgresql://ada@localhost/inn", "schema": "Inn; DROP" }),
                 "is not lowercase letters",
+            ),
+            (
+                json!({ "url": "postgresql://ada@localhost/inn", "cluster": {
+                    "url": "ws://me:hunter2@inn:9187", "tokenFile": "token" } }),
+                "cluster.url: not an address",
+            ),
+            (
+                json!({ "url": "postgresql://ada@localhost/inn", "cluster": {
+                    "url": "ws://inn:9187", "tokenFile": "missing" } }),
+                "cluster.tokenFile: /nowhere/missing cannot be read",
+            ),
+            (
+                json!({ "url": "postgresql://ada@localhost/inn", "cluster": {
+                    "url": "ws://inn:9187", "tokenFile": "token", "sharedPaths": ["repos"] } }),
+                "repos is relative",
             ),
             (
                 json!({ "url": "postgresql://ada@localhost/inn", "passwordFile": "missing" }),

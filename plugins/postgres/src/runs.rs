@@ -147,7 +147,7 @@ impl Runs {
         if !self.is_shared {
             return self.database.put(Write::new(KEEP, params, size));
         }
-        params.push(Box::new(self.database.lease.incarnation.clone()));
+        params.push(Box::new(self.database.lease.incarnation().to_string()));
         let automation = run.automation.clone();
         self.database.write(Write::new(KEEP_OWNED, params, size), move |rows| match rows.is_empty() {
             true => Err(Thrown::new(format_args!("PostgreSQL: another host has the runs of {automation}"))),

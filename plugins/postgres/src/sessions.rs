@@ -123,7 +123,7 @@ impl Sessions {
         SessionStore {
             flags: member!(self, |store: &Arc<Self>, (id,)| store.part(id, "flags".to_owned(), "marks of")),
             set_flags: member!(self, |store: &Arc<Self>, (id, flags): (String, SessionFlags)| {
-                store.set_part(id, "flags".to_owned(), &flags)
+                store.set_listed_part(id, "flags".to_owned(), &flags)
             }),
             config: member!(self, |store: &Arc<Self>, (id,)| store.config(id)),
             set_config: member!(self, |store: &Arc<Self>, arguments| store.set_config(arguments)),
@@ -216,11 +216,16 @@ impl Sessions {
     }
 
     fn set_part(&self, id: String, part: String, value: &impl Serialize) -> Pending<()> {
-        match encode(value) {
-            Ok(text) => {
-                let size = part.len() + text.len();
-                self.database.put(Write::append(id, SET_PART, vec![Box::new(part), Box::new(text)], size))
-            }
+        match part_write(id, part, value) {
+            Ok(write) => self.database.put(write),
+            Err(thrown) => ready(Err(thrown)),
+        }
+    }
+
+    /// Stores a part that listings show.
+    fn set_listed_part(&self, id: String, part: String, value: &impl Serialize) -> Pending<()> {
+        match part_write(id, part, value) {
+            Ok(write) => self.database.put(write.listed()),
             Err(thrown) => ready(Err(thrown)),
         }
     }
@@ -246,7 +251,7 @@ impl Sessions {
         let listed_at = (!is_draft).then_some(kept.modified_at);
         let params: Vec<Param> =
             vec![Box::new(kept.uri), Box::new(listed_at), Box::new(is_draft), Box::new(text)];
-        self.database.put(Write::append(id, SET_CONFIG, params, size))
+        self.database.put(Write::append(id, SET_CONFIG, params, size).listed())
     }
 
     fn set_chats(&self, (id, chats): (String, Vec<KeptChat>)) -> Pending<()> {
@@ -259,12 +264,13 @@ impl Sessions {
         uris.sort_unstable();
         uris.dedup();
         let size = text.len() + uris.iter().map(String::len).sum::<usize>();
-        self.database.put(Write::append(id, SET_CHATS, vec![Box::new(text), Box::new(uris)], size))
+        let params: Vec<Param> = vec![Box::new(text), Box::new(uris)];
+        self.database.put(Write::append(id, SET_CHATS, params, size).listed())
     }
 
     fn forget(&self, id: String) -> Pending<()> {
         let mut write = Write::append(id.clone(), FORGET, vec![], 0);
-        write.target = Some(Target { session: id, ends: true });
+        write.target = Some(Target { session: id, ends: true, is_listed: true });
         self.database.put(write)
     }
 
@@ -409,6 +415,12 @@ impl Sessions {
             })
             .ok()
     }
+}
+
+fn part_write(id: String, part: String, value: &impl Serialize) -> Result<Write, Thrown> {
+    let text = encode(value)?;
+    let size = part.len() + text.len();
+    Ok(Write::append(id, SET_PART, vec![Box::new(part), Box::new(text)], size))
 }
 
 fn stored(row: &Row) -> Result<StoredSession, Thrown> {

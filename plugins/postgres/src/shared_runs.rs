@@ -33,6 +33,10 @@ const TRIES: usize = 400;
 const STORE: &str = "SELECT store_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const SEND: &str = "SELECT status, wake FROM send_wakes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 const CLAIM: &str = "SELECT automation, previous FROM claim_automations($1, $2)";
+const RELEASE: &str = "UPDATE automation_owners AS owners SET owner = NULL
+     WHERE owner = $1 AND NOT EXISTS (
+         SELECT 1 FROM automation_runs AS runs WHERE runs.automation = owners.automation AND NOT runs.ended
+     )";
 const SETTLE: &str =
     "UPDATE automation_wakes SET done = true, outcome = $2, run = 'null' WHERE uri = $1 AND NOT done";
 const OUTCOMES: &str = "SELECT uri, outcome FROM automation_wakes WHERE uri = ANY ($1) AND done
@@ -57,8 +61,6 @@ pub struct Shared {
     database: Arc<Database>,
     report: Report,
     listeners: Arc<Listeners>,
-    /// The id of this host.
-    host: String,
 }
 
 impl fmt::Debug for Shared {
@@ -95,13 +97,13 @@ impl Columns {
 }
 
 impl Shared {
-    /// Creates it for the host with this id.
-    pub fn new(database: Arc<Database>, report: Report, listeners: Arc<Listeners>, host: String) -> Self {
-        Self { database, report, listeners, host }
+    /// Creates it for the host of this lease.
+    pub fn new(database: Arc<Database>, report: Report, listeners: Arc<Listeners>) -> Self {
+        Self { database, report, listeners }
     }
 
     fn me(&self) -> String {
-        self.database.lease.incarnation.clone()
+        self.database.lease.incarnation().to_string()
     }
 
     fn wake_in(&self, row: &Row) -> Option<Wake> {
@@ -120,11 +122,20 @@ impl Shared {
         if !unowned.first().is_some_and(|row| row.get(0)) {
             return Ok(Vec::new());
         }
-        let params: Vec<Param> = vec![Box::new(self.me()), Box::new(self.host.clone())];
+        let params: Vec<Param> = vec![Box::new(self.me()), Box::new(self.database.lease.id.clone())];
         let claimed = self.database.write(Write::new(CLAIM, params, 0), |rows| {
             Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
         });
         claimed.await
+    }
+
+    /// Leaves automations without unfinished runs to other hosts, if this host drains.
+    async fn release(&self) -> Result<(), Thrown> {
+        let sql = "SELECT 1 FROM host WHERE incarnation = $1 AND draining";
+        if !self.database.rows(sql, vec![Box::new(self.me())]).await?.is_empty() {
+            self.database.put(Write::new(RELEASE, vec![Box::new(self.me())], 0)).await?;
+        }
+        Ok(())
     }
 
     /// The automations that this host owns, with their owners before it.
@@ -142,7 +153,7 @@ impl Shared {
         let mut acquired: HashMap<String, Acquired> = owned
             .into_iter()
             .map(|(automation, previous)| {
-                let previous = previous.filter(|previous| *previous != self.host);
+                let previous = previous.filter(|previous| *previous != self.database.lease.id);
                 (automation.clone(), Acquired { automation, previous, ..Acquired::default() })
             })
             .collect();
@@ -174,6 +185,7 @@ impl Shared {
         match held {
             None => work.acquired = self.acquired(claimed).await?,
             Some(held) => {
+                self.release().await?;
                 let mut owned = self.owned().await?;
                 let held: HashSet<String> = held.into_iter().collect();
                 work.lost = held.iter().filter(|id| !owned.contains_key(*id)).cloned().collect();
@@ -333,7 +345,6 @@ impl SharedRuns for Shared {
             database: self.database.clone(),
             report: self.report.clone(),
             listeners: self.listeners.clone(),
-            host: self.host.clone(),
         };
         Box::pin(async move { shared.work(owned, deciding, full).await })
     }

@@ -41,6 +41,15 @@ const CLAIM: &str = "INSERT INTO session_heads (session, owner, epoch, head)
              SELECT 1 FROM host WHERE incarnation = session_heads.owner AND expires_at > clock_timestamp()
          )
      RETURNING session, epoch, head";
+/// Finds the sessions that a host of a cluster owns. It claims them with [`crate::cluster`] before it appends.
+const FIND: &str =
+    "SELECT session, epoch, head FROM session_heads WHERE session = ANY ($1::text[]) AND owner = $2";
+/// Reports changed sessions to the other hosts of a cluster. Equal notifications of one transaction are sent once.
+const REPORT: &str = "WITH noted AS (
+         INSERT INTO changes (kind, id, operation, origin)
+         SELECT 'session', session, operation, $3 FROM unnest($1::text[], $2::text[]) AS one (session, operation)
+     )
+     SELECT pg_notify('ostler_' || current_schema(), '')";
 const COMMITTED: &str = "SELECT batch FROM writer WHERE incarnation = $1 FOR UPDATE";
 
 /// Receives the rows of a write once they are durable, or why it failed.
@@ -50,6 +59,8 @@ pub type Answer = Box<dyn FnOnce(Result<Vec<Row>, Thrown>) + Send>;
 pub struct Queued {
     /// The write.
     pub write: Write,
+    /// The run of the host that made it.
+    pub incarnation: Arc<str>,
     /// The waiting caller.
     pub answer: Answer,
 }
@@ -87,12 +98,45 @@ enum Failed {
     Committed,
 }
 
+/// The writes of one transaction.
+#[derive(Default)]
+struct Batch {
+    writes: Vec<Queued>,
+    /// Sessions that are appended to.
+    appended: HashSet<String>,
+    /// Sessions that are claimed or released.
+    moved: HashSet<String>,
+}
+
+impl Batch {
+    /// Whether a write can be in this transaction: positions of sessions are read once, at its beginning, and everything in it
+    /// is of one run of the host.
+    fn takes(&self, next: &Queued) -> bool {
+        let Some(last) = self.writes.last() else { return true };
+        // Writes after the removal of a session create it again, in another transaction.
+        let ends = last.write.target.as_ref().is_some_and(|to| to.ends);
+        let appends = next.write.target.as_ref().is_some_and(|to| self.moved.contains(&to.session));
+        let moves = next.write.moves.as_ref().is_some_and(|moves| self.appended.contains(moves));
+        !ends && !appends && !moves && last.incarnation == next.incarnation
+    }
+
+    fn add(&mut self, queued: Queued) {
+        if let Some(target) = &queued.write.target {
+            self.appended.insert(target.session.clone());
+        }
+        self.moved.extend(queued.write.moves.clone());
+        self.writes.push(queued);
+    }
+}
+
 /// The writer.
 pub struct Writer {
     connector: Connector,
     lease: Arc<Lease>,
     waiting: Arc<AtomicUsize>,
     open: Option<Open>,
+    /// The run of the host that writes.
+    incarnation: Arc<str>,
     /// The number of the last transaction that was committed.
     number: i64,
     heads: HashMap<String, Head>,
@@ -101,31 +145,39 @@ pub struct Writer {
 impl Writer {
     /// Creates the writer of a host that has just taken its lease.
     pub fn new(connector: Connector, lease: Arc<Lease>, waiting: Arc<AtomicUsize>) -> Self {
-        Self { connector, lease, waiting, open: None, number: 0, heads: HashMap::new() }
+        let incarnation = lease.incarnation();
+        Self { connector, lease, waiting, open: None, incarnation, number: 0, heads: HashMap::new() }
     }
 
     /// Serves requests until all senders are dropped.
     pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WriterRequest>) {
-        let mut flushes = Vec::new();
-        while let Some(first) = asked.recv().await {
-            let (mut batch, mut bytes) = (Vec::new(), 0);
+        let (mut flushes, mut held) = (Vec::new(), None);
+        loop {
+            let first = match held.take() {
+                Some(held) => held,
+                None => match asked.recv().await {
+                    Some(first) => first,
+                    None => return,
+                },
+            };
+            let (mut batch, mut bytes) = (Batch::default(), 0);
             let mut next = Some(first);
             while let Some(one) = next {
                 match one {
+                    WriterRequest::Write(queued) if !batch.takes(&queued) => {
+                        held = Some(WriterRequest::Write(queued));
+                        break;
+                    }
                     WriterRequest::Write(queued) => {
                         bytes += queued.write.bytes;
-                        batch.push(queued);
+                        batch.add(queued);
                     }
                     WriterRequest::Flush(answer) => flushes.push(answer),
                 }
-                // Writes after the removal of a session create it again, in another transaction.
-                let ends = batch
-                    .last()
-                    .and_then(|last: &Queued| last.write.target.as_ref())
-                    .is_some_and(|to| to.ends);
-                let is_full = ends || batch.len() >= BATCH || bytes >= BATCH_BYTES;
+                let is_full = batch.writes.len() >= BATCH || bytes >= BATCH_BYTES;
                 next = if is_full { None } else { asked.try_recv().ok() };
             }
+            let batch = batch.writes;
             self.store(batch).await;
             // Later requests were not begun.
             for answer in flushes.drain(..) {
@@ -136,15 +188,20 @@ impl Writer {
 
     /// Writes a batch, and answers each of its writes. If one is rejected, each gets a separate transaction.
     async fn store(&mut self, queued: Vec<Queued>) {
+        let Some(first) = queued.first() else { return };
+        if first.incarnation != self.incarnation {
+            self.incarnation = first.incarnation.clone();
+            self.number = 0;
+            self.heads.clear();
+            // Its changes carry the name of the earlier run.
+            self.open = None;
+        }
         let (writes, answers): (Vec<Write>, Vec<Answer>) =
             queued.into_iter().map(|one| (one.write, one.answer)).unzip();
-        if writes.is_empty() {
-            return;
-        }
         let answers = answers.into_iter().zip(writes.iter().map(|write| write.bytes).collect::<Vec<_>>());
         match self.store_together(&writes).await {
             Ok(rows) => answers.zip(rows).for_each(|(answer, rows)| self.answer(answer, rows)),
-            Err(_) if writes.len() > 1 && self.lease.check().is_ok() => {
+            Err(_) if writes.len() > 1 && self.lease.check_for(&self.incarnation).is_ok() => {
                 for (write, answer) in writes.iter().zip(answers) {
                     let rows = self.store_together(std::slice::from_ref(write)).await;
                     let rows = rows.and_then(|mut rows| rows.pop().unwrap_or_else(|| Ok(Vec::new())));
@@ -166,7 +223,7 @@ impl Writer {
         let mut unsure: Option<Vec<Result<Vec<Row>, Thrown>>> = None;
         let (mut pause, mut last) = (PAUSE, None);
         loop {
-            if let Err(why) = self.lease.check() {
+            if let Err(why) = self.lease.check_for(&self.incarnation) {
                 self.heads.clear();
                 let last = last.map(|last| format!(" ({last})")).unwrap_or_default();
                 let unsure = unsure.map_or("", |_| "; this write may have been stored");
@@ -203,14 +260,14 @@ impl Writer {
                     self.forget(batch);
                     // The row of a host that was taken over is gone; one that has expired can be renewed.
                     if let Ok(None) = self.last_committed().await {
-                        self.lease.lose();
+                        self.lease.lose(&self.incarnation);
                     }
                 }
                 Err(Failed::Committed) => {
                     self.forget(batch);
                     match self.last_committed().await {
                         Ok(Some(last)) => self.number = last,
-                        Ok(None) => self.lease.lose(),
+                        Ok(None) => self.lease.lose(&self.incarnation),
                         Err(_) => self.open = None,
                     }
                 }
@@ -229,7 +286,7 @@ impl Writer {
     /// Stores the positions after a transaction.
     fn settle(&mut self, batch: &[Write], rows: &[Result<Vec<Row>, Thrown>]) {
         for (one, rows) in batch.iter().zip(rows) {
-            let Some(Target { session, ends }) = &one.target else { continue };
+            let Some(Target { session, ends, .. }) = &one.target else { continue };
             if *ends || rows.is_err() {
                 self.heads.remove(session);
             }
@@ -251,7 +308,7 @@ impl Writer {
     async fn last_committed(&mut self) -> Result<Option<i64>, Error> {
         self.connect().await?;
         let Some(open) = &self.open else { return Ok(None) };
-        let row = open.client.query_opt(COMMITTED, &[&self.lease.incarnation]).await;
+        let row = open.client.query_opt(COMMITTED, &[&&*self.incarnation]).await;
         if row.is_err() {
             self.open = None;
         }
@@ -264,7 +321,7 @@ impl Writer {
         }
         self.open = None;
         let (client, connection) =
-            self.connector.open(&self.lease.incarnation, self.connector.statement_timeout).await?;
+            self.connector.open(&self.incarnation, self.connector.statement_timeout).await?;
         drive(connection);
         // Without it, an acknowledged write can be lost.
         client
@@ -297,7 +354,7 @@ impl Writer {
             Err(_) => return Err(late()),
         };
         let Some(open) = &self.open else { return Err(late()) };
-        if self.lease.check().is_err() {
+        if self.lease.check_for(&self.incarnation).is_err() {
             drop(tokio::time::timeout(limit, open.client.batch_execute("ROLLBACK")).await);
             return Err(late());
         }
@@ -313,7 +370,7 @@ impl Writer {
         let unavailable = |why: Error| Failed::Unavailable(failure::sentence(&why), None);
         self.connect().await.map_err(unavailable)?;
         let texts: HashSet<&'static str> =
-            batch.iter().map(|one| one.sql.text).chain(["BEGIN", WRITE_BATCH, CLAIM]).collect();
+            batch.iter().map(|one| one.sql.text).chain(["BEGIN", WRITE_BATCH, CLAIM, FIND, REPORT]).collect();
         let Some(open) = &mut self.open else {
             return Err(Failed::Unavailable("not connected".to_owned(), None));
         };
@@ -324,11 +381,14 @@ impl Writer {
             }
         }
         let Open { client, statements } = &*open;
-        let next = self.number + 1;
-        let mut sent: Vec<(&Statement, Vec<&(dyn ToSql + Sync)>)> = vec![
-            (&statements["BEGIN"], vec![]),
-            (&statements[WRITE_BATCH], vec![&self.lease.incarnation, &next]),
-        ];
+        let (next, me) = (self.number + 1, &*self.incarnation);
+        for one in batch {
+            if let Some(session) = &one.moves {
+                self.heads.remove(session);
+            }
+        }
+        let mut sent: Vec<(&Statement, Vec<&(dyn ToSql + Sync)>)> =
+            vec![(&statements["BEGIN"], vec![]), (&statements[WRITE_BATCH], vec![&me, &next])];
         let mut unclaimed: Vec<&String> = Vec::new();
         for one in batch {
             if let Some(Target { session, .. }) = &one.target
@@ -339,7 +399,8 @@ impl Writer {
             }
         }
         if !unclaimed.is_empty() {
-            sent.push((&statements[CLAIM], vec![&unclaimed, &self.lease.incarnation]));
+            let find = if self.lease.is_member { FIND } else { CLAIM };
+            sent.push((&statements[find], vec![&unclaimed, &me]));
             let claimed = all(pipelined(
                 sent.iter().map(|(statement, params)| client.query(*statement, params)),
             )
@@ -369,10 +430,15 @@ impl Writer {
         for (one, place) in batch.iter().zip(&places) {
             let mut params: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(one.sql.params.len() + 4);
             if let (Some(Target { session, .. }), Some((epoch, position))) = (&one.target, place) {
-                params.extend([session as &(dyn ToSql + Sync), &self.lease.incarnation, epoch, position]);
+                params.extend([session as &(dyn ToSql + Sync), &me, epoch, position]);
             }
             params.extend(borrowed(&one.sql.params));
             sent.push((&statements[one.sql.text], params));
+        }
+        let (changed, operations) =
+            if self.lease.is_member { changed_sessions(batch) } else { (Vec::new(), Vec::new()) };
+        if !changed.is_empty() {
+            sent.push((&statements[REPORT], vec![&changed, &operations, &me]));
         }
         let rows =
             all(pipelined(sent.iter().map(|(statement, params)| client.query(*statement, params))).await)?;
@@ -384,6 +450,18 @@ impl Writer {
         });
         Ok(answers.collect())
     }
+}
+
+/// The sessions whose listed data a batch changes, each once, and how.
+fn changed_sessions(batch: &[Write]) -> (Vec<&String>, Vec<&'static str>) {
+    let (mut sessions, mut operations) = (Vec::new(), Vec::new());
+    for target in batch.iter().filter_map(|one| one.target.as_ref()) {
+        if target.ends || target.is_listed && !sessions.contains(&&target.session) {
+            sessions.push(&target.session);
+            operations.push(if target.ends { "delete" } else { "update" });
+        }
+    }
+    (sessions, operations)
 }
 
 fn refused(why: Error) -> Failed {

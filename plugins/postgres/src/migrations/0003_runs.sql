@@ -113,8 +113,8 @@ BEGIN
         ORDER BY place;
 END $$;
 
--- The automations with something to do that no living host owns. One that is pinned to a session of a living host is left to
--- that host.
+-- The automations with something to do that no living host owns, unless this host drains. One that is pinned to a session of a
+-- living host is left to that host.
 CREATE FUNCTION unowned_automations(me text) RETURNS SETOF text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT busy.automation
     FROM (
@@ -123,6 +123,7 @@ CREATE FUNCTION unowned_automations(me text) RETURNS SETOF text LANGUAGE sql STA
     ) AS busy
     LEFT JOIN automation_owners AS owners ON owners.automation = busy.automation
     WHERE owners.owner IS DISTINCT FROM me
+        AND NOT EXISTS (SELECT 1 FROM host WHERE incarnation = me AND draining)
         AND NOT EXISTS (
             SELECT 1 FROM host WHERE incarnation = owners.owner AND expires_at > clock_timestamp()
         )

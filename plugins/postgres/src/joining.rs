@@ -1,0 +1,223 @@
+//! The start of a host on a schema: the migrations, and the row that is its lease.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ostler_contract::Thrown;
+use ostler_contract::stores::Report;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::connect::{Connector, drive};
+use crate::failure::thrown;
+use crate::lease::{LENGTH, Lease};
+use crate::migrations;
+
+/// How long a start waits for the lease of a host that ended without releasing it.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// How long the rows of lost hosts stay, so that the cluster can name them.
+const REMEMBERED: &str = "1 day";
+
+/// The host that takes a lease.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Its stable name.
+    pub id: String,
+    /// Its version of ostler.
+    pub version: String,
+    /// Whether it is in a cluster.
+    pub is_member: bool,
+    /// Whether it drains.
+    pub is_draining: bool,
+}
+
+/// Returns a new name for a run of a host.
+pub fn new_incarnation() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// Migrates the schema and acquires the lease. Waits for the lease of a host that ended without releasing it.
+///
+/// # Errors
+/// The database cannot be used, or another host is running on it.
+pub async fn acquire(
+    connector: &Connector,
+    host: &Candidate,
+    incarnation: &str,
+    say: &Report,
+) -> Result<Arc<Lease>, Thrown> {
+    let (client, connection) =
+        connector.open(incarnation, Duration::from_secs(50)).await.map_err(|why| thrown(&why))?;
+    drive(connection);
+    check_server(&client).await?;
+    let begun = Instant::now();
+    let mut before: Option<Holder> = None;
+    loop {
+        let sent = Instant::now();
+        let holder = match take(&client, &connector.schema, host, incarnation).await? {
+            None => return Ok(Lease::new(host.id.clone(), host.is_member, incarnation, sent)),
+            Some(holder) => holder,
+        };
+        let is_renewed = before.as_ref().is_some_and(|before| before.expires_at != holder.expires_at);
+        if is_renewed || begun.elapsed() > PATIENCE {
+            return Err(holder.refusal(host));
+        }
+        if before.is_none() {
+            say(format!(
+                "waiting until the lease of {} expires, which ended without giving it up or is running",
+                holder.id
+            ));
+        }
+        let rest = Duration::from_millis(u64::try_from(holder.rest).unwrap_or_default() + 50);
+        before = Some(holder);
+        tokio::time::sleep(rest.min(Duration::from_millis(500))).await;
+    }
+}
+
+/// A host whose lease prevents another one from starting.
+pub struct Holder {
+    id: String,
+    url: Option<String>,
+    expires_at: String,
+    /// Milliseconds.
+    rest: i64,
+    is_member: bool,
+}
+
+impl Holder {
+    /// Returns why a host cannot start.
+    pub fn refusal(&self, host: &Candidate) -> Thrown {
+        let at = self.url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
+        let what = match (host.is_member, self.is_member) {
+            (false, false) => {
+                "Stop that one, set the option schema to another one, or set the option cluster on both hosts"
+            }
+            (false, true) => {
+                "That one is in a cluster: set the option cluster here too, or the option schema to another one"
+            }
+            (true, false) => {
+                "That one has no option cluster: stop it, set the option there, and start it again, or set the option schema \
+                 to another one"
+            }
+            (true, true) => {
+                "It has the same name: stop it, or set the option cluster.id to another name here"
+            }
+        };
+        Thrown::new(format_args!("another host uses the database: {}{at}. {what}", self.id))
+    }
+}
+
+async fn check_server(client: &Client) -> Result<(), Thrown> {
+    let row = client
+        .query_one(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+                 current_setting('server_encoding'), pg_is_in_recovery()",
+            &[],
+        )
+        .await
+        .map_err(|why| thrown(&why))?;
+    let (number, version, encoding, is_standby): (i32, String, String, bool) =
+        (row.get(0), row.get(1), row.get(2), row.get(3));
+    if number < 140_000 {
+        return Err(Thrown::new(format_args!("PostgreSQL {version} is too old; 14 or newer is required")));
+    }
+    if encoding != "UTF8" {
+        return Err(Thrown::new(format_args!(
+            "the database has the encoding {encoding}; create one with UTF8"
+        )));
+    }
+    if is_standby {
+        return Err(Thrown::new(
+            "the server is a standby, which cannot be written; use the address of the primary",
+        ));
+    }
+    Ok(())
+}
+
+/// Acquires the lease in one transaction with the migrations, or returns the host that prevents it.
+///
+/// # Errors
+/// The database cannot be used.
+pub async fn take(
+    client: &Client,
+    schema: &str,
+    host: &Candidate,
+    incarnation: &str,
+) -> Result<Option<Holder>, Thrown> {
+    client.batch_execute("BEGIN").await.map_err(|why| thrown(&why))?;
+    let taken = take_within(client, schema, host, incarnation).await;
+    let end = if matches!(taken, Ok(None)) { "COMMIT" } else { "ROLLBACK" };
+    let ended = client.batch_execute(end).await.map_err(|why| thrown(&why));
+    let holder = taken?;
+    ended.map(|()| holder)
+}
+
+async fn take_within(
+    client: &Client,
+    schema: &str,
+    host: &Candidate,
+    incarnation: &str,
+) -> Result<Option<Holder>, Thrown> {
+    let failed = |why: tokio_postgres::Error| thrown(&why);
+    let found = migrations::lock(client, schema).await?;
+    // Before any change, so that a host that may not start changes nothing.
+    if found.has_tables()
+        && let Some(holder) = holder(client, found.has_members(), host).await?
+    {
+        return Ok(Some(holder));
+    }
+    migrations::apply(client, &found).await?;
+    // Removing a row waits for transactions of that run.
+    match host.is_member {
+        false => client.execute("DELETE FROM host", &[]).await,
+        true => {
+            let old = format!(
+                "DELETE FROM host WHERE id = $1 OR expires_at < clock_timestamp() - interval '{REMEMBERED}'"
+            );
+            client.execute(&old, &[&host.id]).await
+        }
+    }
+    .map_err(failed)?;
+    // Without other hosts there are no watchers yet, so earlier changes need not be reported.
+    client
+        .batch_execute(
+            "DELETE FROM writer WHERE NOT EXISTS (SELECT 1 FROM host WHERE host.incarnation = writer.incarnation);
+             DELETE FROM changes WHERE NOT EXISTS (SELECT 1 FROM host)",
+        )
+        .await
+        .map_err(failed)?;
+    client
+        .execute(
+            &format!(
+                "INSERT INTO host (id, incarnation, expires_at, member, version, draining)
+                 VALUES ($1, $2, clock_timestamp() + interval '{LENGTH}', $3, $4, $5)"
+            ),
+            &[&host.id, &incarnation, &host.is_member, &host.version, &host.is_draining],
+        )
+        .await
+        .map_err(failed)?;
+    client
+        .execute("INSERT INTO writer (incarnation, batch) VALUES ($1, 0)", &[&incarnation])
+        .await
+        .map_err(failed)?;
+    Ok(None)
+}
+
+/// Returns a running host that prevents another one from starting: any host, unless both are in a cluster under different
+/// names.
+async fn holder(client: &Client, has_members: bool, host: &Candidate) -> Result<Option<Holder>, Thrown> {
+    let member = if has_members { "member" } else { "false" };
+    let sql = format!(
+        "SELECT id, url, expires_at::text, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint, {member}
+         FROM host WHERE expires_at > clock_timestamp() AND NOT ({member} AND $1 AND id <> $2)
+         ORDER BY expires_at DESC LIMIT 1"
+    );
+    let row = client.query_opt(&sql, &[&host.is_member, &host.id]).await.map_err(|why| thrown(&why))?;
+    Ok(row.map(|row| Holder {
+        id: row.get(0),
+        url: row.get(1),
+        expires_at: row.get(2),
+        rest: row.get(3),
+        is_member: row.get(4),
+    }))
+}
