@@ -87,6 +87,9 @@ enum Command {
     /// List, show and follow sessions and send messages
     #[command(subcommand)]
     Session(verbs::SessionVerb),
+    /// Show and manage the hosts that share a database
+    #[command(subcommand)]
+    Cluster(verbs::ClusterVerb),
     /// Print the log of the background daemon
     Logs(verbs::LogsFlags),
     /// Manage secrets
@@ -366,6 +369,7 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::Notify(verb) => verbs::notify(&place, verb).await?,
         Command::Automation(verb) => verbs::automation(&place, verb).await?,
         Command::Session(verb) => verbs::session(&place, verb).await?,
+        Command::Cluster(verb) => verbs::cluster(&place, verb).await?,
         Command::Logs(flags) => verbs::logs(&place, &flags).await?,
         Command::Vault(verb) => verbs::vault::vault(&place, verb).await?,
         Command::User(verb) => verbs::users::user(&place, verb).await?,

@@ -357,6 +357,6 @@ mod tests {
         );
         let groups: Vec<&str> =
             told["groups"].as_array().unwrap().iter().map(|group| group["id"].as_str().unwrap()).collect();
-        assert_eq!(groups, ["plugin", "webhook", "notify", "vault", "user", "team", "project"]);
+        assert_eq!(groups, ["plugin", "webhook", "notify", "cluster", "vault", "user", "team", "project"]);
     }
 }

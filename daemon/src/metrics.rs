@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ostler_contract::call::PLUGIN_CALL;
 use ostler_engine::Host;
@@ -139,6 +139,28 @@ impl Metrics {
             "Memory in use for messages, bodies and responses",
             now.budget_used,
         );
+        if let Some(cluster) = host.core.cluster() {
+            let measured = cluster.gauges();
+            gauge("ostler_cluster_lease_held", "Whether the host has its lease", measured.has_lease.into());
+            gauge("ostler_cluster_draining", "Whether the host drains", cluster.is_draining().into());
+            gauge("ostler_cluster_owned_sessions", "Sessions that the host owns", host.sessions.all().len());
+            let mut seconds = |name: &str, help: &str, duration: Duration| {
+                let gauge = Gauge::<f64, AtomicU64>::default();
+                gauge.set(duration.as_secs_f64());
+                registry.register_with_unit(name, help, Unit::Seconds, gauge);
+            };
+            seconds("ostler_cluster_lease_age", "Time since the lease was renewed", measured.lease_age);
+            seconds(
+                "ostler_cluster_database_latency",
+                "Time that the last renewal of the lease took",
+                measured.database_latency,
+            );
+        }
+        let mut gauge = |name: &str, help: &str, count: usize| {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            registry.register(name, help, gauge);
+        };
         let runtime = tokio::runtime::Handle::current().metrics();
         gauge("ostler_tasks", "Tasks of the runtime", runtime.num_alive_tasks());
         gauge("ostler_queued_tasks", "Tasks that wait for a thread", runtime.global_queue_depth());

@@ -15,6 +15,7 @@ use url::{Host, Url};
 
 use crate::answer::Common;
 use crate::api::rows::{self, ROWS};
+use crate::daemon_file::Record;
 use crate::exit::Exit;
 
 /// The environment variable with the token.
@@ -80,6 +81,19 @@ impl Remote {
         };
         let base = checked(url, *allow_http).map_err(|why| Exit::usage(format!("--remote: {why}")))?;
         Ok(Some(Self { base, token: token(token_file.as_deref(), std::env::var(TOKEN).ok())? }))
+    }
+
+    /// Returns the daemon of this computer that left a record.
+    ///
+    /// # Errors
+    /// Exit 1 if its record has no valid URL.
+    pub fn here(record: &Record) -> Result<Self, Exit> {
+        let base = checked(&record.url, true).map_err(Exit::machine)?;
+        let token = Url::parse(&record.connect_url).ok().and_then(|url| {
+            let token = url.query_pairs().find(|(name, _)| name == "tkn");
+            token.map(|(_, token)| Secret::new(token.into_owned()))
+        });
+        Ok(Self { base, token })
     }
 
     /// Returns its URL.

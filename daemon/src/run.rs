@@ -163,6 +163,7 @@ pub async fn run(
         }
         None => mounts.push(routes_mount),
     }
+    mounts.extend(api::probes(&control));
     let page = api::pages(&control, doors.clone(), token.clone());
     let mut http_address = None;
     if settings.http.is_some() {
@@ -172,7 +173,9 @@ pub async fn run(
                 let names = HostNames::of(http.address());
                 settings.named_by().for_each(|url| names.announce(url));
                 let api = api::mount(control.clone(), names, token.clone());
-                tokio::spawn(Server::new(vec![api]).serve(http, stopped.clone()));
+                let mut api_mounts = api::probes(&control);
+                api_mounts.push(api);
+                tokio::spawn(Server::new(api_mounts).serve(http, stopped.clone()));
                 if settings.console {
                     mounts.extend(page);
                 }

@@ -23,7 +23,7 @@ fn folder(server: &Postgres, id: &str) -> Folder {
             "url": server.url(), "passwordFile": server.password_file(), "vaultKeyFile": server.key_file(),
             "cluster": { "id": id, "url": "ws://127.0.0.1:0", "tokenFile": "cluster-token", "sharedPaths": ["/"] },
         } },
-        { "name": "@ostler/echo" }, { "name": "@ostler/webhook" },
+        { "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/console" },
     ]);
     let folder = Folder::new(json!({ "connectionToken": TOKEN, "plugins": plugins }));
     folder.write("cluster-token", "a-token-of-the-cluster-with-32-bytes\n");

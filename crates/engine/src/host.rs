@@ -1,8 +1,10 @@
 //! The host: one registry, one sequence, the sessions and automations, and their entry points.
 
 mod closing;
+mod cluster;
 mod gauges;
 
+pub use cluster::ClusterState;
 pub use gauges::Gauges;
 
 use std::sync::Arc;
@@ -83,6 +85,7 @@ impl Host {
         if self.workspace.terminal_store().is_some() {
             self.core.root.serve_terminals();
         }
+        self.follow_cluster();
         self.sessions.open_sessions().await;
         self.core.root.set_active_sessions(&self.core.fanout, self.sessions.count());
         self.access.warn_of_no_policies().await;

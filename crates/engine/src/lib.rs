@@ -40,7 +40,7 @@ pub use crate::core::{clock, events, fanout, feed, outbox, responder, wire};
 pub use crate::front::Front;
 pub use crate::front::connection::{self, Connection};
 pub use crate::front::host_calls::HostDoor;
-pub use crate::host::{Gauges, Host};
+pub use crate::host::{ClusterState, Gauges, Host};
 pub use crate::sessions::create_chat_tool::session_tools;
 pub use crate::users::People;
 pub use crate::users::principal::{self, Gate, Principal};

@@ -470,6 +470,8 @@ fn close_frame(why: Closed) -> Vec<u8> {
         Closed::TooLarge => (1009, "the frame is too large"),
         Closed::NotText => (1007, "the text is not UTF-8"),
         Closed::NoMemory => (1013, "no memory for this message; try again later"),
+        Closed::Moved => (1012, "another host serves this now; reconnect"),
+        Closed::LostLease => (1013, "this host lost its lease of the shared database; reconnect"),
     };
     let length = u8::try_from(2 + reason.len()).unwrap_or(2);
     let mut frame = vec![OPCODE_CLOSE, length];

@@ -2,6 +2,8 @@
 //! `{ "message": … }`. `rows` declares every request; the rest of the folder is derived from it or handles one.
 
 mod body;
+mod cluster;
+pub mod cluster_shapes;
 mod events;
 mod host;
 pub mod list_shapes;
@@ -54,6 +56,8 @@ enum Refused {
     Method(&'static str),
     Media,
     NoMemory,
+    /// The host serves no clients now.
+    NotReady(String),
     Token,
     Body(String),
     TooLarge(String),
@@ -88,6 +92,11 @@ impl From<RpcError> for Refused {
 pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
     let (gate, sign_ins) = (control.host.access.gate.clone(), control.sign_ins.clone());
     of_rows("/api", Guard::Token { names, token, gate, sign_ins }, control)
+}
+
+/// The mounts of the probes. They need no token, and name the host as their sender knows it, which can be its address.
+pub fn probes(control: &Arc<Control>) -> Vec<Mount> {
+    [rows::HEALTH, rows::READY].map(|prefix| of_rows(prefix, Guard::Own, control.clone())).into()
 }
 
 /// The mounts of the API on a listener that has pages: they sign in and out there.
@@ -172,6 +181,7 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         Refused::Token => http::message(status, "The token is not valid; check it and sign in again"),
         Refused::Grant(why)
         | Refused::Missing(why)
+        | Refused::NotReady(why)
         | Refused::Body(why)
         | Refused::TooLarge(why)
         | Refused::Slow(why) => http::message(status, why),
@@ -189,7 +199,7 @@ impl Refused {
             Self::NotThere | Self::Missing(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Media => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::NoMemory | Self::Streams => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory | Self::Streams | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
         }

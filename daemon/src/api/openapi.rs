@@ -59,8 +59,8 @@ pub(super) const STATUSES: &[Status] = &[
     status(
         503,
         "No memory for the body (`limits.memoryMb`), or too many streams are open; repeat the request after `Retry-After` \
-         seconds.",
-        |row| has_body(row) || row.has_stream(),
+         seconds. The host is not ready.",
+        |row| has_body(row) || row.has_stream() || row.path == super::rows::READY,
     ),
 ];
 

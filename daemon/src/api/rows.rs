@@ -15,6 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::cluster_shapes::{Drain, Evict};
 use super::events::{self, Events};
 use super::page_shapes::{CallEndpoint, SignIn, TestRule};
 use super::people::{self, Groups};
@@ -24,7 +25,7 @@ use super::shapes::{
     RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
 };
 use super::sign_in::{self, Page};
-use super::{Refused, body, host, openapi, plugins, query, runs, secrets, sessions, webhooks};
+use super::{Refused, body, cluster, host, openapi, plugins, query, runs, secrets, sessions, webhooks};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::metrics;
@@ -52,7 +53,14 @@ pub enum Needs {
     Deployment,
     /// No caller yet, but a page of this host: the request signs in or out.
     Page,
+    /// No caller: a load balancer or a supervisor probes the host.
+    Probe,
 }
+
+/// Whether the process serves requests.
+pub const HEALTH: &str = "/api/health";
+/// Whether clients should be sent here.
+pub const READY: &str = "/api/ready";
 
 /// Where pages sign in.
 pub const SIGN_IN: &str = "/api/sign-in";
@@ -248,6 +256,13 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let by = Groups::new;
     vec![
         get("/api/openapi.json", Needs::Nothing, "This API as an OpenAPI document", openapi::serve),
+        get(HEALTH, Needs::Probe, "Whether the process serves requests", cluster::health),
+        get(
+            READY,
+            Needs::Probe,
+            "Whether the host serves clients: it has its lease, does not drain, and its session store answers",
+            cluster::ready,
+        ),
         get("/api/cli-manifest", Needs::Nothing, "Commands that send requests, as JSON", host::manifest),
         post(
             SIGN_IN,
@@ -319,6 +334,27 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         .sent_by("vault set"),
         post("/api/vault/delete/{name}", Secret, "Delete a secret", |ask, _: Nothing| secrets::delete(ask))
             .sent_by("vault delete"),
+        get(
+            "/api/cluster",
+            Config("settings"),
+            "The hosts that share a database with this one",
+            cluster::status,
+        )
+        .sent_by("cluster status"),
+        post(
+            "/api/cluster/drain",
+            Config("change"),
+            "Hand the sessions of this host over to others, or take sessions again",
+            |ask, body: Drain| cluster::drain(ask, body),
+        )
+        .sent_by("cluster drain"),
+        post(
+            "/api/cluster/evict",
+            Config("change"),
+            "End the lease of another host, so that others serve its sessions",
+            |ask, body: Evict| cluster::evict(ask, body),
+        )
+        .sent_by("cluster evict"),
         get("/api/usage/{pool}", Pool, "The usage of a pool", host::usage).sent_by("usage"),
         list(
             "/api/runs",
@@ -470,7 +506,7 @@ impl Row {
 
     /// Whether the request is made without a token.
     pub(super) fn is_open(&self) -> bool {
-        self.needs == Needs::Page
+        matches!(self.needs, Needs::Page | Needs::Probe)
     }
 
     /// The required grant, as documentation writes it.
@@ -487,6 +523,7 @@ impl Row {
             Needs::Pool => "none for own pools, usage:get for others".to_owned(),
             Needs::Deployment => "the connection token".to_owned(),
             Needs::Page => "none, from a page of this host".to_owned(),
+            Needs::Probe => "none, without a token".to_owned(),
         }
     }
 
@@ -498,7 +535,7 @@ impl Row {
             Needs::Secret if *caller == Principal::Anyone => Err(Refused::Grant(
                 "This host has no token, so secrets are set at its computer: ostler vault set".to_owned(),
             )),
-            Needs::Nothing | Needs::Secret | Needs::Pool | Needs::Page => Ok(()),
+            Needs::Nothing | Needs::Secret | Needs::Pool | Needs::Page | Needs::Probe => Ok(()),
             Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
             Needs::Client(subject, operation) => Ok(gate.require(caller, &Grant::of(subject, operation))?),
             Needs::Plugin(grant) => match Grant::parse(grant) {

@@ -457,9 +457,12 @@ impl Automations {
         waits: Vec<Kept>,
         once: Once,
     ) -> Result<FiredOnce, Thrown> {
-        let mut names: Vec<String> = group.iter().map(|one| one.run().to_owned()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let mut names: Vec<String> = Vec::new();
+        for one in &group {
+            if !names.iter().any(|name| name == one.run()) {
+                names.push(one.run().to_owned());
+            }
+        }
         let storing = {
             // The lock sends writes to the store in the order of the changes.
             let _in_order = self.keeping.lock();

@@ -298,6 +298,13 @@ impl Fanout {
         self.inner().channels.remove(channel);
     }
 
+    /// Forgets the past of channels, because another host may continue them: a client that reconnects receives snapshots.
+    pub(crate) fn forget_past<'a>(&self, channels: impl Iterator<Item = &'a str>) {
+        let mut inner = self.inner();
+        let seq = inner.seq;
+        channels.for_each(|channel| inner.log.forget(channel, seq));
+    }
+
     /// Returns the connections that subscribe to a channel.
     pub fn watchers(&self, channel: &str) -> Vec<ConnectionId> {
         let inner = self.inner();

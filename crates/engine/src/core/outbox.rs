@@ -128,6 +128,10 @@ pub enum Closed {
     NotText,
     /// No memory is available for its messages.
     NoMemory,
+    /// What it subscribed to is served by another host now; it has to reconnect.
+    Moved,
+    /// The host lost its lease in the cluster; the client has to reconnect.
+    LostLease,
 }
 
 /// The limit of the queue, in bytes.

@@ -8,6 +8,8 @@ use crate::core::shared::Core;
 
 /// The host is stopping, and no new work begins.
 pub(crate) const STOPPING: &str = "the host is stopping";
+/// The host of a cluster may no longer write.
+pub(crate) const LOST_LEASE: &str = "the host lost its lease of the shared database; try again";
 /// The session ended before it answered.
 pub(crate) const SESSION_ENDED: &str = "the session has ended";
 /// The session has no such chat.

@@ -72,6 +72,7 @@ pub struct Core {
     own_sessions: OnceLock<SessionStore>,
     advanced_tools: AtomicBool,
     lost_storage: RwLock<Option<String>>,
+    lost_lease: RwLock<Option<String>>,
     next_connection: AtomicU64,
     next_opener: AtomicU64,
 }
@@ -107,6 +108,7 @@ impl Core {
             outbound: OnceLock::new(),
             own_sessions: OnceLock::new(),
             lost_storage: RwLock::default(),
+            lost_lease: RwLock::default(),
             next_connection: AtomicU64::new(1),
             next_opener: AtomicU64::new(1),
         })
@@ -282,7 +284,17 @@ impl Core {
 
     /// Returns why nothing can be stored, if that is the case.
     pub fn lost_storage(&self) -> Option<String> {
-        self.lost_storage.read().clone()
+        self.lost_lease().or_else(|| self.lost_storage.read().clone())
+    }
+
+    /// Rejects connections, sessions and turns while the host has no lease in its cluster; `None` accepts them again.
+    pub(crate) fn set_lost_lease(&self, why: Option<String>) {
+        *self.lost_lease.write() = why;
+    }
+
+    /// Returns why the host serves no sessions, if it has lost its lease in its cluster.
+    pub fn lost_lease(&self) -> Option<String> {
+        self.lost_lease.read().clone()
     }
 
     /// Sets whether advanced tools are offered, from the next session on.

@@ -399,6 +399,11 @@ impl Actor {
                 let _ = done.send(());
                 return Some(End::Closed);
             }
+            ToSession::Abandon { done } => {
+                self.abandon().await;
+                let _ = done.send(());
+                return Some(End::Closed);
+            }
         }
         None
     }

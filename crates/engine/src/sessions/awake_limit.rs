@@ -262,7 +262,7 @@ pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
         ToSession::Turn { taken, .. } => {
             let _ = taken.send(Err(gone.message));
         }
-        ToSession::Dispose { done } | ToSession::Close { done } => {
+        ToSession::Dispose { done } | ToSession::Close { done } | ToSession::Abandon { done } => {
             let _ = done.send(());
         }
         _ => {}

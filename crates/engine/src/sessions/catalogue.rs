@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::{KeptChat, SessionStore, StoredSession};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::uri::{self, Channel};
@@ -17,6 +18,7 @@ use ostler_protocol::uri::{self, Channel};
 use super::create::entry_of;
 use super::moving::{finish_moves, is_being_made};
 use super::{Entry, Place, Resting, Sessions};
+use crate::core::refusals::LOST_LEASE;
 
 /// Only the store can tell which session a channel belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -33,23 +35,31 @@ impl Sessions {
 
     /// Whether all sessions are in memory now, so that the store has no other id.
     pub(crate) fn holds_all(&self) -> bool {
+        if self.core.cluster().is_some() {
+            // Other hosts create sessions too.
+            return false;
+        }
         let entries = self.entries.read();
         self.is_whole()
             || self.counted.load(Ordering::Acquire) && entries.len() >= self.total.load(Ordering::Acquire)
     }
 
-    /// Inserts a session that was read from the store. Returns the existing entry if another load was faster.
-    fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat]) -> Arc<Entry> {
+    /// Inserts a session that was read from the store. Returns the existing entry if another load was faster, and `None` if all
+    /// sessions have left memory since the load began.
+    fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat], generation: u64) -> Option<Arc<Entry>> {
         let mut entries = self.entries.write();
+        if self.generation() != generation {
+            return None;
+        }
         if let Some(held) = entries.get(&entry.id) {
-            return held.clone();
+            return Some(held.clone());
         }
         // The chats are claimed before the entry can be found.
         self.claim_kept(&entry, chats);
         self.draft(&entry);
         self.touch(&entry);
         entries.insert(entry.id.clone(), entry.clone());
-        entry
+        Some(entry)
     }
 
     /// Evicts the least recently used sessions once there are many: stored sessions that are asleep, have no references
@@ -69,7 +79,13 @@ impl Sessions {
         let stay = limit - limit / 4;
         resting.truncate(resting.len().saturating_sub(stay));
         let gone: HashSet<String> = resting.into_iter().map(|(_, id)| id).collect();
-        entries.retain(|id, _| !gone.contains(id));
+        entries.retain(|id, entry| {
+            let goes = gone.contains(id);
+            if goes {
+                self.left_memory(entry);
+            }
+            !goes
+        });
         self.chats.write().retain(|_, session| !gone.contains(session));
         // The next eviction waits until there is enough to evict.
         self.next_look.store(limit.max(entries.len() + limit / 4), Ordering::Release);
@@ -114,7 +130,8 @@ impl Sessions {
                 self.core.log.line(format_args!("the drafts of the store could not be read: {why}"));
                 Vec::new()
             });
-            finish_moves(&self.core.log, store, &drafts).await;
+            let drafts = self.claimed_drafts(drafts).await;
+            finish_moves(&self.core, store, &drafts).await;
             for id in drafts {
                 self.session_or_log(&id).await;
             }
@@ -125,9 +142,10 @@ impl Sessions {
         let being_made = rows.iter().flatten().filter(|stored| is_being_made(&stored.session));
         let being_made: Vec<_> = being_made.map(|stored| stored.id.clone()).collect();
         if !being_made.is_empty() {
-            finish_moves(&self.core.log, store, &being_made).await;
+            finish_moves(&self.core, store, &being_made).await;
             rows = rows_of(store).await;
         }
+        let generation = self.generation();
         match rows {
             Ok(rows) => {
                 for mut stored in rows.into_iter().filter(|stored| !is_being_made(&stored.session)) {
@@ -135,6 +153,7 @@ impl Sessions {
                     self.take_in(
                         Arc::new(entry_of(&stored.id, stored.session, stored.flags, Resting::Asleep)),
                         &chats,
+                        generation,
                     );
                 }
             }
@@ -145,6 +164,20 @@ impl Sessions {
         self.total.store(self.entries.read().len(), Ordering::Release);
         self.whole.store(true, Ordering::Release);
         self.drafts_loaded();
+    }
+
+    /// Claims the drafts of the store that no other host of a cluster owns, and returns those.
+    async fn claimed_drafts(&self, drafts: Vec<String>) -> Vec<String> {
+        let Some(cluster) = self.core.cluster() else { return drafts };
+        let mut own = Vec::new();
+        for id in drafts {
+            match self.own(cluster, &id).await {
+                Ok(_) => own.push(id),
+                Err(why) if SessionElsewhere::is(&why) => {}
+                Err(why) => self.core.log.line(format_args!("draft {id} could not be claimed: {why}")),
+            }
+        }
+        own
     }
 
     /// Returns the stored chats of a session.
@@ -206,6 +239,9 @@ impl Sessions {
 
     pub(super) async fn session_or_log(&self, id: &str) -> Option<Arc<Entry>> {
         self.session(id).await.unwrap_or_else(|why| {
+            if SessionElsewhere::is(&why) {
+                return None;
+            }
             self.core.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
             None
         })
@@ -332,12 +368,28 @@ async fn finish_loading(
 
 async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
     let Some(store) = sessions.core.session_store() else { return Ok(None) };
-    let stored = match &store.session {
-        Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
-        None => one(store, id.clone()).await?,
-    };
+    let generation = sessions.generation();
     // A session that is still being created after startup's repair holds nothing that the other session lacks.
-    let Some(mut stored) = stored.filter(|stored| !is_being_made(&stored.session)) else { return Ok(None) };
+    let read = async || {
+        let stored = match &store.session {
+            Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
+            None => one(store, id.clone()).await?,
+        };
+        Ok::<_, Thrown>(stored.filter(|stored| !is_being_made(&stored.session)))
+    };
+    let Some(mut stored) = read().await? else { return Ok(None) };
+    let mut files_at = None;
+    if let Some(cluster) = sessions.core.cluster() {
+        files_at = sessions.own(cluster, &id).await?;
+        // Another host may have written it until then.
+        match read().await {
+            Ok(Some(again)) => stored = again,
+            unread => {
+                sessions.disown(&id);
+                return unread.map(|_| None);
+            }
+        }
+    }
     let mut chats = sessions.chats_in(store, &mut stored).await;
     // A chat that was being moved to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&stored.session.uri);
@@ -348,8 +400,11 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
         }
     }
     chats.retain(|chat| !others.contains(&chat.uri));
-    let entry = Arc::new(entry_of(&id, stored.session, stored.flags, Resting::Asleep));
-    Ok(Some(sessions.take_in(entry, &chats)))
+    let entry = Entry { files_at, ..entry_of(&id, stored.session, stored.flags, Resting::Asleep) };
+    match sessions.take_in(Arc::new(entry), &chats, generation) {
+        Some(entry) => Ok(Some(entry)),
+        None => Err(Thrown::new(LOST_LEASE)),
+    }
 }
 
 async fn rows_of(store: &SessionStore) -> Result<Vec<StoredSession>, Thrown> {

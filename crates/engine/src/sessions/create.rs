@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::OptionFuture;
 use ostler_contract::events::Event;
@@ -34,7 +35,7 @@ use super::view::Published;
 use super::{Entry, Resting, View};
 use crate::core::file_uris::names_a_directory;
 use crate::core::long_work::long_work;
-use crate::core::refusals::{NOT_MOVED, STOPPING, no_provider, not_loaded};
+use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider, not_loaded};
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
 use crate::users::policies::Use;
@@ -82,6 +83,8 @@ pub struct Claimed {
     new: NewSession,
     mailbox: Mailbox,
     inbox: Inbox,
+    /// The number of [`Sessions::generation`] when it was claimed.
+    generation: u64,
 }
 
 impl Sessions {
@@ -141,7 +144,9 @@ impl Sessions {
         };
         let (mailbox, inbox) = Mailbox::open();
         let coming = Resting::Open(mailbox.clone(), self.census.come());
+        let generation = self.generation();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), coming));
+        entry.is_being_created.store(true, Ordering::Release);
         if let (Some(lender), Some(tokens)) = (entry.lender(), new.credentials.clone()) {
             entry.borrow(&lender, tokens);
         }
@@ -149,7 +154,7 @@ impl Sessions {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
         self.draft(&entry);
-        Ok(Claimed { entry, agent, new, mailbox, inbox })
+        Ok(Claimed { entry, agent, new, mailbox, inbox, generation })
     }
 
     /// Sends a message to a session and wakes it if it is asleep. Returns false if the session is gone.
@@ -189,6 +194,8 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         mailbox: parking_lot::Mutex::new(resting),
         stops: super::stop::Stops::default(),
         memory: std::sync::atomic::AtomicUsize::default(),
+        files_at: None,
+        is_being_created: std::sync::atomic::AtomicBool::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
     }
@@ -211,7 +218,11 @@ impl Claimed {
     /// `-32602` for a directory that does not exist, `-32009` for one that a client may not name or if a policy denies
     /// the session; otherwise the error of the backend, its machine or the store.
     pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
-        match Box::pin(self.made(sessions)).await {
+        let made = Box::pin(self.made(sessions)).await;
+        // First, so that sessions that leave memory from now on end this one too.
+        self.entry.is_being_created.store(false, Ordering::SeqCst);
+        let is_owned = sessions.generation() == self.generation;
+        match made.and_then(|actor| if is_owned { Ok(actor) } else { Err(RpcError::internal(LOST_LEASE)) }) {
             Ok(mut actor) => {
                 let Self { entry, new, inbox, .. } = self;
                 if !new.draft {
@@ -230,6 +241,7 @@ impl Claimed {
                 }
                 entry.end();
                 sessions.remove(&entry);
+                sessions.disown(&entry.id);
                 sessions.core.fanout.remove(&entry.uri);
                 inbox.close();
                 let gone = format!("the session could not be started: {}", error.message);
@@ -244,6 +256,7 @@ impl Claimed {
 
     async fn made(&self, sessions: &Arc<Sessions>) -> Result<Box<Actor>, RpcError> {
         let Self { entry, agent, new, .. } = self;
+        sessions.own_new(&entry.id, new.client.is_some()).await?;
         let model = new.model.as_deref();
         let wanted = Use { agent: &entry.provider, model, computer: computer_in(&new.config) };
         sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
@@ -329,7 +342,8 @@ impl Claimed {
             return Err(failed(why));
         }
         actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
-        keep_new(sessions, &actor).await.map_err(|why| {
+        sessions.bind(entry).await?;
+        self.keep(sessions, &actor).await.map_err(|why| {
             RpcError::internal(format!("the session could not be stored, so it was not started: {why}"))
         })?;
         actor.account();
@@ -338,6 +352,14 @@ impl Claimed {
 }
 
 impl Claimed {
+    /// Stores the new session, unless all sessions have left memory since it was claimed.
+    async fn keep(&self, sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
+        match sessions.generation() == self.generation {
+            true => keep_new(sessions, actor).await,
+            false => Err(Thrown::new(LOST_LEASE)),
+        }
+    }
+
     /// Creates a session for chats that come from another one: stored, then announced. A failure returns the chats.
     pub(super) async fn adopt(
         self,
@@ -346,8 +368,15 @@ impl Claimed {
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
         let wanted = &self.new.config;
         let uses = Use { agent: &self.entry.provider, model: None, computer: computer_in(wanted) };
-        let config = match sessions.access.may_use(self.entry.owner.as_deref(), uses).await {
-            Ok(()) => sessions.session_settings(&self.agent, wanted).await.map_err(Thrown::into_rpc),
+        let config = match sessions.own_new(&self.entry.id, false).await {
+            Ok(()) => match sessions.access.may_use(self.entry.owner.as_deref(), uses).await {
+                Ok(()) => sessions.session_settings(&self.agent, wanted).await.map_err(Thrown::into_rpc),
+                Err(refused) => Err(refused),
+            },
+            Err(refused) => Err(refused),
+        };
+        let config = match config {
+            Ok(config) => sessions.bind(&self.entry).await.map(|()| config),
             Err(refused) => Err(refused),
         };
         let config = match config {
@@ -355,6 +384,7 @@ impl Claimed {
             Err(refused) => {
                 self.entry.end();
                 sessions.remove(&self.entry);
+                sessions.disown(&self.entry.id);
                 return Err((refused, lent));
             }
         };
@@ -369,12 +399,14 @@ impl Claimed {
                 record.draft = Some(KeptDraft { client: None, moving: true });
             });
         }
-        let Self { entry, agent, mailbox, inbox, .. } = self;
+        let Self { entry, agent, mailbox, inbox, generation, .. } = self;
         let mut state = state_of(&entry, Some(config));
         state.default_chat = chats.first().map(|chat| chat.uri.clone());
         state.chats = chats.iter().map(Chat::summary).collect();
         let mut actor = Actor::new(sessions.clone(), entry.clone(), Some(agent), state, chats, mailbox);
-        if !(actor.adopt_attachments(&actor.chats).await
+        entry.is_being_created.store(false, Ordering::SeqCst);
+        if !(sessions.generation() == generation
+            && actor.adopt_attachments(&actor.chats).await
             && actor.keep_turns(0).await
             && actor.keep_chats().await
             && actor.keep_session().await)
@@ -524,6 +556,10 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
             Err(why) => (Some(agent), None, Some(why.message)),
         },
         None => (None, None, Some(not_loaded(&entry.provider))),
+    };
+    let (agent, missing) = match entry.is_away() {
+        None => (agent, missing),
+        away => (None, away),
     };
     let mut state = state_of(&entry, config);
     entry.bring(&state.active_clients, &sessions.memory);

@@ -43,7 +43,7 @@ impl Sessions {
     }
 
     /// Returns all channels of a session to which clients that use it subscribe.
-    fn channels_of(&self, entry: &Entry) -> Vec<String> {
+    pub(super) fn channels_of(&self, entry: &Entry) -> Vec<String> {
         let mut channels = vec![entry.uri.clone(), entry.default_chat(), uri::annotations(&entry.uri)];
         let chats = self.chats.read();
         channels

@@ -55,6 +55,22 @@ impl Actor {
         }
     }
 
+    /// Closes the backends and ends the session without a write.
+    pub(super) async fn abandon(&mut self) {
+        self.entry.end();
+        let closing: Vec<_> = self
+            .chats
+            .iter_mut()
+            .filter_map(|chat| chat.backend.take())
+            .map(|backend| backend.close(false))
+            .collect();
+        futures::future::join_all(closing).await;
+        if self.announced {
+            let session = self.entry.uri.clone();
+            self.core.events.raise(Event::SessionEnd { session, reason: "closing".to_owned() });
+        }
+    }
+
     /// Ends the session and deletes it from memory, its backend and the store.
     pub(super) async fn dispose(&mut self) {
         self.close("disposed").await;

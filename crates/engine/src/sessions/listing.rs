@@ -84,7 +84,8 @@ impl Sessions {
         let listing = Listing::begin(self);
         let mut held = self.held();
         let total = self.total.load(Ordering::Acquire);
-        let whole = self.is_whole() || self.counted.load(Ordering::Acquire) && held.len() >= total;
+        let whole =
+            self.is_whole() || self.is_alone() && self.counted.load(Ordering::Acquire) && held.len() >= total;
         let (mut stored, mut more) = (Vec::new(), false);
         if let Some(store) = self.core.session_store()
             && let Some(page) = store.page.as_ref().filter(|_| !whole)

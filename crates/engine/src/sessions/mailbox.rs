@@ -320,6 +320,11 @@ pub enum ToSession {
         /// Notified once the session is closed.
         done: oneshot::Sender<()>,
     },
+    /// The host may no longer write the session, which leaves memory as it is.
+    Abandon {
+        /// Notified once nothing of the session is left.
+        done: oneshot::Sender<()>,
+    },
     /// A backend opens a worker chat.
     Worker(Box<WorkerOpened>),
     /// A backend emitted an action in a worker chat.

@@ -37,6 +37,7 @@ mod memory_limit;
 mod moving;
 mod observed_events;
 mod observer;
+mod ownership;
 mod pages;
 mod places;
 mod preamble;
@@ -63,6 +64,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use ostler_contract::cluster::ClusterHost;
 use ostler_contract::{Budget, Value};
 use ostler_protocol::uri::{self, Channel};
 use parking_lot::{Mutex, RwLock};
@@ -85,6 +87,7 @@ pub use input_feed::InputChange;
 pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
+pub(crate) use ownership::ask;
 use queue::Mailbox;
 pub(crate) use snapshots::snapshot;
 pub use tools_server::OpenToolsServer;
@@ -127,6 +130,10 @@ pub struct Sessions {
     observer: OnceLock<Arc<dyn Observer>>,
     /// The changes of the sessions' requests for input.
     input: input_feed::InputFeed,
+    /// How often all sessions left memory because the host lost its lease in a cluster.
+    generation: AtomicU64,
+    /// Whether a task hands sessions over to other hosts.
+    hands_over: AtomicBool,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
     /// The sessions removed while listings are in progress.
@@ -170,6 +177,10 @@ pub struct Entry {
     stops: stop::Stops,
     /// The memory of the state while the session is awake.
     memory: AtomicUsize,
+    /// The host of the cluster that has the files of the session, if that is another one.
+    files_at: Option<ClusterHost>,
+    /// Whether the session is being created, before an actor serves it.
+    is_being_created: AtomicBool,
     /// The number of the last look-up, among all look-ups of sessions.
     used: AtomicU64,
     /// How often the facts about the directory were read.
@@ -250,6 +261,8 @@ impl Sessions {
             schemas: shared::Schemas::default(),
             observer: OnceLock::new(),
             input: input_feed::InputFeed::default(),
+            generation: AtomicU64::default(),
+            hands_over: AtomicBool::default(),
             drafts: Mutex::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),
@@ -380,7 +393,10 @@ impl Sessions {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|held| std::ptr::eq(&**held, entry)) {
             entries.remove(&entry.id);
-            self.total.fetch_sub(1, Ordering::AcqRel);
+            // In a cluster, the session may be one that another host created.
+            let _ = self
+                .total
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| Some(total.saturating_sub(1)));
             self.drafts.lock().remove(&entry.id);
         }
         self.removals.lock().add(&entry.id);

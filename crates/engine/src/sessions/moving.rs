@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::cluster::SessionOwner;
 use ostler_contract::points::{KeptSession, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
@@ -18,10 +19,11 @@ use super::chat::Chat;
 use super::chats::Opening;
 use super::create::NewSession;
 use super::mailbox::ToSession;
+use super::ownership::ask;
 use super::store_writes::at_time;
 use super::{Entry, Place};
-use crate::core::log::Log;
 use crate::core::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
+use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
 /// A chat in transit to another session, with the chats of its workers.
@@ -219,19 +221,24 @@ pub(super) fn is_being_made(stored: &KeptSession) -> bool {
 
 /// Completes the moves that the end of the host interrupted, for those of the given sessions that were being created.
 /// Each of them is stored completely, so its chats are removed from the session they came from.
-pub(super) async fn finish_moves(log: &Log, store: &SessionStore, ids: &[String]) {
+pub(super) async fn finish_moves(core: &Core, store: &SessionStore, ids: &[String]) {
     for id in ids {
-        if let Err(why) = finish_move(store, id).await {
-            log.line(format_args!("{id}: the move of a chat could not be finished in the store: {why}"));
+        if let Err(why) = finish_move(core, store, id).await {
+            core.log.line(format_args!("{id}: the move of a chat could not be finished in the store: {why}"));
         }
     }
 }
 
-async fn finish_move(store: &SessionStore, id: &str) -> Result<(), Thrown> {
+async fn finish_move(core: &Core, store: &SessionStore, id: &str) -> Result<(), Thrown> {
     let kept = store.config.within(limit::STORE, (id.to_owned(),)).await?;
     let Some(mut kept) = kept.filter(is_being_made) else { return Ok(()) };
     for chat in store.chats.within(limit::STORE, (id.to_owned(),)).await? {
         let Some(other) = other_with(store, id, &chat.uri).await? else { continue };
+        if let Some(cluster) = core.cluster()
+            && ask(cluster.claim(other.clone())).await? != SessionOwner::Here
+        {
+            return Err(Thrown::new(format_args!("session {other} is served by another host")));
+        }
         let mut left = store.chats.within(limit::STORE, (other.clone(),)).await?;
         left.retain(|held| held.uri != chat.uri);
         store.set_chats.within(limit::STORE, (other.clone(), left)).await?;

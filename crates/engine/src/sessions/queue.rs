@@ -101,7 +101,7 @@ impl Mailbox {
 fn has_priority(message: &ToSession) -> bool {
     match message {
         ToSession::Dispatch(dispatch) => dispatch.row.class == Class::Cancel,
-        ToSession::Dispose { .. } | ToSession::Close { .. } => true,
+        ToSession::Dispose { .. } | ToSession::Close { .. } | ToSession::Abandon { .. } => true,
         _ => false,
     }
 }

@@ -276,6 +276,9 @@ impl Actor {
         if let Some(lost) = self.core.lost_storage() {
             return Err(lost);
         }
+        if let Some(away) = self.entry.is_away() {
+            return Err(away);
+        }
         let mut message = request.message;
         if request.model.is_some() {
             message.model = request.model;

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::principal::Principal;
 use crate::core::ids::ConnectionId;
-use crate::core::outbox::Outbox;
+use crate::core::outbox::{Closed, Outbox};
 
 /// The maximum number of clients whose versions are stored.
 const REMEMBERED_MAX: usize = 10_000;
@@ -81,6 +81,14 @@ impl Clients {
     /// Returns the connection of a number.
     pub(crate) fn get(&self, id: ConnectionId) -> Option<Arc<dyn Client>> {
         self.open.read().get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Closes a connection for a reason that its client receives.
+    pub(crate) fn close(&self, id: ConnectionId, why: Closed) {
+        if let Some(connection) = self.get(id) {
+            connection.outbox().close(why);
+            connection.close();
+        }
     }
 
     /// Returns whether a connection belongs to a client.

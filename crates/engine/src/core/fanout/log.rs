@@ -79,6 +79,15 @@ impl Log {
         }
     }
 
+    /// Forgets the actions of a channel up to a number.
+    pub fn forget(&mut self, channel: &str, until: u64) {
+        self.forgotten = self.forgotten.max(until);
+        if let Some(past) = self.channels.remove(channel) {
+            self.bytes -= past.actions.iter().map(Logged::weight).sum::<usize>();
+            self.order.retain(|other| **other != *channel);
+        }
+    }
+
     /// Returns the actions of a channel after a number, oldest first; `None` if some were removed.
     pub fn after(&self, channel: &str, seen: u64) -> Option<impl Iterator<Item = &Logged>> {
         let past = self.channels.get(channel);

@@ -21,6 +21,12 @@ impl Connection {
     /// Records the client when its `initialize` or `reconnect` arrives, which can wait for sessions, so that its next
     /// messages are accepted. Returns `responder` unless the command is rejected.
     pub(crate) fn enter(&self, command: &Command, responder: Responder) -> Option<Responder> {
+        let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
+        if introduces && let Some(lost) = self.front().core.lost_lease() {
+            responder.fail(RpcError::internal(lost));
+            self.outbox.close(Closed::LostLease);
+            return None;
+        }
         match command {
             Command::Initialize(params) => {
                 if self.client_id().is_some() {

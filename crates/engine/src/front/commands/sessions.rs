@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
+use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::ListedPlace;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
@@ -54,6 +55,9 @@ impl Connection {
         }
         // If the store cannot report it, the id may be taken.
         if let Some(why) = unknown {
+            if SessionElsewhere::is(&why) {
+                return responder.fail(RpcError::session_exists(format!("a session {id} exists already")));
+            }
             let error = format!("the session store could not be asked whether {id} is taken: {why}");
             return responder.fail(RpcError::internal(error));
         }

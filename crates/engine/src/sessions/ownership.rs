@@ -1,0 +1,267 @@
+//! The sessions of a host in a cluster: it claims a session before it loads or creates it, and releases it when it leaves
+//! memory. A host without a cluster owns every session and does nothing here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ostler_contract::cluster::{Cluster, ClusterHost, SessionElsewhere, SessionOwner};
+use ostler_contract::live::Pending;
+use ostler_contract::{Thrown, in_time, limit};
+use ostler_protocol::RpcError;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Entry, Resting, Sessions, ToSession};
+use crate::core::file_uris::file_path;
+use crate::core::outbox::Closed;
+
+/// How long sessions may take to fall asleep before they are looked at again.
+const REST: Duration = Duration::from_millis(200);
+/// How long sessions may take to leave memory for the host that has their files.
+const RETURN: Duration = Duration::from_secs(5);
+
+impl Sessions {
+    /// Whether the sessions in memory and their number are those of the store.
+    pub(super) fn is_alone(&self) -> bool {
+        self.core.cluster().is_none()
+    }
+
+    /// Returns a number that changes when all sessions leave memory because the host lost its lease.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Claims a stored session that is about to be loaded. Returns the host that has its files, if that is another one, which
+    /// is lost.
+    ///
+    /// # Errors
+    /// [`SessionElsewhere`]: another host serves it. Otherwise the error of the cluster.
+    pub(super) async fn own(
+        &self,
+        cluster: &Arc<dyn Cluster>,
+        id: &str,
+    ) -> Result<Option<ClusterHost>, Thrown> {
+        let elsewhere = |host: ClusterHost| Thrown::from(SessionElsewhere { session: id.to_owned(), host });
+        let files_at = ask(cluster.bound_to(id.to_owned())).await?.filter(|host| host.id != cluster.id());
+        let serves = |host: &ClusterHost| host.is_alive && !host.is_draining;
+        let better = match &files_at {
+            Some(host) if serves(host) => Some(host.clone()),
+            _ if cluster.is_draining() => another(cluster, id).await?,
+            _ => None,
+        };
+        if let Some(better) = better {
+            return match ask(cluster.owner(id.to_owned())).await? {
+                SessionOwner::Elsewhere(owner) => Err(elsewhere(owner)),
+                SessionOwner::Here => {
+                    ask(cluster.release(id.to_owned())).await?;
+                    Err(elsewhere(better))
+                }
+                SessionOwner::Nobody { .. } => Err(elsewhere(better)),
+            };
+        }
+        match ask(cluster.claim(id.to_owned())).await? {
+            SessionOwner::Here => Ok(files_at),
+            SessionOwner::Elsewhere(owner) => Err(elsewhere(owner)),
+            SessionOwner::Nobody { .. } => {
+                Err(Thrown::new(format_args!("session {id} could not be claimed")))
+            }
+        }
+    }
+
+    /// Claims the id of a session that is being created. A draining host creates none for clients.
+    ///
+    /// # Errors
+    /// `-32003` if the session exists; [`SessionElsewhere`] if another host should create it; the error of the cluster.
+    pub(super) async fn own_new(&self, id: &str, is_of_client: bool) -> Result<(), RpcError> {
+        let Some(cluster) = self.core.cluster() else { return Ok(()) };
+        if is_of_client
+            && cluster.is_draining()
+            && let Some(host) = another(cluster, id).await.map_err(Thrown::into_rpc)?
+        {
+            return Err(SessionElsewhere { session: id.to_owned(), host }.into());
+        }
+        let exists = || RpcError::session_exists(format!("a session {id} exists already"));
+        match ask(cluster.claim(id.to_owned())).await.map_err(Thrown::into_rpc)? {
+            SessionOwner::Here => {}
+            _ => return Err(exists()),
+        }
+        // Another host may have created it since the id was looked up.
+        let Some(store) = self.core.session_store() else { return Ok(()) };
+        match store.config.within(limit::STORE, (id.to_owned(),)).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => {
+                self.disown(id);
+                Err(exists())
+            }
+            Err(why) => {
+                self.disown(id);
+                Err(why.into_rpc())
+            }
+        }
+    }
+
+    /// Records that a session needs the files of this host if one of its directories is not the same on every host.
+    pub(super) async fn bind(&self, entry: &Entry) -> Result<(), RpcError> {
+        let Some(cluster) = self.core.cluster() else { return Ok(()) };
+        let view = entry.view();
+        if view.directories().iter().all(|directory| cluster.is_shared(&file_path(directory))) {
+            return Ok(());
+        }
+        ask(cluster.bind(entry.id.clone())).await.map_err(Thrown::into_rpc)
+    }
+
+    /// Releases a session that has left memory. The release follows its writes and precedes a later claim.
+    pub(super) fn disown(&self, id: &str) {
+        let Some(cluster) = self.core.cluster() else { return };
+        let released = ask(cluster.release(id.to_owned()));
+        let (log, id) = (self.core.log.clone(), id.to_owned());
+        tokio::spawn(async move {
+            if let Err(why) = released.await {
+                log.line(format_args!("session {id} could not be released: {why}"));
+            }
+        });
+    }
+
+    /// Removes sleeping sessions from memory and releases them, if `which` returns true.
+    fn release_resting(&self, which: impl Fn(&Entry) -> bool) {
+        let mut entries = self.entries.write();
+        let gone: Vec<Arc<Entry>> =
+            entries.values().filter(|entry| which(entry) && entry.leaves_at_rest()).cloned().collect();
+        for entry in &gone {
+            entries.remove(&entry.id);
+            self.drafts.lock().remove(&entry.id);
+            self.left_memory(entry);
+        }
+        self.chats.write().retain(|_, session| !gone.iter().any(|entry| entry.id == *session));
+    }
+
+    /// Releases a session that was evicted, while `entries` is locked.
+    pub(super) fn left_memory(&self, entry: &Entry) {
+        if self.is_alone() {
+            return;
+        }
+        let channels = self.channels_of(entry);
+        self.core.fanout.forget_past(channels.iter().map(String::as_str));
+        self.disown(&entry.id);
+    }
+
+    /// Moves sessions without a running turn out of memory, for other hosts, if `which` returns true. Clients that subscribe to
+    /// them are disconnected, so that they reconnect. Returns whether none of these sessions is left.
+    pub(crate) async fn hand_over(&self, which: impl Fn(&Entry) -> bool) -> bool {
+        for entry in self.all().into_iter().filter(|entry| which(entry) && !entry.view().is_running()) {
+            for channel in self.channels_of(&entry) {
+                for connection in self.core.fanout.watchers(&channel) {
+                    self.access.clients.close(connection, Closed::Moved);
+                }
+            }
+            if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
+                let _ = mailbox.send(ToSession::Rest);
+            }
+        }
+        tokio::time::sleep(REST).await;
+        self.release_resting(&which);
+        !self.all().iter().any(|entry| which(entry))
+    }
+
+    /// Hands all sessions over for as long as the host drains.
+    pub(crate) async fn hand_all_over(self: Arc<Self>) {
+        if self.hands_over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        while self.core.cluster().is_some_and(|cluster| cluster.is_draining()) && !self.core.is_stopping() {
+            self.hand_over(|_| true).await;
+        }
+        self.hands_over.store(false, Ordering::Release);
+    }
+
+    /// Hands sessions over to hosts that have their files and are back.
+    pub(crate) async fn return_to(&self, hosts: &[ClusterHost]) {
+        let back: Vec<&str> = hosts
+            .iter()
+            .filter(|host| host.is_alive && !host.is_draining)
+            .map(|host| host.id.as_str())
+            .collect();
+        let returns =
+            |entry: &Entry| entry.files_at.as_ref().is_some_and(|host| back.contains(&host.id.as_str()));
+        let end = Instant::now() + RETURN;
+        while self.all().iter().any(|entry| returns(entry)) && Instant::now() < end {
+            self.hand_over(returns).await;
+        }
+    }
+
+    /// Removes every session from memory without a write, because other hosts may own them by now.
+    pub(crate) async fn abandon_all(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        let waits: Vec<_> = self
+            .all()
+            .into_iter()
+            .filter_map(|entry| {
+                let (done, wait) = oneshot::channel();
+                // The creation of a session fails later, because the generation differs.
+                let is_served = !entry.is_being_created.load(Ordering::SeqCst);
+                let is_told = match &*entry.mailbox.lock() {
+                    Resting::Open(mailbox, _) if is_served => {
+                        mailbox.send(ToSession::Abandon { done }).is_ok()
+                    }
+                    _ => false,
+                };
+                if !is_told {
+                    entry.end();
+                }
+                is_told.then_some(wait)
+            })
+            .collect();
+        futures::future::join_all(waits).await;
+        let mut entries = self.entries.write();
+        let channels: Vec<String> = entries.values().flat_map(|entry| self.channels_of(entry)).collect();
+        self.core.fanout.forget_past(channels.iter().map(String::as_str));
+        entries.clear();
+        self.chats.write().clear();
+        self.drafts.lock().clear();
+    }
+}
+
+impl Entry {
+    /// Ends the session in memory if it is asleep, stored and not in use; tokens that only memory has are sent again by clients.
+    /// Returns whether it did.
+    fn leaves_at_rest(self: &Arc<Self>) -> bool {
+        // The task that removes an unused draft holds a reference.
+        let is_draft = self.view().record.draft.is_some();
+        let mut resting = self.mailbox.lock();
+        let leaves = matches!(*resting, Resting::Asleep)
+            && self.is_stored()
+            && (is_draft || Arc::strong_count(self) == 1);
+        if leaves {
+            *resting = Resting::Gone;
+        }
+        leaves
+    }
+
+    /// Returns why the session cannot continue here: another host has its files.
+    pub(super) fn is_away(&self) -> Option<String> {
+        let host = self.files_at.as_ref()?;
+        let state = if host.is_alive { "about to stop" } else { "not running" };
+        Some(format!(
+            "the files of this session are on host {}, which is {state}; start that host again, or start a new session",
+            host.id
+        ))
+    }
+}
+
+/// Returns another host that takes new sessions: the same one for everybody who asks about a session.
+async fn another(cluster: &Arc<dyn Cluster>, session: &str) -> Result<Option<ClusterHost>, Thrown> {
+    let (mut hosts, own) = (ask(cluster.hosts()).await?, cluster.id());
+    hosts.retain(|host| host.is_alive && !host.is_draining && host.id != own);
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let at = session.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    let at = at % hosts.len();
+    Ok(Some(hosts.swap_remove(at)))
+}
+
+/// Waits for an answer of the cluster, within the limit of a store.
+pub(crate) async fn ask<T>(answer: Pending<T>) -> Result<T, Thrown> {
+    in_time(limit::STORE, answer).await
+}
