@@ -270,7 +270,7 @@ async fn a_host_that_was_stopped_for_20_seconds_writes_nothing_and_recovers() {
     assert_eq!(owner(&server, "echo:/one"), "second");
     let stored = server.psql(
         "ostler",
-        "SELECT session, kept::json ->> 'id', kept::json ->> 'state' FROM ostler.turns ORDER BY session, place",
+        "SELECT session, kept::json -> 'turn' ->> 'id', kept::json -> 'turn' ->> 'state' FROM ostler.turns ORDER BY session, place",
     );
     let id = |session: &str| id_of(session).to_owned();
     let rows: Vec<String> = stored.lines().map(str::to_owned).collect();
@@ -515,7 +515,7 @@ async fn no_completed_turn_is_lost_and_no_session_has_two_writers() {
         let stored = server.psql(
             "ostler",
             &format!(
-                "SELECT kept::json ->> 'id' FROM ostler.turns WHERE session = '{}' ORDER BY place",
+                "SELECT kept::json -> 'turn' ->> 'id' FROM ostler.turns WHERE session = '{}' ORDER BY place",
                 id_of(&session)
             ),
         );

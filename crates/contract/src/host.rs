@@ -19,6 +19,7 @@ use crate::live::{Live, Pending};
 use crate::points::{Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry, Vault};
 use crate::recorder::Recorder;
 use crate::shape::Shape;
+use crate::shared_runs::{FiredOnce, Once, RunTransactions, SharedRuns};
 use crate::thrown::Thrown;
 
 /// Facts about the host for plugins. Spec: *Read-only context on the plugin host*.
@@ -229,6 +230,34 @@ pub trait HostCalls: Send + Sync {
         };
         let fired = data.and_then(|data| self.fire_trigger(caller, r#type, event, data));
         Box::pin(async move { fired?.kept.call(()).await.map(Firing::Started) })
+    }
+
+    /// Like `fireEvent`, for an event that starts no other runs when it is fired again. Its record is stored in the same
+    /// transaction as its runs where the store can do so.
+    #[inner]
+    fn fire_event_once(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        data: EventData,
+        routing: Option<Routing>,
+        _once: Once,
+    ) -> Pending<FiredOnce> {
+        let firing = self.fire_event(caller, r#type, event, data, routing);
+        Box::pin(async move { firing.await.map(FiredOnce::Fired) })
+    }
+
+    /// Sets how runs are stored together with records, and how they are shared with other hosts, if they are. Once, in
+    /// `apply`.
+    #[inner]
+    fn join_runs(
+        &self,
+        caller: &Caller,
+        _transactions: Arc<dyn RunTransactions>,
+        _shared: Option<Arc<dyn SharedRuns>>,
+    ) -> Result<(), Thrown> {
+        Err(Thrown::new(format_args!("plugin {}: this host shares no runs", caller.plugin)))
     }
 
     /// Joins the host to a cluster of hosts that share its stores. Once, in `apply`.

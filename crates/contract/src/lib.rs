@@ -58,6 +58,7 @@ pub mod reserved;
 pub mod secret;
 pub mod settings;
 pub mod shape;
+pub mod shared_runs;
 pub mod stores;
 pub mod thrown;
 pub mod tools_endpoint;

@@ -23,11 +23,15 @@ const CREATE: &str = "WITH made AS (
          ON CONFLICT DO NOTHING RETURNING id
      ),
      runs AS (DELETE FROM automation_runs USING made WHERE automation = made.id),
-     progress AS (DELETE FROM automation_progress USING made WHERE automation = made.id)
+     progress AS (DELETE FROM automation_progress USING made WHERE automation = made.id),
+     wakes AS (DELETE FROM automation_wakes USING made WHERE automation = made.id),
+     owners AS (DELETE FROM automation_owners USING made WHERE automation = made.id)
      SELECT id FROM made";
 const REMOVE: &str = "WITH gone AS (DELETE FROM automations WHERE id = $1 RETURNING id),
      runs AS (DELETE FROM automation_runs USING gone WHERE automation = gone.id),
-     progress AS (DELETE FROM automation_progress USING gone WHERE automation = gone.id)
+     progress AS (DELETE FROM automation_progress USING gone WHERE automation = gone.id),
+     wakes AS (DELETE FROM automation_wakes USING gone WHERE automation = gone.id),
+     owners AS (DELETE FROM automation_owners USING gone WHERE automation = gone.id)
      SELECT id FROM gone";
 const UPDATE: &str = "UPDATE automations SET definition = $2, modified_at = $3
      WHERE id = $1 AND definition = $4 RETURNING id";

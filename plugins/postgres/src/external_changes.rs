@@ -25,7 +25,11 @@ const PAGE: i64 = 1000;
 pub struct Listeners {
     records: Mutex<HashMap<String, Watchers<RecordChange>>>,
     automations: Mutex<Option<Watchers<AutomationChange>>>,
+    runs: Mutex<Option<RunsListener>>,
 }
+
+/// Called when runs may wait for this host.
+type RunsListener = Arc<dyn Fn() + Send + Sync>;
 
 impl Listeners {
     /// Notifies the watchers of a collection of records.
@@ -36,6 +40,18 @@ impl Listeners {
     /// Notifies the watchers of automations.
     pub fn automations(&self, watchers: Watchers<AutomationChange>) {
         *self.automations.lock() = Some(watchers);
+    }
+
+    /// Notifies of runs that may wait for this host.
+    pub fn runs(&self, listener: RunsListener) {
+        *self.runs.lock() = Some(listener);
+    }
+
+    /// Calls the listener of runs.
+    pub fn wake_runs(&self) {
+        if let Some(listener) = &*self.runs.lock() {
+            listener();
+        }
     }
 
     fn tell(&self, kind: &str, collection: Option<&str>, id: String, how: ChangeType) {
@@ -69,6 +85,7 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
     let mut pause = POLL;
     while !database.lease.is_over() {
         let was_woken = tokio::time::timeout(pause, wake.notified()).await.is_ok();
+        listeners.wake_runs();
         let mut found = 0;
         loop {
             let rows = database

@@ -29,6 +29,7 @@ mod records;
 mod renewal;
 mod runs;
 mod sessions;
+mod shared_runs;
 mod tls;
 mod usage;
 mod vault;
@@ -40,6 +41,7 @@ use std::sync::atomic::AtomicBool;
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::When;
+use ostler_contract::shared_runs::SharedRuns;
 use ostler_contract::stores::Report;
 use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, Thrown, json};
 use parking_lot::Mutex;
@@ -59,6 +61,7 @@ use records::Records;
 use renewal::Renewal;
 use runs::Runs;
 use sessions::Sessions;
+use shared_runs::Shared;
 use usage::Usage;
 use vault::{Cipher, Vault};
 
@@ -130,8 +133,17 @@ async fn apply(
 
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);
-    let runs = Runs::new(database.clone(), say.clone(), retention)?;
+    let is_shared = database.lease.is_member;
+    let runs = Runs::new(database.clone(), say.clone(), retention, is_shared)?;
     let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place)?;
+    let shared = Arc::new(Shared::new(database.clone(), say.clone(), listeners.clone()));
+    let of_cluster = is_shared.then(|| shared.clone() as Arc<dyn SharedRuns>);
+    if let Err(why) = host.join_runs(shared, of_cluster) {
+        // A host without the call stores each run by itself.
+        if is_shared {
+            return Err(why);
+        }
+    }
     host.register_vault(Arc::new(Vault::new(database.clone(), cipher)).into_point(), replace)?;
     host.register_sessions(Arc::new(Sessions::new(database.clone(), say.clone())).into_point(), replace)?;
     host.register_automations(Arc::new(automations).into_point(), replace)?;

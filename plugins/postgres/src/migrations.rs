@@ -10,6 +10,7 @@ use crate::failure;
 const MIGRATIONS: &[(&str, &str)] = &[
     ("stores", include_str!("migrations/0001_stores.sql")),
     ("cluster", include_str!("migrations/0002_cluster.sql")),
+    ("runs", include_str!("migrations/0003_runs.sql")),
 ];
 
 /// Serializes hosts that start: held until the transaction ends.

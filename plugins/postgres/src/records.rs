@@ -147,19 +147,13 @@ impl Collection {
         {
             record.insert(body.clone(), "".into());
         }
-        let text = match encode(&record) {
-            Ok(text) => text,
+        let RecordRow { text, digest, fields, .. } = match encoded(id.clone(), &record) {
+            Ok(row) => row,
             Err(thrown) => return ready(Err(thrown)),
         };
-        let digest = digest_of(|hash| object(hash, &record));
         let size = self.name.len() + text.len() + 32 + 8 * record.len();
-        let params: Vec<Param> = vec![
-            self.named(),
-            Box::new(id.clone()),
-            Box::new(text),
-            Box::new(digest.as_ref().to_vec()),
-            Box::new(fields(&record)),
-        ];
+        let params: Vec<Param> =
+            vec![self.named(), Box::new(id.clone()), Box::new(text), Box::new(digest), Box::new(fields)];
         let store = self.clone();
         self.database.write(Write::new(PUT, params, size), move |rows| {
             // The same again is no change.
@@ -196,6 +190,27 @@ impl Collection {
         }
         Ok(record)
     }
+}
+
+/// The columns of a record.
+pub struct RecordRow {
+    pub id: String,
+    pub text: String,
+    pub digest: Vec<u8>,
+    pub fields: Vec<i64>,
+}
+
+/// Returns the columns of a record of a collection without a body.
+///
+/// # Errors
+/// It is no record.
+pub fn row_of(collection: &str, record: JsonObject) -> Result<RecordRow, Thrown> {
+    encoded(check_record(collection, None, &record)?, &record)
+}
+
+fn encoded(id: String, record: &JsonObject) -> Result<RecordRow, Thrown> {
+    let digest = digest_of(|hash| object(hash, record)).as_ref().to_vec();
+    Ok(RecordRow { id, text: encode(record)?, digest, fields: fields(record) })
 }
 
 fn digest_of(write: impl FnOnce(&mut Context)) -> ring::digest::Digest {

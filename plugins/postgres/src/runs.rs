@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationProgress, RunPage};
+use ostler_contract::protocol::names;
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
@@ -30,6 +31,30 @@ const KEEP: &str = "INSERT INTO automation_runs (uri, automation, cause, ended, 
      VALUES ($1, $2, $3, $4, $5, $6, $7)
      ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
          run = excluded.run";
+/// The same where hosts share runs: only the owner of the automation stores its runs, and the wake of the run is decided with
+/// it.
+const KEEP_OWNED: &str = "WITH owned AS (
+         SELECT 1 FROM automation_owners WHERE automation = $2 AND owner = $8 FOR SHARE
+     ), stored AS (
+         INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run, owner)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8 FROM owned
+         ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
+             run = excluded.run, owner = excluded.owner
+         RETURNING uri
+     ), decided AS (
+         UPDATE automation_wakes SET done = true, outcome = $1, run = 'null'
+         FROM stored WHERE automation_wakes.uri = stored.uri AND NOT done
+     )
+     SELECT uri FROM stored";
+/// Turns undecided wakes into runs, on a host that shares runs with no other.
+const ADOPT: &str = "WITH wakes AS (
+         DELETE FROM automation_wakes WHERE NOT done RETURNING number, uri, automation, cause, run
+     )
+     INSERT INTO automation_runs (uri, automation, cause, ended, bytes, run)
+     SELECT uri, automation, nullif(cause, uri), false, length(run), run FROM wakes ORDER BY number
+     ON CONFLICT DO NOTHING";
+/// Decided wakes whose cause no host observes any more.
+const OLD_WAKES: &str = "DELETE FROM automation_wakes WHERE done AND at < now() - interval '2 hours'";
 const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number IN (
          SELECT number FROM (
              SELECT number, row_number() OVER (PARTITION BY automation ORDER BY number DESC) AS place
@@ -71,6 +96,8 @@ pub struct Runs {
     pub(crate) removed: Watchers<Vec<String>>,
     /// Whether a run has ended since runs were last removed.
     is_due: AtomicBool,
+    /// Whether several hosts share the runs.
+    is_shared: bool,
 }
 
 impl Runs {
@@ -78,9 +105,15 @@ impl Runs {
     ///
     /// # Errors
     /// There is no tokio runtime.
-    pub fn new(database: Arc<Database>, report: Report, retention: Retention) -> Result<Arc<Self>, Thrown> {
+    pub fn new(
+        database: Arc<Database>,
+        report: Report,
+        retention: Retention,
+        is_shared: bool,
+    ) -> Result<Arc<Self>, Thrown> {
         let removed = Watchers::new("removed runs".to_owned(), report.clone())?;
-        let runs = Arc::new(Self { database, report, retention, removed, is_due: AtomicBool::new(true) });
+        let runs =
+            Arc::new(Self { database, report, retention, removed, is_due: AtomicBool::new(true), is_shared });
         tokio::spawn(keep_up(Arc::downgrade(&runs)));
         Ok(runs)
     }
@@ -102,7 +135,7 @@ impl Runs {
         }
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let size = run.resource.len() + automation.len() + text.len();
-        let params: Vec<Param> = vec![
+        let mut params: Vec<Param> = vec![
             Box::new(run.resource.clone()),
             Box::new(automation),
             Box::new(cause(run)),
@@ -111,7 +144,15 @@ impl Runs {
             Box::new(number(text.len() as u64)),
             Box::new(text),
         ];
-        self.database.put(Write::new(KEEP, params, size))
+        if !self.is_shared {
+            return self.database.put(Write::new(KEEP, params, size));
+        }
+        params.push(Box::new(self.database.lease.incarnation().to_string()));
+        let automation = run.automation.clone();
+        self.database.write(Write::new(KEEP_OWNED, params, size), move |rows| match rows.is_empty() {
+            true => Err(Thrown::new(format_args!("PostgreSQL: another host has the runs of {automation}"))),
+            false => Ok(()),
+        })
     }
 
     /// Returns a run by its URI.
@@ -172,6 +213,10 @@ impl Runs {
     pub fn unfinished(self: &Arc<Self>) -> Pending<Vec<AutomationRunState>> {
         let runs = self.clone();
         Box::pin(async move {
+            if !runs.is_shared {
+                // The schema may have been shared before.
+                runs.database.put(Write::new(ADOPT, vec![], 0)).await?;
+            }
             let sql = "SELECT number, uri, run FROM automation_runs WHERE NOT ended ORDER BY number";
             let rows = runs.database.scan(sql, vec![]).await?;
             Ok(rows.iter().filter_map(|row| runs.run_in(row)).collect())
@@ -235,20 +280,26 @@ impl Runs {
     }
 }
 
-/// The cause that must start only one run: the instant of a schedule.
-fn cause(run: &AutomationRunState) -> Option<String> {
-    match &run.origin {
+/// The cause that must start only one run: the instant of a schedule, or what the host wrote into the run.
+pub fn cause(run: &AutomationRunState) -> Option<String> {
+    let scheduled_for = match &run.origin {
         AutomationRunOrigin::Trigger(origin) => {
             origin.scheduled_for.as_ref().map(|at| format!("schedule:{}:{at}", origin.trigger_id))
         }
         AutomationRunOrigin::Manual(_) => None,
-    }
+    };
+    let marked = || Some(run.meta.as_ref()?.get(&names::meta_key("cause"))?.as_str()?.to_owned());
+    scheduled_for.or_else(marked)
 }
 
 async fn keep_up(runs: Weak<Runs>) {
     loop {
         {
             let Some(runs) = runs.upgrade().filter(|runs| !runs.database.lease.is_over()) else { return };
+            if runs.is_shared {
+                // The rest is removed the next time.
+                drop(runs.database.put(Write::new(OLD_WAKES, vec![], 0)).await);
+            }
             if runs.is_due.swap(false, Ordering::AcqRel) || runs.retention.age.is_some() {
                 match runs.step().await {
                     Ok(removed) if removed.is_empty() => {}

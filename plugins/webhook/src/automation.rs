@@ -9,11 +9,13 @@ use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::message::count_values;
 use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::shared_runs::FiredOnce;
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
 use crate::condition::{self, ConditionError};
 use crate::deliveries::Delivery;
 use crate::endpoint::Endpoint;
+use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
 use crate::{CALL, TRIGGER};
@@ -31,6 +33,7 @@ pub(crate) async fn call(
     admitted: &Admitted,
     bodies: &Bodies,
     seen: &mut Delivery,
+    first: Option<&First>,
 ) -> Result<Answer, Thrown> {
     let host = &webhook.host;
     let bad = |what: &str| Ok(Refusal::Bad(format!("The body is {what}")).into());
@@ -73,14 +76,34 @@ pub(crate) async fn call(
         Err(what) => return bad(&what),
     };
     let routing = endpoint.extras.routing.clone();
-    seen.runs = match host.fire_event(TRIGGER.to_owned(), CALL.to_owned(), data, routing).await {
-        Ok(Firing::Started(runs)) => runs,
-        Ok(Firing::Full) => return Ok(Refusal::NoRoom.into()),
+    let (r#type, event) = (TRIGGER.to_owned(), CALL.to_owned());
+    let fired = match first {
+        Some(first) => {
+            let answer = accepted(endpoint);
+            host.fire_event_once(r#type, event, data, routing, first.once(move || answer.clone())).await
+        }
+        None => host.fire_event(r#type, event, data, routing).await.map(FiredOnce::Fired),
+    };
+    let (firing, is_recorded) = match fired {
+        Ok(FiredOnce::Fired(firing)) => (firing, false),
+        Ok(FiredOnce::Recorded(firing)) => (firing, true),
+        Ok(FiredOnce::Repeated) => {
+            seen.again = true;
+            let answer = match first {
+                Some(first) => first.repeated().await?,
+                None => accepted(endpoint),
+            };
+            return Ok(answer.recorded(true));
+        }
         Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
         Err(why) => return Err(why),
     };
+    seen.runs = match firing {
+        Firing::Started(runs) => runs,
+        Firing::Full => return Ok(Refusal::NoRoom.into()),
+    };
     let about = About { runs: seen.runs.clone(), session: None };
-    Ok(accepted(endpoint).about(about))
+    Ok(accepted(endpoint).about(about).recorded(is_recorded))
 }
 
 fn accepted(endpoint: &Endpoint) -> Answer {

@@ -3,16 +3,27 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use ostler_contract::http::StatusCode;
 use ostler_contract::points::Collection;
+use ostler_contract::shared_runs::{NewRecord, Once};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 
+use crate::REPEATS;
 use crate::reply::{About, Answer};
 
 /// How many first answers are stored per endpoint.
 const MOST: usize = 1000;
+/// The field of a record whose runs are not decided yet.
+const UNDECIDED: &str = "undecided";
+/// How long a delivery waits for the answer of another host.
+const DECISION: Duration = Duration::from_secs(25);
+/// How often it looks for that answer.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The first answers.
 #[derive(Debug)]
@@ -38,6 +49,8 @@ pub(crate) enum Delivered {
 pub(crate) struct First {
     id: String,
     endpoint: String,
+    /// The id of the delivery at its sender.
+    key: String,
     repeats: Arc<Repeats>,
     alone: Option<OwnedMutexGuard<()>>,
 }
@@ -55,12 +68,25 @@ impl Repeats {
         let first = First {
             id: id.clone(),
             endpoint: endpoint.to_owned(),
+            key: key.to_owned(),
             repeats: self.clone(),
             alone: Some(alone),
         };
-        match self.records.get.call((id,)).await?.as_ref().and_then(read) {
+        match self.answer_of(&id).await? {
             Some(answer) => Ok(Delivered::Again(answer)),
             None => Ok(Delivered::First(first)),
+        }
+    }
+
+    /// Returns the answer to a delivery. Waits for the one of another host that handles it now.
+    async fn answer_of(&self, id: &str) -> Result<Option<Answer>, Thrown> {
+        let begun = Instant::now();
+        loop {
+            let Some(record) = self.records.get.call((id.to_owned(),)).await? else { return Ok(None) };
+            if !is_undecided(&record) || begun.elapsed() >= DECISION {
+                return Ok(read(&record));
+            }
+            tokio::time::sleep(AGAIN).await;
         }
     }
 
@@ -70,25 +96,42 @@ impl Repeats {
 }
 
 impl First {
-    /// Stores the first answer, and removes the oldest beyond the limit.
+    /// Returns what identifies the delivery where runs are stored together with its record. `answer` is that of a delivery that
+    /// starts runs.
+    pub fn once(&self, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Once {
+        let (id, endpoint) = (self.id.clone(), self.endpoint.clone());
+        Once {
+            cause: format!("webhook:{}:{}", self.endpoint, self.key),
+            record: Arc::new(move |runs| {
+                let about = About { runs: runs.unwrap_or_default().to_vec(), session: None };
+                let mut record = record_of(&id, &endpoint, &answer().about(about));
+                if runs.is_none() {
+                    record.insert(UNDECIDED.to_owned(), true.into());
+                }
+                NewRecord { collection: REPEATS.to_owned(), record }
+            }),
+        }
+    }
+
+    /// Returns the answer to a delivery that another host handled first.
+    pub async fn repeated(&self) -> Result<Answer, Thrown> {
+        let answer = self.repeats.answer_of(&self.id).await?;
+        answer.ok_or_else(|| {
+            Thrown::new("another host handles this delivery and did not answer yet; send it again")
+        })
+    }
+
+    /// Stores the first answer, unless its record is stored already, and removes the oldest beyond the limit.
     pub async fn store(self, answer: &Answer) -> Result<(), Thrown> {
-        let mut record = json!({
-            "id": self.id, "endpoint": self.endpoint, "at": crate::now(), "status": answer.status.as_u16(),
-            "answer": answer.body,
-        });
-        if !answer.about.runs.is_empty() {
-            record["runs"] = json!(answer.about.runs);
-        }
-        if let Some(session) = &answer.about.session {
-            record["session"] = session.as_str().into();
-        }
         let repeats = &self.repeats;
         let mut order = repeats.order.lock().await;
         if !order.contains_key(&self.endpoint) {
-            order.insert(self.endpoint.clone(), self.stored_so_far().await?);
+            let mut stored = self.stored_so_far().await?;
+            stored.retain(|id| *id != self.id);
+            order.insert(self.endpoint.clone(), stored);
         }
-        if let Value::Object(record) = record {
-            repeats.records.put.call((record,)).await?;
+        if !answer.is_recorded {
+            repeats.records.put.call((record_of(&self.id, &self.endpoint, answer),)).await?;
         }
         let Some(of_endpoint) = order.get_mut(&self.endpoint) else { return Ok(()) };
         of_endpoint.push_back(self.id.clone());
@@ -119,6 +162,31 @@ impl Drop for First {
             going.remove(&self.id);
         }
     }
+}
+
+/// Returns the record of a first answer.
+fn record_of(id: &str, endpoint: &str, answer: &Answer) -> JsonObject {
+    let mut record = JsonObject::from_iter([
+        ("id".to_owned(), id.into()),
+        ("endpoint".to_owned(), endpoint.into()),
+        ("at".to_owned(), crate::now().into()),
+        ("status".to_owned(), answer.status.as_u16().into()),
+        ("answer".to_owned(), answer.body.clone()),
+    ]);
+    if !answer.about.runs.is_empty() {
+        record.insert("runs".to_owned(), json!(answer.about.runs));
+    }
+    if let Some(session) = &answer.about.session {
+        record.insert("session".to_owned(), session.as_str().into());
+    }
+    record
+}
+
+/// Whether another host handles the delivery of a record now. If that host was lost, the record stays as it is.
+fn is_undecided(record: &JsonObject) -> bool {
+    let at = record.get("at").and_then(Value::as_str).and_then(|at| at.parse::<Timestamp>().ok());
+    let is_new = at.is_some_and(|at| Timestamp::now().duration_since(at).unsigned_abs() < DECISION);
+    is_new && record.get(UNDECIDED).is_some()
 }
 
 fn read(record: &JsonObject) -> Option<Answer> {

@@ -71,7 +71,7 @@ impl Webhook {
         let mut seen = Delivery::begun();
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
-        let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen).await;
+        let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen, None).await;
         seen.answered(&outcome, started);
         let row = serde_json::to_value(&seen).map_err(Thrown::new);
         self.deliveries.add(&of, seen, true);

@@ -14,6 +14,8 @@ pub(crate) struct Answer {
     header: Option<(header::HeaderName, HeaderValue)>,
     /// The runs of the call, or its session, whose URLs are headers of the answer.
     pub about: About,
+    /// Whether it is stored for repeated deliveries.
+    pub is_recorded: bool,
 }
 
 /// The subjects of an answer, by their URIs.
@@ -50,12 +52,17 @@ fn target(url: Option<String>, rel: &str) -> Option<String> {
 impl Answer {
     /// An answer with a JSON body.
     pub fn new(status: StatusCode, body: Value) -> Self {
-        Self { status, body, header: None, about: About::default() }
+        Self { status, body, header: None, about: About::default(), is_recorded: false }
     }
 
     /// Adds the runs or the session.
     pub fn about(self, about: About) -> Self {
         Self { about, ..self }
+    }
+
+    /// Sets whether it is stored for repeated deliveries.
+    pub fn recorded(self, is_recorded: bool) -> Self {
+        Self { is_recorded, ..self }
     }
 
     /// Returns the response with the URLs of runs and sessions.
@@ -160,6 +167,7 @@ impl From<Refusal> for Answer {
             body: json!({ "message": refusal.message() }),
             header: refusal.header(),
             about: About::default(),
+            is_recorded: false,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::extras::{Dedupe, Format};
 use crate::host_connection::HostConnection;
 use crate::limits::Limits;
 use crate::log_limit::LogLimit;
-use crate::repeats::{Delivered, Repeats};
+use crate::repeats::{Delivered, First, Repeats};
 use crate::reply::{Answer, Refusal};
 use crate::stored_bodies::StoredBodies;
 use crate::threads::Threads;
@@ -225,7 +225,7 @@ impl Webhook {
             Some(answer) => answer,
             None => {
                 self.store_body(endpoint, &admitted, seen).await;
-                self.deliver(endpoint, &admitted, bodies, seen).await?
+                self.deliver(endpoint, &admitted, bodies, seen, first.as_ref()).await?
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
@@ -244,9 +244,10 @@ impl Webhook {
         admitted: &Admitted,
         bodies: &Bodies,
         seen: &mut Delivery,
+        first: Option<&First>,
     ) -> Result<Answer, Thrown> {
         match &endpoint.target {
-            Target::Automation => automation::call(self, endpoint, admitted, bodies, seen).await,
+            Target::Automation => automation::call(self, endpoint, admitted, bodies, seen, first).await,
             Target::Bot(target) => bot::call(self, endpoint, target, admitted, seen).await,
         }
     }

@@ -97,7 +97,7 @@ impl Automations {
         }
     }
 
-    async fn keep_progress(&self, id: &str) {
+    pub(super) async fn keep_progress(&self, id: &str) {
         let Some(keep) = self.core.automation_store().and_then(|store| store.keep_progress.clone()) else {
             return;
         };
@@ -121,7 +121,12 @@ impl Automations {
         for occurrence in occurrences {
             let owner = entry.owner.as_deref();
             let run = self.new_run(&entry.wire.resource, origin_of(occurrence), owner, None, 1);
-            let (admitted, kept) = self.wake(&entry, run, Cause::Clock);
+            if self.core.shared_runs().is_some() {
+                // Every host does so; the cause of the run makes it one wake, which the owner counts.
+                drop(self.wake(&entry, run, Cause::Clock));
+                continue;
+            }
+            let (admitted, kept) = self.wake_here(&entry, run, Cause::Clock);
             waits.extend(kept);
             if admitted {
                 let counted = self.plans.lock().count(&id);
@@ -133,6 +138,9 @@ impl Automations {
             }
         }
         self.show_schedules(&self.core.fanout, &id);
+        if self.core.shared_runs().is_some() && !last {
+            return;
+        }
         let automations = self.clone();
         tokio::spawn(async move {
             // If the run is stored but the progress is not, the next start finds the run. If the run is not stored, it
@@ -145,7 +153,7 @@ impl Automations {
         });
     }
 
-    async fn switch_off(&self, id: &str) {
+    pub(super) async fn switch_off(&self, id: &str) {
         let Some(store) = self.core.automation_store() else { return };
         let changes =
             AutomationDefinitionPatch { enabled: Some(false), ..AutomationDefinitionPatch::default() };

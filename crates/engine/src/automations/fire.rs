@@ -1,11 +1,14 @@
 //! Events that plugins fire, and their result: a run that begins, a run that waits, or a message in the running turn.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use ostler_contract::host::{EventData, Fired, Firing, Routing};
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Registrant;
+use ostler_contract::shared_runs::{FiredOnce, Once, Wake, WakeKind};
 use ostler_contract::{Caller, HostFunction, JsonObject, Thrown, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
@@ -23,6 +26,7 @@ use super::message::{RunPlace, fields_in, opening};
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
+use super::shared::{kind_of, mark_cause};
 use super::triggers::Waiting;
 use crate::automations::Automations;
 use crate::core::message::message;
@@ -45,13 +49,26 @@ pub(super) struct WakeEvent<'a> {
     pub order: Option<&'a Order>,
 }
 
-/// Why an ordered event is rejected.
+/// The limit of waiting runs of an automation is reached.
 #[derive(Debug)]
-enum Unheard {
-    /// The fields of its text cannot be read.
-    Unreadable(Unreadable),
-    /// The limit of waiting runs of an automation is reached.
-    Full,
+struct Full;
+
+/// What an event became that is stored together with its record.
+#[derive(Debug)]
+pub(super) enum Admitted {
+    /// A run.
+    Run {
+        run: AutomationRunState,
+        /// Whether it begins now.
+        begins: bool,
+        kept: Keep,
+    },
+    /// An event of this run.
+    Merged {
+        run: String,
+        /// Whether no task stores its events.
+        first: bool,
+    },
 }
 
 /// Receives the run that an event started or was merged into, once that run is stored, or `None` if there is no such
@@ -108,7 +125,8 @@ impl Automations {
     /// Starts the runs of the automations that an event matches.
     fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: &JsonObject) -> Vec<Kept> {
         let (matching, _) = self.index.read().matching(r#type, event, data);
-        matching.iter().filter_map(|waiting| self.wake_by_plugin(by, waiting, event, data, None)).collect()
+        let runs = matching.iter().filter_map(|waiting| self.run_of_plugin(by, waiting, event, data));
+        runs.filter_map(|(entry, run)| self.wake(&entry, run, Cause::Event)).collect()
     }
 
     /// Starts the runs of an event of a native plugin, which may be ordered. Long JSON text is parsed outside the
@@ -121,6 +139,34 @@ impl Automations {
         data: EventData,
         routing: Option<Routing>,
     ) -> Result<Firing, Thrown> {
+        match self.fire_within(caller, r#type, event, data, routing, None).await? {
+            FiredOnce::Fired(firing) | FiredOnce::Recorded(firing) => Ok(firing),
+            FiredOnce::Repeated => Ok(Firing::Started(Vec::new())),
+        }
+    }
+
+    /// Like [`Self::fire_event`], for an event that starts no other runs when it is fired again.
+    pub(crate) async fn fire_event_once(
+        self: Arc<Self>,
+        caller: &Caller,
+        r#type: &str,
+        event: &str,
+        data: EventData,
+        routing: Option<Routing>,
+        once: Once,
+    ) -> Result<FiredOnce, Thrown> {
+        self.fire_within(caller, r#type, event, data, routing, Some(once)).await
+    }
+
+    async fn fire_within(
+        self: Arc<Self>,
+        caller: &Caller,
+        r#type: &str,
+        event: &str,
+        data: EventData,
+        routing: Option<Routing>,
+        once: Option<Once>,
+    ) -> Result<FiredOnce, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");
         if !*self.loaded.borrow() {
             let mut loaded = self.loaded.subscribe();
@@ -133,21 +179,20 @@ impl Automations {
         let woken = match data {
             EventData::Fields(data) => {
                 let (matching, _) = self.index.read().matching(r#type, event, &data);
-                self.wake_in_order(&by, &matching, event, &data, routing.as_ref())
+                Ok(self.wake_in_order(&by, &matching, event, &data, routing.as_ref(), once))
             }
             EventData::Text { text, over } => {
                 let _alone = self.reading_text.lock().await;
                 let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
                 let woken = tokio::task::spawn_blocking(move || {
-                    automations.wake_all_text(&by, &r#type, &event, &text, &over, routing.as_ref())
+                    automations.wake_all_text(&by, &r#type, &event, &text, &over, routing.as_ref(), once)
                 });
                 woken.await.map_err(|_| ended())?
             }
         };
         match woken {
-            Ok(waits) => runs_of(waits).await.map(Firing::Started),
-            Err(Unheard::Full) => Ok(Firing::Full),
-            Err(Unheard::Unreadable(why)) => Err(Thrown::from(RpcError::invalid_params(why.text()))),
+            Ok(fired) => fired.await,
+            Err(why) => Err(Thrown::from(RpcError::invalid_params(why.text()))),
         }
     }
 
@@ -159,20 +204,21 @@ impl Automations {
         text: &[u8],
         over: &JsonObject,
         routing: Option<&Routing>,
-    ) -> Result<Vec<Kept>, Unheard> {
+        once: Option<Once>,
+    ) -> Result<BoxFuture<'static, Result<FiredOnce, Thrown>>, Unreadable> {
         let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
         let keys = self.index.read().keys(r#type, event);
         let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let mut decides = select(text, &names).map_err(Unheard::Unreadable)?.fields;
+        let mut decides = select(text, &names)?.fields;
         decides.extend(over());
         let (matching, _) = self.index.read().matching(r#type, event, &decides);
         let woken: Vec<_> = matching.iter().filter_map(|waiting| self.entry(&waiting.automation)).collect();
         names.extend(woken.iter().flat_map(|entry| fields_in(&entry.wire.definition.message.text)));
         names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
-            return Ok(Vec::new());
+            return Ok(self.wake_in_order(by, &matching, event, &JsonObject::new(), None, once));
         }
-        let mut read = select(text, &names).map_err(Unheard::Unreadable)?;
+        let mut read = select(text, &names)?;
         read.fields.extend(over());
         read.too_long.sort_unstable();
         read.too_long.dedup();
@@ -181,10 +227,11 @@ impl Automations {
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
-        self.wake_in_order(by, &matching, event, &read.fields, routing)
+        Ok(self.wake_in_order(by, &matching, event, &read.fields, routing, once))
     }
 
-    /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run.
+    /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run. What
+    /// is left to do is in the returned future.
     fn wake_in_order(
         self: &Arc<Self>,
         by: &str,
@@ -192,36 +239,64 @@ impl Automations {
         event: &str,
         data: &JsonObject,
         routing: Option<&Routing>,
-    ) -> Result<Vec<Kept>, Unheard> {
+        once: Option<Once>,
+    ) -> BoxFuture<'static, Result<FiredOnce, Thrown>> {
         let order = routing.and_then(|routing| Order::of(routing, data));
+        let shared = self.core.shared_runs();
         // Only this function queues ordered runs. The lock therefore preserves the room that was found, and events are
         // accepted in the order of their arrival.
         let _in_order = order.is_some().then(|| self.ordering.lock());
-        if let Some(order) = &order {
-            self.find_room(matching, order)?;
+        if let Some(order) = &order
+            && self.find_room(matching, order).is_err()
+        {
+            let full = if once.is_some() { FiredOnce::Recorded } else { FiredOnce::Fired };
+            return Box::pin(ready(Ok(full(Firing::Full))));
         }
-        let wake = |waiting: &Arc<Waiting>| self.wake_by_plugin(by, waiting, event, data, order.as_ref());
-        Ok(matching.iter().filter_map(wake).collect())
+        let mut runs: Vec<(Arc<Entry>, AutomationRunState)> =
+            matching.iter().filter_map(|waiting| self.run_of_plugin(by, waiting, event, data)).collect();
+        let records = shared.is_some() || self.core.run_transactions().is_some();
+        if let Some(once) = once.as_ref().filter(|_| records) {
+            mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
+        }
+        if let Some(shared) = shared {
+            let kind = WakeKind::of_event(order.as_ref().and(routing));
+            let wakes = runs.into_iter().map(|(_, run)| Wake { run, kind: kind.clone() });
+            return Box::pin(self.clone().send_wakes(shared.clone(), wakes.collect(), once));
+        }
+        let cause = order.as_ref().map_or(Cause::Event, Cause::Ordered);
+        if let (Some(once), Some(transactions)) = (once, self.core.run_transactions()) {
+            let mut group = Vec::new();
+            let admit = |(entry, run): (Arc<Entry>, _)| self.admit(&entry, run, cause, Some(&mut group)).1;
+            let waits = runs.into_iter().filter_map(admit).collect();
+            return Box::pin(self.clone().serve_group(transactions.clone(), group, waits, once));
+        }
+        let waits =
+            runs.into_iter().filter_map(|(entry, run)| self.wake_here(&entry, run, cause).1).collect();
+        Box::pin(async move { runs_of(waits).await.map(|runs| FiredOnce::Fired(Firing::Started(runs))) })
     }
 
-    fn find_room(&self, matching: &[Arc<Waiting>], order: &Order) -> Result<(), Unheard> {
+    fn find_room(&self, matching: &[Arc<Waiting>], order: &Order) -> Result<(), Full> {
         let mut wakes: HashMap<&str, usize> = HashMap::new();
         for waiting in matching {
             *wakes.entry(&waiting.automation).or_default() += 1;
         }
         for (id, wakes) in wakes {
             let Some(entry) = self.entry(id) else { continue };
-            if self.may_be_woken(entry.owner.as_deref(), None).is_err() {
-                continue;
-            }
-            let chat_busy = self.pinned_chat_is_busy(&entry.settings);
-            let runs = self.runs.lock();
-            let room = |lane: &Lane| lane.has_room(order, wakes, &entry.settings, chat_busy);
-            if !runs.lanes.get(id).is_none_or(room) {
-                return Err(Unheard::Full);
+            if self.may_be_woken(entry.owner.as_deref(), None).is_ok()
+                && !self.has_room(id, &entry, order, wakes)
+            {
+                return Err(Full);
             }
         }
         Ok(())
+    }
+
+    /// Whether an automation has room for so many more runs in this order.
+    pub(super) fn has_room(&self, id: &str, entry: &Entry, order: &Order, wakes: usize) -> bool {
+        let chat_busy = self.pinned_chat_is_busy(&entry.settings);
+        let runs = self.runs.lock();
+        let room = |lane: &Lane| lane.has_room(order, wakes, &entry.settings, chat_busy);
+        runs.lanes.get(id).is_none_or(room)
     }
 
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
@@ -233,22 +308,22 @@ impl Automations {
         TriggerType::may_fire(own.map(|held| &**held), &caller.plugin, r#type, event)
     }
 
-    /// Wakes one automation that an event matched.
-    fn wake_by_plugin(
-        self: &Arc<Self>,
+    /// Returns the run of an automation that an event of a plugin matched.
+    fn run_of_plugin(
+        &self,
         by: &str,
         waiting: &Waiting,
         event: &str,
         data: &JsonObject,
-        order: Option<&Order>,
-    ) -> Option<Kept> {
+    ) -> Option<(Arc<Entry>, AutomationRunState)> {
         let mut facts = data.clone();
         // A field of that name in the data takes precedence.
         let own_field = facts.contains_key("event");
         facts.entry("event").or_insert_with(|| event.into());
         let by = Some(by);
-        let happened = WakeEvent { trigger: &waiting.trigger, event, own_field, by, of_session: None, order };
-        self.wake_by_event(&waiting.automation, &happened, facts, 1)
+        let happened =
+            WakeEvent { trigger: &waiting.trigger, event, own_field, by, of_session: None, order: None };
+        self.run_of_event(&waiting.automation, &happened, facts, 1)
     }
 
     /// Wakes one automation for an event, unless its owner may not see the event.
@@ -259,6 +334,18 @@ impl Automations {
         facts: JsonObject,
         count: u64,
     ) -> Option<Kept> {
+        let (entry, run) = self.run_of_event(automation, happened, facts, count)?;
+        self.wake(&entry, run, happened.order.map_or(Cause::Event, Cause::Ordered))
+    }
+
+    /// Returns the run of an event, unless the owner of the automation may not see the event.
+    fn run_of_event(
+        &self,
+        automation: &str,
+        happened: &WakeEvent<'_>,
+        facts: JsonObject,
+        count: u64,
+    ) -> Option<(Arc<Entry>, AutomationRunState)> {
         let entry = self.entry(automation)?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
@@ -278,8 +365,7 @@ impl Automations {
         if happened.own_field {
             run.meta.get_or_insert_default().insert(names::meta_key(EVENT), happened.event.into());
         }
-        let cause = happened.order.map_or(Cause::Event, Cause::Ordered);
-        self.wake(&entry, run, cause).1
+        Some((entry, run))
     }
 
     /// Checks that an event may wake an automation of this owner; the error is the reason. Session events require the
@@ -302,12 +388,37 @@ impl Automations {
         }
     }
 
-    /// Turns a wake into a run, a merged event or nothing. Returns whether it starts a run of its own.
+    /// Turns a wake into a run, a merged event or nothing. Where hosts share runs, the owner of the automation does so.
     pub(super) fn wake(
+        self: &Arc<Self>,
+        entry: &Entry,
+        run: AutomationRunState,
+        cause: Cause<'_>,
+    ) -> Option<Kept> {
+        match self.core.shared_runs() {
+            Some(shared) => Some(self.send_wake(shared, Wake { run, kind: kind_of(cause) })),
+            None => self.wake_here(entry, run, cause).1,
+        }
+    }
+
+    /// Turns a wake into a run, a merged event or nothing on this host. Returns whether it starts a run of its own.
+    pub(super) fn wake_here(
+        self: &Arc<Self>,
+        entry: &Entry,
+        run: AutomationRunState,
+        cause: Cause<'_>,
+    ) -> (bool, Option<Kept>) {
+        self.admit(entry, run, cause, None)
+    }
+
+    /// Like [`Self::wake_here`]. A run that starts or waits is added to `group`, which has to be served; without it, the run is
+    /// stored and served.
+    pub(super) fn admit(
         self: &Arc<Self>,
         entry: &Entry,
         mut run: AutomationRunState,
         cause: Cause<'_>,
+        group: Option<&mut Vec<Admitted>>,
     ) -> (bool, Option<Kept>) {
         let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
         let settings = &entry.settings;
@@ -329,8 +440,10 @@ impl Automations {
                 Admission::Fold(held) => {
                     let first = runs.note(held, MergedWake { what: COUNT, wake: run, kept });
                     drop(runs);
-                    if first {
-                        self.keep_notes(held.clone());
+                    match group {
+                        Some(group) => group.push(Admitted::Merged { run: held.clone(), first }),
+                        None if first => self.keep_notes(held.clone()),
+                        None => {}
                     }
                     return (false, Some(wait));
                 }
@@ -339,12 +452,12 @@ impl Automations {
             (admission, kept)
         };
         match admission {
-            Admission::Start => {
-                tokio::spawn(self.clone().serve_run(run, true, kept));
-                return (true, Some(wait));
-            }
-            Admission::Wait => {
-                tokio::spawn(self.clone().serve_run(run, false, kept));
+            Admission::Start | Admission::Wait => {
+                let begins = admission == Admission::Start;
+                match group {
+                    Some(group) => group.push(Admitted::Run { run, begins, kept }),
+                    None => drop(tokio::spawn(self.clone().serve_run(run, begins, kept))),
+                }
                 return (true, Some(wait));
             }
             // Counted above.
@@ -450,7 +563,7 @@ fn by_plugin(caller: &Caller) -> String {
 }
 
 /// Returns the runs of the wakes, once each is stored.
-async fn runs_of(waits: Vec<Kept>) -> Result<Vec<String>, Thrown> {
+pub(super) async fn runs_of(waits: Vec<Kept>) -> Result<Vec<String>, Thrown> {
     let runs = futures::future::join_all(waits).await;
     let lost = |_| Thrown::new("a run this event started could not be stored");
     runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()

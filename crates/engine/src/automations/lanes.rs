@@ -233,6 +233,20 @@ impl Lane {
         }
     }
 
+    /// Adds a run that had begun when its host stopped and that starts again.
+    pub fn go_on(&mut self, run: &str, order: Option<&Order>, place: u64) {
+        self.place = self.place.max(place);
+        match order {
+            Some(order) => self.ordered.begin(run, order),
+            None => self.going.push(run.to_owned()),
+        }
+    }
+
+    /// Sets how long ago events started runs, oldest first, as another host counted them.
+    pub fn set_woken(&mut self, woken: &[Duration], now: Instant) {
+        self.woken = woken.iter().filter_map(|ago| now.checked_sub(*ago)).collect();
+    }
+
     /// Returns every run.
     pub fn runs(&self) -> impl Iterator<Item = &String> {
         let waiting = self.waiting.iter().map(|held| &held.run);

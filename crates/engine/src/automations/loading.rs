@@ -51,6 +51,9 @@ impl Automations {
             if store.is_some() && self.keeps_schedules() {
                 tokio::spawn(super::clockwork::serve_schedules(self.weak()));
             }
+            if self.core.shared_runs().is_some() {
+                tokio::spawn(super::shared::serve_shared(self.weak()));
+            }
         }
         resuming.map_err(|why| format!("unfinished runs could not be read: {why}"))
     }

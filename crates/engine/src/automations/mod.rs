@@ -17,11 +17,13 @@ mod order;
 mod pace;
 mod pinned;
 mod plan;
+mod recovery;
 mod rule;
 mod run;
 mod run_summary;
 mod schedule;
 mod settings;
+mod shared;
 mod starting;
 mod triggers;
 mod watching;
@@ -40,6 +42,7 @@ use catalogue::Catalogue;
 use observer::SessionObserver;
 use plan::Plans;
 use run::Runs;
+use shared::Shared;
 use triggers::Index;
 use watching::Watching;
 
@@ -73,6 +76,8 @@ pub struct Automations {
     sought: Mutex<HashSet<String>>,
     /// The run that a client's request started, by automation and request id.
     requests: Mutex<HashMap<(String, String), String>>,
+    /// The wakes of runs that hosts share.
+    shared: Shared,
 }
 
 impl Automations {
@@ -97,6 +102,7 @@ impl Automations {
             loaded: watch::Sender::default(),
             sought: Mutex::default(),
             requests: Mutex::default(),
+            shared: Shared::default(),
         });
         automations.sessions.set_observer(Arc::new(SessionObserver::new(automations.me.clone())));
         automations

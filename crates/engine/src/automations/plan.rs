@@ -218,6 +218,13 @@ impl Plans {
         Some(*count)
     }
 
+    /// Sets the number of scheduled runs, as another host counted them.
+    pub fn set_count(&mut self, id: &str, count: i64) {
+        if let Some(held) = self.counts.get_mut(id) {
+            *held = count.max(*held);
+        }
+    }
+
     /// Returns the progress of an automation for the store.
     pub fn progress(&self, id: &str) -> AutomationProgress {
         let planned = self.plans.get(id).map(|plan| plan.schedules.as_slice()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Runs: each is stored before it has any effect, works in a session, and ends when that session is idle.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
@@ -22,7 +22,7 @@ use super::catalogue::none;
 use super::fire::Keep;
 use super::lanes::{Cause, Lane, Next};
 use super::merged_wakes::MergedWakes;
-use super::order::{Order, place_of};
+use super::shared::mark_cause;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::traces;
 use crate::users::principal::Principal;
@@ -32,7 +32,8 @@ const REQUESTS_KEPT: usize = 1000;
 
 /// Facts of a run under `_meta.ostler.<fact>`: the owner, the source of the trigger, the number of merged events, the
 /// newest event's data, the number of events steered into its turn, the number of events dropped during it, the request
-/// that started it, and the newest event's id if its data has its own field `event`.
+/// that started it, the newest event's id if its data has its own field `event`, the cause that starts no other run, and how
+/// often it was resumed after its host was lost.
 const OWNER: &str = "owner";
 const TRIGGERED_BY: &str = "triggeredBy";
 pub(super) const COUNT: &str = "count";
@@ -41,6 +42,8 @@ pub(super) const STEERED: &str = "steered";
 pub(super) const DROPPED: &str = "dropped";
 const REQUEST: &str = "request";
 pub(super) const EVENT: &str = "event";
+pub(super) const CAUSE: &str = "cause";
+pub(super) const RESUMED: &str = "resumed";
 
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
@@ -61,7 +64,7 @@ pub(super) struct Runs {
     /// The outcomes of turns whose session is not idle yet, with the error.
     outcomes: HashMap<String, (TurnStatus, Option<String>)>,
     /// Runs accepted before the unfinished runs of the store were read, which may list them too; `None` afterwards.
-    early: Option<HashSet<String>>,
+    pub(super) early: Option<HashSet<String>>,
 }
 
 impl Default for Runs {
@@ -170,6 +173,11 @@ impl Runs {
         }
     }
 
+    /// Removes every run. Turns that still run in their sessions continue without a run.
+    pub fn forget_all(&mut self) {
+        *self = Self { early: None, ..Self::default() };
+    }
+
     /// Removes a run that has ended or that could not be stored.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
@@ -261,12 +269,21 @@ impl Automations {
             let mut run =
                 self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), by.as_deref(), 1);
             run.meta.get_or_insert_default().insert(names::meta_key(REQUEST), request.into());
+            if self.core.shared_runs().is_some() {
+                mark_cause([&mut run], &format!("request:{request}"));
+            }
             requests.insert(key, run.resource.clone());
             run
         };
         let lost = || RpcError::internal(format!("the run of {automation} could not be stored"));
-        let kept = self.wake(&entry, run, Cause::Press).1.ok_or_else(lost)?;
-        kept.await.ok().flatten().ok_or_else(lost)
+        let first = run.resource.clone();
+        let kept = self.wake(&entry, run, Cause::Press).ok_or_else(lost)?;
+        let kept = kept.await.ok().flatten().ok_or_else(lost)?;
+        if kept != first {
+            // Another host started a run for the same request.
+            self.requests.lock().insert((id.to_owned(), request.to_owned()), kept.clone());
+        }
+        Ok(kept)
     }
 
     /// Remembers the request that started a stored run, so that the same request after a restart starts no other run.
@@ -280,21 +297,29 @@ impl Automations {
 
     /// Stores an accepted run and begins it. A run that cannot be stored has no effect.
     pub(super) async fn serve_run(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
-        let resource = run.resource.clone();
-        let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
-        if !self.keep_run(&resource).await {
-            let mut runs = self.runs.lock();
-            runs.leave(&run);
-            // The senders of events merged into it get no answer, because those events are not stored.
-            runs.noted.remove(&resource);
-            drop(runs);
-            return self.begin_waiting(&id);
+        match self.keep_run(&run.resource).await {
+            true => self.serve_stored(run, begins, kept).await,
+            false => self.drop_unstored(&run),
         }
+    }
+
+    /// Removes an accepted run that could not be stored.
+    pub(super) fn drop_unstored(self: &Arc<Self>, run: &AutomationRunState) {
+        let mut runs = self.runs.lock();
+        runs.leave(run);
+        // The senders of events merged into it get no answer, because those events are not stored.
+        runs.noted.remove(&run.resource);
+        drop(runs);
+        self.begin_waiting(uri::automation_id(&run.automation).unwrap_or_default());
+    }
+
+    /// Publishes a stored run and begins it.
+    pub(super) async fn serve_stored(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
         self.feed_run(&run);
-        self.list_run(&resource, &run.automation).await;
-        let _ = kept.send(Some(resource.clone()));
+        self.list_run(&run.resource, &run.automation).await;
+        let _ = kept.send(Some(run.resource.clone()));
         if begins {
-            self.begin_run(&resource).await;
+            self.begin_run(&run.resource).await;
         }
     }
 
@@ -479,48 +504,6 @@ impl Automations {
         Some(StateAction::AutomationRunLifecycleChanged(Box::new(AutomationRunLifecycleChangedAction {
             lifecycle,
         })))
-    }
-
-    /// Resumes the runs that a stop left unfinished: a pending run begins, a running one fails.
-    ///
-    /// # Errors
-    /// The store cannot read them.
-    pub(super) async fn resume_runs(self: &Arc<Self>) -> Result<(), Thrown> {
-        let unfinished = self.core.automation_store().and_then(|store| store.unfinished.clone());
-        let mut open = match unfinished {
-            Some(unfinished) => unfinished.within(limit::STORE_SCAN, ()).await?,
-            None => Vec::new(),
-        };
-        let early = self.runs.lock().early.take().unwrap_or_default();
-        open.retain(|run| !early.contains(&run.resource));
-        // A store may return them in any order.
-        open.sort_by_key(place_of);
-        let mut begun = Vec::new();
-        let mut ids = BTreeSet::new();
-        for run in open {
-            let resource = run.resource.clone();
-            let pending = matches!(run.lifecycle, AutomationRunLifecycle::Pending(_));
-            let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
-            let mut runs = self.runs.lock();
-            match pending {
-                true => {
-                    let lane = runs.lanes.entry(id.clone()).or_default();
-                    lane.resume(&resource, Order::of_run(&run).as_ref(), place_of(&run));
-                }
-                false => begun.push(resource.clone()),
-            }
-            runs.open.insert(resource, run);
-            ids.insert(id);
-        }
-        // Runs that wait in the same order begin after these have ended.
-        for run in begun {
-            let why = "the host stopped while this run was going".to_owned();
-            self.settle_run(&run, "failed", Some(why)).await;
-        }
-        for id in ids {
-            self.begin_waiting(&id);
-        }
-        Ok(())
     }
 
     /// Returns a run from the store.

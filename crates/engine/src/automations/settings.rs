@@ -19,6 +19,16 @@ pub(super) enum Overlap {
     Skip,
 }
 
+/// What happens to a run whose host stopped or was lost during it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum OnHostLost {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It starts its work again.
+    Resume,
+}
+
 /// The settings of one automation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -30,6 +40,8 @@ pub(super) struct Settings {
     pub pinned_session: Option<String>,
     /// How many runs events may start within an hour, if set.
     pub hourly_cap: Option<usize>,
+    /// What happens to a run whose host stopped or was lost during it.
+    pub on_host_lost: OnHostLost,
     /// The user who last changed the automation, if known; written by the host.
     pub editor: Option<String>,
 }
@@ -41,6 +53,9 @@ const OVERLAP: &str = "overlap";
 const PINNED_SESSION: &str = "pinnedSession";
 const HOURLY_CAP: &str = "hourlyCap";
 const EDITOR: &str = "editor";
+const ON_HOST_LOST: &str = "onHostLost";
+const FAIL: &str = "fail";
+const RESUME: &str = "resume";
 
 /// The values by name; the first is the default.
 const OVERLAPS: [(&str, Overlap); 4] = [
@@ -62,6 +77,10 @@ impl Settings {
             overlap: text(OVERLAP).and_then(overlap).unwrap_or_default(),
             pinned_session: text(PINNED_SESSION).map(str::to_owned),
             hourly_cap: own.and_then(|own| hourly_cap(own.get(HOURLY_CAP)?)),
+            on_host_lost: match text(ON_HOST_LOST) {
+                Some(RESUME) => OnHostLost::Resume,
+                _ => OnHostLost::Fail,
+            },
             editor: text(EDITOR).map(str::to_owned),
         }
     }
@@ -83,8 +102,13 @@ impl Settings {
                 HOURLY_CAP if hourly_cap(value).is_none() => {
                     Some(format!("is no whole number of 1 or more, so it is {USUAL_CAP}"))
                 }
-                SESSION | OVERLAP | HOURLY_CAP | PINNED_SESSION | EDITOR => None,
-                _ => Some(format!("is not read; what is are {SESSION}, {OVERLAP}, {HOURLY_CAP}")),
+                ON_HOST_LOST if text.is_none_or(|text| text != FAIL && text != RESUME) => {
+                    of(&[FAIL, RESUME].join(", "))
+                }
+                SESSION | OVERLAP | HOURLY_CAP | ON_HOST_LOST | PINNED_SESSION | EDITOR => None,
+                _ => Some(format!(
+                    "is not read; what is are {SESSION}, {OVERLAP}, {HOURLY_CAP}, {ON_HOST_LOST}"
+                )),
             };
             why.map(|why| format!("{at}.{key} {why}"))
         };

@@ -65,7 +65,7 @@ impl Automations {
                 let _held = self.load_pinned(settings).await;
                 self.own_pinned(settings, entry.owner.as_deref())?
             }
-            None => None,
+            None => self.session_to_resume(&entry, run).await,
         };
         let model = definition.session.model.clone().or(definition.message.model.clone());
         let provider = match (&continued, &definition.session.provider) {
@@ -84,12 +84,13 @@ impl Automations {
             let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
             self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
         }
+        let resumes = self.is_running(&run.resource);
         // A turn may just have begun in the chat.
-        let queue = settings.pinned || order.is_some();
+        let queue = settings.pinned || order.is_some() || resumes;
         let turn = RunTurn { entry: &entry, run, model, sender, queue };
         if let Some(session) = continued {
             match self.say(&turn, &session, allowed).await {
-                Err(why) if order.is_some() && has_no_chat(&session, &why) => {
+                Err(why) if (order.is_some() || resumes) && has_no_chat(&session, &why) => {
                     self.unlink(run, &session.uri).await;
                     if !self.has_run(&run.resource) {
                         return Ok(());
@@ -151,6 +152,16 @@ impl Automations {
             runs.said.insert(run.resource.clone());
         }
         Ok(())
+    }
+
+    /// Returns the session in which a resumed run continues: `None` for another run, or if the session cannot take another
+    /// turn here.
+    async fn session_to_resume(&self, entry: &Entry, run: &AutomationRunState) -> Option<Arc<Session>> {
+        let session = run.primary_session.as_ref()?;
+        // Another host may have it.
+        let session = self.sessions.session_at(session).await?;
+        let usable = !session.is_gone() && session.owner == entry.owner;
+        (usable && self.sessions.can_continue(&session).await).then_some(session)
     }
 
     /// Removes a session from a run whose turn cannot begin there.

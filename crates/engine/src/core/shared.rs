@@ -8,6 +8,7 @@ use ostler_contract::cluster::Cluster;
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::registry::Registrant;
+use ostler_contract::shared_runs::{RunTransactions, SharedRuns};
 use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
 use ostler_protocol::wire::state::{AutomationRunSummary, SessionSummary};
 use parking_lot::RwLock;
@@ -64,6 +65,8 @@ pub struct Core {
     pub(crate) plugin_folders: OnceLock<Arc<dyn PluginFolders>>,
     registry: OnceLock<Registry>,
     cluster: OnceLock<Arc<dyn Cluster>>,
+    run_transactions: OnceLock<Arc<dyn RunTransactions>>,
+    shared_runs: OnceLock<Arc<dyn SharedRuns>>,
     stage: watch::Sender<Stage>,
     outbound: OnceLock<Outbound>,
     own_sessions: OnceLock<SessionStore>,
@@ -99,6 +102,8 @@ impl Core {
             plugin_folders: OnceLock::new(),
             registry: OnceLock::new(),
             cluster: OnceLock::new(),
+            run_transactions: OnceLock::new(),
+            shared_runs: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
             outbound: OnceLock::new(),
             own_sessions: OnceLock::new(),
@@ -126,6 +131,29 @@ impl Core {
     /// Returns the cluster of the host, if it has one.
     pub fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
         self.cluster.get()
+    }
+
+    /// Sets how runs are stored with records and shared, once; returns whether it was the first.
+    pub(crate) fn join_runs(
+        &self,
+        transactions: Arc<dyn RunTransactions>,
+        shared: Option<Arc<dyn SharedRuns>>,
+    ) -> bool {
+        let first = self.run_transactions.set(transactions).is_ok();
+        if let (true, Some(shared)) = (first, shared) {
+            let _ = self.shared_runs.set(shared);
+        }
+        first
+    }
+
+    /// Returns how runs are stored together with a record, if the store can do so.
+    pub(crate) fn run_transactions(&self) -> Option<&Arc<dyn RunTransactions>> {
+        self.run_transactions.get()
+    }
+
+    /// Returns the runs that the host shares with others, if it does.
+    pub(crate) fn shared_runs(&self) -> Option<&Arc<dyn SharedRuns>> {
+        self.shared_runs.get()
     }
 
     /// Enters the stage in which connections are accepted.

@@ -11,6 +11,7 @@ use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
 };
 use ostler_contract::problem::no_network;
+use ostler_contract::shared_runs::{FiredOnce, Once, RunTransactions, SharedRuns};
 use ostler_contract::{
     Call, Caller, Func, HostCalls, HostFunction, JsonObject, Pending, RpcError, Slug, Thrown, Value,
     VaultName, limit, problem,
@@ -232,6 +233,34 @@ impl HostCalls for HostDoor {
             let automations = front?.automations.clone();
             automations.fire_event(&caller, &r#type, &event, data, routing).await
         })
+    }
+
+    fn fire_event_once(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        data: EventData,
+        routing: Option<Routing>,
+        once: Once,
+    ) -> Pending<FiredOnce> {
+        let (front, caller) = (self.front(), caller.clone());
+        Box::pin(async move {
+            let automations = front?.automations.clone();
+            automations.fire_event_once(&caller, &r#type, &event, data, routing, once).await
+        })
+    }
+
+    fn join_runs(
+        &self,
+        caller: &Caller,
+        transactions: Arc<dyn RunTransactions>,
+        shared: Option<Arc<dyn SharedRuns>>,
+    ) -> Result<(), Thrown> {
+        match self.front()?.core.join_runs(transactions, shared) {
+            true => Ok(()),
+            false => Err(needs(caller, "another plugin stores the runs already")),
+        }
     }
 
     fn join_cluster(&self, caller: &Caller, cluster: Arc<dyn Cluster>) -> Result<(), Thrown> {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod shared;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,510 @@
+//! Automations that several hosts share. Every host stores the wakes that it observes; the owner of an automation decides about
+//! them and has all its runs, so that overlap, order and the hourly cap are those of a single host.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ostler_contract::cluster::ClusterEvent;
+use ostler_contract::host::{Firing, Routing};
+use ostler_contract::shared_runs::{
+    Acquired, FiredOnce, Once, RunTransactions, Sent, SharedRuns, Wake, WakeKind,
+};
+use ostler_contract::{Thrown, in_time, limit};
+use ostler_protocol::wire::state::AutomationRunState;
+use ostler_protocol::{names, uri};
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::Automations;
+use super::catalogue::Entry;
+use super::fire::{Admitted, Keep, Kept, event_of, runs_of};
+use super::lanes::Cause;
+use super::order::Order;
+use super::plan::most_runs;
+use super::run::CAUSE;
+
+/// How often a host looks for work without a notification.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long a caller waits for the decision about a wake. The wake is stored, so it starts its run later.
+const DECISION: Duration = Duration::from_secs(20);
+/// The longest cause that is stored as it is, in bytes.
+const LONGEST_CAUSE: usize = 200;
+
+/// The wakes that this host stored or decides, and the automations that it owns.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Notified when there may be something to do.
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    owned: HashSet<String>,
+    /// Wakes that this host decides.
+    deciding: HashSet<String>,
+    /// Decided wakes, with their runs, that a look that has begun may still find.
+    decided: HashMap<String, Option<String>>,
+    /// Automations without room for another waiting run, whose wakes wait in the store.
+    full: HashSet<String>,
+    /// Who waits for the decision about a wake.
+    waiting: HashMap<String, Vec<Keep>>,
+    /// Whether this host is notified of work.
+    listens: bool,
+}
+
+/// Returns the kind of a wake.
+pub(super) fn kind_of(cause: Cause<'_>) -> WakeKind {
+    match cause {
+        Cause::Event | Cause::Counted => WakeKind::Event,
+        Cause::Ordered(order) => WakeKind::Ordered { by: order.by.clone(), session: order.session },
+        Cause::Clock => WakeKind::Clock,
+        Cause::Press => WakeKind::Manual,
+    }
+}
+
+/// Writes the cause into runs, so that it starts no others. An automation with several matching triggers has several runs.
+pub(super) fn mark_cause<'a>(runs: impl IntoIterator<Item = &'a mut AutomationRunState>, cause: &str) {
+    let cause = match cause.len() > LONGEST_CAUSE {
+        true => {
+            let hash = digest(&SHA256, cause.as_bytes());
+            let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let kind = cause.split(':').next().unwrap_or_default();
+            format!("{}:sha256:{hex}", kind.get(..LONGEST_CAUSE).unwrap_or(kind))
+        }
+        false => cause.to_owned(),
+    };
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for run in runs {
+        let count = counts.entry(&run.automation).or_default();
+        *count += 1;
+        let cause = if *count > 1 { format!("{cause}#{count}") } else { cause.clone() };
+        run.meta.get_or_insert_default().insert(names::meta_key(CAUSE), cause.into());
+    }
+}
+
+fn id_of(run: &AutomationRunState) -> &str {
+    uri::automation_id(&run.automation).unwrap_or_default()
+}
+
+/// Looks for work for as long as the host runs.
+pub(super) async fn serve_shared(automations: Weak<Automations>) {
+    let Some(changed) = automations.upgrade().map(|automations| automations.shared.changed.clone()) else {
+        return;
+    };
+    let (mut thorough, mut said) = (Instant::now(), None);
+    loop {
+        let Some(running) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
+        else {
+            return;
+        };
+        let is_thorough = thorough.elapsed() >= LOOK;
+        if is_thorough {
+            thorough = Instant::now();
+        }
+        let failed = running.look(is_thorough).await.err().map(|why| why.message);
+        if let Some(why) = failed.as_ref().filter(|_| failed != said) {
+            running.core.log.line(format_args!("runs of automations that wait could not be read: {why}"));
+        }
+        said = failed;
+        drop(running);
+        let _ = tokio::time::timeout(LOOK, changed.notified()).await;
+    }
+}
+
+impl Automations {
+    /// Takes over what this host has to do now, and begins to listen for more.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(super) async fn begin_sharing(self: &Arc<Self>, shared: &Arc<dyn SharedRuns>) -> Result<(), Thrown> {
+        if !std::mem::replace(&mut self.shared.state.lock().listens, true) {
+            let changed = self.shared.changed.clone();
+            shared.listen(Arc::new(move || changed.notify_one()));
+            if let Some(cluster) = self.core.cluster() {
+                let automations = self.weak();
+                cluster.listen(Arc::new(move |event| {
+                    let Some(automations) = automations.upgrade() else { return };
+                    match event {
+                        ClusterEvent::LeaseLost => automations.forget_runs(),
+                        ClusterEvent::LeaseRegained | ClusterEvent::HostsChanged => {
+                            automations.shared.changed.notify_one();
+                        }
+                        _ => {}
+                    }
+                }));
+            }
+        }
+        self.look(true).await
+    }
+
+    /// Forgets every run, because another host may take them over. Their turns are ended by the sessions.
+    fn forget_runs(&self) {
+        self.runs.lock().forget_all();
+        *self.shared.state.lock() = State { listens: true, ..State::default() };
+    }
+
+    /// Stores one wake; returns its run.
+    pub(super) fn send_wake(self: &Arc<Self>, shared: &Arc<dyn SharedRuns>, wake: Wake) -> Kept {
+        let (kept, wait) = oneshot::channel();
+        let (automations, shared) = (self.clone(), shared.clone());
+        tokio::spawn(async move {
+            let automation = wake.run.automation.clone();
+            match automations.clone().send_wakes(shared, vec![wake], None).await {
+                Ok(FiredOnce::Fired(Firing::Started(runs))) => {
+                    let _ = kept.send(runs.into_iter().next());
+                }
+                Ok(_) => automations
+                    .core
+                    .log
+                    .line(format_args!("{automation} was not woken: too many of its runs wait")),
+                Err(why) => {
+                    automations
+                        .core
+                        .log
+                        .line(format_args!("a run of {automation} could not be stored: {why}"));
+                }
+            }
+        });
+        wait
+    }
+
+    /// Stores wakes, and the record of their event with them. Returns their runs once the owners of the automations have
+    /// decided.
+    pub(super) async fn send_wakes(
+        self: Arc<Self>,
+        shared: Arc<dyn SharedRuns>,
+        wakes: Vec<Wake>,
+        once: Option<Once>,
+    ) -> Result<FiredOnce, Thrown> {
+        if wakes.is_empty() && once.is_none() {
+            return Ok(FiredOnce::Fired(Firing::Started(Vec::new())));
+        }
+        let undecided = (!wakes.is_empty()).then_some(());
+        let record = once.map(|once| match undecided {
+            Some(()) => (once.record)(None),
+            None => (once.record)(Some(&[])),
+        });
+        {
+            // Before they are stored, so that no look decides them too.
+            let mut state = self.shared.state.lock();
+            for wake in wakes.iter().filter(|wake| state.may_decide(id_of(&wake.run))).collect::<Vec<_>>() {
+                state.deciding.insert(wake.run.resource.clone());
+            }
+        }
+        let names: Vec<String> = wakes.iter().map(|wake| wake.run.resource.clone()).collect();
+        let sent = in_time(limit::STORE, shared.send(wakes.clone(), record)).await;
+        let stored = match sent {
+            Ok(Sent::Stored(stored)) => stored,
+            not_stored => {
+                let mut state = self.shared.state.lock();
+                for name in &names {
+                    state.deciding.remove(name);
+                }
+                drop(state);
+                return match not_stored {
+                    Ok(Sent::Full) => Ok(FiredOnce::Fired(Firing::Full)),
+                    Ok(_) => Ok(FiredOnce::Repeated),
+                    Err(why) => {
+                        // It may have been stored.
+                        self.shared.changed.notify_one();
+                        Err(why)
+                    }
+                };
+            }
+        };
+        if undecided.is_none() {
+            return Ok(FiredOnce::Recorded(Firing::Started(Vec::new())));
+        }
+        let waits = stored.into_iter().zip(wakes).map(|(key, wake)| self.await_decision(key, wake)).collect();
+        let runs = match tokio::time::timeout(DECISION, runs_of(waits)).await {
+            Ok(runs) => runs?,
+            // The wakes are stored, so their runs start later.
+            Err(_) => Vec::new(),
+        };
+        Ok(FiredOnce::Fired(Firing::Started(runs)))
+    }
+
+    /// Waits for the decision about a stored wake, which this host makes if it owns the automation.
+    fn await_decision(self: &Arc<Self>, key: String, wake: Wake) -> Kept {
+        let (keep, wait) = oneshot::channel();
+        let here = {
+            let mut state = self.shared.state.lock();
+            let own = state.deciding.contains(&wake.run.resource);
+            let here = own && key == wake.run.resource;
+            if own && !here {
+                // An earlier wake has the same cause.
+                state.deciding.remove(&wake.run.resource);
+            }
+            match state.decided.get(&key) {
+                Some(run) => drop(keep.send(run.clone())),
+                None => state.waiting.entry(key).or_default().push(keep),
+            }
+            here
+        };
+        match self.entry(id_of(&wake.run)).filter(|_| here) {
+            Some(entry) => self.decide(&entry, wake),
+            None => {
+                self.shared.state.lock().deciding.remove(&wake.run.resource);
+                self.shared.changed.notify_one();
+            }
+        }
+        wait
+    }
+
+    /// Finds what this host has to do: automations to take over, wakes to decide, and decisions that callers wait for. A
+    /// thorough look also compares which automations this host owns.
+    async fn look(self: &Arc<Self>, is_thorough: bool) -> Result<(), Thrown> {
+        let Some(shared) = self.core.shared_runs() else { return Ok(()) };
+        let (owned, deciding, full, decided_before) = {
+            let mut state = self.shared.state.lock();
+            if is_thorough {
+                state.full.clear();
+            }
+            let decided_before: Vec<String> = state.decided.keys().cloned().collect();
+            let owned = is_thorough.then(|| state.owned.iter().cloned().collect());
+            let full = state.full.iter().cloned().collect();
+            (owned, state.deciding.iter().cloned().collect(), full, decided_before)
+        };
+        let work = in_time(limit::STORE_SCAN, shared.take(owned, deciding, full)).await?;
+        for id in work.lost {
+            self.shared.state.lock().owned.remove(&id);
+            self.runs.lock().forget(&id);
+        }
+        for acquired in work.acquired {
+            self.acquire(acquired).await;
+        }
+        for wake in work.wakes {
+            self.decide_stored(wake).await;
+        }
+        let waiting: Vec<String> = {
+            let mut state = self.shared.state.lock();
+            decided_before.iter().for_each(|key| drop(state.decided.remove(key)));
+            state.waiting.retain(|_, keeps| {
+                keeps.retain(|keep| !keep.is_closed());
+                !keeps.is_empty()
+            });
+            state.waiting.keys().filter(|key| !state.deciding.contains(*key)).cloned().collect()
+        };
+        if !waiting.is_empty() {
+            for (key, run) in in_time(limit::STORE, shared.outcomes(waiting)).await? {
+                self.answer(&key, run.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over an automation with its runs.
+    async fn acquire(self: &Arc<Self>, acquired: Acquired) {
+        let Acquired { automation: id, previous, unfinished, woken } = acquired;
+        if !self.shared.state.lock().owned.insert(id.clone()) {
+            return;
+        }
+        if let Err(why) = self.list_missing(&id).await {
+            self.core.log.line(format_args!("automation {id} could not be read: {why}"));
+        }
+        let entry = self.entry(&id);
+        let limits_runs = entry.as_ref().is_some_and(|entry| most_runs(&entry.wire.definition).is_some());
+        let progress = self.core.automation_store().and_then(|store| store.progress.clone());
+        if let Some(progress) = progress.filter(|_| limits_runs)
+            && let Ok(Some(progress)) = progress.within(limit::STORE, (id.clone(),)).await
+            && let Some(count) = progress.run_count
+        {
+            self.plans.lock().set_count(&id, count);
+        }
+        if !woken.is_empty() {
+            self.runs.lock().lanes.entry(id.clone()).or_default().set_woken(&woken, Instant::now());
+        }
+        self.resume_open(unfinished, previous.as_deref()).await;
+    }
+
+    /// Lists an automation that another host has just stored.
+    async fn list_missing(&self, id: &str) -> Result<(), Thrown> {
+        if self.entry(id).is_some() {
+            return Ok(());
+        }
+        let Some(store) = self.core.automation_store() else { return Ok(()) };
+        if let Some(kept) = store.get.within(limit::STORE, (id.to_owned(),)).await? {
+            self.keep_entry(kept, None).await;
+        }
+        Ok(())
+    }
+
+    /// Decides a wake of the store.
+    async fn decide_stored(self: &Arc<Self>, wake: Wake) {
+        let (key, id) = (wake.run.resource.clone(), id_of(&wake.run).to_owned());
+        {
+            let mut state = self.shared.state.lock();
+            if !state.may_decide(&id)
+                || state.decided.contains_key(&key)
+                || !state.deciding.insert(key.clone())
+            {
+                return;
+            }
+        }
+        if let Err(why) = self.list_missing(&id).await {
+            self.core.log.line(format_args!("automation {id}, which was woken, could not be read: {why}"));
+            return self.undecide(&key);
+        }
+        match self.entry(&id) {
+            Some(entry) => self.decide(&entry, wake),
+            // It was removed.
+            None => self.decided(key, None).await,
+        }
+    }
+
+    /// Decides a wake of an automation that this host owns.
+    fn decide(self: &Arc<Self>, entry: &Arc<Entry>, wake: Wake) {
+        let Wake { run, kind } = wake;
+        let (key, id) = (run.resource.clone(), id_of(&run).to_owned());
+        let definition = &entry.wire.definition;
+        let most = most_runs(definition);
+        let is_clock = kind == WakeKind::Clock;
+        let is_over = || {
+            let counted = self.plans.lock().shown(&id).run_count;
+            is_clock && counted.zip(most).is_some_and(|(counted, most)| counted >= most)
+        };
+        if kind != WakeKind::Manual && !definition.enabled || is_over() {
+            let automations = self.clone();
+            tokio::spawn(async move { automations.decided(key, None).await });
+            return;
+        }
+        let order = match &kind {
+            WakeKind::Ordered { by, session } => {
+                let routing = Routing { by: by.clone(), session: *session };
+                event_of(&run).and_then(|data| Order::of(&routing, data))
+            }
+            _ => None,
+        };
+        let in_order = order.is_some().then(|| self.ordering.lock());
+        if let Some(order) = &order
+            && !self.has_room(&id, entry, order, 1)
+        {
+            let mut state = self.shared.state.lock();
+            state.full.insert(id);
+            state.deciding.remove(&key);
+            return;
+        }
+        let cause = match (&kind, &order) {
+            (WakeKind::Clock, _) => Cause::Clock,
+            (WakeKind::Manual, _) => Cause::Press,
+            (_, Some(order)) => Cause::Ordered(order),
+            (_, None) => Cause::Event,
+        };
+        let (started, wait) = self.wake_here(entry, run, cause);
+        drop(in_order);
+        let mut last = false;
+        if is_clock && started {
+            let counted = self.plans.lock().count(&id);
+            last = counted.zip(most).is_some_and(|(counted, most)| counted >= most);
+            self.show_schedules(&self.core.fanout, &id);
+        }
+        let automations = self.clone();
+        tokio::spawn(async move {
+            let outcome = match wait {
+                Some(wait) => wait.await,
+                None => Ok(None),
+            };
+            match outcome {
+                Ok(run) => automations.decided(key, run).await,
+                Err(_) => automations.undecide(&key),
+            }
+            match (is_clock, last) {
+                (true, true) => automations.switch_off(&id).await,
+                (true, false) => automations.keep_progress(&id).await,
+                _ => {}
+            }
+        });
+    }
+
+    /// Records a decision. A run that a wake started is stored with it.
+    async fn decided(&self, key: String, run: Option<String>) {
+        if run.as_ref() != Some(&key)
+            && let Some(shared) = self.core.shared_runs()
+            && let Err(why) = in_time(limit::STORE, shared.settle(key.clone(), run.clone())).await
+        {
+            self.core.log.line(format_args!("the decision about {key} could not be stored: {why}"));
+            return self.undecide(&key);
+        }
+        {
+            let mut state = self.shared.state.lock();
+            state.deciding.remove(&key);
+            state.decided.insert(key.clone(), run.clone());
+        }
+        self.answer(&key, run.as_deref());
+    }
+
+    /// Leaves a wake to a later look.
+    fn undecide(&self, key: &str) {
+        self.shared.state.lock().deciding.remove(key);
+    }
+
+    fn answer(&self, key: &str, run: Option<&str>) {
+        let waiting = self.shared.state.lock().waiting.remove(key);
+        for keep in waiting.into_iter().flatten() {
+            let _ = keep.send(run.map(str::to_owned));
+        }
+    }
+
+    /// Stores the runs of an event and its record in one transaction, and serves the runs.
+    pub(super) async fn serve_group(
+        self: Arc<Self>,
+        transactions: Arc<dyn RunTransactions>,
+        group: Vec<Admitted>,
+        waits: Vec<Kept>,
+        once: Once,
+    ) -> Result<FiredOnce, Thrown> {
+        let mut names: Vec<String> = Vec::new();
+        for one in &group {
+            if !names.iter().any(|name| name == one.run()) {
+                names.push(one.run().to_owned());
+            }
+        }
+        let storing = {
+            // The lock sends writes to the store in the order of the changes.
+            let _in_order = self.keeping.lock();
+            let runs = self.runs.lock();
+            let states = names.iter().filter_map(|run| runs.state_of(run).cloned()).collect();
+            drop(runs);
+            in_time(limit::STORE, transactions.store(states, (once.record)(Some(&names))))
+        };
+        // Events that were merged into a run are stored by its task, too.
+        for one in &group {
+            if let Admitted::Merged { run, first: true } = one {
+                self.keep_notes(run.clone());
+            }
+        }
+        let stored = storing.await;
+        let is_stored = matches!(stored, Ok(true));
+        for one in group {
+            if let Admitted::Run { run, begins, kept } = one {
+                match is_stored {
+                    true => drop(tokio::spawn(self.clone().serve_stored(run, begins, kept))),
+                    false => self.drop_unstored(&run),
+                }
+            }
+        }
+        if !stored? {
+            return Ok(FiredOnce::Repeated);
+        }
+        runs_of(waits).await.map(|runs| FiredOnce::Recorded(Firing::Started(runs)))
+    }
+}
+
+impl State {
+    fn may_decide(&self, id: &str) -> bool {
+        self.owned.contains(id) && !self.full.contains(id)
+    }
+}
+
+impl Admitted {
+    fn run(&self) -> &str {
+        match self {
+            Self::Run { run, .. } => &run.resource,
+            Self::Merged { run, .. } => run,
+        }
+    }
+}

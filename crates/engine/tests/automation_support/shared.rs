@@ -1,0 +1,257 @@
+//! Runs that several hosts share, in memory: a model of a database that outlives the hosts.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ostler_contract::live::{Pending, ready};
+use ostler_contract::points::AutomationStore;
+use ostler_contract::shared_runs::{Acquired, NewRecord, RunTransactions, Sent, SharedRuns, Wake, Work};
+use ostler_contract::{Call, JsonObject, Plugin, Thrown, json};
+use ostler_protocol::uri;
+use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState};
+use ostler_testkit::Stage;
+
+use super::{Kept, Yard, settle};
+
+struct Row {
+    wake: Wake,
+    cause: String,
+    /// The decision: a run or none.
+    outcome: Option<Option<String>>,
+}
+
+#[derive(Default)]
+struct Tables {
+    alive: BTreeSet<String>,
+    /// The owner of each automation, and the one before it.
+    owners: BTreeMap<String, (String, Option<String>)>,
+    wakes: Vec<Row>,
+    records: BTreeMap<String, JsonObject>,
+    listeners: Vec<Arc<dyn Fn() + Send + Sync>>,
+}
+
+/// The database.
+#[derive(Clone, Default)]
+pub struct Town {
+    pub kept: Kept,
+    tables: Arc<Mutex<Tables>>,
+}
+
+/// The database as one host uses it.
+#[derive(Clone)]
+struct Member {
+    town: Town,
+    name: String,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn id_of(run: &AutomationRunState) -> String {
+    uri::automation_id(&run.automation).unwrap().to_owned()
+}
+
+fn is_open(run: &AutomationRunState) -> bool {
+    matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_))
+}
+
+fn cause_of(run: &AutomationRunState) -> String {
+    if let AutomationRunOrigin::Trigger(origin) = &run.origin
+        && let Some(at) = &origin.scheduled_for
+    {
+        return format!("schedule:{}:{at}", origin.trigger_id);
+    }
+    let marked = run.meta.as_ref().and_then(|meta| meta.get("ostler.cause")?.as_str());
+    marked.unwrap_or(&run.resource).to_owned()
+}
+
+impl Town {
+    /// Starts a host.
+    pub async fn host(&self, name: &str) -> Yard {
+        let member = Member { town: self.clone(), name: name.to_owned() };
+        self.tables.lock().unwrap().alive.insert(name.to_owned());
+        let store = member.store();
+        let joins = Plugin::new("@test/town", move |host, _| {
+            let member = Arc::new(member.clone());
+            Box::pin(async move { host.join_runs(member.clone(), Some(member)) })
+        });
+        let stage = Stage::default();
+        Yard::with(&self.kept, stage, |builder| builder.plugin(joins, json!({})).automations(store)).await
+    }
+
+    /// Starts a host that shares runs with no other and can store them with records.
+    pub async fn only_host(&self) -> Yard {
+        let member = Member { town: self.clone(), name: "only".to_owned() };
+        let joins = Plugin::new("@test/town", move |host, _| {
+            let member = Arc::new(member.clone());
+            Box::pin(async move { host.join_runs(member, None) })
+        });
+        Yard::with(&self.kept, Stage::default(), |builder| builder.plugin(joins, json!({}))).await
+    }
+
+    /// Ends a host without a word, and then its lease.
+    pub async fn lose(&self, name: &str, yard: Yard) {
+        drop(yard);
+        self.tables.lock().unwrap().alive.remove(name);
+        settle().await;
+    }
+
+    pub fn owner(&self, automation: &str) -> Option<String> {
+        self.tables.lock().unwrap().owners.get(automation).map(|(owner, _)| owner.clone())
+    }
+
+    /// The records that were stored with runs.
+    pub fn records(&self) -> Vec<JsonObject> {
+        self.tables.lock().unwrap().records.values().cloned().collect()
+    }
+
+    fn notify(&self) {
+        let listeners = self.tables.lock().unwrap().listeners.clone();
+        listeners.iter().for_each(|listener| listener());
+    }
+}
+
+impl Member {
+    /// The store of automations, in which only the owner of an automation stores its runs.
+    fn store(&self) -> AutomationStore {
+        let mut store = self.town.kept.store();
+        let (inner, member) = (store.run.clone(), self.clone());
+        store.run = Call::new(move |(run,): (AutomationRunState,)| {
+            let (inner, member) = (inner.clone(), member.clone());
+            async move {
+                {
+                    let mut tables = member.town.tables.lock().unwrap();
+                    if tables.owners.get(&id_of(&run)).is_none_or(|(owner, _)| *owner != member.name) {
+                        return Err(Thrown::new("another host has the runs"));
+                    }
+                    let uri = run.resource.clone();
+                    if let Some(row) = tables.wakes.iter_mut().find(|row| row.wake.run.resource == uri) {
+                        row.outcome = Some(Some(uri));
+                    }
+                }
+                inner.unbounded((run,)).await?;
+                member.town.notify();
+                Ok(())
+            }
+        });
+        store
+    }
+}
+
+impl RunTransactions for Member {
+    fn store(&self, runs: Vec<AutomationRunState>, record: NewRecord) -> Pending<bool> {
+        let mut tables = self.town.tables.lock().unwrap();
+        let id = record.record["id"].as_str().unwrap().to_owned();
+        if tables.records.contains_key(&id) {
+            return ready(Ok(false));
+        }
+        tables.records.insert(id, record.record);
+        let mut kept = self.town.kept.runs.lock().unwrap();
+        for run in runs {
+            match kept.iter_mut().find(|held| held.resource == run.resource) {
+                Some(held) => *held = run,
+                None => kept.push(run),
+            }
+        }
+        ready(Ok(true))
+    }
+}
+
+impl SharedRuns for Member {
+    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>) -> Pending<Sent> {
+        let mut tables = self.town.tables.lock().unwrap();
+        if let Some(NewRecord { record, .. }) = record {
+            let id = record["id"].as_str().unwrap().to_owned();
+            if tables.records.contains_key(&id) {
+                return ready(Ok(Sent::Repeated));
+            }
+            tables.records.insert(id, record);
+        }
+        let mut keys = Vec::new();
+        for wake in wakes {
+            let cause = cause_of(&wake.run);
+            let same = tables
+                .wakes
+                .iter()
+                .find(|row| row.cause == cause && id_of(&row.wake.run) == id_of(&wake.run));
+            if let Some(row) = same {
+                keys.push(row.wake.run.resource.clone());
+                continue;
+            }
+            keys.push(wake.run.resource.clone());
+            tables.wakes.push(Row { wake, cause, outcome: None });
+        }
+        drop(tables);
+        self.town.notify();
+        ready(Ok(Sent::Stored(keys)))
+    }
+
+    fn outcomes(&self, wakes: Vec<String>) -> Pending<HashMap<String, Option<String>>> {
+        let tables = self.town.tables.lock().unwrap();
+        let asked = tables.wakes.iter().filter(|row| wakes.contains(&row.wake.run.resource));
+        let decided = asked.filter_map(|row| Some((row.wake.run.resource.clone(), row.outcome.clone()?)));
+        ready(Ok(decided.collect()))
+    }
+
+    fn take(&self, owned: Option<Vec<String>>, deciding: Vec<String>, full: Vec<String>) -> Pending<Work> {
+        let mut tables = self.town.tables.lock().unwrap();
+        let runs = self.town.kept.runs.lock().unwrap().clone();
+        let mut busy: BTreeSet<String> = runs.iter().filter(|run| is_open(run)).map(id_of).collect();
+        busy.extend(tables.wakes.iter().filter(|row| row.outcome.is_none()).map(|row| id_of(&row.wake.run)));
+        let mut acquired = Vec::new();
+        for id in busy {
+            let before = tables.owners.get(&id).map(|(owner, _)| owner.clone());
+            if before.as_ref().is_some_and(|owner| tables.alive.contains(owner)) {
+                continue;
+            }
+            tables.owners.insert(id.clone(), (self.name.clone(), before));
+            acquired.push(id);
+        }
+        let mut work = Work::default();
+        if let Some(held) = owned {
+            let mine = tables.owners.iter().filter(|(_, (owner, _))| *owner == self.name);
+            let mine: Vec<String> = mine.map(|(id, _)| id.clone()).collect();
+            work.lost = held.iter().filter(|id| !mine.contains(id)).cloned().collect();
+            acquired = mine.into_iter().filter(|id| !held.contains(id)).collect();
+        }
+        work.acquired = acquired
+            .into_iter()
+            .map(|automation| {
+                let of = |run: &&AutomationRunState| id_of(run) == automation;
+                Acquired {
+                    previous: tables.owners[&automation].1.clone().filter(|name| *name != self.name),
+                    unfinished: runs.iter().filter(|run| is_open(run)).filter(of).cloned().collect(),
+                    woken: runs.iter().filter(of).map(|_| Duration::from_secs(60)).collect(),
+                    automation,
+                }
+            })
+            .collect();
+        let mine = |row: &&Row| {
+            let (run, id) = (&row.wake.run.resource, id_of(&row.wake.run));
+            row.outcome.is_none()
+                && tables.owners.get(&id).is_some_and(|(owner, _)| *owner == self.name)
+                && !deciding.contains(run)
+                && !full.contains(&id)
+        };
+        work.wakes = tables.wakes.iter().filter(mine).map(|row| row.wake.clone()).collect();
+        ready(Ok(work))
+    }
+
+    fn settle(&self, wake: String, run: Option<String>) -> Pending<()> {
+        let mut tables = self.town.tables.lock().unwrap();
+        if let Some(row) = tables.wakes.iter_mut().find(|row| row.wake.run.resource == wake) {
+            row.outcome = Some(run);
+        }
+        drop(tables);
+        self.town.notify();
+        ready(Ok(()))
+    }
+
+    fn listen(&self, listener: Arc<dyn Fn() + Send + Sync>) {
+        self.town.tables.lock().unwrap().listeners.push(listener);
+    }
+}
