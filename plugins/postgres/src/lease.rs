@@ -143,7 +143,11 @@ struct Holder {
     rest: i64,
 }
 
-async fn check_server(client: &Client) -> Result<(), Thrown> {
+/// Checks that a server can be used.
+///
+/// # Errors
+/// What is wrong with it.
+pub async fn check_server(client: &Client) -> Result<(), Thrown> {
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),

@@ -16,8 +16,11 @@ macro_rules! member {
 mod automations;
 mod connect;
 mod database;
+mod direct;
+mod edits;
 mod external_changes;
 mod failure;
+mod find_runs;
 mod lease;
 mod migrations;
 mod options;
@@ -26,6 +29,7 @@ mod records;
 mod runs;
 mod sessions;
 mod tls;
+mod transfer;
 mod usage;
 mod vault;
 mod writer;
@@ -41,7 +45,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use direct::{Direct, RunningHost, Status};
+pub use edits::{EditedItem, EditedKey, automation_value};
 pub use runs::Retention;
+pub use transfer::ExclusiveSchema;
 
 use automations::Automations;
 use connect::Connector;

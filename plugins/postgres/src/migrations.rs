@@ -7,7 +7,10 @@ use tokio_postgres::{Client, Error};
 use crate::failure;
 
 /// The migrations. A released one never changes; its checksum is stored with it.
-const MIGRATIONS: &[(&str, &str)] = &[("stores", include_str!("migrations/0001_stores.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("stores", include_str!("migrations/0001_stores.sql")),
+    ("run_index", include_str!("migrations/0004_run_index.sql")),
+];
 
 /// Serializes hosts that start: held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('ostler:' || $1, 0))";
@@ -19,9 +22,22 @@ pub struct SchemaState {
 }
 
 impl SchemaState {
+    /// How many migrations this program knows.
+    pub const NEWEST: usize = MIGRATIONS.len();
+
     /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
+    }
+
+    /// Returns the number of applied migrations.
+    pub fn version(&self) -> usize {
+        self.version
+    }
+
+    /// Returns whether all migrations were applied.
+    pub fn is_current(&self) -> bool {
+        self.version == MIGRATIONS.len()
     }
 }
 
@@ -54,6 +70,22 @@ pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> 
         )
         .await
         .map_err(failed)?;
+    applied(client, schema).await
+}
+
+/// Returns the version of a schema. Changes nothing.
+///
+/// # Errors
+/// As [`lock`].
+pub async fn inspect(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
+    let exists = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations'";
+    match client.query_opt(exists, &[&schema]).await.map_err(failed)? {
+        Some(_) => applied(client, schema).await,
+        None => Ok(SchemaState { version: 0 }),
+    }
+}
+
+async fn applied(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
     let applied = client.query("SELECT version, name, checksum FROM migrations ORDER BY version", &[]).await;
     let applied = applied.map_err(failed)?;
     for (at, row) in applied.iter().enumerate() {

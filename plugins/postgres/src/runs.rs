@@ -18,6 +18,7 @@ use ostler_contract::{RpcError, Thrown};
 use tokio_postgres::Row;
 
 use crate::database::{Database, Param, Write, decode, encode, number};
+use crate::find_runs::Facts;
 
 /// The maximum number of runs in a page.
 const PAGE: i64 = 20;
@@ -26,10 +27,16 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The maximum number of runs that one statement removes, because others wait for it.
 const STEP: i64 = 1000;
 
-const KEEP: &str = "INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)
-     ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
-         run = excluded.run";
+const KEEP: &str = "WITH stored AS (
+         INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run, state, work_owner, accepted_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
+             run = excluded.run, state = excluded.state
+         RETURNING number
+     )
+     INSERT INTO automation_run_words (number, words)
+     SELECT number, array_to_tsvector($11::text[]) FROM stored WHERE $11::text[] IS NOT NULL
+     ON CONFLICT (number) DO UPDATE SET words = excluded.words";
 const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number IN (
          SELECT number FROM (
              SELECT number, row_number() OVER (PARTITION BY automation ORDER BY number DESC) AS place
@@ -85,23 +92,25 @@ impl Runs {
         Ok(runs)
     }
 
+    /// The database.
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
     /// Stores a run.
     pub fn keep(&self, run: &AutomationRunState) -> Pending<()> {
         let text = match encode(run) {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
         };
-        let ended_at = match &run.lifecycle {
-            AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_) => None,
-            AutomationRunLifecycle::Completed(end) => Some(end.completed_at.clone()),
-            AutomationRunLifecycle::Failed(end) => Some(end.completed_at.clone()),
-            AutomationRunLifecycle::Cancelled(end) => Some(end.completed_at.clone()),
-        };
+        let ended_at = ended_at(run);
         if ended_at.is_some() {
             self.is_due.store(true, Ordering::Release);
         }
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
-        let size = run.resource.len() + automation.len() + text.len();
+        let Facts { state, owner, accepted_at, words } = Facts::of(run);
+        let words_size: usize = words.iter().flatten().map(String::len).sum();
+        let size = run.resource.len() + automation.len() + text.len() + words_size;
         let params: Vec<Param> = vec![
             Box::new(run.resource.clone()),
             Box::new(automation),
@@ -110,6 +119,10 @@ impl Runs {
             Box::new(ended_at),
             Box::new(number(text.len() as u64)),
             Box::new(text),
+            Box::new(state),
+            Box::new(owner),
+            Box::new(accepted_at),
+            Box::new(words),
         ];
         self.database.put(Write::new(KEEP, params, size))
     }
@@ -205,7 +218,7 @@ impl Runs {
     }
 
     /// The run of a row. One that cannot be read keeps none of the others from being listed.
-    fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
+    pub(crate) fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
         let uri: String = row.get(1);
         decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
     }
@@ -235,8 +248,18 @@ impl Runs {
     }
 }
 
+/// When a run ended, if it has.
+pub fn ended_at(run: &AutomationRunState) -> Option<String> {
+    match &run.lifecycle {
+        AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_) => None,
+        AutomationRunLifecycle::Completed(end) => Some(end.completed_at.clone()),
+        AutomationRunLifecycle::Failed(end) => Some(end.completed_at.clone()),
+        AutomationRunLifecycle::Cancelled(end) => Some(end.completed_at.clone()),
+    }
+}
+
 /// The cause that must start only one run: the instant of a schedule.
-fn cause(run: &AutomationRunState) -> Option<String> {
+pub fn cause(run: &AutomationRunState) -> Option<String> {
     match &run.origin {
         AutomationRunOrigin::Trigger(origin) => {
             origin.scheduled_for.as_ref().map(|at| format!("schedule:{}:{at}", origin.trigger_id))
@@ -246,6 +269,11 @@ fn cause(run: &AutomationRunState) -> Option<String> {
 }
 
 async fn keep_up(runs: Weak<Runs>) {
+    if let Some(runs) = runs.upgrade()
+        && let Err(why) = runs.index().await
+    {
+        (runs.report)(format!("runs of an earlier version could not be indexed: {why}"));
+    }
     loop {
         {
             let Some(runs) = runs.upgrade().filter(|runs| !runs.database.lease.is_over()) else { return };
