@@ -20,6 +20,8 @@ use crate::runs::{Runs, ended_at};
 const PAGE_MAX: u64 = 500;
 /// The maximum length of a word in the index, in bytes; the database refuses longer ones.
 const WORD_MAX: usize = 2000;
+/// How many of the newest runs are examined for words before the index is used.
+const RECENT: usize = 1000;
 /// How many runs without facts are read at once.
 const STEP: i64 = 500;
 
@@ -108,37 +110,18 @@ impl Runs {
             Some(_) => self.titles().await?,
             None => HashMap::new(),
         };
+        let asked = Asked { since, until, titles: &titles, search: search.as_ref(), query: &query };
         let (mut page, mut last) = (RunPage::default(), before);
+        // The index is slow only for words that many runs have, and then the newest runs fill the page.
+        let mut is_recent = search.is_some();
         loop {
             let lacking = i64::try_from(limit).unwrap_or(i64::MAX) + 1 - page.runs.len() as i64;
-            let mut statement = Statement::default();
-            let first = statement.param(Box::new(before));
-            let _ = write!(
-                statement.text,
-                "SELECT r.number, r.uri, r.run, r.ended FROM automation_runs r
-                 LEFT JOIN automation_run_words w ON w.number = r.number WHERE r.number < ${first}"
-            );
-            if let Some(automation) = &query.automation {
-                statement.and("r.automation =", Box::new(automation.clone()));
-            }
-            if let Some(state) = &query.state {
-                statement.and("r.state =", Box::new(state.clone()));
-            }
-            if let Some(owner) = &query.owner {
-                statement.and("r.work_owner =", Box::new(owner.clone()));
-            }
-            if let Some(since) = &since {
-                statement.and("r.accepted_at >=", Box::new(since.clone()));
-            }
-            if let Some(until) = &until {
-                statement.and("r.accepted_at <", Box::new(until.clone()));
-            }
-            if let Some(search) = &search {
-                add_words(&mut statement, search, &titles);
-            }
-            let at = statement.param(Box::new(lacking));
-            let _ = write!(statement.text, " ORDER BY r.number DESC LIMIT ${at}");
+            let statement = asked.statement(before, lacking, is_recent);
             let rows = self.database().rows_of(&statement.text, statement.params).await?;
+            if is_recent && (rows.len() as i64) < lacking {
+                is_recent = false;
+                continue;
+            }
             for row in &rows {
                 let (number, ended): (i64, bool) = (row.get(0), row.get(3));
                 let run = self.run_in(row).filter(|run| match &search {
@@ -210,23 +193,82 @@ impl Runs {
     }
 }
 
-/// Adds a condition for each word. A run matches that has it, or whose automation has it in its title.
-fn add_words(statement: &mut Statement, search: &Search, titles: &HashMap<String, String>) {
-    for word in &search.words {
-        let lexeme = format!("'{}'{}", word.text, if word.begins { ":*" } else { "" });
-        let alone = Search { words: vec![word.clone()] };
-        let named: Vec<String> = titles
-            .iter()
-            .filter(|(_, title)| alone.finds(&lexemes_of_title(title)))
-            .map(|(id, _)| id.clone())
-            .collect();
-        let lexeme = statement.param(Box::new(lexeme));
-        let _ = write!(statement.text, " AND (NOT r.ended OR w.words @@ ${lexeme}::text::tsquery");
-        if !named.is_empty() {
-            let named = statement.param(Box::new(named));
-            let _ = write!(statement.text, " OR r.automation = ANY (${named})");
+/// A validated query.
+struct Asked<'a> {
+    query: &'a RunQuery,
+    since: Option<String>,
+    until: Option<String>,
+    search: Option<&'a Search>,
+    titles: &'a HashMap<String, String>,
+}
+
+impl Asked<'_> {
+    /// The statement for runs before a number: of all runs, or of the newest.
+    fn statement(&self, before: i64, limit: i64, is_recent: bool) -> Statement {
+        const COLUMNS: &str = "SELECT r.number, r.uri, r.run, r.ended FROM";
+        const WORDS: &str = "LEFT JOIN automation_run_words w ON w.number = r.number";
+        let mut statement = Statement::default();
+        let first = statement.param(Box::new(before));
+        let from = match (is_recent, self.search) {
+            (true, _) => format!("{COLUMNS} (SELECT * FROM automation_runs r WHERE r.number < ${first}"),
+            (false, Some(_)) => format!("{COLUMNS} automation_runs r {WORDS} WHERE r.number < ${first}"),
+            (false, None) => format!("{COLUMNS} automation_runs r WHERE r.number < ${first}"),
+        };
+        statement.text = from;
+        let facts = [
+            ("r.automation =", &self.query.automation),
+            ("r.state =", &self.query.state),
+            ("r.work_owner =", &self.query.owner),
+            ("r.accepted_at >=", &self.since),
+            ("r.accepted_at <", &self.until),
+        ];
+        for (condition, value) in facts {
+            if let Some(value) = value {
+                statement.and(condition, Box::new(value.clone()));
+            }
         }
-        statement.text.push(')');
+        if is_recent {
+            let _ = write!(statement.text, " ORDER BY r.number DESC LIMIT {RECENT}) AS r {WORDS} WHERE true");
+        }
+        if let Some(search) = self.search {
+            self.add_words(&mut statement, search, is_recent);
+        }
+        let limit = statement.param(Box::new(limit));
+        let _ = write!(statement.text, " ORDER BY r.number DESC LIMIT ${limit}");
+        statement
+    }
+
+    /// Adds the conditions of the words. A run matches that has all of them, or whose automation has those it lacks in its
+    /// title. Runs that have not ended are examined by the caller.
+    fn add_words(&self, statement: &mut Statement, search: &Search, is_recent: bool) {
+        let lexemes = search.words.iter().map(|word| {
+            let lexeme = format!("'{}'{}", word.text, if word.begins { ":*" } else { "" });
+            let alone = Search { words: vec![word.clone()] };
+            let named = self.titles.iter().filter(|(_, title)| alone.finds(&lexemes_of_title(title)));
+            (lexeme, named.map(|(id, _)| id.clone()).collect::<Vec<_>>())
+        });
+        let lexemes: Vec<(String, Vec<String>)> = lexemes.collect();
+        if !is_recent && lexemes.iter().all(|(_, named)| named.is_empty()) {
+            let all: Vec<String> = lexemes.into_iter().map(|(lexeme, _)| lexeme).collect();
+            let all = statement.param(Box::new(all.join(" & ")));
+            let _ = write!(
+                statement.text,
+                " AND r.number IN (
+                     SELECT number FROM automation_runs WHERE NOT ended
+                     UNION ALL SELECT number FROM automation_run_words WHERE words @@ ${all}::text::tsquery
+                 )"
+            );
+            return;
+        }
+        for (lexeme, named) in lexemes {
+            let lexeme = statement.param(Box::new(lexeme));
+            let _ = write!(statement.text, " AND (NOT r.ended OR w.words @@ ${lexeme}::text::tsquery");
+            if !named.is_empty() {
+                let named = statement.param(Box::new(named));
+                let _ = write!(statement.text, " OR r.automation = ANY (${named})");
+            }
+            statement.text.push(')');
+        }
     }
 }
 
