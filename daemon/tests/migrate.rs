@@ -284,7 +284,8 @@ fn base64(bytes: &[u8]) -> String {
 async fn everything(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let reader = rusqlite::Connection::open(folder.join("state/state.db")).unwrap();
-    let mut tables = reader.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+    let mut tables =
+        reader.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
     let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     for table in tables {
         if DERIVED.iter().any(|derived| table.starts_with(derived)) {
@@ -747,7 +748,7 @@ async fn edits_of_watched_files_reach_the_database_and_conflicts_change_nothing(
 async fn files_are_exported_and_imported_and_conflicts_are_reported() {
     let server = Postgres::start();
     let folder = in_database(&server, json!({}));
-    drop(folder.start().stop());
+    assert_eq!(folder.start().stop(), Some(0));
     let policy = r#"[{ "id": "echo-only", "scope": "all", "kind": "agent", "effect": "allow", "match": { "agent": ["echo"] } }]"#;
     folder.write("policies.json", policy);
     folder.write("automations/note.md", AUTOMATION);
