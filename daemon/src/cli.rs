@@ -110,6 +110,11 @@ enum Command {
     Backup(verbs::BackupFlags),
     /// Restore configuration and state from an archive
     Restore(verbs::RestoreFlags),
+    /// Import and export files that users edit, with @ostler/postgres
+    #[command(subcommand)]
+    Files(verbs::FilesVerb),
+    /// Move all data of a stopped host from files to PostgreSQL, or back
+    Migrate(verbs::MigrateFlags),
     /// Generate a shell completion script
     Completion {
         /// Shell to generate the script for
@@ -378,6 +383,8 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::Usage(flags) => verbs::usage(&place, flags).await?,
         Command::Backup(flags) => verbs::backup(&place, flags).await?,
         Command::Restore(flags) => verbs::restore(&place, flags).await?,
+        Command::Files(verb) => verbs::files(&place, verb).await?,
+        Command::Migrate(flags) => verbs::migrate(&place, flags).await?,
         Command::Completion { shell } => completion(shell),
         Command::ManPages { folder } => man_pages(&folder)?,
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),

@@ -24,6 +24,11 @@ impl Progress {
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(bar)
     }
+
+    /// Shows the next step of the operation.
+    pub fn say(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
 }
 
 impl Drop for Progress {

@@ -21,6 +21,7 @@ use crate::compose::{Composed, compose};
 use crate::console_changes;
 use crate::control::Control;
 use crate::daemon_file::{Holding, Record};
+use crate::edited_files::{self, watch::FileWatch};
 use crate::exit::Exit;
 use crate::idle;
 use crate::log;
@@ -197,6 +198,7 @@ pub async fn run(
         .with_protocol(host.clone(), token, doors.clone())
         .with_sign_ins(control.sign_ins.clone());
     tokio::spawn(server.serve(listener, stopped));
+    let _watched = watched_files(&settings, &log);
     host.core.listening();
     tokio::spawn(idle::watch());
     host.core
@@ -370,6 +372,21 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
     Listener::bind(address)
         .await
         .map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
+}
+
+/// Follows the files that users edit, if the options of the stores say so.
+fn watched_files(settings: &Settings, log: &Log) -> Option<FileWatch> {
+    let mut entries = settings.plugins.iter().filter(|entry| entry.enabled);
+    let stores = entries.find(|entry| entry.name == ostler_plugin_postgres::NAME)?;
+    let follow = || {
+        edited_files::watch::follow(
+            stores.options.clone(),
+            settings.dir.clone(),
+            settings.state_dir.clone(),
+            log.clone(),
+        )
+    };
+    edited_files::is_watched(&stores.options).then(follow)
 }
 
 /// A host without a backend cannot serve sessions.

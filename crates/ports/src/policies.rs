@@ -19,9 +19,12 @@ pub struct FilePolicies {
 }
 
 impl FilePolicies {
+    /// The name of the file.
+    pub const FILE: &str = "policies.json";
+
     /// Creates the store of a configuration folder. The first policy creates the file.
     pub fn new(config_dir: &Path) -> Self {
-        Self { path: config_dir.join("policies.json") }
+        Self { path: config_dir.join(Self::FILE) }
     }
 
     /// Returns the store as its registration point declares it.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{Usage, UsageEntry, UsageQuery, UsageTotal};
-use rusqlite::{Row, named_params, params};
+use rusqlite::{Connection, Row, named_params, params};
 
 use crate::Report;
 use crate::sessions::{decode, encode};
@@ -51,43 +51,11 @@ impl SqliteUsage {
             None => return ready(Err(Thrown::new("a usage entry requires a time"))),
         };
         entry.at = Some(at.clone());
-        let mut pools = entry.charged();
-        pools.sort();
-        pools.dedup();
         let text = match encode(&entry) {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
         };
-        let mut total = UsageTotal::default();
-        total.add(&entry);
-        self.db.write(move |db| {
-            db.prepare_cached(
-                "INSERT INTO usage (at, entry, usd, input_usd, output_usd, tokens, input, output, cache_read,
-                     cache_write, calls, seconds)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-            )?
-            .execute(params![
-                at,
-                text,
-                total.usd,
-                total.input_usd,
-                total.output_usd,
-                total.tokens.map(counted),
-                total.input.map(counted),
-                total.output.map(counted),
-                total.cache_read.map(counted),
-                total.cache_write.map(counted),
-                total.calls.map(counted),
-                total.seconds
-            ])?;
-            let number = db.last_insert_rowid();
-            for pool in pools {
-                db.prepare_cached("INSERT INTO usage_charges (pool, at, number) VALUES (?1, ?2, ?3)")?
-                    .execute(params![pool, at, number])?;
-                db.prepare_cached("INSERT OR IGNORE INTO usage_pools (pool) VALUES (?1)")?.execute([pool])?;
-            }
-            Ok(())
-        })
+        self.db.write(move |db| insert_at(db, &entry, &at, &text))
     }
 
     fn total(&self, query: UsageQuery) -> Pending<UsageTotal> {
@@ -155,6 +123,46 @@ impl SqliteUsage {
             Ok(entries)
         })
     }
+}
+
+/// Stores an entry that another store had, as it is.
+pub(crate) fn insert(db: &Connection, entry: &UsageEntry, text: &str) -> Result<(), Failure> {
+    let at = entry.at.as_deref().ok_or_else(|| Thrown::new("a usage entry requires a time"))?;
+    insert_at(db, entry, &instant(at)?, text)
+}
+
+fn insert_at(db: &Connection, entry: &UsageEntry, at: &str, text: &str) -> Result<(), Failure> {
+    let mut pools = entry.charged();
+    pools.sort();
+    pools.dedup();
+    let mut total = UsageTotal::default();
+    total.add(entry);
+    db.prepare_cached(
+        "INSERT INTO usage (at, entry, usd, input_usd, output_usd, tokens, input, output, cache_read,
+             cache_write, calls, seconds)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    )?
+    .execute(params![
+        at,
+        text,
+        total.usd,
+        total.input_usd,
+        total.output_usd,
+        total.tokens.map(counted),
+        total.input.map(counted),
+        total.output.map(counted),
+        total.cache_read.map(counted),
+        total.cache_write.map(counted),
+        total.calls.map(counted),
+        total.seconds
+    ])?;
+    let number = db.last_insert_rowid();
+    for pool in pools {
+        db.prepare_cached("INSERT INTO usage_charges (pool, at, number) VALUES (?1, ?2, ?3)")?
+            .execute(params![pool, at, number])?;
+        db.prepare_cached("INSERT OR IGNORE INTO usage_pools (pool) VALUES (?1)")?.execute([pool])?;
+    }
+    Ok(())
 }
 
 /// Returns the entry of a row, or `None` if it cannot be read, so that the others can be listed.

@@ -20,6 +20,7 @@ fn endpoints(ask: &Ask) -> Result<Endpoints, Refused> {
         base: control.record()?.routes.clone(),
         public_url: control.record()?.public_url.clone(),
         automations: None,
+        database: None,
         daemon: None,
         screen: Screen::default(),
     })

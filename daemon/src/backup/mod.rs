@@ -12,6 +12,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Folders;
+use crate::verbs::migrate::ASIDE;
 
 pub use read::{Restored, restore};
 pub use write::{BackupSummary, write};
@@ -75,7 +76,8 @@ struct ArchivedFile {
 /// Returns whether an entry of the configuration folder is part of a backup. `is_state` means that it is the state
 /// folder.
 fn is_covered(name: &str, is_state: bool) -> bool {
-    !is_state && !LEFT_OUT.contains(&name) && !name.starts_with(REPLACED) && !name.starts_with(UNPACKED)
+    let is_aside = [REPLACED, UNPACKED, ASIDE].iter().any(|prefix| name.starts_with(prefix));
+    !is_state && !LEFT_OUT.contains(&name) && !is_aside
 }
 
 /// Returns whether a path is the state folder, or a link to it.

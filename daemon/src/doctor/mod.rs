@@ -1,5 +1,6 @@
 //! `ostler doctor`: checks everything that a start depends on, and suggests a fix for each problem.
 
+mod database;
 mod disk;
 mod load;
 mod notify;
@@ -45,8 +46,8 @@ impl State {
 /// A check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Its subject: `configuration`, `directories`, `state`, `token`, `users`, `port`, `plugins`, `agents`, `vault`,
-    /// `notify`, `clock` or `versions`.
+    /// Its subject: `configuration`, `directories`, `state`, `database`, `token`, `users`, `port`, `plugins`, `agents`,
+    /// `vault`, `notify`, `clock` or `versions`.
     pub what: &'static str,
     /// Its status.
     pub state: State,
@@ -98,6 +99,13 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
         checks.extend(disk::token(&settings.token));
         checks.extend(settings.users.iter().flat_map(|file| disk::users(file)));
     }
+    let mut database = None;
+    if let Some(options) = files.as_ref().and_then(database::options) {
+        let dir = files.as_ref().map(|files| files.dir.clone()).unwrap_or_default();
+        let (found, about) = database::check(&options, &dir, running.is_some()).await;
+        checks.extend(about);
+        database = found;
+    }
     let daemon = match &running {
         Some(record) => Some(Connection::open(&record.connect_url, "ostler-doctor").await),
         None => None,
@@ -114,7 +122,7 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     };
     checks.extend(plugins.into_iter().chain(agents));
     if let Some(files) = &files {
-        checks.extend(vault::names(files, running.as_ref()).await);
+        checks.extend(vault::names(files, running.as_ref(), database.as_ref()).await);
     }
     checks.extend(settings.iter().flat_map(notify::rules));
     checks.push(disk::clock(files.as_ref()));

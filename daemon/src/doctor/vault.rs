@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::Vault;
+use ostler_contract::points::{RecordStore, Vault};
 use ostler_contract::{Value, limit};
+use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_ports::{FileRecords, FileVault, Report};
@@ -16,15 +17,32 @@ use crate::verbs::vault::list;
 const WHAT: &str = "vault";
 
 /// Checks every required name.
-pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<Check> {
+pub(super) async fn names(
+    files: &ConfigFiles,
+    running: Option<&Record>,
+    database: Option<&Arc<Direct>>,
+) -> Vec<Check> {
+    let quiet: Report = Arc::new(|_| {});
+    if let Some(direct) = database {
+        let place = format!("the vault in {}", direct.place());
+        return checked(files, direct.vault(), direct.records(), &place).await;
+    }
+    if crate::database::options(files).is_some() {
+        // The check of the database says why.
+        return Vec::new();
+    }
     if let Some(plugin) = running.and_then(|record| record.vault.as_ref()) {
         return vec![Check::ok(WHAT, format!("secrets are stored in the vault of plugin {plugin}"))];
     }
-    let quiet: Report = Arc::new(|_| {});
     let vault: Vault = match FileVault::new(&files.dir, quiet.clone()) {
         Ok(vault) => Arc::new(vault).into_point(),
         Err(why) => return vec![Check::error(WHAT, why.message, "make the folder readable")],
     };
+    let records = Arc::new(FileRecords::new(&files.dir, quiet)).into_point();
+    checked(files, vault, records, "vault.json").await
+}
+
+async fn checked(files: &ConfigFiles, vault: Vault, records: RecordStore, place: &str) -> Vec<Check> {
     let mut checks = Vec::new();
     match list(&vault, files).await {
         Ok(listed) => {
@@ -37,10 +55,13 @@ pub(super) async fn names(files: &ConfigFiles, running: Option<&Record>) -> Vec<
         Err(why) => checks.push(Check::error(
             WHAT,
             why.to_string(),
-            "correct vault.json; it must contain one JSON object",
+            match place {
+                "vault.json" => "correct vault.json; it must contain one JSON object".to_owned(),
+                place => format!("check {place}"),
+            },
         )),
     }
-    checks.extend(endpoints(files, &vault, quiet).await);
+    checks.extend(endpoints(&vault, &records).await);
     if checks.iter().all(|check| check.state == State::Ok) {
         checks.push(Check::ok(WHAT, "all referenced secrets are set"));
     }
@@ -56,8 +77,7 @@ fn unset(name: &str, by: &str) -> Check {
 }
 
 /// Checks the endpoints of the webhook plugin, and their secrets.
-async fn endpoints(files: &ConfigFiles, vault: &Vault, quiet: Report) -> Vec<Check> {
-    let records = Arc::new(FileRecords::new(&files.dir, quiet)).into_point();
+async fn endpoints(vault: &Vault, records: &RecordStore) -> Vec<Check> {
     let mut checks = Vec::new();
     let Ok(collection) =
         records.collection.within(limit::STORE, (ENDPOINTS.to_owned(), Default::default())).await

@@ -12,6 +12,7 @@ use crate::answer::Answer;
 use crate::backup::{self, BackupSummary, Restored};
 use crate::config::RunFlags;
 use crate::daemon_file::{self, Holding};
+use crate::database;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::progress::Progress;
@@ -50,6 +51,7 @@ pub async fn backup(at: &Place, flags: BackupFlags) -> Result<Answer, Exit> {
         )));
     }
     let outside = outside(at);
+    let database = at.files().ok().and_then(|files| database::options(&files));
     let created_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let progress = Progress::begin(&at.common, "backing up");
     let (file, at_time) = (flags.file.clone(), created_at.clone());
@@ -70,7 +72,13 @@ pub async fn backup(at: &Place, flags: BackupFlags) -> Result<Answer, Exit> {
     })
     .await?;
     drop(progress);
-    Ok(told(&flags.file, created_at, written, outside))
+    let mut answer = told(&flags.file, created_at, written, outside);
+    if let Some(options) = database {
+        let line = database::backup_line(&options);
+        answer.json["database"] = line.as_str().into();
+        answer = answer.note(format!("not in the backup: {line}")).without_passwords();
+    }
+    Ok(answer)
 }
 
 /// Writes an archive to a temporary file, and renames it once it is complete and durable.
@@ -184,6 +192,13 @@ pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
     lines.extend(replaced.iter().map(|path| format!("What was there before is in {path}.")));
     if folders.config.join("package.json").exists() && !folders.config.join("node_modules").exists() {
         lines.push(format!("Install its plugin packages: npm install --prefix {config}"));
+    }
+    if at.files().is_ok_and(|files| database::options(&files).is_some()) {
+        lines.push(
+            "Its sessions, automations, records, secrets, policies and usage are in PostgreSQL, which this did not restore: see \
+             docs/postgres.md"
+                .to_owned(),
+        );
     }
     lines.push("Next: ostler doctor, then ostler start".to_owned());
     let json = json!({

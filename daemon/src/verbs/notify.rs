@@ -11,6 +11,7 @@ use crate::answer::Answer;
 use crate::api::page_shapes::{TestRule, TestedRule};
 use crate::config::RunFlags;
 use crate::daemon_file;
+use crate::database;
 use crate::exit::Exit;
 use crate::notify::{self, Tester};
 use crate::place::Place;
@@ -36,15 +37,19 @@ pub async fn notify(at: &Place, NotifyVerb::Test { rule }: NotifyVerb) -> Result
     }
     let files = at.files()?;
     let running = daemon_file::running(&files.folders());
-    if let Some(plugin) = running.as_ref().and_then(|record| record.vault.as_ref()) {
+    let database = database::connect(&files).await?;
+    if let Some(plugin) = running.as_ref().and_then(|record| record.vault.as_ref())
+        && database.is_none()
+    {
         return Err(Exit::machine(format!(
             "the daemon's secrets are stored by plugin {plugin}; send the test with --remote and the daemon's URL"
         )));
     }
     let quiet: Report = Arc::new(|_| {});
-    let vault: Vault = match FileVault::new(&files.dir, quiet) {
-        Ok(vault) => Arc::new(vault).into_point(),
-        Err(why) => return Err(Exit::machine(why.message)),
+    let vault: Vault = match (database, FileVault::new(&files.dir, quiet)) {
+        (Some(direct), _) => direct.vault(),
+        (None, Ok(vault)) => Arc::new(vault).into_point(),
+        (None, Err(why)) => return Err(Exit::machine(why.message)),
     };
     let folder = files.dir.clone();
     let settings = Settings::new(&RunFlags::default(), files, &at.working_dir)?;

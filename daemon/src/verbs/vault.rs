@@ -13,6 +13,7 @@ use crate::answer::Answer;
 use crate::api::shapes::{DeletedSecret, Nothing, Secret, StoreSecret, StoredSecret};
 use crate::config::ConfigFiles;
 use crate::daemon_file;
+use crate::database;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::remote::Remote;
@@ -46,7 +47,7 @@ pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
         return over_http(at, &remote, verb).await;
     }
     let files = at.files()?;
-    let vault = open(&files)?;
+    let vault = open(&files).await?;
     match verb {
         VaultVerb::Set { name } => {
             let name = parse(&name)?;
@@ -93,7 +94,11 @@ pub fn parse(name: &str) -> Result<VaultName, Exit> {
     VaultName::parse(name).map_err(|why| Exit::usage(why.to_string()))
 }
 
-fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
+/// The vault of the configuration: the database, also while hosts run on it, or the file.
+async fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
+    if let Some(direct) = database::connect(files).await? {
+        return Ok(direct.vault());
+    }
     if let Some(plugin) = daemon_file::running(&files.folders()).and_then(|record| record.vault) {
         return Err(Exit::machine(format!(
             "the daemon's secrets are stored by plugin {plugin}; change them there"

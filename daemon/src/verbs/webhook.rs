@@ -12,6 +12,7 @@ use crate::compose::AUTOMATIONS_IN_MEMORY;
 use crate::config::RunFlags;
 use crate::config::StorageLocation;
 use crate::daemon_file;
+use crate::database;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::remote::Remote;
@@ -41,11 +42,12 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     }
     let files = at.files()?;
     let dir = files.dir.clone();
+    let database = database::connect(&files).await?;
     let mut daemon = None;
     let mut in_memory = files.config.automations == Some(StorageLocation::Memory);
     let (base, public_url) = match daemon_file::running(&files.folders()) {
         Some(record) => {
-            if let Some(plugin) = &record.vault {
+            if let Some(plugin) = record.vault.as_ref().filter(|_| database.is_none()) {
                 return Err(Exit::machine(format!(
                     "the daemon's secrets are stored by plugin {plugin}; store the secret there and write webhooks/<id>.md"
                 )));
@@ -68,7 +70,10 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     if let WebhookVerb::Rm(flags) = &verb {
         ask::sure(at, flags.yes, &format!("Remove endpoint {}?", flags.id))?;
     }
-    let mut endpoints = Endpoints::of(&dir, &base)?;
+    let mut endpoints = match database {
+        Some(direct) => Endpoints::in_database(direct, &base),
+        None => Endpoints::of(&dir, &base)?,
+    };
     endpoints.public_url = public_url;
     endpoints.daemon = daemon;
     endpoints.screen = Screen::of(&at.common);

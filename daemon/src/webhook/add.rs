@@ -82,7 +82,13 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     let facts = EndpointFacts::read(&record).map_err(Exit::usage)?;
     let collection = endpoints.collection(ENDPOINTS).await?;
     if collection.get.within(limit::STORE, (id.clone(),)).await.map_err(machine)?.is_some() {
-        return Err(Exit::usage(format!("endpoint {id} already exists; edit webhooks/{id}.md")));
+        let fix = match &endpoints.database {
+            Some(_) => {
+                format!("change its record in the database, or remove it with: ostler webhook rm {id}")
+            }
+            None => format!("edit webhooks/{id}.md"),
+        };
+        return Err(Exit::usage(format!("endpoint {id} already exists; {fix}")));
     }
     let held = endpoints.secret(&facts.secret).await?;
     let made = match (&held, value) {
@@ -144,6 +150,15 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
                     lines.push("the daemon has not read it yet; see ostler logs".to_owned());
                 }
                 json["automation"] = file.into();
+            }
+            automation::NewAutomation::Stored { unread } => {
+                lines.push(format!(
+                    "stored automation {id} in the database; edit the message it sends to the agent"
+                ));
+                if unread {
+                    lines.push("the daemon has not read it yet; see ostler logs".to_owned());
+                }
+                json["automation"] = id.as_str().into();
             }
             automation::NewAutomation::Printed(text, why) => {
                 lines.push(format!("{why}; save this as an automation:"));

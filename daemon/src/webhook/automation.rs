@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ostler_contract::{JsonObject, Value, json};
+use ostler_contract::protocol::wire::state::AutomationDefinition;
+use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_plugin_webhook::{CALL, TRIGGER};
 use ostler_ports::frontmatter;
 
@@ -71,7 +72,8 @@ impl Endpoints {
                     listens(&definition, endpoint).then(|| Listener::of(id, &definition))
                 })
                 .collect(),
-            // Without a daemon that answers this user, the files are read.
+            // Without a daemon that answers this user, the stores are read.
+            None if self.database.is_some() => self.in_database_of(endpoint).await,
             None => self.automations.as_deref().map(|dir| in_files(dir, endpoint)).unwrap_or_default(),
         };
         found.sort_by(|one, other| one.id.cmp(&other.id));
@@ -86,6 +88,20 @@ impl Endpoints {
             return (listeners, NewAutomation::Nothing);
         }
         let text = text(flags);
+        if let Some(direct) = &self.database {
+            let stored = match definition(flags) {
+                Ok(definition) => direct.create_automation(&flags.id, definition, None).await,
+                Err(why) => Err(why),
+            };
+            return match stored {
+                Ok(()) => {
+                    let own = Listener { id: flags.id.clone(), title: title(&flags.id), enabled: true };
+                    let written = NewAutomation::Stored { unread: !self.is_read(&flags.id).await };
+                    (listeners.into_iter().chain([own]).collect(), written)
+                }
+                Err(why) => (listeners, NewAutomation::Printed(text, why.message)),
+            };
+        }
         let Some(dir) = &self.automations else {
             return (listeners, NewAutomation::Printed(text, "automations are stored in memory".to_owned()));
         };
@@ -111,6 +127,17 @@ impl Endpoints {
 }
 
 impl Endpoints {
+    /// The automations in the database that a call to an endpoint fires.
+    async fn in_database_of(&self, endpoint: &str) -> Vec<Listener> {
+        let Some(direct) = &self.database else { return Vec::new() };
+        let all = direct.automations().await.unwrap_or_default();
+        let fires = all.iter().filter_map(|kept| {
+            let definition = serde_json::to_value(&kept.definition).unwrap_or_default();
+            listens(&definition, endpoint).then(|| Listener::of(&kept.id, &definition))
+        });
+        fires.collect()
+    }
+
     /// Waits until the running daemon has read an automation, because an earlier call would start nothing. Returns
     /// whether it has; without a daemon it does not wait.
     async fn is_read(&self, id: &str) -> bool {
@@ -144,6 +171,11 @@ pub(super) enum NewAutomation {
         /// Whether the running daemon has not read it.
         unread: bool,
     },
+    /// It was stored in the database.
+    Stored {
+        /// Whether the running daemon has not read it.
+        unread: bool,
+    },
     /// Its text, and why it was not written.
     Printed(String, String),
 }
@@ -154,11 +186,35 @@ fn title(endpoint: &str) -> String {
 
 /// Returns the text of the automation's file.
 fn text(flags: &AddFlags) -> String {
+    frontmatter::join(&crate::client::automations::object(fields(flags)), &format!("{}\n", message(flags)))
+}
+
+/// Returns the definition of the automation.
+fn definition(flags: &AddFlags) -> Result<AutomationDefinition, Thrown> {
+    let mut fields = fields(flags);
+    fields["message"] = json!({ "text": message(flags), "origin": { "kind": "automation" } });
+    for event in fields["triggers"][0]["events"].as_array_mut().into_iter().flatten() {
+        event["title"] = event["id"].clone();
+    }
+    serde_json::from_value(fields).map_err(Thrown::new)
+}
+
+fn message(flags: &AddFlags) -> String {
+    match &flags.prompt {
+        Some(prompt) => prompt.trim_end().to_owned(),
+        None => format!(
+            "The webhook {} was called and says hello to \"{{{{event.hello}}}}\". Answer in one sentence.",
+            flags.id
+        ),
+    }
+}
+
+fn fields(flags: &AddFlags) -> Value {
     let mut session = JsonObject::new();
     if let Some(provider) = &flags.provider {
         session.insert("provider".to_owned(), provider.as_str().into());
     }
-    let fields = json!({
+    json!({
         "title": title(&flags.id),
         "enabled": true,
         "session": session,
@@ -166,15 +222,7 @@ fn text(flags: &AddFlags) -> String {
             "id": "called", "kind": "event", "type": TRIGGER, "title": format!("A call of {}", flags.id),
             "events": [{ "id": CALL }], "config": { "endpoint": flags.id },
         }],
-    });
-    let body = match &flags.prompt {
-        Some(prompt) => prompt.trim_end().to_owned(),
-        None => format!(
-            "The webhook {} was called and says hello to \"{{{{event.hello}}}}\". Answer in one sentence.",
-            flags.id
-        ),
-    };
-    frontmatter::join(&crate::client::automations::object(fields), &format!("{body}\n"))
+    })
 }
 
 fn write_new(file: &Path, text: &str) -> std::io::Result<()> {

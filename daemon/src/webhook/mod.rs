@@ -18,6 +18,7 @@ use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
 use ostler_contract::{JsonObject, Slug, Thrown, Value, limit};
+use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::{BODIES, ENDPOINTS, bodies_options};
 use ostler_ports::{FileRecords, FileVault, Report};
 use ostler_protocol::names;
@@ -71,8 +72,10 @@ pub struct Endpoints {
     pub base: String,
     /// The beginning of their URLs for others; without it, `base`.
     pub public_url: Option<String>,
-    /// The folder of automation files; `None` if they are in memory.
+    /// The folder of automation files; `None` if they are in memory, or in the database.
     pub automations: Option<PathBuf>,
+    /// The database, if the stores are in one.
+    pub database: Option<Arc<Direct>>,
     /// The URL with token of the running daemon, which knows the outcomes of calls.
     pub daemon: Option<String>,
     /// The output while a run is followed.
@@ -106,9 +109,24 @@ impl Endpoints {
             base: base.trim_end_matches('/').to_owned(),
             public_url: None,
             automations: Some(config_dir.join("automations")),
+            database: None,
             daemon: None,
             screen: Screen::default(),
         })
+    }
+
+    /// Creates it for a host whose stores are in a database.
+    pub fn in_database(direct: Arc<Direct>, base: &str) -> Self {
+        Self {
+            records: direct.records(),
+            vault: direct.vault(),
+            base: base.trim_end_matches('/').to_owned(),
+            public_url: None,
+            automations: None,
+            database: Some(direct),
+            daemon: None,
+            screen: Screen::default(),
+        }
     }
 
     /// Runs a command.

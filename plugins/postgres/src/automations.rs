@@ -18,7 +18,8 @@ use crate::database::{Database, Param, Write, decode, encode};
 use crate::external_changes::Listeners;
 use crate::runs::Runs;
 
-const CREATE: &str = "WITH made AS (
+/// Stores a new automation.
+pub const CREATE: &str = "WITH made AS (
          INSERT INTO automations (id, definition, owner, created_at, modified_at) VALUES ($1, $2, $3, $4, $4)
          ON CONFLICT DO NOTHING RETURNING id
      ),
@@ -32,6 +33,13 @@ const REMOVE: &str = "WITH gone AS (DELETE FROM automations WHERE id = $1 RETURN
      progress AS (DELETE FROM automation_progress USING gone WHERE automation = gone.id),
      wakes AS (DELETE FROM automation_wakes USING gone WHERE automation = gone.id),
      owners AS (DELETE FROM automation_owners USING gone WHERE automation = gone.id)
+     SELECT id FROM gone";
+/// Removes an automation whose definition has not changed, with its runs and the progress of its schedules.
+pub const REMOVE_UNCHANGED: &str = "WITH gone AS (
+         DELETE FROM automations WHERE id = $1 AND definition = $2 RETURNING id
+     ),
+     runs AS (DELETE FROM automation_runs USING gone WHERE automation = gone.id),
+     progress AS (DELETE FROM automation_progress USING gone WHERE automation = gone.id)
      SELECT id FROM gone";
 const UPDATE: &str = "UPDATE automations SET definition = $2, modified_at = $3
      WHERE id = $1 AND definition = $4 RETURNING id";
@@ -84,8 +92,7 @@ impl Automations {
             run: member!(self, |store: &Arc<Self>, (run,): (AutomationRunState,)| store.runs.keep(&run)),
             run_of: member!(self, |store: &Arc<Self>, (uri,)| store.runs.of(uri)),
             runs: member!(self, |store: &Arc<Self>, (id, cursor)| store.runs.page(id, cursor)),
-            // The host reads the pages of one automation.
-            find_runs: None,
+            find_runs: Some(member!(self, |store: &Arc<Self>, (query,)| store.runs.find(query))),
             watch_removed_runs: Some(Call::now(move |(on_removed,)| Ok(Some(removed.add(on_removed))))),
             watch: Some(Call::now(move |(on_change,)| Ok(Some(watch.watchers.add(on_change))))),
             unfinished: Some(member!(self, |store: &Arc<Self>, ()| store.runs.unfinished())),
@@ -186,11 +193,19 @@ impl Automations {
     }
 }
 
-fn checked(id: &str, definition: &AutomationDefinition) -> Result<(), Thrown> {
+/// Validates a definition.
+///
+/// # Errors
+/// What is wrong.
+pub fn checked(id: &str, definition: &AutomationDefinition) -> Result<(), Thrown> {
     check(definition).map_err(|why| Thrown::new(format_args!("cannot store {id}: {why}")))
 }
 
-fn kept(row: &Row) -> Result<KeptAutomation, Thrown> {
+/// Reads a row.
+///
+/// # Errors
+/// It is not a valid automation.
+pub fn kept(row: &Row) -> Result<KeptAutomation, Thrown> {
     let id: String = row.get(0);
     let definition: AutomationDefinition = decode(row.get(1), "automation", &id)?;
     check(&definition)

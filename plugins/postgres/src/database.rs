@@ -189,6 +189,14 @@ impl Database {
         self.retried(READ, sql, &params, None).await
     }
 
+    /// As [`Self::rows`], for a statement whose text is made of few parts.
+    ///
+    /// # Errors
+    /// As [`Self::rows`].
+    pub async fn rows_of(&self, sql: &str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
+        self.retried(READ, sql, &params, None).await
+    }
+
     /// Reads rows of a whole table, which may take long.
     ///
     /// # Errors
@@ -200,7 +208,7 @@ impl Database {
     async fn retried(
         &self,
         limit: Duration,
-        sql: &'static str,
+        sql: &str,
         params: &[Param],
         timeout: Option<Duration>,
     ) -> Result<Vec<Row>, Thrown> {
@@ -223,7 +231,7 @@ impl Database {
 
     async fn read_once(
         &self,
-        sql: &'static str,
+        sql: &str,
         params: &[Param],
         timeout: Option<Duration>,
     ) -> Result<Vec<Row>, Unread> {

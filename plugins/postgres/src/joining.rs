@@ -107,7 +107,11 @@ impl Holder {
     }
 }
 
-async fn check_server(client: &Client) -> Result<(), Thrown> {
+/// Checks that a server can be used.
+///
+/// # Errors
+/// What is wrong with it.
+pub async fn check_server(client: &Client) -> Result<(), Thrown> {
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),

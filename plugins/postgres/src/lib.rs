@@ -18,8 +18,11 @@ mod automations;
 mod cluster;
 mod connect;
 mod database;
+mod direct;
+mod edits;
 mod external_changes;
 mod failure;
+mod find_runs;
 mod joining;
 mod lease;
 mod migrations;
@@ -31,6 +34,7 @@ mod runs;
 mod sessions;
 mod shared_runs;
 mod tls;
+mod transfer;
 mod usage;
 mod vault;
 mod writer;
@@ -47,7 +51,10 @@ use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub use direct::{Direct, RunningHost, Status};
+pub use edits::{EditedItem, EditedKey, automation_value};
 pub use runs::Retention;
+pub use transfer::ExclusiveSchema;
 
 use automations::Automations;
 use cluster::Hosts;

@@ -10,7 +10,8 @@ use crate::failure;
 const MIGRATIONS: &[(&str, &str)] = &[
     ("stores", include_str!("migrations/0001_stores.sql")),
     ("cluster", include_str!("migrations/0002_cluster.sql")),
-    ("runs", include_str!("migrations/0003_runs.sql")),
+    ("run_index", include_str!("migrations/0003_run_index.sql")),
+    ("runs", include_str!("migrations/0004_runs.sql")),
 ];
 
 /// Serializes hosts that start: held until the transaction ends.
@@ -23,6 +24,9 @@ pub struct SchemaState {
 }
 
 impl SchemaState {
+    /// How many migrations this program knows.
+    pub const NEWEST: usize = MIGRATIONS.len();
+
     /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
@@ -31,6 +35,16 @@ impl SchemaState {
     /// Returns whether the schema tells hosts of a cluster from others.
     pub fn has_members(&self) -> bool {
         self.version > 1
+    }
+
+    /// Returns the number of applied migrations.
+    pub fn version(&self) -> usize {
+        self.version
+    }
+
+    /// Returns whether all migrations were applied.
+    pub fn is_current(&self) -> bool {
+        self.version == MIGRATIONS.len()
     }
 }
 
@@ -63,6 +77,22 @@ pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> 
         )
         .await
         .map_err(failed)?;
+    applied(client, schema).await
+}
+
+/// Returns the version of a schema. Changes nothing.
+///
+/// # Errors
+/// As [`lock`].
+pub async fn inspect(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
+    let exists = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'migrations'";
+    match client.query_opt(exists, &[&schema]).await.map_err(failed)? {
+        Some(_) => applied(client, schema).await,
+        None => Ok(SchemaState { version: 0 }),
+    }
+}
+
+async fn applied(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
     let applied = client.query("SELECT version, name, checksum FROM migrations ORDER BY version", &[]).await;
     let applied = applied.map_err(failed)?;
     for (at, row) in applied.iter().enumerate() {

@@ -119,6 +119,10 @@ pub fn schema() -> Value {
                 "type": "integer", "minimum": 1, "maximum": STATEMENT_SECONDS,
                 "description": "Maximum time of a statement [default: 8]"
             },
+            "watchFiles": {
+                "type": "boolean",
+                "description": "Whether this host stores edits of automations, endpoints, bots and policies in files of its configuration folder in the database; set it on one host only [default: false]"
+            },
             "vaultKeyFile": {
                 "type": "string",
                 "description": "File with the key that encrypts the vault: 32 bytes as base64 [default: OSTLER_VAULT_KEY in the environment]"

@@ -17,7 +17,9 @@ use tokio_postgres::Row;
 use crate::database::{Database, Param, Write, decode, encode};
 use crate::external_changes::Listeners;
 
-const PUT: &str = "INSERT INTO records (collection, id, record, digest, fields) VALUES ($1, $2, $3, $4, $5)
+/// Stores a record.
+pub const PUT: &str =
+    "INSERT INTO records (collection, id, record, digest, fields) VALUES ($1, $2, $3, $4, $5)
      ON CONFLICT (collection, id) DO UPDATE
          SET record = excluded.record, digest = excluded.digest, fields = excluded.fields
          WHERE records.digest IS DISTINCT FROM excluded.digest
@@ -137,23 +139,11 @@ impl Collection {
         })
     }
 
-    fn put(self: &Arc<Self>, mut record: JsonObject) -> Pending<()> {
-        let id = match check_record(&self.name, self.body.as_deref(), &record) {
-            Ok(id) => id,
+    fn put(self: &Arc<Self>, record: JsonObject) -> Pending<()> {
+        let Prepared { id, params, size } = match prepare(&self.name, self.body.as_deref(), record) {
+            Ok(prepared) => prepared,
             Err(refused) => return ready(Err(refused)),
         };
-        if let Some(body) = &self.body
-            && !record.get(body).is_some_and(Value::is_string)
-        {
-            record.insert(body.clone(), "".into());
-        }
-        let RecordRow { text, digest, fields, .. } = match encoded(id.clone(), &record) {
-            Ok(row) => row,
-            Err(thrown) => return ready(Err(thrown)),
-        };
-        let size = self.name.len() + text.len() + 32 + 8 * record.len();
-        let params: Vec<Param> =
-            vec![self.named(), Box::new(id.clone()), Box::new(text), Box::new(digest), Box::new(fields)];
         let store = self.clone();
         self.database.write(Write::new(PUT, params, size), move |rows| {
             // The same again is no change.
@@ -182,13 +172,7 @@ impl Collection {
     }
 
     fn record(&self, row: &Row) -> Result<JsonObject, Thrown> {
-        let id: String = row.get(0);
-        let mut record: JsonObject = decode(row.get(1), &format!("record {}", self.name), &id)?;
-        // The key column identifies it, whatever a manual edit made of the text.
-        if record.get("id").and_then(Value::as_str) != Some(&id) {
-            record.insert("id".to_owned(), id.into());
-        }
-        Ok(record)
+        read(&self.name, row)
     }
 }
 
@@ -211,6 +195,53 @@ pub fn row_of(collection: &str, record: JsonObject) -> Result<RecordRow, Thrown>
 fn encoded(id: String, record: &JsonObject) -> Result<RecordRow, Thrown> {
     let digest = digest_of(|hash| object(hash, record)).as_ref().to_vec();
     Ok(RecordRow { id, text: encode(record)?, digest, fields: fields(record) })
+}
+
+/// Reads a record of a collection from a row with its id and its text.
+///
+/// # Errors
+/// It is not a JSON object.
+pub fn read(collection: &str, row: &Row) -> Result<JsonObject, Thrown> {
+    let id: String = row.get(0);
+    let mut record: JsonObject = decode(row.get(1), &format!("record {collection}"), &id)?;
+    // The key column identifies it, whatever a manual edit made of the text.
+    if record.get("id").and_then(Value::as_str) != Some(&id) {
+        record.insert("id".to_owned(), id.into());
+    }
+    Ok(record)
+}
+
+/// A record for [`PUT`].
+pub struct Prepared {
+    /// Its id.
+    pub id: String,
+    /// The values of the statement.
+    pub params: Vec<Param>,
+    /// Their size.
+    pub size: usize,
+}
+
+/// Validates a record of a collection, and returns it as it is stored.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn prepare(collection: &str, body: Option<&str>, mut record: JsonObject) -> Result<Prepared, Thrown> {
+    let id = check_record(collection, body, &record)?;
+    if let Some(body) = body
+        && !record.get(body).is_some_and(Value::is_string)
+    {
+        record.insert(body.to_owned(), "".into());
+    }
+    let RecordRow { id, text, digest, fields } = encoded(id, &record)?;
+    let size = collection.len() + text.len() + 32 + 8 * record.len();
+    let params: Vec<Param> = vec![
+        Box::new(collection.to_owned()),
+        Box::new(id.clone()),
+        Box::new(text),
+        Box::new(digest),
+        Box::new(fields),
+    ];
+    Ok(Prepared { id, params, size })
 }
 
 fn digest_of(write: impl FnOnce(&mut Context)) -> ring::digest::Digest {

@@ -19,6 +19,7 @@ use ostler_contract::{RpcError, Thrown};
 use tokio_postgres::Row;
 
 use crate::database::{Database, Param, Write, decode, encode, number};
+use crate::find_runs::Facts;
 
 /// The maximum number of runs in a page.
 const PAGE: i64 = 20;
@@ -27,23 +28,36 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The maximum number of runs that one statement removes, because others wait for it.
 const STEP: i64 = 1000;
 
-const KEEP: &str = "INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)
-     ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
-         run = excluded.run";
+const KEEP: &str = "WITH stored AS (
+         INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run, state, work_owner, accepted_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
+             run = excluded.run, state = excluded.state, work_owner = excluded.work_owner, accepted_at = excluded.accepted_at
+         RETURNING number
+     )
+     INSERT INTO automation_run_words (number, words)
+     SELECT number, array_to_tsvector($11::text[]) FROM stored WHERE $11::text[] IS NOT NULL
+     ON CONFLICT (number) DO UPDATE SET words = excluded.words";
 /// The same where hosts share runs: only the owner of the automation stores its runs, and the wake of the run is decided with
 /// it.
 const KEEP_OWNED: &str = "WITH owned AS (
-         SELECT 1 FROM automation_owners WHERE automation = $2 AND owner = $8 FOR SHARE
+         SELECT 1 FROM automation_owners WHERE automation = $2 AND owner = $12 FOR SHARE
      ), stored AS (
-         INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run, owner)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8 FROM owned
+         INSERT INTO automation_runs (
+             uri, automation, cause, ended, ended_at, bytes, run, state, work_owner, accepted_at, owner
+         )
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12 FROM owned
          ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, ended_at = excluded.ended_at, bytes = excluded.bytes,
-             run = excluded.run, owner = excluded.owner
-         RETURNING uri
+             run = excluded.run, state = excluded.state, work_owner = excluded.work_owner, accepted_at = excluded.accepted_at,
+             owner = excluded.owner
+         RETURNING uri, number
      ), decided AS (
          UPDATE automation_wakes SET done = true, outcome = $1, run = 'null'
          FROM stored WHERE automation_wakes.uri = stored.uri AND NOT done
+     ), indexed AS (
+         INSERT INTO automation_run_words (number, words)
+         SELECT number, array_to_tsvector($11::text[]) FROM stored WHERE $11::text[] IS NOT NULL
+         ON CONFLICT (number) DO UPDATE SET words = excluded.words
      )
      SELECT uri FROM stored";
 /// Turns undecided wakes into runs, on a host that shares runs with no other.
@@ -118,23 +132,25 @@ impl Runs {
         Ok(runs)
     }
 
+    /// The database.
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
     /// Stores a run.
     pub fn keep(&self, run: &AutomationRunState) -> Pending<()> {
         let text = match encode(run) {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
         };
-        let ended_at = match &run.lifecycle {
-            AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_) => None,
-            AutomationRunLifecycle::Completed(end) => Some(end.completed_at.clone()),
-            AutomationRunLifecycle::Failed(end) => Some(end.completed_at.clone()),
-            AutomationRunLifecycle::Cancelled(end) => Some(end.completed_at.clone()),
-        };
+        let ended_at = ended_at(run);
         if ended_at.is_some() {
             self.is_due.store(true, Ordering::Release);
         }
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
-        let size = run.resource.len() + automation.len() + text.len();
+        let Facts { state, owner, accepted_at, words } = Facts::of(run);
+        let words_size: usize = words.iter().flatten().map(String::len).sum();
+        let size = run.resource.len() + automation.len() + text.len() + words_size;
         let mut params: Vec<Param> = vec![
             Box::new(run.resource.clone()),
             Box::new(automation),
@@ -143,6 +159,10 @@ impl Runs {
             Box::new(ended_at),
             Box::new(number(text.len() as u64)),
             Box::new(text),
+            Box::new(state),
+            Box::new(owner),
+            Box::new(accepted_at),
+            Box::new(words),
         ];
         if !self.is_shared {
             return self.database.put(Write::new(KEEP, params, size));
@@ -250,7 +270,7 @@ impl Runs {
     }
 
     /// The run of a row. One that cannot be read keeps none of the others from being listed.
-    fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
+    pub(crate) fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
         let uri: String = row.get(1);
         decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
     }
@@ -280,6 +300,16 @@ impl Runs {
     }
 }
 
+/// When a run ended, if it has.
+pub fn ended_at(run: &AutomationRunState) -> Option<String> {
+    match &run.lifecycle {
+        AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_) => None,
+        AutomationRunLifecycle::Completed(end) => Some(end.completed_at.clone()),
+        AutomationRunLifecycle::Failed(end) => Some(end.completed_at.clone()),
+        AutomationRunLifecycle::Cancelled(end) => Some(end.completed_at.clone()),
+    }
+}
+
 /// The cause that must start only one run: the instant of a schedule, or what the host wrote into the run.
 pub fn cause(run: &AutomationRunState) -> Option<String> {
     let scheduled_for = match &run.origin {
@@ -293,6 +323,11 @@ pub fn cause(run: &AutomationRunState) -> Option<String> {
 }
 
 async fn keep_up(runs: Weak<Runs>) {
+    if let Some(runs) = runs.upgrade()
+        && let Err(why) = runs.index().await
+    {
+        (runs.report)(format!("runs of an earlier version could not be indexed: {why}"));
+    }
     loop {
         {
             let Some(runs) = runs.upgrade().filter(|runs| !runs.database.lease.is_over()) else { return };

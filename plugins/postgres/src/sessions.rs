@@ -259,10 +259,7 @@ impl Sessions {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
         };
-        let open = chats.into_iter().filter(|chat| !chat.closed).map(|chat| chat.uri);
-        let mut uris: Vec<String> = open.filter(|uri| !uri.starts_with(DEFAULT_CHAT)).collect();
-        uris.sort_unstable();
-        uris.dedup();
+        let uris = open_chats(chats);
         let size = text.len() + uris.iter().map(String::len).sum::<usize>();
         let params: Vec<Param> = vec![Box::new(text), Box::new(uris)];
         self.database.put(Write::append(id, SET_CHATS, params, size).listed())
@@ -432,6 +429,15 @@ fn stored(row: &Row) -> Result<StoredSession, Thrown> {
     let chats: Option<&str> = row.get(3);
     let chats = chats.map_or(Some(Vec::new()), |chats| serde_json::from_str(chats).ok());
     Ok(StoredSession { id, session, flags, chats })
+}
+
+/// The URIs by which the chats of a session are looked up.
+pub fn open_chats(chats: Vec<KeptChat>) -> Vec<String> {
+    let open = chats.into_iter().filter(|chat| !chat.closed).map(|chat| chat.uri);
+    let mut uris: Vec<String> = open.filter(|uri| !uri.starts_with(DEFAULT_CHAT)).collect();
+    uris.sort_unstable();
+    uris.dedup();
+    uris
 }
 
 fn title_of(chat: &str) -> String {

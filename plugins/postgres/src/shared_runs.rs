@@ -18,6 +18,7 @@ use tokio_postgres::Row;
 
 use crate::database::{Database, Param, Write, decode, encode, number};
 use crate::external_changes::Listeners;
+use crate::find_runs::Facts;
 use crate::records::row_of;
 use crate::runs::cause;
 
@@ -30,7 +31,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// How often. The host waits 10 seconds for a store.
 const TRIES: usize = 400;
 
-const STORE: &str = "SELECT store_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+const STORE: &str = "SELECT store_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 const SEND: &str = "SELECT status, wake FROM send_wakes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 const CLAIM: &str = "SELECT automation, previous FROM claim_automations($1, $2)";
 const RELEASE: &str = "UPDATE automation_owners AS owners SET owner = NULL
@@ -76,7 +77,10 @@ struct Columns {
     automations: Vec<String>,
     causes: Vec<Option<String>>,
     sizes: Vec<i64>,
+    runs: Vec<String>,
     states: Vec<String>,
+    owners: Vec<Option<String>>,
+    accepted: Vec<String>,
     bytes: usize,
 }
 
@@ -87,7 +91,11 @@ impl Columns {
             let text = encode(run)?;
             columns.bytes += 2 * run.resource.len() + text.len();
             columns.sizes.push(number(text.len() as u64));
-            columns.states.push(text);
+            columns.runs.push(text);
+            let Facts { state, owner, accepted_at, .. } = Facts::of(run);
+            columns.states.push(state);
+            columns.owners.push(owner);
+            columns.accepted.push(accepted_at);
             columns.uris.push(run.resource.clone());
             columns.automations.push(automation_id(&run.automation).unwrap_or(&run.automation).to_owned());
             columns.causes.push(cause(run));
@@ -258,14 +266,18 @@ impl RunTransactions for Shared {
         let database = self.database.clone();
         let write = move || {
             let prepare = || {
-                let Columns { uris, automations, causes, sizes, states, bytes } = Columns::of(runs.iter())?;
+                let columns = Columns::of(runs.iter())?;
+                let Columns { uris, automations, causes, sizes, bytes, .. } = columns;
                 let (record, more) = record_params(Some(&record))?;
                 let mut params: Vec<Param> = vec![
                     Box::new(uris),
                     Box::new(automations),
                     Box::new(causes),
                     Box::new(sizes),
-                    Box::new(states),
+                    Box::new(columns.runs),
+                    Box::new(columns.states),
+                    Box::new(columns.owners),
+                    Box::new(columns.accepted),
                 ];
                 params.extend(record);
                 Ok(Write::new(STORE, params, bytes + more))
@@ -296,7 +308,7 @@ impl SharedRuns for Shared {
                 let kinds: Vec<String> =
                     wakes.iter().map(|wake| encode(&wake.kind)).collect::<Result<_, _>>()?;
                 let columns = Columns::of(wakes.iter().map(|wake| &wake.run))?;
-                let Columns { uris, automations, causes, states, bytes, .. } = columns;
+                let Columns { uris, automations, causes, runs, bytes, .. } = columns;
                 // Without a cause, the wake is its own.
                 let causes: Vec<String> = causes
                     .into_iter()
@@ -309,7 +321,7 @@ impl SharedRuns for Shared {
                     Box::new(automations),
                     Box::new(causes),
                     Box::new(kinds),
-                    Box::new(states),
+                    Box::new(runs),
                     Box::new(MOST_WAITING),
                 ];
                 params.extend(record);

@@ -14,7 +14,8 @@ use crate::database::{Database, Param, Write, decode, encode};
 const FIRST: &str = "";
 const LAST: &str = "~";
 
-const RECORD: &str = "WITH entry AS (
+/// Stores an entry.
+pub const RECORD: &str = "WITH entry AS (
          INSERT INTO usage (at, entry, usd, input_usd, output_usd, tokens, input, output, cache_read, cache_write, calls,
              seconds)
          VALUES ($1, $2, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING number, at
@@ -117,15 +118,24 @@ impl Usage {
 
 fn record(mut entry: UsageEntry) -> Result<Write, Thrown> {
     let at = entry.at.as_deref().map(instant).transpose()?;
+    entry.at = Some(at.ok_or_else(|| Thrown::new("a usage entry requires a time"))?);
+    let text = encode(&entry)?;
+    let size = text.len() + entry.charged().iter().map(String::len).sum::<usize>();
+    Ok(Write::new(RECORD, entry_params(&entry, text)?, size))
+}
+
+/// The values of [`RECORD`] for an entry and its text.
+///
+/// # Errors
+/// The entry has no valid time.
+pub fn entry_params(entry: &UsageEntry, text: String) -> Result<Vec<Param>, Thrown> {
+    let at = entry.at.as_deref().map(instant).transpose()?;
     let at = at.ok_or_else(|| Thrown::new("a usage entry requires a time"))?;
-    entry.at = Some(at.clone());
     let mut pools = entry.charged();
     pools.sort();
     pools.dedup();
-    let text = encode(&entry)?;
     let mut total = UsageTotal::default();
-    total.add(&entry);
-    let size = text.len() + pools.iter().map(String::len).sum::<usize>();
+    total.add(entry);
     let mut params: Vec<Param> = vec![Box::new(at), Box::new(text), Box::new(pools)];
     for money in [total.usd, total.input_usd, total.output_usd] {
         params.push(Box::new(money));
@@ -134,7 +144,7 @@ fn record(mut entry: UsageEntry) -> Result<Write, Thrown> {
         params.push(Box::new(count.map(counted)));
     }
     params.push(Box::new(total.seconds));
-    Ok(Write::new(RECORD, params, size))
+    Ok(params)
 }
 
 fn params(query: UsageQuery) -> Result<Vec<Param>, Thrown> {

@@ -14,6 +14,10 @@ use crate::database::{Database, Param, Write};
 /// The bytes of a hash of the key that are stored, to recognize it.
 const KEY_ID: usize = 8;
 
+/// Stores an encrypted value.
+pub const SET: &str = "INSERT INTO vault (name, key_id, value) VALUES ($1, $2, $3)
+     ON CONFLICT (name) DO UPDATE SET key_id = excluded.key_id, value = excluded.value";
+
 /// Secrets in the database.
 pub struct Vault {
     database: Arc<Database>,
@@ -41,8 +45,13 @@ impl Cipher {
         Ok(Self { key: LessSafeKey::new(unbound), id, random: SystemRandom::new() })
     }
 
+    /// Returns what identifies the key: the beginning of a hash of it.
+    pub fn id(&self) -> &[u8] {
+        &self.id
+    }
+
     /// Encrypts a value: a random nonce, then the text and its tag, bound to the name.
-    fn seal(&self, name: &str, value: &str) -> Result<Vec<u8>, Thrown> {
+    pub fn seal(&self, name: &str, value: &str) -> Result<Vec<u8>, Thrown> {
         let failed = |_| Thrown::new("the secret cannot be encrypted");
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).map_err(failed)?;
@@ -54,7 +63,11 @@ impl Cipher {
         Ok(sealed)
     }
 
-    fn open(&self, name: &str, key_id: &[u8], sealed: &[u8]) -> Result<String, Thrown> {
+    /// Decrypts a value.
+    ///
+    /// # Errors
+    /// It was encrypted with another key, under another name, or is damaged.
+    pub fn open(&self, name: &str, key_id: &[u8], sealed: &[u8]) -> Result<String, Thrown> {
         if key_id != self.id {
             return Err(Thrown::new(format_args!(
                 "{name} was encrypted with another key; start the host with that key, or set the secret again"
@@ -121,12 +134,7 @@ impl Vault {
                 let size = name.len() + sealed.len();
                 let params: Vec<Param> =
                     vec![Box::new(name), Box::new(self.cipher.id.clone()), Box::new(sealed)];
-                self.database.put(Write::new(
-                    "INSERT INTO vault (name, key_id, value) VALUES ($1, $2, $3)
-                     ON CONFLICT (name) DO UPDATE SET key_id = excluded.key_id, value = excluded.value",
-                    params,
-                    size,
-                ))
+                self.database.put(Write::new(SET, params, size))
             }
         }
     }

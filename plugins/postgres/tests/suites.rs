@@ -7,15 +7,16 @@ mod support;
 use std::time::Duration;
 
 use ostler_contract::points::{
-    AutomationChange, ChangeType, CollectionOptions, KeptSession, RecordChange, UsageQuery,
+    AutomationChange, ChangeType, CollectionOptions, KeptSession, RecordChange, RunQuery, UsageQuery,
 };
 use ostler_contract::protocol::error::code;
 use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_plugin_postgres::Retention;
 use ostler_ports::conformance::{
-    Heard, Numbers, automations_conformance, policies_conformance, records_conformance, sessions_conformance,
-    uncached_records_conformance, usage_conformance, vault_conformance,
+    Heard, Numbers, automations_conformance, find_runs_conformance, policies_conformance,
+    records_conformance, sessions_conformance, uncached_records_conformance, usage_conformance,
+    vault_conformance,
 };
 use support::server::{PASSWORD, Postgres};
 use support::{Stores, applied, options, until};
@@ -56,6 +57,36 @@ async fn the_stores_pass_the_suites_of_every_store() {
     other["url"] = server.socket_url().into();
     let stores = applied(other, Retention::default()).await.unwrap();
     uncached_records_conformance(stores.records.clone(), Numbers::Exact).await;
+    stores.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn runs_are_found_as_in_every_store_also_those_of_an_earlier_version() {
+    let server = Postgres::start();
+    let retention = Retention { count: 1_000_000, ..Retention::default() };
+    let stores = applied(options(&server, "runs"), retention).await.unwrap();
+    find_runs_conformance(&stores.automations).await;
+    // As the version before stored it: without what finds it.
+    stores.automations.run.unbounded((run("old", None, "completed"),)).await.unwrap();
+    server.psql(
+        "ostler",
+        "UPDATE runs.automation_runs SET state = NULL, work_owner = NULL, accepted_at = NULL",
+    );
+    server.psql("ostler", "DELETE FROM runs.automation_run_words");
+    stores.close().await;
+    let stores = applied(options(&server, "runs"), retention).await.unwrap();
+    let find = stores.automations.find_runs.clone().unwrap();
+    until("the run is found", async || {
+        let query = RunQuery {
+            state: Some("completed".into()),
+            text: Some("old".into()),
+            limit: 9,
+            ..RunQuery::default()
+        };
+        find.unbounded((query,)).await.unwrap().runs == [run("old", None, "completed")]
+    })
+    .await;
     stores.close().await;
 }
 

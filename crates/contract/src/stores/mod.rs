@@ -3,6 +3,8 @@
 pub mod automations;
 pub mod equality;
 pub mod records;
+pub mod runs;
+pub mod transfer;
 pub mod watchers;
 
 use std::sync::Arc;

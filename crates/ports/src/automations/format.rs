@@ -1,6 +1,8 @@
 //! The format of an automation: its definition as frontmatter, its message as the body.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,7 +15,7 @@ use ostler_contract::shape::{FieldShape, Shape};
 use ostler_contract::{Cross, JsonObject, Text, Value, json};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::Format;
+use crate::folder::{Format, read_text};
 use crate::frontmatter;
 use ostler_contract::stores::automations::{TIMESTAMP, check, is_timestamp};
 use ostler_contract::stores::automations::{iso, message};
@@ -273,10 +275,9 @@ fn dotted(path: &str) -> String {
     if path.starts_with('[') { path.to_owned() } else { format!(".{path}") }
 }
 
-/// Returns the text of a new automation's file.
-pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> String {
-    let mut fields = JsonObject::new();
-    let patch = AutomationDefinitionPatch {
+/// A patch with all of a definition.
+fn whole(definition: AutomationDefinition) -> AutomationDefinitionPatch {
+    AutomationDefinitionPatch {
         title: Some(definition.title),
         message: Some(definition.message),
         session: Some(definition.session),
@@ -284,14 +285,48 @@ pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> Str
         triggers: Some(definition.triggers),
         disable_conditions: definition.disable_conditions,
         meta: definition.meta,
-    };
+    }
+}
+
+/// Returns the text of a new automation's file.
+pub(super) fn text(definition: AutomationDefinition, owner: Option<&str>) -> String {
+    let mut fields = JsonObject::new();
     let mut body = String::new();
-    patch_file(&mut fields, &mut body, patch);
+    patch_file(&mut fields, &mut body, whole(definition));
     if let Some(owner) = owner {
         fields.insert("owner".to_owned(), owner.into());
     }
     fields.insert("createdAt".to_owned(), iso(Timestamp::now()).into());
     frontmatter::join(&fields, &body)
+}
+
+/// Returns the text of the file of an automation that exists elsewhere, with its times.
+pub(crate) fn automation_text(kept: KeptAutomation) -> String {
+    let KeptAutomation { definition, owner, created_at, modified_at, .. } = kept;
+    let mut fields = JsonObject::new();
+    let mut body = String::new();
+    patch_file(&mut fields, &mut body, whole(definition));
+    if let Some(owner) = owner {
+        fields.insert("owner".to_owned(), owner.into());
+    }
+    fields.insert("createdAt".to_owned(), created_at.into());
+    fields.insert("modifiedAt".to_owned(), modified_at.into());
+    frontmatter::join(&fields, &body)
+}
+
+/// Reads the file of an automation; `None` if it does not exist.
+pub(crate) fn read_automation(
+    path: &Path,
+    id: &str,
+    ignored: &mut Vec<String>,
+) -> Result<Option<KeptAutomation>, String> {
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let read = AutomationFormat.read(id, &read_text(path)?, ignored)?;
+    Ok(Some(AutomationFormat.date(read, &found).kept.clone()))
 }
 
 /// Returns the text of an automation's file with the changes applied, and everything else unchanged.

@@ -5,4 +5,5 @@ mod format;
 mod memory;
 
 pub use file::FileAutomations;
+pub(crate) use format::{automation_text, read_automation};
 pub use memory::MemoryAutomations;

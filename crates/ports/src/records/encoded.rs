@@ -7,7 +7,7 @@ use ostler_contract::JsonObject;
 use ostler_contract::stores::equality::equal_objects;
 
 #[derive(Clone)]
-pub(super) struct EncodedRecord(Arc<[u8]>);
+pub(crate) struct EncodedRecord(Arc<[u8]>);
 
 impl EncodedRecord {
     pub(super) fn encode(record: &JsonObject) -> Self {

@@ -15,7 +15,7 @@ type Index = BTreeSet<(u64, Arc<str>)>;
 
 /// Ids by the values of fields.
 #[derive(Default)]
-pub(super) struct Finder {
+pub(crate) struct Finder {
     fields: HashMap<String, Index>,
     /// Fields whose index is being built, with the records that changed since.
     making: HashMap<String, Vec<Arc<str>>>,

@@ -10,18 +10,18 @@ use super::find::Finder;
 use crate::folder::Format;
 use crate::frontmatter;
 
-pub(super) struct RecordFormat {
-    pub(super) body: Option<String>,
+pub(crate) struct RecordFormat {
+    pub(crate) body: Option<String>,
 }
 
 impl RecordFormat {
-    pub(super) fn text(&self, mut record: JsonObject) -> String {
+    pub(crate) fn text(&self, mut record: JsonObject) -> String {
         let body = self.body.as_ref().and_then(|body| record.shift_remove(body));
         frontmatter::join(&record, body.as_ref().and_then(Value::as_str).unwrap_or_default())
     }
 
     /// Returns the record as it is read back: its id first, and always with a body.
-    pub(super) fn complete(
+    pub(crate) fn complete(
         &self,
         id: &str,
         mut fields: JsonObject,

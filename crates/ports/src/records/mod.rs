@@ -8,6 +8,7 @@ mod memory;
 mod uncached;
 
 pub use file::FileRecords;
+pub(crate) use format::RecordFormat;
 pub use memory::memory_records;
 
 use ostler_contract::stores::records::{check_options, check_record};

@@ -10,11 +10,12 @@ use ostler_contract::live::Pending;
 use ostler_contract::points::{RunPage, RunQuery};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::AutomationRunState;
+use ostler_contract::stores::runs::{self as stores, Search, query_time, run_time};
 use ostler_contract::{RpcError, Thrown};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
-use super::words::{self, Search};
+use super::words;
 use super::{Runs, cursor_of, number_in, run_in};
 use crate::Report;
 use crate::sessions::decode;
@@ -56,8 +57,8 @@ impl Query {
             Some(cursor) => number_in(cursor).ok_or_else(|| RpcError::unrecognised_cursor(cursor))?,
         };
         Ok(Self {
-            since: time("since", query.since.as_deref())?,
-            until: time("until", query.until.as_deref())?,
+            since: query_time("since", query.since.as_deref())?,
+            until: query_time("until", query.until.as_deref())?,
             automation: query.automation,
             state: query.state,
             owner: query.owner,
@@ -113,7 +114,7 @@ impl Query {
 
     fn parameters(&self, (from, to): (i64, i64), expression: Option<&str>) -> [Sql; 8] {
         let text = |value: &Option<String>| value.clone().map_or(Sql::Null, Sql::Text);
-        let time = |value: Option<Timestamp>| value.map_or(Sql::Null, |time| Sql::Text(iso(time)));
+        let time = |value: Option<Timestamp>| value.map_or(Sql::Null, |time| Sql::Text(run_time(time)));
         [
             Sql::Integer(to.min(self.before)),
             text(&self.automation),
@@ -134,7 +135,8 @@ impl Query {
             Some(since) => {
                 let since = since.checked_sub(CLOCK).unwrap_or(Timestamp::MIN);
                 let sql = "SELECT number FROM automation_run_facts WHERE accepted_at >= ?1 ORDER BY accepted_at LIMIT 1";
-                let found = db.prepare_cached(sql)?.query_row([iso(since)], |row| row.get(0)).optional()?;
+                let found =
+                    db.prepare_cached(sql)?.query_row([run_time(since)], |row| row.get(0)).optional()?;
                 found.unwrap_or(i64::MAX)
             }
         };
@@ -144,7 +146,7 @@ impl Query {
                 let until = until.checked_add(CLOCK).unwrap_or(Timestamp::MAX);
                 let sql = "SELECT number FROM automation_run_facts WHERE accepted_at < ?1 ORDER BY accepted_at DESC LIMIT 1";
                 let found: Option<i64> =
-                    db.prepare_cached(sql)?.query_row([iso(until)], |row| row.get(0)).optional()?;
+                    db.prepare_cached(sql)?.query_row([run_time(until)], |row| row.get(0)).optional()?;
                 found.map_or(i64::MIN, |number| number.saturating_add(1))
             }
         };
@@ -208,7 +210,7 @@ impl Query {
         let within = self.numbers(db)?;
         let mut expression = None;
         if let Some(search) = &self.search {
-            let found = search.expression(|begin| terms_of(db, begin))?;
+            let found = words::expression(search, |begin| terms_of(db, begin))?;
             if found.is_broad
                 && let Some(page) = self.recent(db, search, within, (report, titles))?
             {
@@ -254,7 +256,7 @@ fn is_full(page: &RunPage, limit: u64) -> bool {
 
 fn has_words(search: &Search, run: &AutomationRunState, titles: &Titles) -> bool {
     let title = automation_id(&run.automation).and_then(|id| titles.get(id));
-    search.finds(&words::of(run, title.map(String::as_str)))
+    search.finds(&stores::words(run, title.map(String::as_str)))
 }
 
 /// Returns the terms of the index with this prefix, or `None` if there are more than [`TERMS`].
@@ -289,20 +291,4 @@ impl Runs {
         let report = self.report.clone();
         self.db.read(move |db| Query::read(query)?.page(db, &report, &titles))
     }
-}
-
-fn time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Thrown> {
-    let read = |text: &str| {
-        text.parse().map_err(|_| {
-            Thrown::from(RpcError::invalid_params(format!(
-                "{field} must be a time such as 2027-01-01T00:00:00Z"
-            )))
-        })
-    };
-    text.map(read).transpose()
-}
-
-/// Formats a time as the host does, so that texts compare in the order of their times.
-fn iso(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }

@@ -12,6 +12,7 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationProgress, RunPage};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
+use ostler_contract::stores::runs as search;
 use ostler_contract::stores::watchers::Watchers;
 use ostler_contract::{RpcError, Thrown};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -58,11 +59,10 @@ impl Runs {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
         };
-        let ended =
-            !matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_));
+        let ended = has_ended(run);
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let (uri, retention) = (run.resource.clone(), self.retention);
-        let words = ended.then(|| words::of(run, title));
+        let words = ended.then(|| search::words(run, title));
         let written = self.db.write(move |db| {
             db.prepare_cached(
                 "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)
@@ -173,6 +173,29 @@ impl Runs {
             Ok(())
         })
     }
+}
+
+/// Stores a run that another store had, as it is, without the rules for ended runs.
+pub(crate) fn insert(
+    db: &Connection,
+    run: &AutomationRunState,
+    text: &str,
+    titles: &Titles,
+) -> Result<(), Failure> {
+    let ended = has_ended(run);
+    let automation = automation_id(&run.automation).unwrap_or(&run.automation);
+    db.prepare_cached("INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![run.resource, automation, ended, text])?;
+    if ended {
+        let words = search::words(run, titles.get(automation).map(String::as_str));
+        db.prepare_cached("INSERT INTO automation_run_words (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![db.last_insert_rowid(), words])?;
+    }
+    Ok(())
+}
+
+fn has_ended(run: &AutomationRunState) -> bool {
+    !matches!(run.lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_))
 }
 
 /// Returns the run of a row. A run that cannot be read is reported and skipped.

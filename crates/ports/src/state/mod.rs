@@ -124,6 +124,25 @@ impl StateDb {
         Ok(Some(path))
     }
 
+    /// Opens the database that a start would open, if any, for reading only. Rejects what [`StateDb::open`] rejects, and one
+    /// that a start would migrate. No process may have it open. Blocks.
+    pub(crate) fn read_only(former: &Path, dir: &Path) -> Result<Option<Connection>, Thrown> {
+        let Some(path) = Self::found(former, dir) else { return Ok(None) };
+        let place = path.display().to_string();
+        refuse_cut(&path, &place)?;
+        let failed = |error| Thrown::new(sentence(&place, &error));
+        let connection = untouched(&path).map_err(failed)?;
+        schema::check(&connection, &place).map_err(|failure| thrown(&place, failure))?;
+        if !schema::is_current(&connection).map_err(failed)? {
+            return Err(Thrown::new(format_args!(
+                "{place} was written by an older ostler; start this version once, and stop it, to update the file"
+            )));
+        }
+        connection.busy_timeout(BUSY).map_err(failed)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(Some(connection))
+    }
+
     /// Returns the file that a start would open, or move from `former`.
     fn found(former: &Path, dir: &Path) -> Option<PathBuf> {
         let is_there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();

@@ -170,6 +170,11 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure>
     Ok(())
 }
 
+/// Returns whether all migrations were applied.
+pub(super) fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(number(connection, "user_version")? == VERSIONS.len() as i64)
+}
+
 /// Adds what a connection that reads needs besides the tables: the terms of the word index.
 pub(super) fn add_views(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(

@@ -54,7 +54,8 @@ END $$;
 
 -- Stores runs together with a new record, or nothing.
 CREATE FUNCTION store_runs(
-    uris text[], automations text[], causes text[], sizes bigint[], states text[],
+    uris text[], automations text[], causes text[], sizes bigint[], runs text[],
+    states text[], work_owners text[], accepted text[],
     in_collection text, record_id text, record_text text, record_digest bytea, record_fields bigint[]
 ) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -62,10 +63,13 @@ DECLARE
 BEGIN
     status := store_new_record(in_collection, record_id, record_text, record_digest, record_fields);
     IF status = 'new' THEN
-        INSERT INTO automation_runs (uri, automation, cause, ended, bytes, run)
-            SELECT new.uri, new.automation, new.cause, false, new.size, new.state
-            FROM unnest(uris, automations, causes, sizes, states) AS new (uri, automation, cause, size, state)
-            ON CONFLICT (uri) DO UPDATE SET bytes = excluded.bytes, run = excluded.run
+        INSERT INTO automation_runs (
+            uri, automation, cause, ended, bytes, run, state, work_owner, accepted_at
+        )
+            SELECT new.uri, new.automation, new.cause, false, new.size, new.run, new.state, new.work_owner, new.accepted_at
+            FROM unnest(uris, automations, causes, sizes, runs, states, work_owners, accepted)
+                AS new (uri, automation, cause, size, run, state, work_owner, accepted_at)
+            ON CONFLICT (uri) DO UPDATE SET bytes = excluded.bytes, run = excluded.run, state = excluded.state
                 WHERE NOT automation_runs.ended;
     END IF;
     RETURN status;

@@ -1,0 +1,74 @@
+//! Check of the database with the stores.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_contract::JsonObject;
+use ostler_plugin_postgres::{Direct, NAME, Status};
+
+use super::Check;
+pub(super) use crate::database::options;
+
+const WHAT: &str = "database";
+
+/// Connects, and checks the schema, the lease and the key of the vault. Returns the connection if the tables can be used.
+pub(super) async fn check(
+    options: &JsonObject,
+    config_dir: &Path,
+    is_running: bool,
+) -> (Option<Arc<Direct>>, Vec<Check>) {
+    let failed = |why: String, fix: &str| (None, vec![Check::error(WHAT, why, fix)]);
+    let direct = match Direct::connect(options, config_dir).await {
+        Ok(direct) => direct,
+        Err(why) => {
+            let fix = format!("correct the options of {NAME}, or start the server; see docs/postgres.md");
+            return failed(why.message, &fix);
+        }
+    };
+    let status = match direct.status().await {
+        Ok(status) => status,
+        Err(why) => return failed(why.message, "update ostler, or set the option schema to another one"),
+    };
+    let mut checks = vec![state(&status, is_running)];
+    if status.foreign_secrets > 0 {
+        checks.push(Check::error(
+            WHAT,
+            format!(
+                "{} of {} secrets were encrypted with another key than the configured one",
+                status.foreign_secrets, status.secrets
+            ),
+            "set vaultKeyFile to the file with that key, or set these secrets again",
+        ));
+    }
+    let usable = status.version == status.newest;
+    (usable.then_some(direct), checks)
+}
+
+fn state(status: &Status, is_running: bool) -> Check {
+    let Status { server, schema, version, newest, hosts, .. } = status;
+    let place = format!("PostgreSQL {server}, schema {schema}");
+    let lease = match hosts.as_slice() {
+        [] => "no host has a lease".to_owned(),
+        hosts => {
+            let named = hosts.iter().map(|host| match &host.url {
+                Some(url) => format!("{} at {url}", host.id),
+                None => host.id.clone(),
+            });
+            format!("lease of {}", named.collect::<Vec<_>>().join(", "))
+        }
+    };
+    match version {
+        0 => Check::warning(WHAT, format!("{place}: no tables yet"), "the first start creates them"),
+        version if version < newest => Check::warning(
+            WHAT,
+            format!("{place}: tables of version {version}, {lease}"),
+            format!("the next start updates them to version {newest}"),
+        ),
+        _ if is_running && hosts.is_empty() => Check::warning(
+            WHAT,
+            format!("{place}: the daemon runs and has no lease"),
+            "see ostler logs; it stores nothing until it can renew its lease",
+        ),
+        _ => Check::ok(WHAT, format!("{place}, version {version}, {lease}")),
+    }
+}
