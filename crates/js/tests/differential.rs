@@ -97,7 +97,8 @@ async fn same(area: &str) {
         .iter()
         .filter(|(label, rows)| unknown(label, rows))
         .flat_map(|(label, rows)| {
-            std::iter::once(format!("{label}: {} rows differ", rows.len())).chain(rows.iter().take(shown).cloned())
+            std::iter::once(format!("{label}: {} rows differ", rows.len()))
+                .chain(rows.iter().take(shown).cloned())
         })
         .collect();
     assert!(new.is_empty(), "{}", new.join("\n"));

@@ -54,7 +54,11 @@ fn change<'js>(ctx: Ctx<'js>, href: String, part: String, value: String) -> Resu
         "hostname" => quirks::set_hostname(&mut url, &value),
         "port" => quirks::set_port(&mut url, &value),
         "pathname" => {
+            let had_host = url.has_authority();
             quirks::set_pathname(&mut url, &value);
+            if !had_host {
+                separate_path(&mut url);
+            }
             Ok(())
         }
         "search" => {
@@ -68,6 +72,26 @@ fn change<'js>(ctx: Ctx<'js>, href: String, part: String, value: String) -> Resu
     };
     escape_carets(&mut url);
     parts(&ctx, &url).map(Some)
+}
+
+/// Returns the origin of a URL. Of a blob, the standard only takes that of `http` and `https`; the crate takes any.
+fn origin(url: &Url) -> String {
+    let is_web = |inner: &Url| matches!(inner.scheme(), "http" | "https");
+    match url.scheme() {
+        "blob" if !Url::parse(url.path()).is_ok_and(|inner| is_web(&inner)) => "null".to_owned(),
+        _ => quirks::origin(url),
+    }
+}
+
+/// Writes `/.` before a path that starts with two slashes where there is no host, which would otherwise begin one; the
+/// crate does so when it parses, not when a path is set.
+fn separate_path(url: &mut Url) {
+    let rest = &url[url::Position::AfterScheme..];
+    if rest.starts_with("://")
+        && let Ok(fixed) = Url::parse(&format!("{}:/.{}", url.scheme(), &rest[1..]))
+    {
+        *url = fixed;
+    }
 }
 
 /// Sets the protocol. The crate refuses `file` where there is a host, which the standard allows.
@@ -87,7 +111,7 @@ fn set_protocol(url: &mut Url, value: &str) -> std::result::Result<(), ()> {
 fn parts<'js>(ctx: &Ctx<'js>, url: &Url) -> Result<Array<'js>> {
     let parts = [
         quirks::href(url),
-        &quirks::origin(url),
+        &origin(url),
         quirks::protocol(url),
         quirks::username(url),
         quirks::password(url),

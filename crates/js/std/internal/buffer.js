@@ -100,7 +100,9 @@ const statics = {
   alloc: function alloc(size, fill, encoding) {
     checkSize(size);
     const buffer = new FastBuffer(size);
-    return fill === undefined || fill === 0 || size === 0 ? buffer : fillWith(buffer, fill, 0, undefined, encoding);
+    return fill === undefined || fill === 0 || size === 0
+      ? buffer
+      : fillWith(buffer, fill, 0, undefined, encoding);
   },
 
   allocUnsafe: function allocUnsafe(size) {
@@ -335,7 +337,8 @@ const methods = {
 
   fill(value, offset, end, encoding) {
     if (typeof value === 'string') {
-      if (offset === undefined || typeof offset === 'string') [offset, end, encoding] = [0, undefined, offset];
+      if (offset === undefined || typeof offset === 'string')
+        [offset, end, encoding] = [0, undefined, offset];
       else if (typeof end === 'string') [end, encoding] = [undefined, end];
     }
     return fillWith(this, value, offset, end, encoding);

@@ -195,7 +195,7 @@ export function resolve(url, to) {
     if (!to.host && !/^file:?$/.test(to.protocol)) {
       // The first part of the path is the host.
       const parts = (to.pathname || '').split('/');
-      while (parts.length > 0 && !(to.host = parts.shift()));
+      while (parts.length > 0 && !to.host) to.host = parts.shift();
       to.host ||= '';
       to.hostname ||= '';
       if (parts[0] !== '') parts.unshift('');
@@ -279,8 +279,7 @@ export function resolve(url, to) {
   absolute ||= !!(url.host && parts.length > 0);
   if (absolute && !rooted) parts.unshift('');
   url.pathname = parts.length > 0 ? parts.join('/') : null;
-  url.path =
-    url.pathname !== null || url.search !== null ? `${url.pathname || ''}${url.search || ''}` : null;
+  url.path = url.pathname !== null || url.search !== null ? `${url.pathname || ''}${url.search || ''}` : null;
   url.auth = to.auth || url.auth;
   url.slashes ||= to.slashes;
   return done();

@@ -4,15 +4,7 @@ import native from 'native/encoding';
 
 const labels = {
   'utf-8': ['utf-8', 'utf8', 'unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'x-unicode20utf8'],
-  'utf-16le': [
-    'utf-16le',
-    'utf-16',
-    'ucs-2',
-    'unicode',
-    'unicodefeff',
-    'iso-10646-ucs-2',
-    'csunicode',
-  ],
+  'utf-16le': ['utf-16le', 'utf-16', 'ucs-2', 'unicode', 'unicodefeff', 'iso-10646-ucs-2', 'csunicode'],
   'utf-16be': ['utf-16be', 'unicodefffe'],
   'windows-1252': [
     'windows-1252',

@@ -183,7 +183,10 @@ export class URL {
   #params;
 
   constructor(url, base) {
-    this.#parts = native.parse(`${url}`.toWellFormed(), base === undefined ? undefined : `${base}`.toWellFormed());
+    this.#parts = native.parse(
+      `${url}`.toWellFormed(),
+      base === undefined ? undefined : `${base}`.toWellFormed(),
+    );
     if (!this.#parts) {
       throw coded(
         TypeError,
