@@ -1,14 +1,15 @@
 //! Generated programs, run on the engine and on Node: what they return is the same, but for the known differences.
 //!
 //! Each area in `tests/differential` makes random calls from a seed. `known.json` names the calls whose outcomes differ,
-//! with the reason; a difference that it does not name fails, and so does one that it names and that is gone, so that the
-//! file only shrinks. Where there is no Node (`support::node`), nothing is compared; `.ci/run` fails then. `OSTLER_SEEDS`
-//! is the number of programs of each area.
+//! with the reason and the number of rows that differ. A difference that it does not name fails, and so does another number
+//! of rows, so that the file only shrinks. Where there is no Node (`support::node`), nothing is compared; `.ci/run` fails
+//! then. `OSTLER_SEEDS` is the number of programs of each area; with another than the usual one, numbers of rows are not
+//! compared. `OSTLER_SHOWN` is how many rows of a label a failure shows, and with `OSTLER_KNOWN=1` it shows the known ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -59,8 +60,18 @@ async fn same(area: &str) {
     let seeds = std::env::var("OSTLER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     let (theirs, ours) = (on_node(&node, area, seeds), here(area, seeds).await);
     let known = std::fs::read_to_string(folder().join("known.json")).unwrap();
-    let known: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_str(&known).unwrap();
-    let known = known.get(area).cloned().unwrap_or_default();
+    let mut known: BTreeMap<String, BTreeMap<String, Value>> = serde_json::from_str(&known).unwrap();
+    // A label, and how many of its rows differ.
+    let known: BTreeMap<String, usize> = known
+        .remove(area)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(label, known)| {
+            assert!(known["reason"].is_string(), "{area}: {label} has no reason");
+            (label, usize::try_from(known["rows"].as_u64().unwrap()).unwrap())
+        })
+        .collect();
+    let show_known = std::env::var_os("OSTLER_KNOWN").is_some();
     let mut differing = BTreeMap::<String, Vec<String>>::new();
     for (seed, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
         let (ours, theirs) = (ours.as_array().unwrap(), theirs.as_array().unwrap());
@@ -78,15 +89,27 @@ async fn same(area: &str) {
         assert_eq!(ours.len(), theirs.len(), "{area}, seed {}: another number of calls", seed + 1);
     }
     let shown = std::env::var("OSTLER_SHOWN").ok().and_then(|shown| shown.parse().ok()).unwrap_or(2);
+    let unknown = |label: &String, rows: &Vec<String>| match known.get(label) {
+        Some(known) => show_known || (seeds == SEEDS && rows.len() > *known),
+        None => true,
+    };
     let new: Vec<String> = differing
         .iter()
-        .filter(|(label, _)| !known.contains_key(*label))
-        .flat_map(|(_, rows)| rows.iter().take(shown).cloned())
+        .filter(|(label, rows)| unknown(label, rows))
+        .flat_map(|(label, rows)| {
+            std::iter::once(format!("{label}: {} rows differ", rows.len()))
+                .chain(rows.iter().take(shown).cloned())
+        })
         .collect();
     assert!(new.is_empty(), "{}", new.join("\n"));
     if seeds == SEEDS {
-        let gone: BTreeSet<&String> = known.keys().filter(|label| !differing.contains_key(*label)).collect();
-        assert!(gone.is_empty(), "no longer different, remove from known.json: {gone:?}");
+        let fewer: BTreeMap<&String, usize> = known
+            .iter()
+            .map(|(label, known)| (label, *known, differing.get(label).map_or(0, Vec::len)))
+            .filter(|(_, known, rows)| known > rows)
+            .map(|(label, _, rows)| (label, rows))
+            .collect();
+        assert!(fewer.is_empty(), "fewer rows differ, correct known.json: {fewer:?}");
     }
 }
 

@@ -61,3 +61,39 @@ macro_rules! same_as_node {
 same_as_node! {
     assert async_hooks buffer child ciphers crypto crypto_groups events fs honest http http1 http_left http2_server intl keys legacy messaging net patched path perf process stream streams text timers tls util v8 vm web webassembly webcrypto workers zlib
 }
+
+/// Packages start `process.execPath` with a script: it is a Node where `PATH` names one, and this program is not started
+/// as one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_is_started_with_node_or_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let node = folder.write("node", "#!/bin/sh\necho \"started with $*\"\n");
+    std::fs::set_permissions(&node, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let loader = Loader::default();
+    let text = "import { execFileSync, spawnSync } from 'node:child_process';\n\
+                import process from 'node:process';\n\
+                async function run({ path, args }) {\n\
+                  process.env.PATH = path;\n\
+                  try { return [process.execPath, execFileSync(process.execPath, args, { encoding: 'utf8' })]; }\n\
+                  catch (error) { return [process.execPath, error.code, error.message]; }\n\
+                }\n\
+                export const apply = (host) => host.registerTool({ definition: { name: 'run' }, run });";
+    let plugin = loader.text(text).await.unwrap();
+    let run = |path: &str, args: &[&str]| plugin.run("run", json!({ "path": path, "args": args }));
+    let path = node.parent().unwrap().to_str().unwrap().to_owned();
+    let said = run(&format!("/nowhere:{path}"), &["child.js", "7"]).await.unwrap();
+    assert_eq!(said, json!([node.to_str().unwrap(), "started with child.js 7\n"]));
+
+    let own = std::env::current_exe().unwrap();
+    for args in [&["/x/child.js", "7"][..], &["--no-warnings", "child.mjs"], &["-e", "1"]] {
+        let said = run("", args).await.unwrap();
+        assert_eq!((said[0].as_str(), said[1].as_str()), (own.to_str(), Some("ERR_FEATURE_UNAVAILABLE")));
+        assert!(said[2].as_str().unwrap().contains("Install Node where PATH names it"), "{said}");
+    }
+    // The caller may ignore the error.
+    loader.lines.wait_for("is ostler and not Node: it cannot run /x/child.js").await;
+    // What is no script is started.
+    let said = run("", &["--list"]).await.unwrap();
+    assert!(said[1].as_str().unwrap().contains("a_script_is_started_with_node_or_refused"), "{said}");
+}

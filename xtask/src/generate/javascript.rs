@@ -20,7 +20,9 @@ call: where nested calls share it, the message names all of them (`build is not 
 A value that is passed to a built-in function in place of a callback is not named.
 
 `URLPattern` is a global only, not an export of `node:url`. `EventSource` follows the standard where Node does not: an empty `id` or
-`event` field resets what was said before.\n";
+`event` field resets what was said before. So does `removeEventListener`: `true` is `capture`, and `eventPhase` is the same for all
+listeners of an event. A file URL loses its host before a drive letter (`file://host/C:/`), and empty parts at the start of its
+path.\n";
 
 const HEAD: &str = "\
 # Node modules and web globals for plugins
@@ -39,7 +41,12 @@ const NOTES: &[(&str, &str)] = &[
         "A store is available across every `await`, and in callbacks of promises, timers, ticks and microtasks. A listener runs\n\
          in the store of the emitter. Hooks of `createHook` are never called, and the ids are always 1.",
     ),
-    ("child_process", "No channel between parent and child: no stdio `'ipc'`, no `send`."),
+    (
+        "child_process",
+        "No channel between parent and child: no stdio `'ipc'`, no `send`. Packages start `process.execPath` with a script: it is the\n\
+         Node of the plugin's `PATH`. Without one it is ostler, and starting that with a script or with `-e` throws\n\
+         `ERR_FEATURE_UNAVAILABLE` and logs a warning.",
+    ),
     (
         "crypto",
         "Signatures: RSA with SHA-1, SHA-224, SHA-256, SHA-384 and SHA-512, PKCS#1 and PSS; ECDSA on the curves above with any\n\

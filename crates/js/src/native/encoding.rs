@@ -60,8 +60,10 @@ fn from_hex(text: &str) -> Vec<u8> {
 }
 
 fn from_base64(text: &str) -> Vec<u8> {
+    // As in Node, a character counts with the low byte of each of its UTF-16 units.
     let mut clean: Vec<u8> = text
-        .bytes()
+        .encode_utf16()
+        .map(|unit| unit.to_le_bytes()[0])
         .take_while(|c| *c != b'=')
         .filter_map(|c| match c {
             b'-' => Some(b'+'),

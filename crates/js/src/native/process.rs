@@ -39,6 +39,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "isProxy": is_proxy,
         "settled": settled,
         "isTerminal": is_terminal,
+        "find": find,
     };
     let natives = natives?;
     natives.set("timeOrigin", epoch.as_secs_f64() * 1000.0)?;
@@ -51,6 +52,18 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         std::env::current_exe().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
     )?;
     Ok(natives)
+}
+
+/// Returns the first executable file of a name in the folders of a `PATH`.
+fn find(name: String, path: String) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(&name))
+        .find(|file| {
+            file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+        .map(|file| file.to_string_lossy().into_owned())
 }
 
 /// Returns the nice value of a process; 0 is this one.

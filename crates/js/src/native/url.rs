@@ -9,6 +9,20 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     natives! { ctx;
         "parse": parse,
         "change": change,
+        "unicode": unicode,
+    }
+}
+
+/// Returns a domain with its labels in Unicode; empty if it is invalid or an address.
+fn unicode(domain: String) -> String {
+    quirks::domain_to_unicode(&domain)
+}
+
+/// Escapes `^` in a path, as the standard does since 2023; the crate leaves it.
+fn escape_carets(url: &mut Url) {
+    if url.path().contains('^') && !url.cannot_be_a_base() {
+        let path = url.path().replace('^', "%5E");
+        url.set_path(&path);
     }
 }
 
@@ -20,7 +34,10 @@ fn parse<'js>(ctx: Ctx<'js>, text: String, base: Option<String>) -> Result<Optio
         None => None,
     };
     match Url::options().base_url(base.as_ref()).parse(&text) {
-        Ok(url) => parts(&ctx, &url).map(Some),
+        Ok(mut url) => {
+            escape_carets(&mut url);
+            parts(&ctx, &url).map(Some)
+        }
         Err(_) => Ok(None),
     }
 }
@@ -30,14 +47,18 @@ fn change<'js>(ctx: Ctx<'js>, href: String, part: String, value: String) -> Resu
     let Ok(mut url) = Url::parse(&href) else { return Ok(None) };
     // An invalid value is ignored, as in every browser.
     let _ = match part.as_str() {
-        "protocol" => quirks::set_protocol(&mut url, &value),
+        "protocol" => set_protocol(&mut url, &value),
         "username" => quirks::set_username(&mut url, &value),
         "password" => quirks::set_password(&mut url, &value),
         "host" => quirks::set_host(&mut url, &value),
         "hostname" => quirks::set_hostname(&mut url, &value),
         "port" => quirks::set_port(&mut url, &value),
         "pathname" => {
+            let had_host = url.has_authority();
             quirks::set_pathname(&mut url, &value);
+            if !had_host {
+                separate_path(&mut url);
+            }
             Ok(())
         }
         "search" => {
@@ -49,13 +70,48 @@ fn change<'js>(ctx: Ctx<'js>, href: String, part: String, value: String) -> Resu
             Ok(())
         }
     };
+    escape_carets(&mut url);
     parts(&ctx, &url).map(Some)
+}
+
+/// Returns the origin of a URL. Of a blob, the standard only takes that of `http` and `https`; the crate takes any.
+fn origin(url: &Url) -> String {
+    let is_web = |inner: &Url| matches!(inner.scheme(), "http" | "https");
+    match url.scheme() {
+        "blob" if !Url::parse(url.path()).is_ok_and(|inner| is_web(&inner)) => "null".to_owned(),
+        _ => quirks::origin(url),
+    }
+}
+
+/// Writes `/.` before a path that starts with two slashes where there is no host, which would otherwise begin one; the
+/// crate does so when it parses, not when a path is set.
+fn separate_path(url: &mut Url) {
+    let rest = &url[url::Position::AfterScheme..];
+    if rest.starts_with("://")
+        && let Ok(fixed) = Url::parse(&format!("{}:/.{}", url.scheme(), &rest[1..]))
+    {
+        *url = fixed;
+    }
+}
+
+/// Sets the protocol. The crate refuses `file` where there is a host, which the standard allows.
+fn set_protocol(url: &mut Url, value: &str) -> std::result::Result<(), ()> {
+    let name = value.split(':').next().unwrap_or_default();
+    let bare = url.username().is_empty() && url.password().is_none() && url.port().is_none();
+    if url.is_special() && bare && name.eq_ignore_ascii_case("file") {
+        let (scheme, rest) = url.as_str().split_at(url.scheme().len());
+        if scheme != "file" {
+            *url = Url::parse(&format!("file{rest}")).map_err(|_| ())?;
+        }
+        return Ok(());
+    }
+    quirks::set_protocol(url, value)
 }
 
 fn parts<'js>(ctx: &Ctx<'js>, url: &Url) -> Result<Array<'js>> {
     let parts = [
         quirks::href(url),
-        &quirks::origin(url),
+        &origin(url),
         quirks::protocol(url),
         quirks::username(url),
         quirks::password(url),

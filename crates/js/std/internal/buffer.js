@@ -100,7 +100,9 @@ const statics = {
   alloc: function alloc(size, fill, encoding) {
     checkSize(size);
     const buffer = new FastBuffer(size);
-    return fill === undefined || fill === 0 || size === 0 ? buffer : buffer.fill(fill, encoding);
+    return fill === undefined || fill === 0 || size === 0
+      ? buffer
+      : fillWith(buffer, fill, 0, undefined, encoding);
   },
 
   allocUnsafe: function allocUnsafe(size) {
@@ -239,6 +241,37 @@ function find(buffer, wanted, from, encoding, last) {
   return -1;
 }
 
+/** Writes as many bytes of a text as there is room for, and no half characters. */
+function put(buffer, text, from, room, encoding) {
+  const bytes = fromText(text, encoding);
+  let many = Math.min(room, bytes.length);
+  if (many < bytes.length && encoding === 'utf8') while (many > 0 && (bytes[many] & 0xc0) === 0x80) many -= 1;
+  if (encoding === 'utf16le') many -= many % 2;
+  Uint8Array.prototype.set.call(buffer, many < bytes.length ? bytes.subarray(0, many) : bytes, from);
+  return many;
+}
+
+function fillWith(buffer, value, offset, end, encoding) {
+  if (typeof value === 'string') {
+    if (encoding !== undefined && encoding !== null && typeof encoding !== 'string')
+      throw wrongType('encoding', 'of type string', encoding);
+    encodingOf(encoding);
+  }
+  const from = offset === undefined ? 0 : whole(offset, 'offset', kMaxLength);
+  const to = offset === undefined || end === undefined ? buffer.length : whole(end, 'end', buffer.length);
+  if (from >= to) return buffer;
+  let bytes = [Number(value) & 0xff];
+  if (typeof value === 'string') bytes = fromText(value, encoding);
+  else if (value !== null && typeof value === 'object') bytes = view(value, 'value');
+  if (bytes.length === 0) {
+    if (value !== '') throw wrongValue('value', value);
+    bytes = [0];
+  }
+  if (bytes.length === 1) return Uint8Array.prototype.fill.call(buffer, bytes[0], from, to);
+  for (let at = from; at < to; at += 1) buffer[at] = bytes[(at - from) % bytes.length];
+  return buffer;
+}
+
 const methods = {
   toString(encoding, start, end) {
     if (arguments.length === 0) return native.decode(this, 'utf8');
@@ -303,39 +336,24 @@ const methods = {
   },
 
   fill(value, offset, end, encoding) {
-    if (typeof offset === 'string') [offset, encoding] = [undefined, offset];
-    else if (typeof end === 'string') [end, encoding] = [undefined, end];
-    if (typeof value === 'string') encodingOf(encoding);
-    const from = offset === undefined ? 0 : whole(offset, 'offset', Number.MAX_SAFE_INTEGER);
-    const to = offset === undefined || end === undefined ? this.length : whole(end, 'end', this.length);
-    if (from >= to) return this;
-    if (typeof value === 'number' || typeof value === 'boolean') {
-      return Uint8Array.prototype.fill.call(this, Number(value) & 0xff, from, to);
+    if (typeof value === 'string') {
+      if (offset === undefined || typeof offset === 'string')
+        [offset, end, encoding] = [0, undefined, offset];
+      else if (typeof end === 'string') [end, encoding] = [undefined, end];
     }
-    const bytes = typeof value === 'string' ? fromText(value, encoding) : view(value, 'value');
-    if (bytes.length === 0) {
-      if (typeof value === 'string' && value !== '') throw wrongValue('value', value);
-      return Uint8Array.prototype.fill.call(this, 0, from, to);
-    }
-    for (let at = from; at < to; at += 1) this[at] = bytes[(at - from) % bytes.length];
-    return this;
+    return fillWith(this, value, offset, end, encoding);
   },
 
   write(text, offset, length, encoding) {
-    if (typeof text !== 'string') throw wrongType('string', 'of type string', text);
-    if (typeof offset === 'string') [offset, length, encoding] = [0, undefined, offset];
+    if (typeof text !== 'string') throw wrongType('argument', 'of type string', text);
+    // As in Node, no encoding counts without an offset.
+    if (offset === undefined) return put(this, text, 0, this.length, 'utf8');
+    if (length === undefined && typeof offset === 'string') [offset, encoding] = [0, offset];
     else if (typeof length === 'string') [length, encoding] = [undefined, length];
-    const from = offset === undefined ? 0 : whole(offset, 'offset', this.length);
-    const given = length === undefined ? this.length : whole(length, 'length', this.length);
-    const room = Math.min(given, this.length - from);
-    const bytes = fromText(text, encoding);
-    let many = Math.min(room, bytes.length);
-    // No half characters.
-    if (many < bytes.length && encodingOf(encoding) === 'utf8') {
-      while (many > 0 && (bytes[many] & 0xc0) === 0x80) many -= 1;
-    }
-    this.set(many < bytes.length ? bytes.subarray(0, many) : bytes, from);
-    return many;
+    const from = whole(offset, 'offset', this.length);
+    const room = this.length - from;
+    const most = length === undefined ? room : Math.min(whole(length, 'length', this.length), room);
+    return put(this, text, from, most, encodingOf(encoding || 'utf8'));
   },
 
   indexOf(value, from, encoding) {
@@ -426,15 +444,28 @@ for (const [type, size, least, most] of numbers) {
         return place(this, offset, size)[`get${type}`](offset, little);
       };
       methods[`write${name}${ending}`] = function write(value, offset = 0) {
-        if (typeof offset !== 'number') throw wrongType('offset', 'of type number', offset);
-        if (least !== undefined && (value < least || value > most)) {
-          throw outOfRange('value', `>= ${least} and <= ${most}`, value);
-        }
+        if (size < 8 || least === undefined) value = +value;
+        if (size === 1 && typeof offset !== 'number') throw wrongType('offset', 'of type number', offset);
+        if (least !== undefined) checkValue(value, least, most, size);
         place(this, offset, size)[`set${type}`](offset, value, little);
         return offset + size;
       };
     }
   }
+}
+
+/** Whether a number fits into so many bytes. */
+function checkValue(value, least, most, size) {
+  if (!(value < least || value > most)) return;
+  const n = typeof least === 'bigint' ? 'n' : '';
+  const power = (bits) => `2${n} ** ${bits}${n}`;
+  let range = `>= ${least} and <= ${most}`;
+  if (size > 4) {
+    range = least
+      ? `>= -(${power(size * 8 - 1)}) and < ${power(size * 8 - 1)}`
+      : `>= 0${n} and < ${power(size * 8)}`;
+  }
+  throw outOfRange('value', range, value);
 }
 
 /** Whether a number has as many bytes as there may be. */
@@ -462,9 +493,10 @@ for (const [ending, order] of [
       };
       methods[`write${name}${ending}`] = function write(value, offset, size) {
         checkWidth(size);
+        value = +value;
         const half = 2 ** (size * 8 - 1);
         const [least, most] = signed ? [-half, half - 1] : [0, half * 2 - 1];
-        if (value < least || value > most) throw outOfRange('value', `>= ${least} and <= ${most}`, value);
+        checkValue(value, least, most, size);
         place(this, offset, size);
         let rest = value < 0 ? value + 2 ** (size * 8) : value;
         for (let i = 0; i < size; i += 1) {
@@ -526,7 +558,8 @@ export function SlowBuffer(size) {
 }
 
 export function atob(text) {
-  const clean = `${text}`.replace(/[\t\n\f\r ]/g, '').replace(/={1,2}$/, '');
+  let clean = `${text}`.replace(/[\t\n\f\r ]/g, '');
+  if (clean.length % 4 === 0) clean = clean.replace(/={1,2}$/, '');
   if (/[^A-Za-z0-9+/]/.test(clean)) throw new DOMException('Invalid character', 'InvalidCharacterError');
   if (clean.length % 4 === 1) {
     throw new DOMException('The string to be decoded is not correctly encoded.', 'InvalidCharacterError');

@@ -1,7 +1,8 @@
 // `console`: every line goes to the daemon's log, under the plugin's name.
 
 import native from 'native/process';
-import { formatWithOptions, inspect } from 'internal/inspect';
+import { formatWithOptions } from 'internal/format';
+import { inspect } from 'internal/inspect';
 
 const counts = new Map();
 const timers = new Map();

@@ -1,5 +1,7 @@
 // Errors with the codes Node's authors look at.
 
+import loader from 'native/globals';
+
 /** An error with a `code`, as `new Class(message)` with `error.code === code`. */
 export function coded(Class, code, message, extra) {
   const error = new Class(message);
@@ -28,13 +30,24 @@ export function wrongType(name, expected, value) {
 }
 
 export function wrongValue(name, value, why = 'is invalid') {
-  const shown = typeof value === 'string' ? `'${value}'` : String(value);
+  const whole = loader.load('internal/inspect').inspect(value);
+  const shown = whole.length > 128 ? `${whole.slice(0, 128)}...` : whole;
   const what = name.includes('.') ? 'property' : 'argument';
   return coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The ${what} '${name}' ${why}. Received ${shown}`);
 }
 
+/** A number as Node writes it in such a message: one beyond 32 bits has separators. */
+function written(value) {
+  if (typeof value === 'string') return `'${value}'`;
+  const ending = typeof value === 'bigint' ? 'n' : '';
+  const large = ending ? value > 2n ** 32n || value < -(2n ** 32n) : Math.abs(value) > 2 ** 32;
+  if (!large || !(ending || Number.isInteger(value)))
+    return Object.is(value, -0) ? '-0' : `${String(value)}${ending}`;
+  return String(value).replace(/\B(?=(?:\d{3})+$)/g, '_') + ending;
+}
+
 export function outOfRange(name, range, value) {
-  const message = `The value of "${name}" is out of range. It must be ${range}. Received ${String(value)}`;
+  const message = `The value of "${name}" is out of range. It must be ${range}. Received ${written(value)}`;
   return coded(RangeError, 'ERR_OUT_OF_RANGE', message);
 }
 

@@ -11,6 +11,7 @@ export class Event {
   #cancelable;
   #composed;
   #prevented = false;
+  #halted = false;
   #time = performance.now();
   _target = null;
   _dispatching = false;
@@ -70,8 +71,17 @@ export class Event {
   preventDefault() {
     if (this.#cancelable && !this._passive) this.#prevented = true;
   }
-  stopPropagation() {}
+  get cancelBubble() {
+    return this.#halted;
+  }
+  set cancelBubble(value) {
+    if (value) this.#halted = true;
+  }
+  stopPropagation() {
+    this.#halted = true;
+  }
   stopImmediatePropagation() {
+    this.#halted = true;
     this._stopped = true;
   }
   get [Symbol.toStringTag]() {

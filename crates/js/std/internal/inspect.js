@@ -98,12 +98,38 @@ function quote(text) {
   return mark + (mark === "'" ? escaped.replace(/'/g, "\\'") : escaped) + mark;
 }
 
-function className(object) {
+/** The constructors of the language: what their prototypes have is not shown. */
+export const builtIn = (name) =>
+  /^(?:(?:Aggregate|Eval|Range|Reference|Suppressed|Syntax|Type|URI)?Error|(?:Shared)?Array(?:Buffer)?|Atomics|BigInt|Boolean|DataView|Date|FinalizationRegistry|Function|(?:BigInt|BigUint|Float|Int|Uint)\d+(?:Clamped)?Array|Iterator|Map|Number|Object|Promise|Proxy|RegExp|Set|String|Symbol|WeakMap|WeakRef|WeakSet)$/.test(
+    name,
+  );
+
+/** The constructor's name and, with `hidden`, the prototypes before the first of the language's own. */
+function className(object, hidden) {
   for (let at = object; at !== null; at = Object.getPrototypeOf(at)) {
     const own = Object.getOwnPropertyDescriptor(at, 'constructor');
-    if (typeof own?.value === 'function' && own.value.name !== '') return own.value.name;
+    if (typeof own?.value !== 'function' || own.value.name === '') continue;
+    if (!isInstance(object, own.value)) continue;
+    let up = Object.getPrototypeOf(object);
+    if (hidden && (at !== up || !builtIn(own.value.name))) {
+      for (let first = at !== object; up !== null && hidden.length < 3; first = false) {
+        const made = Object.getOwnPropertyDescriptor(up, 'constructor');
+        if (!first && typeof made?.value === 'function' && builtIn(made.value.name)) break;
+        hidden.push(up);
+        up = Object.getPrototypeOf(up);
+      }
+    }
+    return own.value.name;
   }
   return null;
+}
+
+function isInstance(object, Class) {
+  try {
+    return object instanceof Class;
+  } catch {
+    return false;
+  }
 }
 
 class Inspector {
@@ -184,38 +210,52 @@ class Inspector {
     return this.structure(value, level);
   }
 
-  /** What is written before the members, the entries that are no members, and the brackets. */
-  kind(value, level) {
-    const name = className(value);
+  /** The name of a value's class, and its tag where it is another. */
+  name(value, hidden) {
+    const name = className(value, hidden);
     const tag = value[Symbol.toStringTag];
-    const suffix = typeof tag === 'string' && tag !== '' && tag !== name ? ` [${tag}]` : '';
+    // Its own, which is shown as a member, is not shown twice.
+    const shown = this.settings.showHidden
+      ? Object.hasOwn(value, Symbol.toStringTag)
+      : Object.prototype.propertyIsEnumerable.call(value, Symbol.toStringTag);
+    return [name, typeof tag === 'string' && tag !== '' && !shown && tag !== name ? ` [${tag}]` : ''];
+  }
+
+  /** What is written before the members, the entries that are no members, and the brackets. */
+  kind(value, level, inView) {
+    const [name, suffix] = this.name(value);
     const named = (fallback, size) => {
       const many = size === undefined ? '' : `(${size})`;
       return name === null ? `[${fallback}${many}: null prototype]${suffix}` : `${name}${many}${suffix}`;
     };
     if (Array.isArray(value)) {
       const prefix = name === 'Array' && !suffix ? '' : `${named('Array', value.length)} `;
-      return { prefix, open: '[', close: ']', entries: () => this.list(value, level) };
+      const isEmpty = value.length === 0;
+      return { prefix, open: '[', close: ']', isEmpty, entries: () => this.list(value, level) };
     }
     if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
       return {
         prefix: `${named('TypedArray', value.length)} `,
         open: '[',
         close: ']',
-        entries: () => this.list(value, level),
+        isEmpty: value.length === 0,
+        entries: () =>
+          this.list(value, level).concat(this.settings.showHidden ? this.view(value, level) : []),
       };
     }
     if (value instanceof Set) {
       const entries = () => this.some(value, (entry) => this.show(entry, level + 1));
-      return { prefix: `${named('Set', value.size)} `, open: '{', close: '}', entries };
+      const isEmpty = value.size === 0;
+      return { prefix: `${named('Set', value.size)} `, open: '{', close: '}', isEmpty, entries };
     }
     if (value instanceof Map) {
       const entries = () =>
         this.some(value, ([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
-      return { prefix: `${named('Map', value.size)} `, open: '{', close: '}', entries };
+      const isEmpty = value.size === 0;
+      return { prefix: `${named('Map', value.size)} `, open: '{', close: '}', isEmpty, entries };
     }
     if (typeof value === 'function') return { base: this.paint(this.callable(value), 'special') };
-    if (value instanceof RegExp) return { base: this.paint(String(value), 'regexp') };
+    if (value instanceof RegExp) return { base: this.paint(String(value), 'regexp'), isWhole: true };
     if (value instanceof Date) {
       return {
         base: this.paint(Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString(), 'date'),
@@ -224,13 +264,15 @@ class Inspector {
     if (value instanceof Error || Error.isError?.(value))
       return { base: this.error(value, level), isError: true };
     if (value instanceof ArrayBuffer) {
-      const bytes = Array.from(new Uint8Array(value).subarray(0, 50), (byte) =>
+      const most = this.settings.maxArrayLength ?? Infinity;
+      const bytes = Array.from(new Uint8Array(value, 0, Math.min(most, value.byteLength)), (byte) =>
         byte.toString(16).padStart(2, '0'),
       );
-      const entries = () => [
-        `[Uint8Contents]: <${bytes.join(' ')}>`,
-        `[byteLength]: ${this.show(value.byteLength, level)}`,
-      ];
+      const left = value.byteLength - most;
+      const more = left > 0 ? ` ... ${left} more byte${left > 1 ? 's' : ''}` : '';
+      const size = `${this.paint('[byteLength]', 'string')}: ${this.show(value.byteLength, level)}`;
+      const contents = `${this.paint('[Uint8Contents]', 'special')}: <${bytes.join(' ')}${more}>`;
+      const entries = () => (inView ? [size] : [contents, size]);
       return { prefix: `${named('ArrayBuffer')} `, open: '{', close: '}', entries };
     }
     if (value instanceof DataView) {
@@ -256,13 +298,23 @@ class Inspector {
       };
     }
     for (const Boxed of [Number, String, Boolean, BigInt, Symbol]) {
-      if (value instanceof Boxed) return { base: `[${Boxed.name}: ${this.show(value.valueOf(), level)}]` };
+      if (!(value instanceof Boxed)) continue;
+      const inner = new Inspector({ ...this.settings, colors: false }).show(value.valueOf(), level);
+      return { base: `[${Boxed.name}: ${inner}]`, style: Boxed.name.toLowerCase() };
     }
     const isArguments = Object.prototype.toString.call(value) === '[object Arguments]';
     if (isArguments)
       return { prefix: '[Arguments] ', open: '[', close: ']', entries: () => this.list(value, level) };
     const prefix = name === 'Object' && !suffix ? '' : `${named('Object')} `;
     return { prefix, open: '{', close: '}', entries: () => [], isPlain: true };
+  }
+
+  /** What a view of bytes has besides them. */
+  view(value, level) {
+    const sizes = ['BYTES_PER_ELEMENT', 'length', 'byteLength', 'byteOffset'];
+    return sizes
+      .map((name) => `[${name}]: ${this.show(value[name], level + 1)}`)
+      .concat(`[buffer]: ${this.structure(value.buffer, level + 1, true)}`);
   }
 
   /** As many entries of a set or a map as are shown. */
@@ -334,13 +386,11 @@ class Inspector {
       for (const key of ['cause', 'errors'])
         if (Object.hasOwn(value, key) && !keys.includes(key)) keys.push(key);
     }
-    if (this.settings.sorted)
-      keys.sort(typeof this.settings.sorted === 'function' ? this.settings.sorted : undefined);
     return keys;
   }
 
-  member(value, key, level) {
-    const own = Object.getOwnPropertyDescriptor(value, key) ?? { value: value[key], enumerable: true };
+  member(holder, key, level, value = holder) {
+    const own = Object.getOwnPropertyDescriptor(holder, key) ?? { value: value[key], enumerable: true };
     const plain = typeof key === 'string' && /^[A-Za-z_$][\w$]*$/.test(key);
     let name =
       typeof key === 'symbol'
@@ -368,28 +418,51 @@ class Inspector {
       return `${open} ${this.show(got, level + 1)}${close}`;
     } catch (error) {
       const open = this.paint(`[${label}:`, 'special');
-      return `${open} <Inspection threw (${error.message})>${this.paint(']', 'special')}`;
+      return `${open} <Inspection threw (${this.show(error, level + 1)})>${this.paint(']', 'special')}`;
     }
   }
 
-  structure(value, level) {
-    const kind = this.kind(value, level);
+  structure(value, level, inView) {
+    const kind = this.kind(value, level, inView);
     const keys = this.members(value, kind.isError);
-    if (kind.base !== undefined && keys.length === 0) return kind.base;
-    if (kind.isPlain && keys.length === 0) return `${kind.prefix}{}`;
-    if (level > this.settings.depth) {
-      const name = className(value);
-      const tag = value[Symbol.toStringTag];
-      const suffix = typeof tag === 'string' && tag !== '' && tag !== name ? ` [${tag}]` : '';
+    const isDeep = level > this.settings.depth;
+    // What a class of the plugin's own defines.
+    const above = this.settings.showHidden && !isDeep ? [] : undefined;
+    const [name, suffix] = this.name(value, above);
+    if (keys.length === 0 && !above?.length) {
+      if (kind.base !== undefined)
+        return kind.style && this.settings.colors ? this.paint(kind.base, kind.style) : kind.base;
+      if (kind.isPlain) return `${kind.prefix}{}`;
+      if (kind.isEmpty && !(this.settings.showHidden && ArrayBuffer.isView(value)))
+        return `${kind.prefix}${kind.open}${kind.close}`;
+    }
+    if (isDeep) {
+      if (kind.isWhole) return kind.base;
       const shown = Array.isArray(value) ? 'Array' : `${name ?? '[Object: null prototype]'}${suffix}`;
-      return kind.base ?? this.paint(shown.startsWith('[') ? shown : `[${shown}]`, 'special');
+      return this.paint(shown.startsWith('[') ? shown : `[${shown}]`, 'special');
     }
     this.seen.push(value);
     const deepest = this.deepest;
     this.deepest = level;
     const listed = kind.entries ? kind.entries() : [];
-    const entries = listed.concat(keys.map((key) => this.member(value, key, level)));
+    const members = keys.map((key) => this.member(value, key, level));
+    const seenKeys = new Set(['constructor']);
+    for (const holder of above ?? []) {
+      for (const key of Reflect.ownKeys(holder)) {
+        const own = Object.getOwnPropertyDescriptor(holder, key);
+        if (seenKeys.has(key) || Object.hasOwn(value, key) || typeof own.value === 'function') continue;
+        const shown = this.member(holder, key, level, value);
+        members.push(this.settings.colors ? `\u001b[2m${shown}\u001b[22m` : shown);
+        seenKeys.add(key);
+      }
+    }
     this.seen.pop();
+    let entries = listed.concat(members);
+    if (this.settings.sorted) {
+      const order = typeof this.settings.sorted === 'function' ? this.settings.sorted : undefined;
+      // Of a list, the members only.
+      entries = kind.open === '[' ? listed.concat(members.sort(order)) : entries.sort(order);
+    }
     const mark = this.circular.has(value)
       ? `${this.paint(`<ref *${this.circular.get(value)}>`, 'special')} `
       : '';
@@ -399,13 +472,14 @@ class Inspector {
       this.deepest = deepest;
       return `${mark}${open}${close}`;
     }
-    return this.joined(mark + open, close, entries, level, kind.open === '[' && listed.length > 6);
+    const list = kind.open === '[' && entries.length > 6 ? value : undefined;
+    return this.joined(mark + open, close, entries, level, list);
   }
 
-  joined(open, close, entries, level, isList) {
+  joined(open, close, entries, level, list) {
     const { breakLength, compact } = this.settings;
     const indent = '  '.repeat(level);
-    const rows = isList && compact !== false ? this.columns(entries, level) : entries;
+    const rows = list && compact !== false ? this.columns(entries, level, list) : entries;
     // What holds few levels goes on one line, where it fits.
     if (compact !== false && this.deepest - level < compact && rows === entries) {
       const length = entries.reduce(
@@ -420,8 +494,8 @@ class Inspector {
   }
 
   /** Short entries of a long list stand several on a line, as near to a square as letters allow. */
-  columns(entries, level) {
-    const more = entries.at(-1).startsWith('... ') ? 1 : 0;
+  columns(entries, level, list) {
+    const more = entries.length > (this.settings.maxArrayLength ?? Infinity) ? 1 : 0;
     const shown = entries.slice(0, entries.length - more);
     const widths = shown.map((entry) => (this.settings.colors ? plain(entry) : entry).length);
     const total = widths.reduce((sum, width) => sum + width + 2, 0);
@@ -439,7 +513,7 @@ class Inspector {
     const wide = Array.from({ length: across }, (_, column) =>
       Math.max(0, ...widths.filter((_, at) => at % across === column)),
     );
-    const numbers = shown.every((entry) => /^-?[\d.]+(e[+-]\d+)?n?$/.test(plain(entry)));
+    const numbers = entries.every((_, at) => typeof list[at] === 'number' || typeof list[at] === 'bigint');
     const rows = [];
     for (let at = 0; at < shown.length; at += across) {
       const row = shown.slice(at, at + across).map((entry, column, all) => {
@@ -455,73 +529,3 @@ class Inspector {
 
 // eslint-disable-next-line no-control-regex
 const plain = (text) => text.replace(/\u001b\[\d+m/g, '');
-
-/** As `printf`, then the rest of the arguments. */
-export function formatWithOptions(options, ...given) {
-  const [first] = given;
-  let used = 0;
-  let text = '';
-  if (typeof first === 'string') {
-    used = 1;
-    if (given.length === 1) return first;
-    text = first.replace(/%([sdifjoOc%])/g, (whole, kind) => {
-      if (kind === '%') return '%';
-      if (used >= given.length) return whole;
-      const value = given[used];
-      used += 1;
-      switch (kind) {
-        case 's':
-          return shown(value, options);
-        case 'd':
-          return typeof value === 'bigint'
-            ? `${value}n`
-            : typeof value === 'symbol'
-              ? 'NaN'
-              : `${typeof value === 'object' ? NaN : Number(value)}`;
-        case 'i':
-          return typeof value === 'bigint'
-            ? `${value}n`
-            : typeof value === 'symbol'
-              ? 'NaN'
-              : `${parseInt(value, 10)}`;
-        case 'f':
-          return typeof value === 'symbol' ? 'NaN' : `${parseFloat(value)}`;
-        case 'j':
-          try {
-            return JSON.stringify(value);
-          } catch (error) {
-            if (!/circular/i.test(error.message)) throw error;
-            return '[Circular]';
-          }
-        case 'o':
-          return inspect(value, { ...options, showHidden: true, depth: 4 });
-        case 'O':
-          return inspect(value, options);
-        default:
-          return '';
-      }
-    });
-  }
-  for (const value of given.slice(used)) {
-    if (text !== '' || used > 0) text += ' ';
-    used += 1;
-    text += typeof value === 'string' ? value : inspect(value, options);
-  }
-  return text;
-}
-
-function shown(value, options) {
-  if (typeof value === 'string') return value;
-  if (typeof value === 'bigint') return `${value}n`;
-  if (typeof value === 'number') return Object.is(value, -0) ? '-0' : `${value}`;
-  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return String(value);
-  const own = value.toString;
-  const inherited =
-    own === Object.prototype.toString || own === Error.prototype.toString || own === Array.prototype.toString;
-  if (typeof value === 'function' || (typeof own === 'function' && !inherited)) return String(value);
-  return inspect(value, { ...options, depth: 0 });
-}
-
-export function format(...given) {
-  return formatWithOptions({}, ...given);
-}

@@ -7,7 +7,7 @@ import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/e
 /** Bytes of a number that is given as a bigint or as bytes. */
 function numberOf(value, name) {
   if (typeof value === 'bigint') {
-    if (value < 0n) throw outOfRange(name, '>= 0', `${value}n`);
+    if (value < 0n) throw outOfRange(name, '>= 0', value);
     const digits = value.toString(16);
     return Bytes.from(digits.padStart(digits.length + (digits.length % 2), '0'), 'hex');
   }

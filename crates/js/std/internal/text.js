@@ -4,16 +4,7 @@ import native from 'native/encoding';
 
 const labels = {
   'utf-8': ['utf-8', 'utf8', 'unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'x-unicode20utf8'],
-  'utf-16le': [
-    'utf-16le',
-    'utf-16',
-    'ucs-2',
-    'ucs2',
-    'unicode',
-    'unicodefeff',
-    'iso-10646-ucs-2',
-    'csunicode',
-  ],
+  'utf-16le': ['utf-16le', 'utf-16', 'ucs-2', 'unicode', 'unicodefeff', 'iso-10646-ucs-2', 'csunicode'],
   'utf-16be': ['utf-16be', 'unicodefffe'],
   'windows-1252': [
     'windows-1252',
@@ -29,7 +20,10 @@ const labels = {
     'x-cp1252',
     'ansi_x3.4-1968',
     'cp819',
+    'csisolatin1',
     'ibm819',
+    'iso-ir-100',
+    'iso_8859-1:1987',
   ],
 };
 
@@ -119,6 +113,9 @@ export class TextDecoder {
       let whole = bytes.subarray(0, bytes.length - kept);
       if (this.#encoding === 'utf-16be') whole = swapped(whole);
       text = native.decode(whole, 'utf16le');
+      // Half a character at the end.
+      if (whole.length % 2 === 1) text += '\ufffd';
+      if (this.#fatal && (whole.length % 2 === 1 || !isWellFormed(whole))) invalid(this.#encoding);
     } else {
       text = native
         .decode(bytes, 'latin1')
@@ -135,6 +132,17 @@ export class TextDecoder {
   get [Symbol.toStringTag]() {
     return 'TextDecoder';
   }
+}
+
+/** Whether no half of a surrogate pair stands alone. */
+function isWellFormed(bytes) {
+  for (let at = 1, high = false; at <= bytes.length; at += 2) {
+    const kind = bytes[at] & 0xfc;
+    if (high !== (kind === 0xdc)) return false;
+    high = kind === 0xd8;
+    if (high && at + 2 > bytes.length) return false;
+  }
+  return true;
 }
 
 function invalid(encoding) {

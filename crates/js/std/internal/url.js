@@ -183,7 +183,10 @@ export class URL {
   #params;
 
   constructor(url, base) {
-    this.#parts = native.parse(`${url}`.toWellFormed(), base === undefined ? undefined : `${base}`);
+    this.#parts = native.parse(
+      `${url}`.toWellFormed(),
+      base === undefined ? undefined : `${base}`.toWellFormed(),
+    );
     if (!this.#parts) {
       throw coded(
         TypeError,
@@ -195,7 +198,7 @@ export class URL {
   }
 
   #change(part, value) {
-    this.#parts = native.change(this.#parts[0], part, `${value}`) ?? this.#parts;
+    this.#parts = native.change(this.#parts[0], part, `${value}`.toWellFormed()) ?? this.#parts;
     if (part === 'search') this.#params?._reread(this.search);
   }
 
@@ -292,7 +295,7 @@ export class URL {
   }
 
   static canParse(url, base) {
-    return !!native.parse(`${url}`, base === undefined ? undefined : `${base}`);
+    return !!native.parse(`${url}`.toWellFormed(), base === undefined ? undefined : `${base}`.toWellFormed());
   }
 
   static parse(url, base) {

@@ -1,5 +1,6 @@
 import { clearTimeout, setTimeout } from 'internal/timers';
 import native from 'native/child';
+import own from 'native/process';
 import { Bytes } from 'internal/buffer';
 import { EventEmitter } from 'node:events';
 import { Readable, Writable } from 'node:stream';
@@ -42,6 +43,20 @@ function waysOf(stdio) {
   });
 }
 
+/** Refuses to start this program as Node: it would take the script for a command, and a caller may not look at its answer. */
+function refuseScript(file, args) {
+  if (file !== own.exec) return;
+  const first = args.find((each) => !each.startsWith('-')) ?? '';
+  const evaluates = args.some((each) =>
+    ['-e', '--eval', '-p', '--print', '-r', '--require', '--import'].includes(each),
+  );
+  if (!evaluates && !/\.[cm]?[jt]s$/.test(first)) return;
+  const why = `${file} is ostler and not Node: it cannot run ${evaluates ? 'JavaScript' : first}. Install Node where PATH names it, or set its program where the package has an option for it`;
+  // Some packages ignore the error.
+  process.emitWarning(why, 'ChildProcessWarning', 'ERR_FEATURE_UNAVAILABLE');
+  throw coded(Error, 'ERR_FEATURE_UNAVAILABLE', why);
+}
+
 function prepare(file, args, options, ways) {
   checkString(file, 'file');
   if (file === '')
@@ -53,6 +68,7 @@ function prepare(file, args, options, ways) {
     command = typeof options.shell === 'string' ? options.shell : '/bin/sh';
     list = ['-c', line];
   }
+  refuseScript(command, list);
   const env = {};
   const given = options.env ?? process.env;
   for (const name of Object.keys(given)) if (given[name] !== undefined) env[name] = `${given[name]}`;

@@ -106,6 +106,9 @@ export function kill(pid, signal = 'SIGTERM') {
   return true;
 }
 
+/** The Node of the plugin's `PATH`, which packages start with a script; without one, this program. */
+const program = () => native.find('node', variables.PATH ?? '') ?? native.exec;
+
 let creationMask = 0o022;
 
 let captures;
@@ -119,7 +122,6 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
   argv: [native.exec, native.exec],
   argv0: native.exec,
   execArgv: [],
-  execPath: native.exec,
   env: variables,
   pid: native.pid(),
   ppid: 0,
@@ -215,6 +217,14 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
   report: {},
 });
 EventEmitter.init.call(process);
+Object.defineProperty(process, 'execPath', {
+  configurable: true,
+  enumerable: true,
+  get: program,
+  set(value) {
+    Object.defineProperty(process, 'execPath', { value, writable: true });
+  },
+});
 Object.defineProperty(process, Symbol.toStringTag, { value: 'process', configurable: true });
 Object.defineProperty(process, 'stdin', {
   configurable: true,

@@ -58,6 +58,8 @@ export function stringify(values, separator = '&', equals = '=', options) {
     .join(separator);
 }
 
+const later = /%\+*[\da-f]\+*[\da-f]/i;
+
 export function parse(text, separator, equals, options) {
   const values = Object.create(null);
   if (typeof text !== 'string' || text === '') return values;
@@ -66,10 +68,10 @@ export function parse(text, separator, equals, options) {
   const own = options?.decodeURIComponent;
   const decode = typeof own === 'function' ? own : querystring.unescape;
   const custom = decode !== unescape;
-  const read = (part) => {
+  const read = (part, escaped) => {
     const plain = part.replaceAll('+', custom ? '%20' : ' ');
     // What holds no escape is taken as it is.
-    if (!custom && !/%[\da-f]{2}/i.test(plain)) return plain;
+    if (!custom && !escaped) return plain;
     try {
       return decode(plain);
     } catch {
@@ -81,8 +83,11 @@ export function parse(text, separator, equals, options) {
   for (const pair of most > 0 ? pairs.slice(0, most) : pairs) {
     if (pair === '') continue;
     const at = pair.indexOf(equals);
-    const key = read(at < 0 ? pair : pair.slice(0, at));
-    const value = at < 0 ? '' : read(pair.slice(at + equals.length));
+    const [name, text] = at < 0 ? [pair, ''] : [pair.slice(0, at), pair.slice(at + equals.length)];
+    const first = /%[\da-f]{2}/i.exec(name);
+    const key = read(name, first !== null);
+    // As in Node, the second escape of a key counts as one of the value.
+    const value = read(text, later.test(text) || (first !== null && later.test(name.slice(first.index + 3))));
     if (!(key in values)) values[key] = value;
     else if (Array.isArray(values[key])) values[key].push(value);
     else values[key] = [values[key], value];

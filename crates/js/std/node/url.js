@@ -1,6 +1,7 @@
 import { coded, wrongType } from 'internal/errors';
 import { URL, URLSearchParams } from 'internal/url';
-import querystring from 'node:querystring';
+import loader from 'native/globals';
+import native from 'native/url';
 import { resolve as resolvePath } from 'node:path';
 
 export function fileURLToPath(url) {
@@ -10,7 +11,11 @@ export function fileURLToPath(url) {
     throw coded(TypeError, 'ERR_INVALID_URL_SCHEME', 'The URL must be of scheme file');
   }
   if (parsed.hostname !== '' && parsed.hostname !== 'localhost') {
-    throw coded(TypeError, 'ERR_INVALID_FILE_URL_HOST', 'File URL host must be "localhost" or empty');
+    throw coded(
+      TypeError,
+      'ERR_INVALID_FILE_URL_HOST',
+      `File URL host must be "localhost" or empty on ${loader.load('node:process').default.platform}`,
+    );
   }
   if (/%2f/i.test(parsed.pathname)) {
     throw coded(
@@ -19,13 +24,17 @@ export function fileURLToPath(url) {
       'File URL path must not include encoded / characters',
     );
   }
-  return decodeURIComponent(parsed.pathname);
+  try {
+    return decodeURIComponent(parsed.pathname);
+  } catch {
+    throw new URIError('URI malformed');
+  }
 }
 
 export function pathToFileURL(path) {
   const ending = path.endsWith('/') ? '/' : '';
   const encoded = (resolvePath(path) + ending).replace(
-    /[%\\\n\r\t?#]/g,
+    /[%\\\n\r\t?#[\]^|]/g,
     (c) => `%${c.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`,
   );
   return new URL(`file://${encoded.replace(/\/\/$/, '/')}`);
@@ -47,9 +56,18 @@ export function urlToHttpOptions(url) {
   return options;
 }
 
-export const domainToASCII = (domain) =>
-  URL.canParse(`http://${domain}`) ? new URL(`http://${domain}`).hostname : '';
-export const domainToUnicode = (domain) => domain;
+export function domainToASCII(domain) {
+  const [host] = /^[^/?#\\]*/.exec(`${domain}`.replace(/[\t\n\r]/g, ''));
+  // No user and no port.
+  if (!/^(?:\[[^\]]*\]|[^:@[\]]*)$/.test(host)) return '';
+  return URL.parse(`ws://${host}`)?.hostname ?? '';
+}
+export function domainToUnicode(domain) {
+  const ascii = domainToASCII(domain);
+  return native.unicode(ascii) || ascii;
+}
+
+const legacy = () => loader.load('internal/legacy-url');
 
 /** A URL as Node read it before there was a standard. */
 export class Url {
@@ -66,77 +84,44 @@ export class Url {
   path = null;
   href = null;
 
+  parse(text, withQuery, hostAfterSlashes) {
+    return legacy().read(this, text, withQuery, hostAfterSlashes);
+  }
   format() {
-    return format(this);
+    return legacy().write(this);
   }
   resolve(to) {
-    return resolve(this.href, to);
+    return this.resolveObject(to).format();
+  }
+  resolveObject(to) {
+    const url = Object.assign(new Url(), this);
+    return legacy().resolve(
+      url,
+      typeof to === 'string' ? parse(to, false, true) : Object.assign(new Url(), to),
+    );
   }
 }
 
-export function parse(text, withQuery = false) {
-  if (typeof text !== 'string') throw wrongType('url', 'of type string', text);
-  const url = new Url();
-  const [, protocol, slashes, authority, pathname, search, hash] =
-    /^([a-z][a-z0-9+.-]*:)?(\/\/)?((?<=\/\/)[^/?#]*)?([^?#]*)(\?[^#]*)?(#.*)?$/is.exec(text.trim());
-  url.protocol = protocol?.toLowerCase() ?? null;
-  url.slashes = slashes ? true : null;
-  if (authority !== undefined) {
-    const at = authority.lastIndexOf('@');
-    url.auth = at < 0 ? null : decodeURIComponent(authority.slice(0, at));
-    url.host = authority.slice(at + 1).toLowerCase();
-    const port = /:(\d*)$/.exec(url.host);
-    url.port = port?.[1] || null;
-    url.hostname = (port ? url.host.slice(0, port.index) : url.host).replace(/^\[|\]$/g, '');
-  }
-  url.pathname =
-    pathname !== ''
-      ? pathname
-      : url.host && /^(https?|ftp|file|wss?):$/.test(url.protocol ?? '')
-        ? '/'
-        : null;
-  url.search = search ?? (withQuery ? '' : null);
-  const query = search?.slice(1) ?? null;
-  url.query = withQuery ? querystring.parse(query ?? '') : query;
-  url.hash = hash ?? null;
-  url.path = url.pathname || url.search ? `${url.pathname ?? ''}${url.search ?? ''}` : null;
-  url.href = format(url);
-  return url;
+export function parse(text, withQuery, hostAfterSlashes) {
+  return text instanceof Url ? text : new Url().parse(text, withQuery, hostAfterSlashes);
 }
 
-export function format(url, options = {}) {
-  if (typeof url === 'string') return parse(url).href;
-  if (url instanceof URL) {
-    const copy = new URL(url.href);
-    if (options.fragment === false) copy.hash = '';
-    if (options.search === false) copy.search = '';
-    if (options.auth === false) copy.username = copy.password = '';
-    return copy.href;
-  }
+export function format(url, options) {
+  if (typeof url === 'string') return parse(url).format();
   if (url === null || typeof url !== 'object')
     throw wrongType('urlObject', 'one of type object or string', url);
-  const protocol = url.protocol ? (url.protocol.endsWith(':') ? url.protocol : `${url.protocol}:`) : '';
-  const auth = url.auth ? `${encodeURIComponent(url.auth).replace(/%3A/i, ':')}@` : '';
-  let host = url.host ? auth + url.host : '';
-  if (!host && url.hostname) {
-    host = `${auth}${url.hostname.includes(':') ? `[${url.hostname}]` : url.hostname}${url.port ? `:${url.port}` : ''}`;
-  }
-  const query = url.query !== null && typeof url.query === 'object' ? querystring.stringify(url.query) : '';
-  let search = url.search || (query && `?${query}`) || '';
-  if (search && !search.startsWith('?')) search = `?${search}`;
-  const hash = url.hash ? (url.hash.startsWith('#') ? url.hash : `#${url.hash}`) : '';
-  let pathname = url.pathname ?? '';
-  const slashes = url.slashes || (/^(https?|ftp|file|wss?):$/.test(protocol) && host !== '');
-  if (slashes && pathname && !pathname.startsWith('/')) pathname = `/${pathname}`;
-  const path = pathname.replace(/[?#]/g, encodeURIComponent);
-  return `${protocol}${slashes ? `//${host}` : host}${path}${search.replaceAll('#', '%23')}${hash}`;
+  if (!(url instanceof URL)) return legacy().write(url);
+  const copy = new URL(url.href);
+  if (options?.fragment === false) copy.hash = '';
+  if (options?.search === false) copy.search = '';
+  if (options?.auth === false) copy.username = copy.password = '';
+  if (!options?.unicode || copy.hostname === '') return copy.href;
+  const unicode = domainToUnicode(copy.hostname);
+  return copy.href.replace(copy.hostname, () => unicode);
 }
 
-export function resolve(from, to) {
-  const base = new URL(from, 'resolve://here');
-  const url = new URL(to, base);
-  return url.protocol === 'resolve:' ? `${url.pathname}${url.search}${url.hash}` : url.href;
-}
+export const resolve = (from, to) => parse(from, false, true).resolve(to);
+export const resolveObject = (from, to) => (from ? parse(from, false, true).resolveObject(to) : to);
 
 export { URL, URLSearchParams };
 export default {
@@ -150,5 +135,6 @@ export default {
   parse,
   pathToFileURL,
   resolve,
+  resolveObject,
   urlToHttpOptions,
 };

@@ -1,5 +1,6 @@
 import { checkFunction, coded } from 'internal/errors';
-import { format, formatWithOptions, inspect } from 'internal/inspect';
+import { format, formatWithOptions } from 'internal/format';
+import { inspect } from 'internal/inspect';
 import { absent } from 'internal/absent';
 import { deepEqual } from 'internal/deep-equal';
 import { parseArgs } from 'internal/parse-args';

@@ -48,21 +48,43 @@ export default async (seed) => {
 
   const target = new EventTarget();
   const told = [];
+  const phases = [];
+  let first = true;
   const heard = Array.from({ length: 3 }, (_, which) => (event) => {
-    told.push([which, event.type, event.defaultPrevented, event.eventPhase]);
+    told.push([which, event.type, event.defaultPrevented, event.target === target, event.cancelBubble]);
+    if (first) told.push([event.eventPhase, event.currentTarget === target, event.composedPath().length]);
+    else phases.push(event.eventPhase);
+    first = false;
     if (which === 1) event.preventDefault();
     if (which === 2) event.stopImmediatePropagation();
   });
   for (let at = 0; at < 10; at += 1) {
     const call = random.one(['add', 'add', 'remove', 'dispatch']);
     const which = random.below(3);
-    const options = random.one([undefined, { once: true }, true, { passive: true }]);
+    const options = random.one([undefined, { once: true }, { capture: true }, { passive: true }]);
     rows.push([`target.${call}`, which, attempt(() => {
       if (call === 'add') return target.addEventListener('e', heard[which], options);
       if (call === 'remove') return target.removeEventListener('e', heard[which], options);
+      first = true;
       return target.dispatchEvent(new Event('e', { cancelable: random.chance(70) }));
     })]);
   }
   rows.push(['order of event listeners', null, told]);
+  if (phases.length > 0) rows.push(['phase at another listener than the first', null, phases]);
+  if (seed > 1) return rows;
+  // What does not depend on the seed.
+  const captured = [];
+  const both = () => captured.push('called');
+  const other = new EventTarget();
+  other.addEventListener('e', both);
+  other.addEventListener('e', both, true);
+  other.dispatchEvent(new Event('e'));
+  rows.push(['one listener with and without capture', null, captured.splice(0)]);
+  other.removeEventListener('e', both);
+  other.dispatchEvent(new Event('e'));
+  rows.push(['the one with capture is left', null, captured.splice(0)]);
+  other.removeEventListener('e', both, true);
+  other.dispatchEvent(new Event('e'));
+  rows.push(['capture removed with true', null, captured.splice(0)]);
   return rows;
 };

@@ -31,7 +31,9 @@ export default (seed) => {
   for (let at = 0; at < 12; at += 1) {
     const options = random.one(optionsList);
     const shown = value(random, 3);
-    rows.push([`inspect ${JSON.stringify(options)}`, null, attempt(() => util.inspect(shown, options))]);
+    // Stacks are the engine's.
+    const framed = (text) => text.replace(/(?:\n\s+at [^\n]*[^\n)>]\)?)+/g, ' at');
+    rows.push([`inspect ${JSON.stringify(options)}`, null, attempt(() => framed(util.inspect(shown, options)))]);
     const format = random.text(['%s', '%d', '%i', '%f', '%j', '%o', '%O', '%c', '%%', '%x', ' text ', '%'], 4);
     const given = random.some([0, 1], 4).map(() => value(random, 1));
     rows.push(['util.format', format, attempt(() => util.format(format, ...given))]);

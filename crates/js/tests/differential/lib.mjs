@@ -98,4 +98,9 @@ export async function quiet(log, turns) {
   }
 }
 
+/** Waits for so many turns of the event loop. */
+export async function turns(many = 1) {
+  for (let left = many * 4; left > 0; left -= 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
 export const later = (milliseconds = 0) => new Promise((resolve) => setTimeout(resolve, milliseconds));

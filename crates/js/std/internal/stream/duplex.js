@@ -146,6 +146,8 @@ export function Transform(options) {
   if (!(this instanceof Transform)) return new Transform(options);
   Duplex.call(this, options);
   Object.defineProperty(this, '_pending', { value: null, writable: true });
+  // What is transformed before the first read is emitted at once.
+  this._readableState.sync = false;
   this.on('prefinish', flushLate);
 }
 
@@ -170,7 +172,8 @@ Object.assign(Transform.prototype, {
       }
       if (value !== undefined && value !== null) this.push(value);
       const state = this._readableState;
-      if (state.ended || before === state.length || state.length < state.highWaterMark) callback();
+      if (this._writableState.ended || before === state.length || state.length < state.highWaterMark)
+        callback();
       else this._pending = callback;
     };
     const answer = this._transform(chunk, encoding, done);

@@ -125,7 +125,12 @@ export function join(parts, options, callback) {
     const consumed = typeof part === 'function' && at > 0;
     if (before && !consumed) {
       const last = at === parts.length - 1;
-      before.pipe(stream, { end: !(last && options.end === false) });
+      before.pipe(stream, { end: false });
+      if (!(last && options.end === false)) {
+        const end = () => stream.end();
+        if (before._readableState?.endEmitted) nextTick(end);
+        else before.once('end', end);
+      }
     }
     streams.push(stream);
     left += 1;

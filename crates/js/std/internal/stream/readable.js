@@ -29,10 +29,12 @@ export function initReadable(stream, options) {
       ended: false,
       endEmitted: false,
       reading: false,
-      sync: false,
+      // Until the first read, nothing is emitted at once.
+      sync: true,
       needReadable: false,
       emittedReadable: false,
       scheduled: false,
+      resuming: false,
       decoder: null,
       encoding: null,
       pipes: [],
@@ -50,7 +52,7 @@ function sizeOf(state, chunk) {
 }
 
 function add(stream, state, chunk, first) {
-  if (state.flowing && state.length === 0 && !state.sync && !first && stream.listenerCount('data') > 0) {
+  if (state.flowing && state.length === 0 && !state.sync && stream.listenerCount('data') > 0) {
     state.dataEmitted = true;
     stream.emit('data', chunk);
   } else {
@@ -100,14 +102,16 @@ function tellReadable(stream, state) {
   state.needReadable = false;
   if (state.emittedReadable) return;
   state.emittedReadable = true;
-  nextTick(() => {
-    if (!stream.destroyed && (state.length > 0 || state.ended)) {
-      stream.emit('readable');
-      state.emittedReadable = false;
-    }
-    state.needReadable = !state.flowing && !state.ended && state.length <= state.highWaterMark;
-    flow(stream);
-  });
+  nextTick(() => tellNow(stream, state));
+}
+
+function tellNow(stream, state) {
+  if (!stream.destroyed && !stream._streamEnd.error && (state.length > 0 || state.ended)) {
+    stream.emit('readable');
+    state.emittedReadable = false;
+  }
+  state.needReadable = !state.flowing && !state.ended && state.length <= state.highWaterMark;
+  flow(stream);
 }
 
 function readMore(stream, state) {
@@ -265,12 +269,15 @@ Object.assign(Readable.prototype, {
     const state = this._readableState;
     if (!state.flowing) {
       state.flowing = !state.readableListening;
-      nextTick(() => {
-        if (!state.reading) this.read(0);
-        this.emit('resume');
-        flow(this);
-        if (state.flowing && !state.reading) this.read(0);
-      });
+      if (!state.resuming)
+        nextTick(() => {
+          state.resuming = false;
+          if (!state.reading) this.read(0);
+          this.emit('resume');
+          flow(this);
+          if (state.flowing && !state.reading) this.read(0);
+        });
+      state.resuming = true;
     }
     state.paused = false;
     return this;
@@ -305,7 +312,7 @@ Object.assign(Readable.prototype, {
       state.awaitDrain.delete(to);
       if (state.awaitDrain.size === 0 && this.listenerCount('data') > 0) this.resume();
     };
-    const end = () => to.end();
+    const end = () => (ends ? to.end() : gone());
     const unpipe = (from) => {
       if (from !== this) return;
       this.removeListener('data', data);
@@ -327,10 +334,8 @@ Object.assign(Readable.prototype, {
     to.prependListener('error', failed);
     to.once('close', gone);
     to.once('finish', gone);
-    if (ends) {
-      if (state.endEmitted) nextTick(end);
-      else this.once('end', end);
-    }
+    if (state.endEmitted) nextTick(end);
+    else this.once('end', end);
     this.on('data', data);
     to.emit('pipe', this);
     if (!state.flowing) this.resume();
@@ -389,10 +394,8 @@ function accept(stream, chunk, encoding, first) {
     else {
       state.needReadable = false;
       state.emittedReadable = true;
-      nextTick(() => {
-        if (!stream.destroyed) stream.emit('readable');
-        flow(stream);
-      });
+      // Now, and not a tick later: parsers rely on it.
+      tellNow(stream, state);
     }
     return false;
   }
@@ -413,10 +416,15 @@ function accept(stream, chunk, encoding, first) {
     state.reading = false;
     readMore(stream, state);
   } else if (first) {
-    add(stream, state, chunk, true);
+    if (state.endEmitted)
+      fail(stream, streamError('ERR_STREAM_UNSHIFT_AFTER_END_EVENT', 'stream.unshift() after end event'));
+    else if (stream.destroyed || stream._streamEnd.error) return false;
+    else add(stream, state, chunk, true);
   } else if (state.ended) {
     fail(stream, streamError('ERR_STREAM_PUSH_AFTER_EOF', 'stream.push() after EOF'));
-  } else if (!stream.destroyed && !stream._streamEnd.error) {
+  } else if (stream.destroyed || stream._streamEnd.error) {
+    return false;
+  } else {
     state.reading = false;
     if (state.decoder && !encoding && typeof chunk !== 'string') {
       chunk = state.decoder.write(chunk);

@@ -294,7 +294,7 @@ export const getters = {
   writableLength: (state) => state.length,
   writableHighWaterMark: (state) => state.highWaterMark,
   writableObjectMode: (state) => state.objectMode,
-  writableNeedDrain: (state) => state.needDrain && !state.ending,
+  writableNeedDrain: (state, stream) => state.needDrain && !state.ending && !stream.destroyed,
   writableCorked: (state) => state.corked,
   writableEnded: (state) => state.ending,
   writableFinished: (state) => state.finished,
@@ -326,7 +326,7 @@ export function giveWritable(prototype) {
     Object.defineProperty(prototype, name, {
       configurable: true,
       get() {
-        return getters[name](this._writableState);
+        return getters[name](this._writableState, this);
       },
     });
   }

@@ -1,0 +1,77 @@
+// `util.format`: values in a text, as `printf` does it.
+
+import { builtIn, inspect } from 'internal/inspect';
+
+/** As `printf`, then the rest of the arguments. */
+export function formatWithOptions(options, ...given) {
+  const [first] = given;
+  let used = 0;
+  let text = '';
+  if (typeof first === 'string') {
+    used = 1;
+    if (given.length === 1) return first;
+    text = first.replace(/%([sdifjoOc%])/g, (whole, kind) => {
+      if (kind === '%') return '%';
+      if (used >= given.length) return whole;
+      const value = given[used];
+      used += 1;
+      switch (kind) {
+        case 's':
+          return shown(value, options);
+        case 'd':
+          return number(value, Number);
+        case 'i':
+          return number(value, (given) => parseInt(given, 10));
+        case 'f':
+          return number(typeof value === 'bigint' ? Number(value) : value, parseFloat);
+        case 'j':
+          try {
+            return JSON.stringify(value);
+          } catch (error) {
+            if (!/circular/i.test(error.message)) throw error;
+            return '[Circular]';
+          }
+        case 'o':
+          return inspect(value, { ...options, showHidden: true, depth: 4 });
+        case 'O':
+          return inspect(value, options);
+        default:
+          return '';
+      }
+    });
+  }
+  for (const value of given.slice(used)) {
+    if (text !== '' || used > 0) text += ' ';
+    used += 1;
+    text += typeof value === 'string' ? value : inspect(value, options);
+  }
+  return text;
+}
+
+function number(value, read) {
+  if (typeof value === 'bigint') return `${value}n`;
+  const made = typeof value === 'symbol' ? NaN : read(value);
+  return Object.is(made, -0) ? '-0' : `${made}`;
+}
+
+/** Whether what an object's `toString` returns is the language's own. */
+function hasBuiltInText(value) {
+  if (typeof value[Symbol.toPrimitive] === 'function') return false;
+  if (typeof value.toString !== 'function') return true;
+  if (Object.hasOwn(value, 'toString')) return false;
+  let at = value;
+  do at = Object.getPrototypeOf(at);
+  while (!Object.hasOwn(at, 'toString'));
+  const made = Object.getOwnPropertyDescriptor(at, 'constructor');
+  return typeof made?.value === 'function' && builtIn(made.value.name);
+}
+
+function shown(value, options) {
+  if (typeof value === 'bigint' || typeof value === 'number') return number(value, Number);
+  if (typeof value !== 'object' || value === null || !hasBuiltInText(value)) return String(value);
+  return inspect(value, { ...options, depth: 0, colors: false, compact: 3 });
+}
+
+export function format(...given) {
+  return formatWithOptions({}, ...given);
+}
