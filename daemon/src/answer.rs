@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
 use ostler_loader::options::without_password;
+use ostler_protocol::names;
 
 use crate::config_redaction::without_userinfo;
 use crate::exit::Exit;
@@ -44,6 +45,14 @@ pub struct Common {
 }
 
 impl Common {
+    /// The program as a user types it for the same configuration.
+    pub fn program(&self) -> String {
+        match &self.config_file {
+            Some(file) => format!("{} --config-file {}", names::HOST, file.display()),
+            None => names::HOST.to_owned(),
+        }
+    }
+
     /// The flags for the output and the configuration, hidden, for a command that has neither and rejects them.
     pub fn not_served() -> Vec<Arg> {
         let all = Self::augment_args(Command::new("")).get_arguments().cloned().collect::<Vec<_>>();

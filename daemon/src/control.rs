@@ -11,9 +11,8 @@ use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
 use ostler_server::{SignIns, Token};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
-use crate::api::MOST_STREAMS;
+use crate::api::Streams;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
 use crate::daemon_file::Record;
@@ -41,8 +40,8 @@ pub struct Control {
     pub sign_ins: SignIns,
     /// The connection token, if there is one; set before requests are served.
     pub token: OnceLock<Token>,
-    /// Permits of streams of the API.
-    pub streams: Arc<Semaphore>,
+    /// The open event streams of the API.
+    pub streams: Streams,
     /// The prefix of links in notifications; set before requests are served.
     pub notify_base: OnceLock<String>,
     /// The last lines of the log.
@@ -72,7 +71,7 @@ impl Control {
             hidden: hidden.clone(),
             sign_ins: SignIns::default(),
             token: OnceLock::new(),
-            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            streams: Streams::default(),
             notify_base: OnceLock::new(),
             lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ostler_contract::Thrown;
@@ -24,14 +24,20 @@ const ATTEMPTS: usize = 10;
 #[derive(Debug, Clone)]
 pub struct UsersOnDisk {
     path: Arc<PathBuf>,
-    /// Locked from reading the file until its content is in force, so that no older content follows it.
-    taking: Arc<Mutex<()>>,
+    /// The text in force, once it is followed. Locked from reading the file until its content is in force, so that no
+    /// older content follows it.
+    taking: Arc<Mutex<Option<Text>>>,
+    /// The host that follows it.
+    host: Arc<OnceLock<Weak<Host>>>,
 }
+
+/// The text of the file, if there is one, or why it cannot be read.
+type Text = Result<Option<String>, String>;
 
 impl UsersOnDisk {
     /// Creates it for a path.
     pub fn new(path: PathBuf) -> Self {
-        Self { path: Arc::new(path), taking: Arc::default() }
+        Self { path: Arc::new(path), taking: Arc::default(), host: Arc::default() }
     }
 
     /// Returns its path.
@@ -121,8 +127,14 @@ impl UsersOnDisk {
         let resource = settings.resource.clone().unwrap_or_else(|| format!("https://{}", settings.address));
         let users = self.clone();
         let people = Arc::new_cyclic(|me: &Weak<People>| {
-            let me = me.clone();
+            let (me, reread) = (me.clone(), self.clone());
             People::new(&resource, host_name)
+                .reread_by(Arc::new(move || {
+                    let users = reread.clone();
+                    Box::pin(async move {
+                        users.look().await;
+                    })
+                }))
                 .trusting(settings.trust_token)
                 .issued_by(settings.issuer.clone())
                 .written_by(Arc::new(move |change: Change| {
@@ -156,34 +168,42 @@ impl UsersOnDisk {
 
     /// Reads it again after every change, until the host ends.
     pub fn follow(self, host: &Arc<Host>) {
-        let host = Arc::downgrade(host);
-        let mut seen = self.text();
+        let _ = self.host.set(Arc::downgrade(host));
+        if let Ok(mut seen) = self.taking.try_lock() {
+            *seen = Some(self.text());
+        }
         tokio::spawn(async move {
             let mut look = tokio::time::interval(LOOK_EVERY);
             loop {
                 look.tick().await;
-                let users = self.clone();
-                let taking = self.taking.lock().await;
-                let Ok(text) = tokio::task::spawn_blocking(move || users.text()).await else { return };
-                let Some(host) = host.upgrade() else { return };
-                if text == seen {
-                    continue;
+                if self.look().await.is_none() {
+                    return;
                 }
-                seen = text;
-                let Some(people) = host.access.gate.people() else { return };
-                if matches!(seen, Ok(None)) {
-                    let shown = self.path().display();
-                    host.core
-                        .log
-                        .line(format_args!("{shown} was removed; keeping the last valid users and grants"));
-                    continue;
-                }
-                let file = self.parse(seen.as_ref().map(Option::as_deref));
-                self.take(people, file, &host.core.log);
-                drop(taking);
-                host.people_changed();
             }
         });
+    }
+
+    /// Reads it again, and applies it if it has changed. `None` once the host has ended.
+    async fn look(&self) -> Option<()> {
+        let users = self.clone();
+        let mut seen = self.taking.lock().await;
+        let text = tokio::task::spawn_blocking(move || users.text()).await.ok()?;
+        let host = self.host.get()?.upgrade()?;
+        if seen.as_ref() == Some(&text) {
+            return Some(());
+        }
+        let text = &*seen.insert(text);
+        let people = host.access.gate.people()?;
+        if matches!(text, Ok(None)) {
+            let shown = self.path().display();
+            host.core.log.line(format_args!("{shown} was removed; keeping the last valid users and grants"));
+            return Some(());
+        }
+        let file = self.parse(text.as_ref().map(Option::as_deref));
+        self.take(people, file, &host.core.log);
+        drop(seen);
+        host.people_changed();
+        Some(())
     }
 }
 

@@ -127,7 +127,8 @@ async fn what_was_acknowledged_before_a_backup_of_a_running_host_is_there_after_
 
     let other = empty();
     let told = tokio::task::block_in_place(|| ok(restore(&other, &file, &[])));
-    assert!(told.contains("Next: ostler doctor, then ostler start"), "{told}");
+    let program = format!("ostler --config-file {}", other.path().join("config.json").display());
+    assert!(told.contains(&format!("Next: {program} doctor, then {program} start")), "{told}");
     let daemon = other.start();
     let (runs, sessions) = tokio::task::block_in_place(|| {
         let sessions = ok(other.run(&["session", "list", "--json"]));
@@ -317,10 +318,27 @@ fn what_the_configuration_names_elsewhere_is_told() {
     fs::write(&users, "{}").unwrap();
     folder.write(
         "config.json",
-        &json!({ "plugins": [{ "name": "@ostler/echo" }], "users": users.to_str().unwrap() }).to_string(),
+        &json!({
+            "plugins": [
+                { "name": "@ostler/echo" },
+                { "name": place.path().join("plugin.js") },
+                { "name": "./inside.js" },
+                { "name": "@ostler/acp", "options": { "registry": place.path().join("registry.json") } },
+            ],
+            "users": users.to_str().unwrap(),
+        })
+        .to_string(),
     );
+    fs::write(place.path().join("plugin.js"), "").unwrap();
+    fs::write(place.path().join("registry.json"), r#"{ "agents": [] }"#).unwrap();
+    folder.write("inside.js", "");
     let ended = back_up(&folder, &archive(&place));
     refused(&ended, 0, "because it is outside the configuration folder");
+    for file in ["users.json", "plugin.js", "registry.json"] {
+        let line = format!("outside the configuration folder: {}", place.path().join(file).display());
+        assert!(ended.err.contains(&line), "{file}: {}", ended.err);
+    }
+    assert!(!ended.err.contains("inside.js"), "{}", ended.err);
     // A configuration that cannot be read is backed up too.
     folder.write("config.json", "{ broken");
     let ended = back_up(&folder, &place.path().join("second.tar.gz"));

@@ -219,6 +219,10 @@ async fn runs_and_sessions_are_listed_by_what_is_known_of_them() {
         ("state=failed", of(&|run| run["state"] == "failed")),
         ("state=running", of(&|_| false)),
         ("text=7001", of(&|run| run["event"]["issue"]["number"] == 7001)),
+        ("text=%F0%9F%98%80", of(&|_| false)),
+        ("text=*", of(&|_| false)),
+        ("text=-+-", of(&|_| false)),
+        ("text=+", of(&|_| true)),
         ("text=title+two+700*", of(&|run| run["automation"] == "two")),
         ("owner=user:nobody", of(&|_| false)),
         (
@@ -270,14 +274,8 @@ async fn runs_and_sessions_are_listed_by_what_is_known_of_them() {
     let token = folder.run(&["user", "add", "ben", "--role", "none", "--json"]);
     let token: Value = serde_json::from_str(&token.out).unwrap_or_else(|_| panic!("{token:?}"));
     let token = token["token"].as_str().unwrap();
-    let body = loop {
-        // The daemon rereads the file in a moment.
-        let (status, body) = get(&daemon, "/api/me", token).await;
-        if status == 200 {
-            break body;
-        }
-        assert_eq!(status, 401, "{body}");
-    };
+    let (status, body) = get(&daemon, "/api/me", token).await;
+    assert_eq!(status, 200, "the command returns when the daemon knows the user: {body}");
     let holds = |grant: &str| body["grants"].as_array().unwrap().iter().any(|held| held == grant);
     assert!(!holds("automation:list") && !holds("*:*"), "{body}");
     let stream = format!("Authorization: Bearer {token}\r\nAccept: text/event-stream\r\n");
@@ -301,6 +299,14 @@ struct Event {
 
 impl Events {
     async fn open(daemon: &Daemon, path: &str, token: &str, last: Option<&str>) -> Self {
+        let (first, mut events) = Self::ask(daemon, path, token, last).await;
+        assert_eq!(first, "HTTP/1.1 200 OK");
+        while events.line().await.is_some_and(|line| !line.is_empty()) {}
+        events
+    }
+
+    /// Asks for a stream: the first line of the answer, and the rest.
+    async fn ask(daemon: &Daemon, path: &str, token: &str, last: Option<&str>) -> (String, Self) {
         let mut stream = TcpStream::connect(daemon.address()).await.unwrap();
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         let request = format!(
@@ -310,10 +316,7 @@ impl Events {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut lines = BufReader::new(stream).lines();
         let first = tokio::time::timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
-        assert_eq!(first, "HTTP/1.1 200 OK");
-        let mut events = Self { lines };
-        while events.line().await.is_some_and(|line| !line.is_empty()) {}
-        events
+        (first, Self { lines })
     }
 
     async fn line(&mut self) -> Option<String> {
@@ -478,6 +481,38 @@ async fn a_stream_of_sessions_shows_them_come_change_and_go() {
 }
 
 #[tokio::test]
+async fn a_user_has_so_many_streams_and_a_closed_one_is_noticed() {
+    let folder = folder(json!({ "users": "users.json" }), &[("one", "Hello")]);
+    folder.write("users.json", r#"{ "users": [] }"#);
+    let daemon = folder.start();
+    let token = |id: &str| {
+        let added = folder.run(&["user", "add", id, "--role", "admin", "--json"]);
+        let added: Value = serde_json::from_str(&added.out).unwrap_or_else(|_| panic!("{added:?}"));
+        added["token"].as_str().unwrap().to_owned()
+    };
+    let (ada, ben) = (token("ada"), token("ben"));
+    let mut open = Vec::new();
+    for _ in 0..32 {
+        open.push(Events::open(&daemon, "/api/runs", &ada, None).await);
+    }
+    let asked = |token: &str| format!("Authorization: Bearer {token}\r\nAccept: text/event-stream\r\n");
+    let (status, body) = daemon.ask("GET /api/sessions", &asked(&ada), "").await;
+    assert_eq!(status, 503, "{body}");
+    assert_eq!(
+        body["message"],
+        "32 streams of ada are open, as many as a user may have; close one, then try again"
+    );
+    let mut other = Events::open(&daemon, "/api/runs", &ben, None).await;
+    assert_eq!(other.next().await.unwrap().name, "ready", "other users have their own");
+    drop(open);
+    let closed = std::time::Instant::now();
+    while Events::ask(&daemon, "/api/runs", &ada, None).await.0 != "HTTP/1.1 200 OK" {
+        assert!(closed.elapsed().as_secs() < 14, "closed connections hold their places");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_stream_ends_with_the_grant_of_its_reader() {
     let folder = folder(json!({ "users": "users.json" }), &[("one", "Hello")]);
     folder.write("users.json", r#"{ "users": [] }"#);
@@ -485,14 +520,9 @@ async fn a_stream_ends_with_the_grant_of_its_reader() {
     let added = folder.run(&["user", "add", "ada", "--role", "admin", "--json"]);
     let added: Value = serde_json::from_str(&added.out).unwrap_or_else(|_| panic!("{added:?}"));
     let token = added["token"].as_str().unwrap();
-    wait_for(|| folder.read("users.json").contains("ada").then_some(())).unwrap();
-    let mut events = loop {
-        // The daemon rereads the file in a moment.
-        if get(&daemon, "/api/runs", token).await.0 == 200 {
-            break Events::open(&daemon, "/api/runs", token, None).await;
-        }
-    };
+    let mut events = Events::open(&daemon, "/api/runs", token, None).await;
     assert_eq!(events.next().await.unwrap().name, "ready");
     assert_eq!(folder.run(&["user", "rm", "ada", "--yes"]).code, Some(0));
+    assert_eq!(get(&daemon, "/api/runs", token).await.0, 401, "the removal is in force");
     assert_eq!(events.next().await, None, "the stream of a user who was removed is closed");
 }

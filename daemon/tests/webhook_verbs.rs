@@ -346,6 +346,54 @@ async fn a_call_whose_daemon_was_killed_right_after_the_answer_is_in_the_log_and
     assert_eq!(told.json["runs"][0]["status"], "completed", "{told:?}");
 }
 
+/// Each command has its own stores, as separate processes have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_endpoint_that_is_added_twice_concurrently_is_added_once() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let adding = (0..4).map(|_| {
+            let endpoints = Endpoints::of(folder.path(), "http://127.0.0.1:1").unwrap();
+            let flags = AddFlags { id: "fire".to_owned(), automation: true, ..AddFlags::default() };
+            tokio::spawn(async move { endpoints.run(WebhookVerb::Add(flags)).await })
+        });
+        let adding: Vec<_> = adding.collect();
+        let mut tokens = Vec::new();
+        for added in adding {
+            match added.await.unwrap() {
+                Ok(added) => tokens.push(added.json["token"].as_str().unwrap().to_owned()),
+                Err(why) => assert!(why.to_string().contains("endpoint fire already exists"), "{why}"),
+            }
+        }
+        let vault = std::fs::read_to_string(folder.path().join("vault.json")).unwrap();
+        assert_eq!(tokens.len(), 1);
+        assert!(vault.contains(&tokens[0]), "the token is the one that is stored");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_body_was_evicted_is_not_shown_as_replayable() {
+    let folder = Folder::with_webhook("{{event.n}}");
+    let endpoint = "---\nid: big\nautomation: true\nsecret: host:in\nkeepBodies: 7d\n---\n";
+    folder.write("webhooks/big.md", endpoint);
+    folder.write("vault.json", r#"{ "host:in": "right", "host:webhook-bodies": "0123456789abcdef-a-key" }"#);
+    let daemon = folder.start();
+    let body = json!({ "text": "x".repeat(1000 * 1024) }).to_string();
+    for _ in 0..17 {
+        assert_eq!(daemon.post("/plugins/webhook/big", Some("right"), &body).await.0, 202);
+    }
+    let endpoints = Endpoints::of(folder.path(), &format!("http://{}", daemon.address())).unwrap();
+    let calls = loop {
+        let logged = endpoints.run(WebhookVerb::Log { id: "big".to_owned() }).await.unwrap();
+        let calls = logged.json["calls"].as_array().unwrap().clone();
+        if calls.len() == 17 && calls.iter().all(|call| call["status"].is_u64()) {
+            break calls;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    let replayable: Vec<bool> = calls.iter().map(|call| call["keptUntil"].is_string()).collect();
+    assert_eq!(replayable, [vec![false], vec![true; 16]].concat());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_url_of_an_endpoint_is_the_one_that_senders_use() {
     let public = "https://agents.example/ostler";

@@ -101,12 +101,25 @@ fn quoted(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the text of all sources, with continued string literals joined.
+/// Sources whose texts describe messages and keys instead of being shown by the program.
+const DESCRIPTIONS: &[&str] = &["daemon/src/api/openapi.rs", "daemon/src/config/keys.rs"];
+/// Where the unit tests of a file begin.
+const UNIT_TESTS: &str = "#[cfg(test)]\nmod tests {";
+
+/// Returns the text of all sources that can show a message: without tests, comments and descriptions, and with continued
+/// string literals joined.
 fn said(root: &Path) -> String {
     let mut all = String::new();
     for folder in ["crates", "daemon", "plugins"] {
         for file in sources(&root.join(folder), &["rs"]) {
+            let name = relative(root, &file);
+            if DESCRIPTIONS.contains(&&*name) || name.contains("/tests/") || name.ends_with("_tests.rs") {
+                continue;
+            }
             let text = fs::read_to_string(file).unwrap_or_default();
+            let text = text.split(UNIT_TESTS).next().unwrap_or_default();
+            let lines = text.split_inclusive('\n').filter(|line| !line.trim_start().starts_with("//"));
+            let text: String = lines.collect();
             let mut parts = text.split("\\\n");
             all.extend(parts.next());
             all.extend(parts.map(str::trim_start));
@@ -152,7 +165,13 @@ mod tests {
             "# A\n[b](b.md#b) [gone](gone.md) [here](#a) [not here](#c) [web](https://example.org/x)\n",
         );
         write("docs/b.md", "# B\n");
-        write("docs/errors.md", "| `nobody says this` | x |\n| `… was said` | x |\n");
+        write(
+            "docs/errors.md",
+            "| `nobody says this` | x |\n| `… was said` | x |\n| `only described` | x |\n| `only tested` | x |\n",
+        );
+        write("daemon/src/api/openapi.rs", "\"only described\"");
+        write("daemon/src/b.rs", "/// only described\n#[cfg(test)]\nmod tests {\n\"only tested\"\n}\n");
+        write("daemon/tests/c.rs", "\"only tested\"");
         write("daemon/src/a.rs", "\"it was \\\n    said\"");
         let mut problems = Vec::new();
         check(root.path(), &mut problems);
@@ -163,6 +182,8 @@ mod tests {
                 "docs/a.md:2: gone.md leads nowhere",
                 "docs/a.md:2: #c leads nowhere",
                 "docs/errors.md: no source says \"nobody says this\" of the message \"nobody says this\"",
+                "docs/errors.md: no source says \"only described\" of the message \"only described\"",
+                "docs/errors.md: no source says \"only tested\" of the message \"only tested\"",
             ]
         );
     }

@@ -128,6 +128,7 @@ fn rows() -> Vec<Row> {
             Some("diagnostics:fetch"),
             json!({ "url": "https://example.com/" }),
         ),
+        row("x-ostler/users/reload", None, json!({})),
         row("x-ostler/runs/list", Some("automation:list"), json!({ "limit": 1 })),
         row("fetchAutomationRuns", Some("automation:list"), json!({ "automation": "ahp-automation:/a" })),
     ]

@@ -345,6 +345,9 @@ commands! {
     "x-ostler/diagnostics/network" DiagnosticsNetwork(Ignored) On::Any, grant!("diagnostics", "network");
     /// Requests a URL and returns the outcome.
     "x-ostler/diagnostics/fetch" DiagnosticsFetch(own::DiagnosticsFetchParams) On::Any, grant!("diagnostics", "fetch");
+    /// Reads the users file again, and returns once its content is in force. It needs no grant, because the host reads the
+    /// file by itself a moment later.
+    "x-ostler/users/reload" UsersReload(Ignored) On::Any, open!();
     /// Lists the runs of all automations that match a filter, in pages.
     "x-ostler/runs/list" RunsList(RunFilter) On::Any, grant!("automation", "list");
     /// Loads older runs into the entry of an automation.

@@ -15,9 +15,10 @@ use ostler_engine::{Core, Principal};
 use ostler_protocol::grants::Grant;
 use ostler_server::HangUp;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::rows::Ask;
+use super::streams::Place;
 use super::{Refused, hide};
 use crate::config_redaction::without_userinfo;
 use crate::control::Control;
@@ -25,10 +26,9 @@ use crate::exit::Exit;
 
 /// The content type of a stream.
 pub(super) const MEDIA: &str = "text/event-stream";
-/// The most streams of a daemon.
-pub const MOST: usize = 256;
-/// How often something is sent to a reader, so that both sides notice an end of the connection.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How often something is sent to a reader, so that both sides notice an end of the connection. The reader may close its
+/// sending side, so that only sending shows that it no longer reads; its place is free after the second heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(3);
 /// How long a reader may take nothing that waits for it.
 const STALLED: Duration = Duration::from_secs(60);
 
@@ -47,7 +47,7 @@ pub(super) struct Events {
     control: Arc<Control>,
     caller: Principal,
     grant: Grant,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// What came of a look at the feed.
@@ -64,7 +64,17 @@ enum Step {
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accepted| accepted.to_str().ok());
     let mut media = accepted.flat_map(|accepted| accepted.split(','));
-    media.any(|media| media.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case(MEDIA)))
+    media.any(|media| {
+        let mut parts = media.split(';').map(str::trim);
+        let is_stream = parts.next().is_some_and(|media| media.eq_ignore_ascii_case(MEDIA));
+        is_stream && !parts.any(is_unacceptable)
+    })
+}
+
+/// Whether a parameter of a media type is the quality 0, which means that the client does not accept it.
+fn is_unacceptable(parameter: &str) -> bool {
+    let quality = parameter.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    quality.and_then(|(_, value)| value.trim().parse().ok()).is_some_and(|quality: f32| quality <= 0.0)
 }
 
 /// Refuses parameters that have no meaning for a stream.
@@ -87,7 +97,7 @@ impl Events {
         seen: impl Fn(&Change<T>) -> Option<Seen> + Send + 'static,
     ) -> Result<Self, Refused> {
         let control = ask.control.clone();
-        let permit = control.streams.clone().try_acquire_owned().map_err(|_| Refused::Streams)?;
+        let taken = control.streams.take(&ask.caller).map_err(Refused::Streams)?;
         let of = feed(&control.host.core);
         let changes = of.changes();
         let last = ask.page.headers.get("last-event-id").and_then(|id| id.to_str().ok());
@@ -126,7 +136,7 @@ impl Events {
             control: control.clone(),
             caller: ask.caller.clone(),
             grant: Grant::of(subject, operation),
-            _permit: permit,
+            _place: taken,
         })
     }
 
@@ -252,6 +262,9 @@ mod tests {
         };
         assert!(
             wanted(&["text/event-stream"]) && wanted(&["application/json", "a/b, Text/Event-Stream;q=0.9"])
+        );
+        assert!(
+            !wanted(&["application/json, text/event-stream;q=0"]) && !wanted(&["text/event-stream; Q=0.000"])
         );
         assert!(!wanted(&[]) && !wanted(&["*/*"]) && !wanted(&["text/event-streams"]));
     }

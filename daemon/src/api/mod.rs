@@ -20,6 +20,7 @@ mod secrets;
 mod sessions;
 pub mod shapes;
 mod sign_in;
+mod streams;
 mod webhooks;
 
 use std::sync::Arc;
@@ -31,9 +32,9 @@ use ostler_engine::Principal;
 use ostler_protocol::RpcError;
 use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, refuse};
 
-pub use self::events::MOST as MOST_STREAMS;
 use self::rows::Ask;
 use self::sign_in::Page;
+pub use self::streams::Streams;
 use crate::config::ConfigFiles;
 use crate::config_redaction::without_userinfo;
 use crate::control::Control;
@@ -51,8 +52,8 @@ enum Refused {
     NotThere,
     /// The path is one of the API, and what its name means does not exist.
     Missing(String),
-    /// As many streams are open as may.
-    Streams,
+    /// As many streams are open as may; says which limit it is.
+    Streams(String),
     Method(&'static str),
     Media,
     NoMemory,
@@ -168,11 +169,8 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         }
         Refused::Media => http::message(status, "The content type must be application/json"),
         Refused::NoMemory => refuse(&Reply::NoMemory),
-        Refused::Streams => {
-            let mut response = http::message(
-                status,
-                format_args!("{MOST_STREAMS} streams are open, as many as may be; close one, then try again"),
-            );
+        Refused::Streams(limit) => {
+            let mut response = http::message(status, format_args!("{limit}; close one, then try again"));
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, header::HeaderValue::from_static(http::RETRY_AFTER));
@@ -199,7 +197,7 @@ impl Refused {
             Self::NotThere | Self::Missing(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Media => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::NoMemory | Self::Streams | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory | Self::Streams(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
         }

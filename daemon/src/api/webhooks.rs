@@ -19,6 +19,7 @@ fn endpoints(ask: &Ask) -> Result<Endpoints, Refused> {
         vault: control.vault()?,
         base: control.record()?.routes.clone(),
         public_url: control.record()?.public_url.clone(),
+        folder: None,
         automations: None,
         database: None,
         daemon: None,

@@ -232,8 +232,8 @@ pub fn lost() -> Exit {
 pub fn exit(error: ClientError) -> Exit {
     match error {
         ClientError::Rpc(error) if error.code == code::AUTH_REQUIRED => Exit::machine(format!(
-            "{}; the host has a users file, so commands need its connection token; start it with \
-             --connection-token-file",
+            "{}; the host has a users file, so this command needs its connection token (start it with \
+             --connection-token-file), or a personal token if its configuration sets trustToken",
             error.message
         )),
         ClientError::Rpc(error) if error.code == code::INTERNAL_ERROR => Exit::machine(error.message),

@@ -263,7 +263,10 @@ impl Notify {
         let user = match (&rule.user, owner.map(Owner::parse)) {
             (Some(user), _) => user.clone(),
             (None, Some(Some(Owner::User(user)))) => user.to_owned(),
-            (None, None | Some(Some(Owner::Root(_)))) => return Ok(Answerer::Host),
+            (None, Some(Some(Owner::Root(_)))) => return Ok(Answerer::Host),
+            (None, None) => {
+                return Err(format!("no message about {session}: it has no owner; set user in the rule"));
+            }
             (None, Some(_)) => {
                 return Err(format!(
                     "no message about {session}: it belongs to {}, which is no user; set user in the rule",

@@ -293,7 +293,10 @@ fn listed(row: &Value) -> String {
             [version(row), supported(row)].into_iter().flatten().collect::<Vec<_>>().join(", ")
         }
     };
-    format!("{provider}: {name}, {}", one_line(&state))
+    match state.is_empty() {
+        true => format!("{provider}: {name}"),
+        false => format!("{provider}: {name}, {}", one_line(&state)),
+    }
 }
 
 fn version(row: &Value) -> Option<String> {
@@ -554,4 +557,18 @@ fn checked(report: &Value) -> Vec<String> {
     add("time", Some(times.join(", ")));
     add("reply", report["answer"]["text"].as_str().map(one_line));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_reported_nothing_is_listed_by_its_name() {
+        let mut row =
+            json!({ "provider": "envy", "name": "Envy", "acp": true, "installed": true, "supports": {} });
+        assert_eq!(listed(&row), "envy: Envy");
+        row["version"] = "1".into();
+        assert_eq!(listed(&row), "envy: Envy, version 1");
+    }
 }

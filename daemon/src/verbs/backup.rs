@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler_contract::json;
+use ostler_loader::PluginConfig;
 use ostler_ports::atomic;
 
 use crate::answer::Answer;
@@ -20,6 +21,9 @@ use crate::settings::Settings;
 
 /// Means standard input or output instead of a file.
 const STREAM: &str = "-";
+
+/// The options of bundled plugins that name files of the user.
+const FILE_OPTIONS: &[(&str, &str)] = &[(ostler_plugin_acp::NAME, "registry")];
 
 /// The flags of `ostler backup`.
 #[derive(Debug, Clone, Args)]
@@ -148,11 +152,35 @@ fn outside(at: &Place) -> Vec<String> {
         crate::token::TokenSource::File(file) => Some(file),
         _ => None,
     };
-    let named = settings.files.iter().chain(&settings.users).chain(token);
-    named
-        .filter(|file| !file.starts_with(&settings.dir) && file.exists())
-        .map(|file| file.display().to_string())
-        .collect()
+    let named = settings.files.iter().chain(&settings.users).chain(token).cloned();
+    let of_plugins = settings.plugins.iter().flat_map(|plugin| of_plugin(plugin, &settings.dir, at));
+    let dir = real(&settings.dir);
+    let mut paths: Vec<String> = named
+        .chain(of_plugins)
+        .filter(|path| path.exists() && !real(path).starts_with(&dir))
+        .map(|path| path.display().to_string())
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The module of a plugin if the configuration names its path, and the files that its options name.
+fn of_plugin(plugin: &PluginConfig, dir: &Path, at: &Place) -> Vec<PathBuf> {
+    let spec = plugin.name.as_str();
+    let base = plugin.base.as_deref().unwrap_or(dir);
+    let module = match spec.starts_with("file:") {
+        true => url::Url::parse(spec).ok().and_then(|url| url.to_file_path().ok()),
+        false => (spec.starts_with('.') || Path::new(spec).is_absolute()).then(|| base.join(spec)),
+    };
+    let options = FILE_OPTIONS.iter().filter(|(name, _)| *name == spec);
+    let options = options.filter_map(|(_, option)| plugin.options.get(*option)?.as_str());
+    module.into_iter().chain(options.map(|path| at.working_dir.join(path))).collect()
+}
+
+/// A path without links and `..`, to compare it.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Restores an archive into the folders of the configuration.
@@ -200,7 +228,8 @@ pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
                 .to_owned(),
         );
     }
-    lines.push("Next: ostler doctor, then ostler start".to_owned());
+    let program = at.common.program();
+    lines.push(format!("Next: {program} doctor, then {program} start"));
     let json = json!({
         "createdAt": created_at, "version": version, "files": files, "state": state, "replaced": replaced,
         "config": config.to_string(),

@@ -118,10 +118,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
             return Err(why);
         }
     };
-    let host = match &at.common.config_file {
-        Some(file) => format!("{} --config-file {}", names::HOST, file.display()),
-        None => names::HOST.to_owned(),
-    };
+    let host = at.common.program();
     let start = format!("{host} start");
     let mut lines = vec![format!("Created {shown} with agent {agent}.")];
     if is_preset {

@@ -1,5 +1,7 @@
 //! `ostler user …`, `ostler team …`, `ostler project …`: change the users file as a user of this machine.
 
+use std::time::Duration;
+
 use clap::Subcommand;
 use ostler_contract::{JsonObject, Secret, Value, json};
 use ostler_engine::users::{Caller, Change, Kind, UsersFile, hash_of};
@@ -8,11 +10,18 @@ use ostler_protocol::RpcError;
 use super::ask;
 use crate::answer::Answer;
 use crate::api::shapes::{AddGroup, AddUser, AddedGroup, Named, PersonalToken, RemovedRecord};
+use crate::client::Connection;
+use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::remote::Remote;
 use crate::token::fresh;
 use crate::users_file::UsersOnDisk;
+
+/// The command that makes the running daemon read the file again.
+const RELOAD: &str = "x-ostler/users/reload";
+/// How long to wait for it.
+const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 
 /// The `ostler user` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -104,6 +113,7 @@ pub async fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
         return user_over_http(at, &remote, verb).await;
     }
     let (users, note) = file(at)?;
+    let changes = !matches!(verb, UserVerb::List);
     let answer = match verb {
         UserVerb::Add { id, roles, memberships, primary } => {
             let roles = (!roles.is_empty()).then_some(roles);
@@ -116,9 +126,13 @@ pub async fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
         }
         UserVerb::List => listed(&users, Kind::User)?,
     };
-    Ok(match note {
+    let answer = match note {
         Some(note) => answer.note(note),
         None => answer,
+    };
+    Ok(match changes {
+        true => in_force(at, answer).await,
+        false => answer,
     })
 }
 
@@ -131,13 +145,29 @@ pub async fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Ex
         return group_over_http(at, &remote, kind, verb).await;
     }
     let (users, _) = file(at)?;
-    match verb {
-        GroupVerb::Add { id, title } => add_group(kind, id, title, Caller::root()).here(&users),
+    let answer = match verb {
+        GroupVerb::Add { id, title } => add_group(kind, id, title, Caller::root()).here(&users)?,
         GroupVerb::Rm { id, yes } => {
             ask::sure(at, yes, &format!("Remove {} {id}?", kind.name()))?;
-            remove(kind, id, Caller::root()).here(&users)
+            remove(kind, id, Caller::root()).here(&users)?
         }
-        GroupVerb::List => listed(&users, kind),
+        GroupVerb::List => return listed(&users, kind),
+    };
+    Ok(in_force(at, answer).await)
+}
+
+/// Waits until a change of the file is in force in the running daemon, if there is one, and returns the answer with a
+/// note if the daemon does not say so.
+async fn in_force(at: &Place, answer: Answer) -> Answer {
+    let Ok(folders) = at.folders() else { return answer };
+    let Some(running) = daemon_file::running(&folders) else { return answer };
+    let reloading = async {
+        let daemon = Connection::open(&running.connect_url, "ostler-cli").await?;
+        daemon.request(RELOAD, json!({})).await
+    };
+    match tokio::time::timeout(RELOAD_LIMIT, reloading).await {
+        Ok(Ok(_)) => answer,
+        Ok(Err(_)) | Err(_) => answer.note("the running daemon did not confirm the change; see ostler logs"),
     }
 }
 

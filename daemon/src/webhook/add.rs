@@ -80,6 +80,8 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     slug(id)?;
     let record = record_of(&flags)?;
     let facts = EndpointFacts::read(&record).map_err(Exit::usage)?;
+    // Of two commands for the same id, the later one finds the endpoint of the first.
+    let lock = endpoints.lock().await?;
     let collection = endpoints.collection(ENDPOINTS).await?;
     if collection.get.within(limit::STORE, (id.clone(),)).await.map_err(machine)?.is_some() {
         let fix = match &endpoints.database {
@@ -126,6 +128,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
         _ => None,
     };
     collection.put.within(limit::STORE, (record,)).await.map_err(machine)?;
+    drop(lock);
     let url = endpoints.url(id);
     // Shown once, and only if it was created here.
     let shown = made.as_ref().is_some_and(|(_, fresh)| *fresh);

@@ -14,7 +14,16 @@ use crate::exit::Exit;
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, Exit> {
     endpoints.record(id).await?;
     let mut all = calls(endpoints, id).await?;
-    all.extend(unrecorded(endpoints, id, &all).await?);
+    let stored = stored_bodies(endpoints, id).await?;
+    for call in all.iter_mut().filter_map(Value::as_object_mut) {
+        // A body can be evicted before it expires.
+        if !stored.iter().any(|row| Some(&row["id"]) == call.get("id")) {
+            call.shift_remove("keptUntil");
+        }
+    }
+    let unrecorded: Vec<Value> =
+        stored.into_iter().filter(|row| !all.iter().any(|call| call["id"] == row["id"])).collect();
+    all.extend(unrecorded);
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
     Ok(logged(id, all, endpoints.connect().await).await)
 }
@@ -55,9 +64,9 @@ pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>,
     Ok(all)
 }
 
-/// Returns the calls whose bodies are stored but whose answers are not, because the log is written up to half a second
-/// after a call, and the daemon can end in between.
-async fn unrecorded(endpoints: &Endpoints, id: &str, calls: &[Value]) -> Result<Vec<Value>, Exit> {
+/// Returns the calls whose bodies are stored. Their answers may not be recorded, because the log is written up to half
+/// a second after a call, and the daemon can end in between.
+async fn stored_bodies(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Exit> {
     let index = endpoints.collection(BODY_INDEX).await?;
     let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
     let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
@@ -69,7 +78,7 @@ async fn unrecorded(endpoints: &Endpoints, id: &str, calls: &[Value]) -> Result<
         if row["at"].is_string() {
             call["at"] = row["at"].clone();
         }
-        (!calls.iter().any(|call| call["id"] == row["id"])).then_some(call)
+        Some(call)
     };
     Ok(rows.into_iter().flatten().filter_map(row).collect())
 }

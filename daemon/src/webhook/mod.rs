@@ -11,6 +11,7 @@ mod replay;
 mod rm;
 mod test;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use ostler_contract::points::{RecordStore, StoredCollection, Vault};
 use ostler_contract::{JsonObject, Slug, Thrown, Value, limit};
 use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::{BODIES, ENDPOINTS, bodies_options};
-use ostler_ports::{FileRecords, FileVault, Report};
+use ostler_ports::{FileRecords, FileVault, Report, atomic};
 use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
@@ -72,6 +73,8 @@ pub struct Endpoints {
     pub base: String,
     /// The beginning of their URLs for others; without it, `base`.
     pub public_url: Option<String>,
+    /// The configuration folder, whose changes by commands are made one after the other; `None` for a running daemon.
+    pub folder: Option<PathBuf>,
     /// The folder of automation files; `None` if they are in memory, or in the database.
     pub automations: Option<PathBuf>,
     /// The database, if the stores are in one.
@@ -108,6 +111,7 @@ impl Endpoints {
             vault: Arc::new(vault).into_point(),
             base: base.trim_end_matches('/').to_owned(),
             public_url: None,
+            folder: Some(config_dir.to_owned()),
             automations: Some(config_dir.join("automations")),
             database: None,
             daemon: None,
@@ -149,6 +153,26 @@ impl Endpoints {
         match &self.daemon {
             Some(url) => Connection::open(url, "ostler-webhook").await.map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Waits until no other command changes endpoints; none does until the file is dropped.
+    async fn lock(&self) -> Result<Option<File>, Exit> {
+        let Some(folder) = self.folder.clone() else { return Ok(None) };
+        let failed = |error: &dyn std::fmt::Display, folder: &Path| {
+            Exit::machine(format!("the endpoints in {} could not be locked: {error}", folder.display()))
+        };
+        let locked = {
+            let folder = folder.clone();
+            tokio::task::spawn_blocking(move || {
+                atomic::make_folder(&folder)?;
+                atomic::lock(&folder.join(ENDPOINTS))
+            })
+        };
+        match locked.await {
+            Ok(Ok(file)) => Ok(Some(file)),
+            Ok(Err(error)) => Err(failed(&error, &folder)),
+            Err(error) => Err(failed(&error, &folder)),
         }
     }
 

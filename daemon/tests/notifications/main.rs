@@ -495,6 +495,27 @@ async fn rules_select_by_automation_and_bot() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_to_a_session_without_an_owner_needs_a_user_of_the_rule() {
+    let receiver = Receiver::new().await;
+    let folder = Folder::with_webhook("/ask Which?");
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["users"] = "users.json".into();
+    folder.write("config.json", &config.to_string());
+    folder
+        .write("vault.json", &json!({ "host:in": "right", "host:hook": format!("whsec_{KEY}") }).to_string());
+    folder.write("users.json", r#"{ "users": [] }"#);
+    add(&folder, "ada", "admin");
+    folder.write("notify.yaml", &rule(&receiver, "after: 0s,"));
+    let daemon = folder.start();
+    folder.wait_for_status(&daemon, "/plugins/webhook/in", 202).await;
+    folder.wait_for_log("it has no owner; set user in the rule");
+    folder.write("notify.yaml", &rule(&receiver, "after: 0s, user: ada,"));
+    let message = receiver.inbox.nth(1).await;
+    let answered = post(&daemon, &message.path(), "answer=decline").await;
+    assert_eq!(answered.status, 200, "{}", answered.body);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slack_and_mail_have_the_link() {
     let receiver = Receiver::new().await;
     let (starttls, tls) = (Smtp::new(false).await, Smtp::new(true).await);

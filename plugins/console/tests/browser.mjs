@@ -417,12 +417,17 @@ async function run(address, browser, dir) {
   check(true, 'a policy is shown as its file is written');
   await go(page, '#/bots');
   await page.getByRole('heading', { name: 'Helper' }).waitFor();
+  check(!(await page.locator('main').textContent()).includes('days ago'), 'a bot written by hand has no time');
   writeFileSync(
     join(dir, 'bots', 'second.md'),
     '---\nname: Second\nowner: user:ada\nharness: echo\n---\nBe brief.\n',
   );
   await page.getByRole('heading', { name: 'Second' }).waitFor();
   check(true, 'a bot is shown as its file is written');
+
+  await go(page, '#/run/%E0%A4%A');
+  await page.getByText('is not valid').waitFor();
+  check(true, 'an address that cannot be decoded is said to be invalid');
 
   await go(page, '#/endpoints');
   await page.getByRole('button', { name: 'Test in' }).click();

@@ -2,7 +2,7 @@
 
 import { Connection } from './ahp.js';
 import { api } from './api.js';
-import { announce, frame, keepTime, notify, write } from './dom.js';
+import { announce, frame, h, head, keepTime, notify, write } from './dom.js';
 import { ARCHIVED, NEEDS_INPUT } from './format.js';
 import * as sessions from './pages/sessions.js';
 
@@ -157,7 +157,8 @@ async function show() {
   try {
     leave = page.show(main, app, parameter && decodeURIComponent(parameter), name);
   } catch (error) {
-    notify(error.message);
+    if (!(error instanceof URIError)) return notify(error.message);
+    main.append(head('Not found'), h('p', { role: 'status' }, `The address ${location.hash} is not valid.`));
   }
 }
 

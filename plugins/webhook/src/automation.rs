@@ -58,7 +58,9 @@ pub(crate) async fn call(
             }
             Err(ConditionError::Call(what)) => return bad(&what),
             Err(ConditionError::Expression(why)) => {
-                webhook.say_once_a_minute(&endpoint.id, "when", &format!("cannot evaluate when: {why}"));
+                let problem = format!("cannot evaluate when: {why}");
+                webhook.say_once_a_minute(&endpoint.id, &problem);
+                seen.why = Some(problem);
                 return Ok(Refusal::NoFilter.into());
             }
         }

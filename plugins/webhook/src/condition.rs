@@ -8,7 +8,7 @@ use ostler_contract::protocol::surrogates::read_json;
 use ostler_contract::{JsonObject, Value};
 use rhai::packages::{Package, StandardPackage};
 use rhai::serde::to_dynamic;
-use rhai::{AST, Array, Dynamic, Engine, Map, Scope};
+use rhai::{AST, Array, Dynamic, Engine, EvalAltResult, Map, Scope};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::automation::Data;
@@ -126,8 +126,30 @@ fn holds(compiled: &AST, call: Call) -> Result<bool, ConditionError> {
         scope.push_constant_dynamic(name, value);
     }
     let answer = ENGINE.eval_ast_with_scope::<Dynamic>(&mut scope, compiled);
-    let answer = answer.map_err(|error| failed(error.to_string()))?;
+    let answer = answer.map_err(|error| failed(without_values(&error)))?;
     answer.as_bool().map_err(|kind| failed(format!("it is {kind}, not true or false")))
+}
+
+/// Describes an error without values of the call, which do not belong into a log.
+fn without_values(error: &EvalAltResult) -> String {
+    match error.unwrap_inner() {
+        EvalAltResult::ErrorArithmetic(what, _) => {
+            let what = what.split([':', '\'', '"']).next().unwrap_or_default().trim();
+            format!("{what}{}", at(error))
+        }
+        EvalAltResult::ErrorRuntime(..) => format!("it failed{}", at(error)),
+        EvalAltResult::ErrorIndexNotFound(..)
+        | EvalAltResult::ErrorArrayBounds(..)
+        | EvalAltResult::ErrorStringBounds(..) => format!("a list has no such element{}", at(error)),
+        _ => error.to_string(),
+    }
+}
+
+fn at(error: &EvalAltResult) -> String {
+    match error.position() {
+        position if position.is_none() => String::new(),
+        position => format!(" ({position})"),
+    }
 }
 
 fn query(uri: &Uri) -> Map {
@@ -250,6 +272,12 @@ mod tests {
             Err(ConditionError::Expression("it is i64, not true or false".to_owned()))
         );
         assert!(matches!(ask("event.action.nothing()"), Err(ConditionError::Expression(_))));
+        for failing in
+            ["event.action.parse_int() == 1", "event.list[event.n * 1000] == ()", "event.n / 0 == 1"]
+        {
+            let why = format!("{:?}", ask(failing).unwrap_err());
+            assert!(!why.contains("opened") && why.contains("line 1"), "{failing}: {why}");
+        }
     }
 
     #[test]

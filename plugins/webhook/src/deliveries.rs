@@ -33,7 +33,7 @@ pub(crate) struct Delivery {
     pub ms: u64,
     /// The status of the answer.
     pub status: u16,
-    /// Why it was rejected.
+    /// Why it was rejected or failed: for the owner of the endpoint, where the caller learns less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The size of its body.
@@ -81,7 +81,7 @@ impl Delivery {
             Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; see its log")),
         };
         self.status = status.as_u16();
-        self.why = why.map(str::to_owned);
+        self.why = self.why.take().or_else(|| why.map(str::to_owned));
         self.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::deliveries::Delivery;
 use crate::route::Webhook;
+use crate::stored_bodies::{LARGEST, MOST, MOST_BYTES};
 use crate::{REPLAY, REPLAY_GRANT};
 
 /// How often expired bodies are searched.
@@ -44,6 +45,10 @@ pub(crate) fn register(host: &PluginHost, webhook: &Arc<Webhook>) -> Result<(), 
     )
 }
 
+fn size(bytes: usize) -> String {
+    format!("{} MiB", bytes / (1024 * 1024))
+}
+
 fn wrong(why: impl Into<String>) -> Thrown {
     Thrown::from(RpcError::invalid_params(why.into()))
 }
@@ -54,7 +59,9 @@ impl Webhook {
         let started = Instant::now();
         let stored = self.stored_bodies.find(delivery).await?.ok_or_else(|| {
             wrong(format!(
-                "no body of delivery {delivery} is stored; bodies are stored by endpoints with keepBodies, for as long as it says"
+                "no body of delivery {delivery} is stored; endpoints with keepBodies store bodies of up to {} for as long as it says, the newest {MOST} of at most {} in total",
+                size(LARGEST),
+                size(MOST_BYTES)
             ))
         })?;
         let of = stored.endpoint.clone();

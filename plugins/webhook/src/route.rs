@@ -40,7 +40,7 @@ pub(crate) struct Webhook {
     pub stored_bodies: StoredBodies,
     /// The budget of replays, which have no request.
     pub replays: Bodies,
-    /// Limits the log lines about invalid endpoints.
+    /// Limits the log lines about problems of endpoints.
     pub told: LogLimit,
     /// The default limit of a `sync` call.
     pub sync_timeout: Duration,
@@ -159,9 +159,9 @@ impl Webhook {
         }
     }
 
-    /// Logs a problem of an endpoint, once a minute for each kind of problem.
-    pub fn say_once_a_minute(&self, endpoint: &str, kind: &str, what: &str) {
-        if let Some(left_out) = self.told.again(&format!("{endpoint} {kind}")) {
+    /// Logs a problem of an endpoint, once a minute for each text.
+    pub fn say_once_a_minute(&self, endpoint: &str, what: &str) {
+        if let Some(left_out) = self.told.again(endpoint, what) {
             let more = if left_out > 0 { format!(" ({left_out} more calls since)") } else { String::new() };
             let _ = self.host.log(format!("{} {what}{more}", crate::named(endpoint)));
         }
@@ -176,7 +176,7 @@ impl Webhook {
             },
             Err(why) => why.message,
         };
-        self.say_once_a_minute(&endpoint.id, "secret", &format!("is unavailable: {why}"));
+        self.say_once_a_minute(&endpoint.id, &format!("is unavailable: {why}"));
         None
     }
 
@@ -263,7 +263,7 @@ impl Webhook {
             Ok(until) => seen.kept_until = Some(format!("{until:.3}")),
             Err(why) => {
                 let what = format!("cannot keep the body of a call with {}: {}", retention.key, why.message);
-                self.say_once_a_minute(&endpoint.id, "keepBodies", &what);
+                self.say_once_a_minute(&endpoint.id, &what);
             }
         }
     }

@@ -26,10 +26,10 @@ pub(crate) const KEY: &str = "host:webhook-bodies";
 /// The minimum length of the key in bytes. It is a random text, not a password.
 pub(crate) const SHORTEST_KEY: usize = 16;
 /// The maximum number of bodies of an endpoint, and their total size.
-const MOST: usize = 50;
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MOST: usize = 50;
+pub(crate) const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum size of a stored body.
-const LARGEST: usize = 1024 * 1024;
+pub(crate) const LARGEST: usize = 1024 * 1024;
 /// The maximum time for which bodies are stored.
 const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
 

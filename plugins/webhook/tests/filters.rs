@@ -66,6 +66,17 @@ async fn a_filter_that_fails_has_the_sender_try_again() {
         "plugin webhook: endpoint webhooks/fire cannot evaluate when: it is string, not true or false"
     );
     assert_eq!(world.host.log.all().iter().filter(|line| line.contains("cannot evaluate")).count(), 1);
+    // The record is edited within the minute, and fails differently.
+    endpoint(dir.path(), "fire", "automation: true\ndedupe: X-Delivery\nwhen: event.action.nothing()");
+    let answered = async || {
+        let answer = world.post_with("fire", r#"{"action":"hush"}"#, &headers).await;
+        world.host.log.has("cannot evaluate when: Function not found: nothing").then_some(answer)
+    };
+    assert_eq!(support::until(answered).await.0, 500);
+    let rows = world.deliveries("fire", 4).await;
+    assert_eq!(rows[0]["why"], "cannot evaluate when: it is string, not true or false");
+    let why = rows.last().unwrap()["why"].as_str().unwrap();
+    assert!(why.starts_with("cannot evaluate when: Function not found: nothing"), "{why}");
     endpoint(dir.path(), "fire", "automation: true\ndedupe: X-Delivery\nwhen: event.action == \"hush\"");
     let world = world.again().await;
     assert_eq!(world.post_with("fire", r#"{"action":"hush"}"#, &headers).await.0, 202);

@@ -120,7 +120,7 @@ async fn what_cannot_be_replayed_is_said() {
     );
     let none = world.deliveries("none", 1).await[0].clone();
     assert_eq!(none.get("keptUntil"), None);
-    let stored_by = "bodies are stored by endpoints with keepBodies, for as long as it says";
+    let stored_by = "endpoints with keepBodies store bodies of up to 1 MiB for as long as it says, the newest 50 of at most 16 MiB in total";
     let unknown = |id: &Value| format!("no body of delivery {} is stored; {stored_by}", id.as_str().unwrap());
     assert_eq!(message(&world, &none["id"]).await, unknown(&none["id"]));
     assert_eq!(message(&world, &json!("../x")).await, "delivery must be the id of a delivery");

@@ -35,6 +35,13 @@ impl Automations {
                 STATES.join(", ")
             )));
         }
+        // Stores look for words, and a text without any would be no condition for them.
+        if text
+            .as_deref()
+            .is_some_and(|text| !text.trim().is_empty() && !text.contains(char::is_alphanumeric))
+        {
+            return Ok(RunList { runs: Vec::new(), next: None });
+        }
         let query = RunQuery {
             automation: automation.as_deref().map(|name| automation_id(name).to_owned()),
             state,

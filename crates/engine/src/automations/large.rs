@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use ostler_contract::budget::VALUE;
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::surrogates::{read_json, well_formed};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -125,12 +125,20 @@ impl Select<'_> {
             let mut reader = serde_json::Deserializer::from_str(text);
             return within.deserialize(&mut reader).ok().map(Value::Object);
         }
-        if text.len() > SHORT {
-            return None;
+        if text.len() <= SHORT
+            && let Some(left) = self.unread.checked_sub(key.len() + weight())
+        {
+            *self.unread = left;
+            return read_json(text.as_bytes()).ok();
         }
-        let weight = key.len() + weight();
-        *self.unread = self.unread.checked_sub(weight)?;
-        read_json(text.as_bytes()).ok()
+        // A name inside of it, which is not there, must not be found in the mark.
+        if inside.is_empty() { self.omitted(key, text.len()) } else { None }
+    }
+
+    /// The mark of an unread field that is not stored, as long as there is room for marks.
+    fn omitted(&mut self, key: &str, bytes: usize) -> Option<Value> {
+        *self.unread = self.unread.checked_sub(key.len() + 3 * VALUE)?;
+        Some(json!({ "omitted": bytes }))
     }
 }
 
@@ -152,11 +160,20 @@ mod tests {
             "a.b": long, "list": [long], "short": { "k": [true] }, "é": 1
         })
         .to_string();
-        assert_eq!(selected(&text, &[]), json!({ "short": { "k": [true] }, "é": 1 }));
+        let (string, list) = (json!({ "omitted": 5002 }), json!({ "omitted": 5004 }));
+        let object = json!({ "omitted": json!({ "b": { "c": [1, { "d": long }], "long": long }, "n": 1, "long": long }).to_string().len() });
+        assert_eq!(
+            selected(&text, &[]),
+            json!({ "a": object, "a.b": string, "list": list, "short": { "k": [true] }, "é": 1 })
+        );
         assert_eq!(
             selected(&text, &["a.b.c", "list"]),
-            json!({ "a": { "b": { "c": [1, { "d": long }] }, "n": 1 }, "list": [long], "short": { "k": [true] }, "é": 1 })
+            json!({
+                "a": { "b": { "c": [1, { "d": long }], "long": string }, "n": 1, "long": string },
+                "a.b": string, "list": [long], "short": { "k": [true] }, "é": 1,
+            })
         );
+        assert_eq!(selected(&text, &["list.omitted"]).get("list"), None, "a mark is no field");
         assert_eq!(selected(&text, &["a.b"])["a.b"], json!(long), "a field's whole name comes first");
         assert_eq!(selected(r#"{"x":1,"x":2,"\ud800":3}"#, &["x"]), json!({ "x": 2, "\u{fffd}": 3 }));
     }

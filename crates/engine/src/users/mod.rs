@@ -37,6 +37,9 @@ pub type Change = Box<dyn Fn(&mut UsersFile) -> Result<(), RpcError> + Send>;
 /// Writes changes to the place where users are stored. Resolves once the change is in force in this host.
 pub type UsersWriter = Arc<dyn Fn(Change) -> Pending<()> + Send + Sync>;
 
+/// Reads the users again where they are stored. Resolves once they are in force in this host.
+pub type UsersReader = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
 /// The users of a host.
 pub struct People {
     held: RwLock<(Arc<UsersFile>, Arc<Directory>)>,
@@ -46,6 +49,7 @@ pub struct People {
     /// Limits concurrent requests to issuers about unknown tokens.
     asking: Semaphore,
     writer: Option<UsersWriter>,
+    reader: Option<UsersReader>,
 }
 
 impl fmt::Debug for People {
@@ -80,6 +84,7 @@ impl People {
             issuer: None,
             asking: Semaphore::new(ASKED_AT_ONCE),
             writer: None,
+            reader: None,
         }
     }
 
@@ -102,6 +107,20 @@ impl People {
     pub fn written_by(mut self, writer: UsersWriter) -> Self {
         self.writer = Some(writer);
         self
+    }
+
+    /// Sets what reads the users file again.
+    #[must_use]
+    pub fn reread_by(mut self, reader: UsersReader) -> Self {
+        self.reader = Some(reader);
+        self
+    }
+
+    /// Reads the users file again, and returns once its content is in force.
+    pub(crate) async fn reread(&self) {
+        if let Some(reader) = &self.reader {
+            reader().await;
+        }
     }
 
     /// Applies the content of the users file, from the next command of each user on. Returns a line for everything in

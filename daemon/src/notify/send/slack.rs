@@ -8,6 +8,8 @@ use crate::notify::rules::checked_url;
 
 /// The most characters of a text in a block: Slack takes 3,000, and each may become an entity.
 const LONGEST: usize = 500;
+/// The most characters of a header. Slack rejects a message with a longer one.
+const LONGEST_HEADER: usize = 150;
 
 /// The request that sends a message.
 ///
@@ -20,7 +22,7 @@ pub(super) fn request(url: &str, message: &Message) -> Result<Request, &'static 
 
 fn blocks(message: &Message) -> Value {
     let headline = message.headline();
-    let plain = |text: &str| json!({ "type": "plain_text", "text": cut(text, 150) });
+    let plain = |text: &str| json!({ "type": "plain_text", "text": cut(text, LONGEST_HEADER) });
     let by = match message.user.as_ref().filter(|_| message.is_answered()) {
         Some(user) => format!("The link answers as {user} and expires on {}.", message.expiry()),
         None => format!("The link expires on {}.", message.expiry()),
@@ -35,7 +37,7 @@ fn blocks(message: &Message) -> Value {
     if !message.is_test {
         blocks.push(json!({ "type": "context", "elements": [{ "type": "mrkdwn", "text": escaped(&by) }] }));
     }
-    json!({ "text": escaped(&headline), "blocks": blocks })
+    json!({ "text": escaped(&cut(&headline, LONGEST)), "blocks": blocks })
 }
 
 /// Text in which nothing is markup or mentions anybody.
@@ -43,11 +45,21 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Shortens a text to so many characters, with the ellipsis. They are counted in UTF-16, where some count twice: Slack
+/// does not say how it counts, and no other count is larger.
 fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
+    if text.encode_utf16().count() <= most {
+        return text.to_owned();
     }
+    let mut left = most.saturating_sub(1);
+    let fits = |c: &char| {
+        let fits = c.len_utf16() <= left;
+        left = left.saturating_sub(c.len_utf16());
+        fits
+    };
+    let mut shortened: String = text.chars().take_while(fits).collect();
+    shortened.push('…');
+    shortened
 }
 
 #[cfg(test)]
@@ -65,6 +77,13 @@ mod tests {
         );
         assert_eq!(body["blocks"][2]["elements"][0]["url"], "https://host.example/notify/n1/TOKEN");
         assert_eq!(body["text"], "Approval needed: Deploy &lt;b&gt; &amp; more");
+        for title in ["x".repeat(200), "😀".repeat(200)] {
+            let body = blocks(&Message { title, ..sample() });
+            let header = body["blocks"][0]["text"]["text"].as_str().unwrap();
+            assert_eq!(header.encode_utf16().count(), 150, "{header}");
+        }
+        let exactly = "x".repeat(150);
+        assert_eq!(cut(&exactly, 150), exactly);
         let long = blocks(&Message { asks: "<".repeat(5000), ..sample() });
         assert!(long["blocks"][1]["text"]["text"].as_str().unwrap().len() < 3000);
     }

@@ -14,7 +14,9 @@ export function show(main, app) {
         state,
         bots.length
           ? `${bots.length} bots`
-          : 'There are no bots. Write one as bots/<id>.md beside the configuration.',
+          : app.may('bot:list')
+            ? 'There are no bots. Write one as bots/<id>.md beside the configuration.'
+            : 'You have no bots, and may not see those of others: that needs the grant bot:list.',
       );
       list.replaceChildren(
         ...bots.map((bot) =>
@@ -37,7 +39,8 @@ export function show(main, app) {
               ['Machine', bot.computer],
               ['Folder', bot.workspace],
               ['Labels', bot.labels?.join(', ')],
-              ['Changed', bot.updatedAt && since(bot.updatedAt)],
+              // A bot that was written by hand has the earliest time.
+              ['Changed', Date.parse(bot.updatedAt) > 0 && since(bot.updatedAt)],
               ['Session', bot.session && h('a', { href: sessionLink(bot.session) }, 'Open')],
             ]),
             bot.instructions

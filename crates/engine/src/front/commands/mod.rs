@@ -176,6 +176,12 @@ lanes! { connection, by, prepared, responder;
         responder.settle(by.connection.handle_pull_request(params).await);
     };
     spawned DiagnosticsNetwork(_) => responder.settle(by.front().channels.network().await);
+    spawned UsersReload(_) => {
+        if let Some(people) = by.front().access.gate.people() {
+            people.reread().await;
+        }
+        responder.settle(Ok(json!({})));
+    };
     spawned DiagnosticsFetch(params) => {
         responder.settle(by.front().channels.fetch(params.url).await);
     };
@@ -302,6 +308,7 @@ pub(super) fn channels_of(command: &Command) -> Vec<&str> {
         | Command::PullRequestCreate(_)
         | Command::DiagnosticsNetwork(_)
         | Command::DiagnosticsFetch(_)
+        | Command::UsersReload(_)
         | Command::RunsList(_)
         | Command::FetchAutomationRuns(_) => Vec::new(),
     }
