@@ -2,7 +2,7 @@
 //! in it once, with the list of these connections.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use ostler_contract::Charge;
@@ -243,6 +243,22 @@ impl LinkQueue {
         state.closed.get_or_insert(why);
         state.entries.clear();
         state.bytes = 0;
+    }
+}
+
+/// The link that transmits the items of an outbox in place of a transport.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub queue: Arc<LinkQueue>,
+    pub number: u64,
+    pub outbox: Weak<Outbox>,
+}
+
+impl Linked {
+    pub fn add(&self, item: Item) {
+        if let Some(outbox) = self.outbox.upgrade() {
+            self.queue.frames(self.number, outbox, item);
+        }
     }
 }
 

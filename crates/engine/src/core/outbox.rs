@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use ostler_contract::budget::SMALL;
@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::core::fanout::Ticket;
-use crate::core::link_queue::LinkQueue;
+use crate::core::link_queue::{LinkQueue, Linked};
 use crate::core::wire::{Sender, Tap};
 
 /// Frames published together. They are encoded once for all subscribers; a transport stores its encoding next to them,
@@ -166,22 +166,6 @@ pub struct Outbox {
 
 /// The number on a link of what the other host itself receives.
 pub(crate) const HOST_NUMBER: u64 = 0;
-
-/// The link that transmits the items of an outbox in place of a transport.
-#[derive(Debug)]
-struct Linked {
-    queue: Arc<LinkQueue>,
-    number: u64,
-    outbox: Weak<Outbox>,
-}
-
-impl Linked {
-    fn add(&self, item: Item) {
-        if let Some(outbox) = self.outbox.upgrade() {
-            self.queue.frames(self.number, outbox, item);
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 struct State {

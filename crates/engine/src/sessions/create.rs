@@ -1,5 +1,4 @@
-//! The creation of sessions in steps: claimed, created, stored, announced. A failed step leaves nothing behind. Also
-//! the waking of sessions that are asleep.
+//! The creation of sessions in steps: claimed, created, stored, announced. A failed step leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +14,14 @@ use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value, in_time, limit};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{ChatMovableChangedAction, StateAction};
 use ostler_protocol::wire::state::{
-    ErrorInfo, SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus,
-    SessionSummary, Turn,
+    SessionActiveClient, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
 };
 use ostler_protocol::{RpcError, names, uri};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::actor::Actor;
-use super::awake_limit::{refuse, stay_asleep};
+use super::awake_limit::refuse;
 use super::backend::{Backend, take_settings};
 use super::chat::Chat;
 use super::mailbox::ToSession;
@@ -32,10 +30,10 @@ use super::queue::{Inbox, Mailbox};
 use super::store_writes::kept;
 use super::summary::marks;
 use super::view::Published;
+use super::waking::wake;
 use super::{Entry, Resting, View};
 use crate::core::file_uris::names_a_directory;
-use crate::core::long_work::long_work;
-use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider, not_loaded};
+use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider};
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
 use crate::users::policies::Use;
@@ -486,7 +484,7 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Opt
     sessions.core.events.raise(Event::SessionStart { session, provider, client });
 }
 
-fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
+pub(super) fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
     let view = entry.view();
     let View { summary, record, .. } = &*view;
     let mut meta = JsonObject::new();
@@ -516,116 +514,5 @@ fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
         changesets: None,
         input_needed: None,
         meta: (!meta.is_empty()).then_some(meta),
-    }
-}
-
-/// Loads a sleeping session into memory and serves it.
-async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
-    // Boxed, so that the task of an awake session does not retain the memory of its waking.
-    let waking = Box::pin(async move {
-        // Sessions wake in turn, so that each one accounts for the memory of those before it.
-        let _turn = sessions.waking.acquire().await;
-        match sessions.room_to_wake().await {
-            Ok(()) => {
-                let mut actor = woken(sessions.clone(), entry, mailbox).await;
-                // The whole state is measured here.
-                long_work(usize::MAX, || actor.account());
-                Some((actor, inbox))
-            }
-            Err(refused) => {
-                stay_asleep(&sessions, &entry, inbox, &refused);
-                None
-            }
-        }
-    });
-    if let Some((actor, inbox)) = waking.await {
-        actor.run(inbox).await;
-    }
-}
-
-/// Restores a sleeping session from the store. Its backends stay asleep until a message needs them.
-async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
-    let agent = sessions.core.agent(&entry.provider);
-    let view = entry.view();
-    let chosen = &view.record.values;
-    let (agent, config, missing) = match agent {
-        Some(agent) => match sessions.session_settings(&agent, chosen).await {
-            Ok(config) => match sessions.workspace.stranded(&agent, &config) {
-                None => (Some(agent), Some(config), None),
-                stranded => (None, Some(config), stranded),
-            },
-            Err(why) => (Some(agent), None, Some(why.message)),
-        },
-        None => (None, None, Some(not_loaded(&entry.provider))),
-    };
-    let (agent, missing) = match entry.is_away() {
-        None => (agent, missing),
-        away => (None, away),
-    };
-    let mut state = state_of(&entry, config);
-    entry.bring(&state.active_clients, &sessions.memory);
-    if let Some(message) = missing {
-        state.lifecycle = SessionLifecycle::Failed;
-        state.creation_error =
-            Some(ErrorInfo { error_type: "backend".to_owned(), message, stack: None, meta: None });
-    }
-    let mut chats = Vec::new();
-    for kept in stored_chats(&sessions, &entry).await {
-        let number = chats.len() as u64;
-        let audience = sessions.core.fanout.audience(&kept.uri);
-        let modified = entry.view().summary.modified_at.clone();
-        let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
-        let turns = stored_turns(&sessions, &entry, &kept.uri).await;
-        chat.restore(&kept, turns);
-        if let Some(lender) = &kept.lender {
-            entry.borrow(lender, BTreeMap::new());
-        }
-        if kept.default || chats.is_empty() {
-            state.default_chat = Some(chat.uri.clone());
-            if chat.backend_id.is_none() {
-                chat.backend_id = entry.view().record.backend_id.clone();
-            }
-            if chat.state.title.is_empty() {
-                chat.state.title.clone_from(&state.title);
-            }
-        }
-        chats.push(chat);
-    }
-    for chat in &mut chats {
-        chat.state.movable = (Some(&chat.uri) != state.default_chat.as_ref()).then_some(true);
-    }
-    state.chats = chats.iter().map(Chat::summary).collect();
-    let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);
-    actor.announced = !actor.sessions.is_draft(&actor.entry);
-    actor.changes.clone_from(&actor.entry.view().summary.changes);
-    actor.sessions.look_around(&actor.entry, false);
-    actor
-}
-
-async fn stored_chats(sessions: &Sessions, entry: &Entry) -> Vec<KeptChat> {
-    let default = || vec![KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() }];
-    let Some(store) = sessions.core.session_store() else { return default() };
-    match store.chats.within(limit::STORE, (entry.id.clone(),)).await {
-        Ok(chats) if chats.is_empty() => default(),
-        Ok(chats) => {
-            chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)).collect()
-        }
-        Err(why) => {
-            sessions.core.log.line(format_args!("{}: its chats could not be read: {why}", entry.uri));
-            default()
-        }
-    }
-}
-
-async fn stored_turns(sessions: &Sessions, entry: &Entry, chat: &str) -> Vec<Turn> {
-    let Some(turns) = sessions.core.turn_store().and_then(|store| store.turns.as_ref()) else {
-        return Vec::new();
-    };
-    match turns.within(limit::STORE, (entry.id.clone(), chat.to_owned())).await {
-        Ok(turns) => turns,
-        Err(why) => {
-            sessions.core.log.line(format_args!("{chat}: its turns could not be read: {why}"));
-            Vec::new()
-        }
     }
 }

@@ -60,6 +60,7 @@ mod tools;
 mod tools_server;
 mod turns;
 mod view;
+mod waking;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

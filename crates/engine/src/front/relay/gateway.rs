@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ostler_contract::cluster::ClusterHost;
@@ -13,34 +13,29 @@ use ostler_protocol::{Id, JsonObject, Message, RpcError, Version, json};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::frames::{Kind, WithId, snapshot_in, split_id, with_from_seq};
 use super::wire::{LinkMessage, WirePrincipal, version_text};
 use super::{Link, Relay, Route, moving, unreachable};
 use crate::core::envelope::split_number;
-use crate::core::outbox::{Closed, Outbox};
+use crate::core::outbox::Outbox;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
-use crate::front::order::Work;
-use crate::sessions::Collected;
 use crate::users::principal::Principal;
 
 /// How long a subscription waits for a session whose host is lost to be served again.
-const TAKEN_OVER: Duration = Duration::from_secs(20);
-/// How long to wait before the owner of a session is determined again.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+pub(super) const TAKEN_OVER: Duration = Duration::from_secs(20);
 /// How often hosts can return a message before its client is asked to try again.
-const BOUNCES_MAX: u8 = 4;
+pub(super) const BOUNCES_MAX: u8 = 4;
 
 /// What a connection has at other hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Relayed {
     ends: Mutex<Ends>,
     /// The subscriptions of `initialize` or `reconnect` at other hosts.
-    entering: Mutex<Vec<String>>,
+    pub(super) entering: Mutex<Vec<String>>,
     /// The number of requests of this host for the connection.
-    requests: AtomicU64,
+    pub(super) requests: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -51,18 +46,18 @@ struct Ends {
 
 /// The connection of a client at another host.
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     link: Arc<Link>,
     number: u64,
     /// The requests without an answer.
-    pending: HashMap<Id, Pending>,
+    pub pending: HashMap<Id, Pending>,
     /// The subscribed channels, by the URIs from the client's requests.
-    subscriptions: HashSet<String>,
+    pub subscriptions: HashSet<String>,
 }
 
 /// A request that another host has not answered.
 #[derive(Debug)]
-enum Pending {
+pub(super) enum Pending {
     /// A request of the client.
     Request(Responder),
     /// A subscription of the client, which can be requested again.
@@ -73,43 +68,43 @@ enum Pending {
 
 /// How often and how long a command is passed to another host.
 #[derive(Debug, Clone, Copy)]
-struct Tries {
+pub(super) struct Tries {
     /// How often hosts returned it.
-    bounces: u8,
+    pub bounces: u8,
     /// When a subscription fails if its host is still not reachable.
-    until: Instant,
+    pub until: Instant,
 }
 
 impl Tries {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { bounces: 0, until: Instant::now() + TAKEN_OVER }
     }
 }
 
 /// A message for another host.
-struct Passed {
-    host: Arc<ClusterHost>,
-    session: String,
-    frame: String,
-    bounces: u8,
-    request: Option<(Id, Pending)>,
+pub(super) struct Passed {
+    pub host: Arc<ClusterHost>,
+    pub session: String,
+    pub frame: String,
+    pub bounces: u8,
+    pub request: Option<(Id, Pending)>,
 }
 
 impl Relayed {
     /// Returns the requests that were sent over a link, with the subscriptions, and forgets them.
-    fn take(&self, link: &Arc<Link>) -> Option<End> {
+    pub(super) fn take(&self, link: &Arc<Link>) -> Option<End> {
         let mut ends = self.ends.lock();
         let at = ends.open.iter().position(|end| Arc::ptr_eq(&end.link, link))?;
         Some(ends.open.swap_remove(at))
     }
 
-    fn take_pending(&self, link: &Arc<Link>, id: &Id) -> Option<Pending> {
+    pub(super) fn take_pending(&self, link: &Arc<Link>, id: &Id) -> Option<Pending> {
         let mut ends = self.ends.lock();
         let end = ends.open.iter_mut().find(|end| Arc::ptr_eq(&end.link, link))?;
         end.pending.remove(id)
     }
 
-    fn unsubscribed(&self, link: &Arc<Link>, channel: &str) {
+    pub(super) fn unsubscribed(&self, link: &Arc<Link>, channel: &str) {
         let mut ends = self.ends.lock();
         if let Some(end) = ends.open.iter_mut().find(|end| Arc::ptr_eq(&end.link, link)) {
             end.subscriptions.remove(channel);
@@ -162,7 +157,7 @@ impl Relayed {
 }
 
 /// Returns the channel that determines which host serves a command, if it is about a session.
-fn subject(command: &Command) -> Option<&str> {
+pub(super) fn subject(command: &Command) -> Option<&str> {
     Some(match command {
         Command::Subscribe(params) => &params.channel,
         Command::CreateSession(params) => &params.channel,
@@ -271,7 +266,7 @@ impl Connection {
         None
     }
 
-    async fn pass_command(
+    pub(super) async fn pass_command(
         self: &Arc<Self>,
         relay: &Arc<Relay>,
         (host, session): (Arc<ClusterHost>, String),
@@ -334,7 +329,7 @@ impl Connection {
     }
 
     /// Sends a message over the link to a host. This connection is not read further while the link is full.
-    async fn pass(self: &Arc<Self>, relay: &Arc<Relay>, passed: Passed) {
+    pub(super) async fn pass(self: &Arc<Self>, relay: &Arc<Relay>, passed: Passed) {
         let Passed { host, session, frame, bounces, mut request } = passed;
         if bounces > BOUNCES_MAX {
             return self.give_up(request, &frame, &moving(&session));
@@ -440,211 +435,6 @@ impl Connection {
     fn number_on(&self, link: &Arc<Link>) -> Option<u64> {
         let ends = self.relayed_if_any()?.ends.lock();
         ends.open.iter().find(|end| Arc::ptr_eq(&end.link, link)).map(|end| end.number)
-    }
-
-    /// Sends a returned message to the host that owns its session now.
-    pub(super) fn relay_bounced(
-        self: &Arc<Self>,
-        relay: &Arc<Relay>,
-        link: &Arc<Link>,
-        session: &str,
-        frame: &str,
-        bounces: u8,
-    ) {
-        let Some(relayed) = self.relayed_if_any() else { return };
-        let Ok(message) = Message::parse(frame) else { return };
-        let bounces = bounces.saturating_add(1);
-        let tries = Tries { bounces, ..Tries::new() };
-        let (connection, relay) = (self.clone(), relay.clone());
-        match message {
-            Message::Request { id, method, params } => match relayed.take_pending(link, &id) {
-                Some(Pending::Request(responder)) => {
-                    drop(tokio::spawn(async move {
-                        connection.command_again(&relay, &method, params, responder, tries).await;
-                    }));
-                }
-                Some(Pending::Subscribe { responder, params, channel, .. }) => {
-                    relayed.unsubscribed(link, &channel);
-                    drop(tokio::spawn(async move {
-                        connection.command_again(&relay, &method, params, responder, tries).await;
-                    }));
-                }
-                // It determines the owner again.
-                Some(Pending::Collect { channel, answer }) => {
-                    relayed.unsubscribed(link, &channel);
-                    drop(answer);
-                }
-                None => {}
-            },
-            Message::Notification { method, params } => {
-                let Some(Ok(Notification::DispatchAction(dispatch))) = Notification::decode(&method, &params)
-                else {
-                    return;
-                };
-                if bounces > BOUNCES_MAX {
-                    return self.refuse_unsent(&dispatch, &moving(session).message);
-                }
-                let frame = frame.to_owned();
-                tokio::spawn(async move {
-                    match relay.route(connection.front(), &dispatch.channel).await {
-                        Ok(Route::Here) => {
-                            let length = params.text().len();
-                            connection.take(Work::Dispatch { dispatch, length }, None).await;
-                        }
-                        Ok(Route::Elsewhere(host, session)) => {
-                            let passed = Passed { host, session, frame, bounces, request: None };
-                            connection.pass(&relay, passed).await;
-                        }
-                        Err(why) => connection.refuse_unsent(&dispatch, &why.message),
-                    }
-                });
-            }
-            Message::Response { .. } => {}
-        }
-    }
-
-    /// Handles a command again whose session has another owner now.
-    async fn command_again(
-        self: &Arc<Self>,
-        relay: &Arc<Relay>,
-        method: &str,
-        params: Params,
-        responder: Responder,
-        tries: Tries,
-    ) {
-        let command = match Command::decode(method, &params) {
-            Ok(command) => command,
-            Err(error) => return responder.fail(error),
-        };
-        let Some(channel) = subject(&command).map(str::to_owned) else { return };
-        let route = match &command {
-            Command::CreateSession(_) => relay.route_new(&channel).await,
-            _ => relay.route(self.front(), &channel).await,
-        };
-        match route {
-            Ok(Route::Here) => {
-                let work = Work::Command { command, responder, span: Span::none() };
-                Box::pin(self.take(work, None)).await;
-            }
-            Ok(Route::Elsewhere(host, session)) => {
-                let subscribes = matches!(command, Command::Subscribe(_)).then_some(channel);
-                drop(command);
-                self.pass_command(relay, (host, session), (method, params), subscribes, responder, tries)
-                    .await;
-            }
-            Err(why) => responder.fail(why),
-        }
-    }
-
-    /// Ends what the connection has over a link that ended, or at a host that closed it. A client that subscribed there
-    /// is disconnected, and receives the current states when it reconnects.
-    pub(super) fn relay_ended(self: &Arc<Self>, relay: &Arc<Relay>, link: &Arc<Link>, why: Closed) {
-        let Some(end) = self.relayed_if_any().and_then(|relayed| relayed.take(link)) else { return };
-        let mut subscriptions = end.subscriptions;
-        for (_, pending) in end.pending {
-            match pending {
-                Pending::Request(responder) => responder.fail(unreachable(&link.host)),
-                Pending::Subscribe { responder, until, .. } if Instant::now() > until => {
-                    responder.fail(unreachable(&link.host));
-                }
-                Pending::Subscribe { responder, params, channel, until } => {
-                    subscriptions.remove(&channel);
-                    let tries = Tries { until, ..Tries::new() };
-                    let (connection, relay) = (self.clone(), relay.clone());
-                    tokio::spawn(async move {
-                        connection.subscribe_later(&relay, params, responder, &channel, tries).await;
-                    });
-                }
-                Pending::Collect { channel, answer } => {
-                    subscriptions.remove(&channel);
-                    drop(answer);
-                }
-            }
-        }
-        if !subscriptions.is_empty() || why != Closed::Moved {
-            self.outbox.close(why);
-        }
-    }
-
-    /// Subscribes once the session of a lost host is served again.
-    async fn subscribe_later(
-        self: &Arc<Self>,
-        relay: &Arc<Relay>,
-        params: Params,
-        responder: Responder,
-        channel: &str,
-        tries: Tries,
-    ) {
-        loop {
-            tokio::time::sleep(ASK_AGAIN).await;
-            if self.is_closed() {
-                return responder.leave();
-            }
-            let route = relay.route(self.front(), channel).await;
-            let is_served = match &route {
-                Ok(Route::Here) => true,
-                Ok(Route::Elsewhere(host, _)) => relay.is_reachable(host),
-                Err(_) => false,
-            };
-            if is_served || Instant::now() > tries.until {
-                return self.command_again(relay, "subscribe", params, responder, tries).await;
-            }
-        }
-    }
-
-    /// Subscribes to the channels of `initialize` or `reconnect` that other hosts serve; omits those that fail.
-    pub(in crate::front) fn collect_elsewhere(
-        self: &Arc<Self>,
-    ) -> Option<impl Future<Output = Vec<Collected>> + use<>> {
-        let relay = self.front().relay()?.clone();
-        let entering = std::mem::take(&mut *self.relayed_if_any()?.entering.lock());
-        if entering.is_empty() {
-            return None;
-        }
-        let connection = self.clone();
-        Some(async move {
-            let mut named = HashSet::new();
-            let wanted = entering.iter().filter(|channel| named.insert(channel.as_str()));
-            let each = wanted.map(|channel| connection.collect_one(&relay, channel));
-            futures::future::join_all(each).await.into_iter().flatten().collect()
-        })
-    }
-
-    async fn collect_one(self: &Arc<Self>, relay: &Arc<Relay>, channel: &str) -> Option<Collected> {
-        let end = Instant::now() + TAKEN_OVER;
-        while !self.is_closed() && !self.outbox.is_closed() && Instant::now() < end {
-            match relay.route(self.front(), channel).await {
-                Ok(Route::Here) => {
-                    let _held = self.front().sessions.load_channel(channel).await;
-                    return self.collect(&[channel.to_owned()]).await.pop();
-                }
-                Ok(Route::Elsewhere(host, session)) => {
-                    let (answer, wait) = oneshot::channel();
-                    let number = self.relayed().requests.fetch_add(1, Ordering::Relaxed);
-                    let id = Id::Text(format!("ostler/subscribe/{number}"));
-                    let params = json!({ "channel": channel });
-                    let frame = encode::request(&id, "subscribe", &params).unwrap_or_default();
-                    let pending = Pending::Collect { channel: channel.to_owned(), answer };
-                    let request = Some((id, pending));
-                    self.pass(relay, Passed { host, session, frame, bounces: 0, request }).await;
-                    if let Ok(snapshot) = wait.await {
-                        return snapshot.map(|text| Collected { text, charge: None });
-                    }
-                }
-                Err(_) => {}
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
-        }
-        None
-    }
-}
-
-impl Relay {
-    /// Returns whether a host may answer: it can be connected to.
-    fn is_reachable(self: &Arc<Self>, host: &Arc<ClusterHost>) -> bool {
-        let link = self.link_to(host);
-        let is_ended = link.table.lock().is_ended;
-        !is_ended
     }
 }
 

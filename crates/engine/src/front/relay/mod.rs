@@ -5,6 +5,7 @@
 //! like any other ([`owned`]), whose frames are sent over the link, those that several clients share once. This host
 //! numbers the actions anew, so that a client sees one sequence of numbers ([`gateway`]).
 
+mod again;
 mod frames;
 mod gateway;
 mod link;
