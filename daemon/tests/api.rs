@@ -115,6 +115,12 @@ async fn every_answer_is_as_the_document_says() {
         ("POST", "/api/sign-in", "", Some(json!({ "token": TOKEN })), 403),
         ("POST", "/api/sign-out", "", Some(json!({})), 403),
         ("GET", "/api/status", "", None, 200),
+        ("GET", "/api/health", "", None, 200),
+        ("GET", "/api/ready", "", None, 200),
+        // This host is in no cluster.
+        ("GET", "/api/cluster", "", None, 409),
+        ("POST", "/api/cluster/drain", "", Some(json!({ "undo": true })), 409),
+        ("POST", "/api/cluster/evict", "", Some(json!({ "id": "none" })), 409),
         ("GET", "/api/metrics", "", None, 200),
         ("GET", "/api/config", "", None, 200),
         ("GET", "/api/plugin/list", "", None, 200),
