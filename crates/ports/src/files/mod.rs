@@ -14,7 +14,7 @@ use ostler_contract::points::{
     Reader, ResourceAccess, ResourceChanged, ResourceResolving, ResourceStore, ResourceTransfer,
     ResourceWrite, ResourceWriter,
 };
-use ostler_contract::{Call, HostFunction, RpcError};
+use ostler_contract::{Call, HostFunction};
 
 use tokio::sync::Semaphore;
 
