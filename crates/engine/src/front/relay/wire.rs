@@ -203,8 +203,8 @@ mod tests {
         let (message, read) = LinkMessage::parse(&text).expect("read");
         assert!(matches!(message, LinkMessage::Frame { to, bounces: 2 } if to == [3]));
         assert_eq!(read, frame);
-        let (message, read) =
-            LinkMessage::parse(&frame_for([1, 20].into_iter(), frame)).map_err(|_| ()).expect("read");
+        let text = frame_for([1, 20].into_iter(), frame);
+        let (message, read) = LinkMessage::parse(&text).map_err(|_| ()).expect("read");
         assert!(matches!(message, LinkMessage::Frame { to, bounces: 0 } if to == [1, 20]));
         assert_eq!(read, frame);
     }
