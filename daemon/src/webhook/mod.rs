@@ -126,6 +126,7 @@ impl Endpoints {
             vault: direct.vault(),
             base: base.trim_end_matches('/').to_owned(),
             public_url: None,
+            folder: None,
             automations: None,
             database: Some(direct),
             daemon: None,
