@@ -1,9 +1,9 @@
 //! The customizations of a session that were enabled or disabled. At each start a backend lists them in their default
 //! state, so the decisions are stored with the session and applied again.
 
-use ostler_protocol::Value;
 use ostler_protocol::wire::actions::{SessionCustomizationToggledAction, StateAction};
 use ostler_protocol::wire::state::Customization;
+use ostler_protocol::{JsonObject, Value};
 
 use super::actor::Actor;
 use super::backend::Tell;
@@ -16,6 +16,15 @@ fn is_on(decisions: &Value) -> bool {
 }
 
 impl Actor {
+    /// Stores which files of a changeset users reviewed.
+    pub(super) async fn keep_reviewed(&mut self, scope: String, files: JsonObject) {
+        self.revise(|record| match files.is_empty() {
+            true => drop(record.reviewed.shift_remove(&scope)),
+            false => drop(record.reviewed.insert(scope, Value::Object(files))),
+        });
+        self.stored_session(self.keep_session()).await;
+    }
+
     /// Enables or disables a customization.
     pub(super) async fn toggle(
         &mut self,
