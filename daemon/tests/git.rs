@@ -109,6 +109,12 @@ async fn changeset(daemon: &Daemon, channel: &str) -> Value {
     client.subscribe(channel).await
 }
 
+/// Why a changeset could not be read.
+fn reason(state: &Value) -> &str {
+    assert_eq!(state["status"], "error", "{state}");
+    state["error"]["message"].as_str().unwrap()
+}
+
 /// Each file: its path from the top of the repository, with lines added and removed.
 fn rows(yard: &Yard, state: &Value) -> Vec<(String, Option<i64>, Option<i64>)> {
     let top = format!("file://{}/", yard.repo.display());
@@ -771,6 +777,8 @@ async fn unusual_repositories_have_rows_or_an_error() {
     let (daemon, mut client) = session(&yard).await;
     let state = changeset(&daemon, UNCOMMITTED).await;
     assert_eq!(rows(&yard, &state), [("a.txt".to_owned(), Some(1), Some(0))]);
+    let unknown = create(&mut client, "two", &yard.repo, json!({ "isolation": "zzz" })).await.unwrap_err();
+    assert!(unknown["message"].as_str().unwrap().contains("folder or worktree"), "{unknown}");
     let isolated =
         create(&mut client, "two", &yard.repo, json!({ "isolation": "worktree" })).await.unwrap_err();
     assert!(isolated["message"].as_str().unwrap().contains("has no commits"), "{isolated}");
@@ -828,8 +836,8 @@ async fn unusual_repositories_have_rows_or_an_error() {
     // A damaged repository is told, and works again once it is repaired.
     let head = fs::read(yard.repo.join(".git/HEAD")).unwrap();
     fs::write(yard.repo.join(".git/HEAD"), b"nonsense\n").unwrap();
-    let refused = client.request("subscribe", json!({ "channel": UNCOMMITTED })).await.unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("git does not read this repository"), "{refused}");
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    assert!(reason(&state).contains("git does not read this repository"), "{state}");
     fs::write(yard.repo.join(".git/HEAD"), head).unwrap();
     changeset(&daemon, UNCOMMITTED).await;
 
@@ -1185,8 +1193,8 @@ async fn conflicts_and_damaged_or_refused_repositories_are_told() {
     // A damaged index is told, and works again once it is repaired.
     let index = fs::read(yard.repo.join(".git/index")).unwrap();
     fs::write(yard.repo.join(".git/index"), b"nonsense").unwrap();
-    let refused = client.request("subscribe", json!({ "channel": UNCOMMITTED })).await.unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("index"), "{refused}");
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    assert!(reason(&state).contains("index"), "{state}");
     fs::write(yard.repo.join(".git/index"), index).unwrap();
     assert_eq!(names(&yard, &changeset(&daemon, UNCOMMITTED).await), [""; 0]);
     drop(daemon);
@@ -1198,10 +1206,273 @@ async fn conflicts_and_damaged_or_refused_repositories_are_told() {
     let daemon = yard.folder.started(start);
     let mut client = daemon.initialized("c").await;
     create(&mut client, "two", &yard.repo, json!({})).await.unwrap();
-    let refused = client
-        .request("subscribe", json!({ "channel": "echo:/two/changeset/uncommitted" }))
-        .await
-        .unwrap_err();
+    let state = changeset(&daemon, "echo:/two/changeset/uncommitted").await;
+    let said = reason(&state);
+    assert!(said.contains("dubious ownership") && said.contains("safe.directory"), "{state}");
+}
+
+/// The changes of the session `one`.
+const SESSION: &str = "echo:/one/changeset/session";
+
+#[tokio::test]
+async fn nothing_is_touched_where_a_file_cannot_be_restored() {
+    let yard = Yard::new(&[("a.txt", "a\n"), ("b.bin", "b\n"), ("c.txt", "c\n")]);
+    // Over 16 MiB: the content before the turn is not stored.
+    let large = |byte: u8| {
+        let mut content = vec![byte; 17 << 20];
+        content[0] = b'#';
+        content
+    };
+    fs::write(yard.repo.join("a.txt"), large(b'1')).unwrap();
+    let (_daemon, mut client) = session(&yard).await;
+    turn(&yard, &mut client, "t1", "Hello").await;
+    fs::write(yard.repo.join("a.txt"), large(b'2')).unwrap();
+    let refused = operate(&mut client, SESSION, "revert", Some(&yard.uri("a.txt"))).await.unwrap_err();
     let said = refused["message"].as_str().unwrap();
-    assert!(said.contains("dubious ownership") && said.contains("safe.directory"), "{refused}");
+    assert!(said.contains("/a.txt cannot be restored") && said.contains("is not stored"), "{refused}");
+    assert!(fs::read(yard.repo.join("a.txt")).unwrap() == large(b'2'), "the file is as it was");
+
+    // A filter that fails, as that of Git LFS without the object.
+    yard.write(".gitattributes", "*.bin filter=broken\n");
+    yard.git(&["config", "filter.broken.smudge", "false"]);
+    yard.git(&["config", "filter.broken.required", "true"]);
+    yard.git(&["config", "filter.broken.clean", "cat"]);
+    yard.write("b.bin", "changed\n");
+    let refused = operate(&mut client, UNCOMMITTED, "discard", Some(&yard.uri("b.bin"))).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("/b.bin, and left it as it is"), "{refused}");
+    assert_eq!(fs::read_to_string(yard.repo.join("b.bin")).unwrap(), "changed\n");
+
+    // The index is locked: the file is put back.
+    yard.write("c.txt", "changed\n");
+    yard.write(".git/index.lock", "");
+    let refused = operate(&mut client, UNCOMMITTED, "discard", Some(&yard.uri("c.txt"))).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("holds a lock"), "{refused}");
+    assert_eq!(fs::read_to_string(yard.repo.join("c.txt")).unwrap(), "changed\n");
+    fs::remove_file(yard.repo.join(".git/index.lock")).unwrap();
+    operate(&mut client, UNCOMMITTED, "discard", Some(&yard.uri("c.txt"))).await.unwrap();
+    assert_eq!(fs::read_to_string(yard.repo.join("c.txt")).unwrap(), "c\n");
+
+    // A file that the session removed, and one that it renamed.
+    yard.git(&["rm", "-q", "--cached", "c.txt"]);
+    fs::remove_file(yard.repo.join("c.txt")).unwrap();
+    operate(&mut client, SESSION, "revert", Some(&yard.uri("c.txt"))).await.unwrap();
+    assert_eq!(fs::read_to_string(yard.repo.join("c.txt")).unwrap(), "c\n");
+    // An ignored file is no change, and stays.
+    yard.write(".git/info/exclude", "ignored\n");
+    yard.write("ignored", "i\n");
+    operate(&mut client, SESSION, "revert", Some(&yard.uri("ignored"))).await.unwrap_err();
+    assert!(yard.repo.join("ignored").exists());
+    let left = fs::read_dir(yard.repo.join(".git")).unwrap().flatten();
+    let left: Vec<_> = left.filter(|it| it.file_name().to_string_lossy().starts_with(".ostler")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn what_git_does_not_discard_is_refused() {
+    let yard = Yard::new(&[("a.txt", "a\n"), ("old.txt", "one\ntwo\nthree\n")]);
+    let module = yard.repo.with_file_name("module");
+    git(yard.repo.parent().unwrap(), &["init", "-q", "-b", "main", "module"]);
+    git(&module, &["commit", "-q", "--allow-empty", "-m", "First"]);
+    let module = module.to_str().unwrap();
+    yard.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", module, "sub"]);
+    yard.git(&["commit", "-qm", "Second"]);
+    git(&yard.repo.join("sub"), &["commit", "-q", "--allow-empty", "-m", "Second"]);
+    git(&yard.repo, &["init", "-q", "nested"]);
+    yard.write("nested/file", "n\n");
+    fs::remove_file(yard.repo.join("a.txt")).unwrap();
+    yard.write("a.txt/in", "i\n");
+    let (_daemon, mut client) = session(&yard).await;
+    for (name, why) in
+        [("sub", "is a submodule"), ("nested", "a repository of its own"), ("a.txt", "is a folder now")]
+    {
+        let refused = operate(&mut client, UNCOMMITTED, "discard", Some(&yard.uri(name))).await.unwrap_err();
+        assert!(refused["message"].as_str().unwrap().contains(why), "{name}: {refused}");
+    }
+    assert!(yard.repo.join("a.txt/in").exists() && yard.repo.join("nested/file").exists());
+    // Both ends of a rename.
+    yard.git(&["mv", "old.txt", "new.txt"]);
+    operate(&mut client, UNCOMMITTED, "discard", Some(&yard.uri("new.txt"))).await.unwrap();
+    assert_eq!(fs::read_to_string(yard.repo.join("old.txt")).unwrap(), "one\ntwo\nthree\n");
+    assert!(!yard.repo.join("new.txt").exists());
+    assert_eq!(yard.git(&["diff", "--cached", "--name-only"]), "");
+}
+
+#[tokio::test]
+async fn a_failed_commit_leaves_the_index_as_it_was() {
+    let yard = Yard::new(&[("s/a.txt", "a\n"), ("t/b.txt", "b\n")]);
+    yard.write("s/a.txt", "first\n");
+    yard.write("s/new.txt", "n\n");
+    yard.write(".git/hooks/pre-commit", "#!/bin/sh\necho no >&2\nexit 1\n");
+    Command::new("chmod").arg("+x").arg(yard.repo.join(".git/hooks/pre-commit")).status().unwrap();
+    let (_daemon, mut client) = session(&yard).await;
+    let refused = operate(&mut client, UNCOMMITTED, "commit", None).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("no"), "{refused}");
+    assert_eq!(refused["code"], -32602, "{refused}");
+    assert_eq!(yard.git(&["diff", "--cached", "--name-only"]), "");
+    fs::remove_file(yard.repo.join(".git/hooks/pre-commit")).unwrap();
+    yard.write("s/a.txt", "second\n");
+    operate(&mut client, UNCOMMITTED, "commit", None).await.unwrap();
+    assert_eq!(yard.git(&["show", "HEAD:s/a.txt"]), "second");
+    assert_eq!(yard.git(&["status", "--porcelain"]), "");
+
+    // A hook that changes what is committed.
+    yard.write(".git/hooks/pre-commit", "#!/bin/sh\necho formatted > s/a.txt\ngit add s/a.txt\n");
+    Command::new("chmod").arg("+x").arg(yard.repo.join(".git/hooks/pre-commit")).status().unwrap();
+    yard.write("s/a.txt", "third\n");
+    operate(&mut client, UNCOMMITTED, "commit", None).await.unwrap();
+    assert_eq!(yard.git(&["show", "HEAD:s/a.txt"]), "formatted");
+    assert_eq!(yard.git(&["status", "--porcelain"]), "");
+    fs::remove_file(yard.repo.join(".git/hooks/pre-commit")).unwrap();
+
+    // A session in a folder commits what it shows: of what is staged, and of everything.
+    create(&mut client, "two", &yard.repo.join("s"), json!({})).await.unwrap();
+    let two = "echo:/two/changeset/uncommitted";
+    yard.write("t/b.txt", "B\n");
+    yard.git(&["add", "t/b.txt"]);
+    yard.write("s/a.txt", "fourth\n");
+    operate(&mut client, two, "commit", None).await.unwrap();
+    assert_eq!(yard.git(&["show", "--name-only", "--format="]), "s/a.txt");
+    assert_eq!(yard.git(&["diff", "--cached", "--name-only"]), "t/b.txt");
+    yard.write("s/a.txt", "fifth\n");
+    yard.write("s/new.txt", "not staged\n");
+    yard.git(&["add", "s/a.txt"]);
+    operate(&mut client, two, "commit", None).await.unwrap();
+    assert_eq!(yard.git(&["show", "--name-only", "--format="]), "s/a.txt");
+    assert_eq!(yard.git(&["status", "--porcelain"]), " M s/new.txt\nM  t/b.txt");
+}
+
+#[tokio::test]
+async fn a_pull_request_without_commits_leaves_the_branch() {
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./pulls.mjs" }]);
+    let yard = Yard::with(&[("a.txt", "a\n")], plugins);
+    yard.folder.write(
+        "pulls.mjs",
+        "export const name = 'pulls';
+        export const apply = (host) => host.registerGithub({
+          resource: { resource: 'https://api.example.com' },
+          forBranch: () => null,
+          create: () => { throw new Error('rate limit exceeded'); },
+        });",
+    );
+    let origin = yard.repo.with_file_name("origin.git");
+    git(&yard.repo, &["clone", "-q", "--bare", ".", origin.to_str().unwrap()]);
+    yard.git(&["remote", "add", "origin", origin.to_str().unwrap()]);
+    yard.git(&["fetch", "-q", "origin"]);
+    let (_daemon, mut client) = session(&yard).await;
+    let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("no commits that main does not have"), "{refused}");
+    let branches = |yard: &Yard| yard.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    assert_eq!(
+        (yard.git(&["symbolic-ref", "--short", "HEAD"]), branches(&yard)),
+        ("main".into(), "main".into())
+    );
+    // A commit that fails.
+    yard.write("a.txt", "A\n");
+    yard.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n");
+    Command::new("chmod").arg("+x").arg(yard.repo.join(".git/hooks/pre-commit")).status().unwrap();
+    operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
+    assert_eq!(
+        (yard.git(&["symbolic-ref", "--short", "HEAD"]), branches(&yard)),
+        ("main".into(), "main".into())
+    );
+    assert_eq!(yard.git(&["diff", "--cached", "--name-only"]), "");
+    // A push that fails: what was done is told.
+    fs::remove_file(yard.repo.join(".git/hooks/pre-commit")).unwrap();
+    yard.git(&["remote", "set-url", "--push", "origin", "/nowhere"]);
+    let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("on the new branch agents/"), "{refused}");
+    // The code host refuses: the message says what stays.
+    yard.git(&["remote", "set-url", "--push", "origin", origin.to_str().unwrap()]);
+    let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
+    let said = refused["message"].as_str().unwrap();
+    assert!(
+        said.contains("rate limit exceeded; the branch agents/") && said.contains("is committed"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn snapshots_hash_a_bounded_amount_and_no_file_twice() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let (daemon, mut client) = session(&yard).await;
+    turn(&yard, &mut client, "t0", "Begin").await;
+    for number in 0..6_u8 {
+        let content = vec![number; 8 << 20];
+        fs::write(yard.repo.join(format!("big{number}")), content).unwrap();
+    }
+    turn(&yard, &mut client, "t1", "Hello").await;
+    let stored = |yard: &Yard| {
+        let has = |number: &u8| {
+            let id = yard.git(&["hash-object", &format!("big{number}")]);
+            command(&yard.repo).args(["cat-file", "-e", &id]).output().unwrap().status.success()
+        };
+        (0..6).filter(has).collect::<Vec<u8>>()
+    };
+    assert_eq!(stored(&yard), [0, 1, 2, 3]);
+    let state = changeset(&daemon, SESSION).await;
+    assert_eq!(names(&yard, &state).len(), 6, "files whose content is not stored are listed");
+    // A smaller file does not displace what is known: no file changed but this one.
+    yard.write("small", "s\n");
+    drop(client);
+    drop(daemon);
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    turn(&yard, &mut client, "t2", "Again").await;
+    let changed = changeset(&daemon, "echo:/one/changeset/compare/t1/t2").await;
+    assert_eq!(names(&yard, &changed), ["small"]);
+    assert_eq!(stored(&yard), [0, 1, 2, 3]);
+    let left = fs::read_dir(yard.repo.join(".git/objects")).unwrap().flatten();
+    assert_eq!(left.filter(|it| it.file_name().to_string_lossy().starts_with("tmp_")).count(), 0);
+}
+
+#[tokio::test]
+async fn a_turn_without_a_snapshot_is_told_and_leaves_no_objects() {
+    let yard = Yard::new(&[("a.txt", "a\n"), (".gitattributes", "*.slow filter=slow\n")]);
+    // Git waits for its filter longer than the host does.
+    yard.git(&["config", "filter.slow.clean", "sleep 20; cat"]);
+    yard.write("b.txt", &"some text\n".repeat(1000));
+    yard.write("c.slow", "c\n");
+    let (daemon, mut client) = session(&yard).await;
+    let chat = ostler_protocol::uri::default_chat(ONE);
+    client.subscribe(&chat).await;
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "Hello" } });
+    client.dispatch(&chat, 1, action).await;
+    client.actions_until("chat/turnComplete").await;
+    for channel in [SESSION, "echo:/one/changeset/turn/t1"] {
+        let state = changeset(&daemon, channel).await;
+        assert!(reason(&state).contains("are not recorded"), "{state}");
+    }
+    let left = fs::read_dir(yard.repo.join(".git/objects")).unwrap().flatten();
+    assert_eq!(left.filter(|it| it.file_name().to_string_lossy().starts_with("tmp_")).count(), 0);
+    // Also after a restart.
+    drop(client);
+    drop(daemon);
+    let daemon = yard.start();
+    assert!(reason(&changeset(&daemon, SESSION).await).contains("are not recorded"));
+}
+
+#[tokio::test]
+async fn review_marks_are_stored() {
+    let yard = Yard::new(&[("a.txt", "a\n"), ("b.txt", "b\n")]);
+    yard.write("a.txt", "A\n");
+    yard.write("b.txt", "B\n");
+    let (daemon, mut client) = session(&yard).await;
+    client.subscribe(UNCOMMITTED).await;
+    for name in ["a.txt", "b.txt"] {
+        let seen =
+            json!({ "type": "changeset/filesReviewChanged", "files": [yard.uri(name)], "reviewed": true });
+        client.dispatch(UNCOMMITTED, 1, seen).await;
+        client.actions_until("changeset/filesReviewChanged").await;
+    }
+    turn(&yard, &mut client, "t1", "Hello").await;
+    // Nobody watches it any more.
+    drop(client);
+    yard.write("b.txt", "later\n");
+    let marks = |state: &Value| {
+        [&file(state, "a.txt")["reviewed"], &file(state, "b.txt")["reviewed"]].map(Value::clone)
+    };
+    assert_eq!(marks(&changeset(&daemon, UNCOMMITTED).await), [json!(true), Value::Null]);
+    drop(daemon);
+    let daemon = yard.start();
+    assert_eq!(marks(&changeset(&daemon, UNCOMMITTED).await), [json!(true), Value::Null]);
 }

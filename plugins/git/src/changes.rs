@@ -136,8 +136,11 @@ impl Source {
     }
 
     async fn scopes(&self, of: &ChangesOf) -> Result<Vec<ChangeScope>, Thrown> {
-        if self.trees.of_session(of).await?.is_empty() {
-            return Ok(Vec::new());
+        match self.trees.of_session(of).await {
+            Ok(places) if places.is_empty() => return Ok(Vec::new()),
+            // Who opens a changeset is told what is wrong.
+            Err(Failure::Other(_)) if of.directories().any(is_in_repository) => {}
+            places => drop(places?),
         }
         let scope = |scope: &str, label: &str, description: &str, kind: &str, review| ChangeScope {
             scope: scope.to_owned(),
@@ -206,6 +209,11 @@ impl Source {
                     files.extend(self.files(&place.tree, changes).await?);
                 }
                 if !known {
+                    for place in &places {
+                        if let Some(why) = self.snapshots.missed(&place.tree, &of.session).await? {
+                            return Err(Thrown::new(why));
+                        }
+                    }
                     let none = RpcError::not_found(format!("{} has no changeset {scope}", of.session));
                     return Err(none.into());
                 }
@@ -221,7 +229,12 @@ impl Source {
         of: &ChangesOf,
         place: &SessionTree,
     ) -> Result<Option<Vec<ChangesetFile>>, Thrown> {
-        let Some(base) = self.snapshots.base(&place.tree, &of.session).await? else { return Ok(None) };
+        let Some(base) = self.snapshots.base(&place.tree, &of.session).await? else {
+            return match self.snapshots.missed(&place.tree, &of.session).await? {
+                Some(why) => Err(Thrown::new(why)),
+                None => Ok(None),
+            };
+        };
         let now = self.snapshots.now(&place.tree).await?;
         let changes = between(place, &base, &now, true).await?;
         Ok(Some(self.files(&place.tree, changes).await?))
@@ -435,6 +448,11 @@ impl Source {
         drop(remembered);
         Ok(counts)
     }
+}
+
+/// Whether a directory looks as if it were in a repository.
+fn is_in_repository(directory: &str) -> bool {
+    Path::new(directory).ancestors().any(|above| above.join(".git").exists())
 }
 
 /// The number of files and lines of a changeset.

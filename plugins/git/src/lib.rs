@@ -6,12 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod commits;
 mod content;
 mod facts;
 mod lines;
 mod operations;
 mod program;
+mod publish;
 mod repository;
+mod restore;
+mod selected;
 mod session_trees;
 mod snapshots;
 mod status;

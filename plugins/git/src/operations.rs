@@ -1,36 +1,30 @@
 //! The operations of changesets.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_contract::points::ChangesOf;
-use ostler_contract::wire::commands::{
-    ChangesetOperationFollowUp, ChangesetOperationTarget, InvokeChangesetOperationResult,
-};
+use ostler_contract::wire::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ostler_contract::wire::common::StringOrMarkdown;
-use ostler_contract::wire::state::{
-    ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ContentRef,
-};
+use ostler_contract::wire::state::{ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus};
 use ostler_contract::{JsonObject, RpcError, Thrown, Value, json};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::changes::{Source, file_uri};
-use crate::facts::{BASE, base_branch};
+use crate::changes::Source;
+use crate::commits::{Part, commit, refresh};
 use crate::program::Git;
+use crate::restore::{Restoration, submodule};
 use crate::session_trees::SessionTree;
-use crate::status::Row;
-use crate::tree::Tree;
+use crate::snapshots::between;
+use crate::status::{Row, SUBMODULE};
+use crate::tree::{ROWS, Tree};
 
 /// The key of an operation's `_meta` with the message of a commit.
 const COMMIT: &str = "ostler.commit";
 /// The operation that commits and pushes, and after which the host creates a pull request.
 const CREATE: &str = "create-pr";
-/// The key of an operation's `_meta` with the form of a pull request.
-const PULL_REQUEST: &str = "vscode.pullRequest";
 /// The default title of a commit.
-const TITLE: &str = "Changes of an agent session";
-/// The maximum number of commits in the text of a pull request.
-const COMMITS: usize = 50;
+pub(crate) const TITLE: &str = "Changes of an agent session";
 
 fn operation(id: &str, label: &str, icon: &str, scopes: Vec<ChangesetOperationScope>) -> ChangesetOperation {
     ChangesetOperation {
@@ -58,7 +52,7 @@ fn unless(mut operation: ChangesetOperation, disabled: bool) -> ChangesetOperati
     operation
 }
 
-fn title(of: &ChangesOf) -> &str {
+pub(crate) fn title(of: &ChangesOf) -> &str {
     of.title.as_deref().map(str::trim).filter(|title| !title.is_empty()).unwrap_or(TITLE)
 }
 
@@ -72,7 +66,9 @@ pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[Row], fresh: bool) -> Vec<C
     let staged = rows.iter().filter(|row| row.is_staged()).count();
     let conflict = rows.iter().any(|row| row.conflict);
     let count = if staged > 0 { staged } else { rows.len() };
-    let question = format!("Commit {} as \"{}\"?", files(count), title(of));
+    // Of more, the rest is not listed, but committed.
+    let least = if rows.len() >= ROWS { "at least " } else { "" };
+    let question = format!("Commit {least}{} as \"{}\"?", files(count), title(of));
     let mut operations = vec![
         unless(
             confirmed(operation("commit", "Commit", "check", vec![Changeset]), question),
@@ -129,7 +125,7 @@ fn done(message: String) -> InvokeChangesetOperationResult {
     InvokeChangesetOperationResult { message: Some(StringOrMarkdown::Plain(message)), follow_up: None }
 }
 
-fn refused(why: impl Into<String>) -> Thrown {
+pub(crate) fn refused(why: impl Into<String>) -> Thrown {
     RpcError::invalid_params(why).into()
 }
 
@@ -178,6 +174,17 @@ async fn everywhere(on: Vec<Operation<'_>>, operation: &str, meta: &JsonObject) 
     for on in &on {
         if !on.rows(&on.place.prefixes).await?.is_empty() {
             changed.push(on);
+        }
+    }
+    if operation == "commit" {
+        // What is staged is committed, and nothing else, also where it is staged in one of the trees only.
+        let mut staged = Vec::new();
+        for on in &changed {
+            staged.push(on.own_rows().await?.iter().any(Row::is_staged));
+        }
+        if staged.contains(&true) {
+            let mut staged = staged.into_iter();
+            changed.retain(|_| staged.next().unwrap_or_default());
         }
     }
     // The first one reports that nothing has changed.
@@ -243,19 +250,20 @@ fn below(place: &SessionTree, path: &Path) -> Option<PathBuf> {
     (plain && !git && place.holds(&below)).then_some(below)
 }
 
-struct Operation<'a> {
-    source: &'a Source,
-    place: &'a SessionTree,
-    tree: &'a Arc<Tree>,
-    of: &'a ChangesOf,
+/// An operation on one tree of a session.
+pub(crate) struct Operation<'a> {
+    pub source: &'a Source,
+    pub place: &'a SessionTree,
+    pub tree: &'a Arc<Tree>,
+    pub of: &'a ChangesOf,
 }
 
 impl Operation<'_> {
-    fn read(&self) -> Git {
+    pub(crate) fn read(&self) -> Git {
         Git::read(&self.tree.root)
     }
 
-    fn write(&self) -> Git {
+    pub(crate) fn write(&self) -> Git {
         Git::write(&self.tree.root)
     }
 
@@ -270,6 +278,12 @@ impl Operation<'_> {
         let status = self.tree.status().await?;
         let wanted = |row: &&Row| paths.iter().any(|path| concerns(row, path));
         Ok(status.rows.iter().filter(wanted).cloned().collect())
+    }
+
+    /// The rows that the session's changesets show.
+    pub(crate) async fn own_rows(&self) -> Result<Vec<Row>, Thrown> {
+        let status = self.tree.status().await?;
+        Ok(self.place.rows(&status).into_iter().cloned().collect())
     }
 
     async fn changed(&self, paths: &[PathBuf]) -> Result<Vec<Row>, Thrown> {
@@ -288,45 +302,79 @@ impl Operation<'_> {
         if message.trim().is_empty() {
             return Err(refused("the message of the commit is empty"));
         }
-        let rows = self.changed(&self.place.prefixes).await?;
+        self.changed(&self.place.prefixes).await?;
+        let rows = self.own_rows().await?;
         if let Some(row) = rows.iter().find(|row| row.conflict) {
             return Err(refused(format!("{} has a conflict; resolve and stage it", row.path.display())));
         }
-        if !self.tree.status().await?.rows.iter().any(Row::is_staged) {
-            self.add(&rows, &self.place.prefixes).await?;
-        }
-        self.write().args(["commit", "--quiet", "--file=-"]).input(message.as_bytes().to_vec()).run().await?;
+        let part = if rows.iter().any(Row::is_staged) { Part::Staged } else { Part::All };
+        commit(self.place, part, message).await?;
         let commit = self.read().args(["log", "-1", "--no-show-signature", "--format=%h %s"]).text().await?;
         Ok(format!("Committed {commit}"))
     }
 
     async fn discard(&self, path: &Path) -> Result<String, Thrown> {
         let rows = self.changed(&[path.to_owned()]).await?;
-        if !rows.iter().any(|row| row.path == path || row.origin.as_deref() == Some(path)) {
+        let named = |row: &&Row| row.path == path || row.origin.as_deref() == Some(path);
+        if !rows.iter().any(|row| named(&row)) {
             return Err(refused(format!("{} is not a changed file", self.tree.root.join(path).display())));
         }
         let mut known = Vec::new();
         let mut new = Vec::new();
-        for row in &rows {
-            match (&row.before, &row.origin) {
+        for row in rows.iter().filter(named) {
+            let full = self.tree.root.join(&row.path);
+            if row.submodule {
+                return Err(refused(submodule(&full)));
+            }
+            if row.is_untracked() && tokio::fs::symlink_metadata(&full).await.is_ok_and(|it| it.is_dir()) {
+                return Err(refused(format!(
+                    "{} is a repository of its own, which git does not delete; delete the folder",
+                    full.display()
+                )));
+            }
+            // A copy leaves its origin as it is.
+            let moved = row.origin.as_ref().filter(|_| row.staged != 'C' && row.unstaged != 'C');
+            match (&row.before, moved) {
                 (_, Some(origin)) => {
-                    known.push(origin.as_path());
-                    new.push(row.path.as_path());
+                    known.push(origin.clone());
+                    new.push(row.path.clone());
                 }
-                (Some(_), None) => known.push(&row.path),
-                (None, None) => new.push(&row.path),
+                (Some(_), None) if row.origin.is_none() => known.push(row.path.clone()),
+                _ => new.push(row.path.clone()),
             }
         }
-        if !new.is_empty() {
-            // First removed from the index, after which git does not track it.
-            let gone = self.write().args(["rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--"]);
-            gone.args(&new).run().await?;
-            self.write().args(["clean", "--quiet", "--force", "-d", "--"]).args(&new).run().await?;
-        }
-        if !known.is_empty() {
-            let restore = self.write().args(["restore", "--source=HEAD", "--staged", "--worktree", "--"]);
-            restore.args(&known).run().await?;
-        }
+        let restoration = Restoration::prepare(self.tree, "HEAD", &known, &new).await?;
+        let tracked = rows.iter().any(|row| new.contains(&row.path) && !row.is_untracked());
+        // All or nothing of the index is changed: both ends of a rename.
+        let update = match restoration.sources.first() {
+            None if !tracked => None,
+            None => {
+                let remove = self.write().args(["update-index", "--force-remove", "-z", "--stdin"]);
+                Some(remove.paths(new.iter().map(PathBuf::as_path)))
+            }
+            Some((_, object)) => {
+                let zero = "0".repeat(object.id.len());
+                let gone = new.iter().map(|path| (format!("0 {zero}\t"), path));
+                let known = restoration.sources.iter();
+                let known = known.map(|(path, object)| (format!("{:o} {}\t", object.mode, object.id), path));
+                let mut entries = Vec::new();
+                for (entry, path) in gone.chain(known) {
+                    entries.extend_from_slice(entry.as_bytes());
+                    entries.extend_from_slice(path.as_os_str().as_bytes());
+                    entries.push(0);
+                }
+                Some(self.write().args(["update-index", "-z", "--index-info"]).input(entries))
+            }
+        };
+        restoration
+            .apply(async {
+                match update {
+                    Some(update) => Ok(update.run().await.map(drop)?),
+                    None => Ok(()),
+                }
+            })
+            .await?;
+        refresh(self.tree).await;
         Ok(format!("Discarded the changes of {}", path.display()))
     }
 
@@ -367,22 +415,28 @@ impl Operation<'_> {
     async fn revert(&self, path: &Path) -> Result<String, Thrown> {
         let base = self.source.snapshots.base(self.tree, &self.of.session).await?;
         let base = base.ok_or_else(|| refused("no turn of the session has changed anything yet"))?;
-        let found = self.read().args(["ls-tree", "--full-tree", "-z", &base, "--"]).arg(path).text().await?;
-        if found.is_empty() {
-            let full = self.tree.root.join(path);
-            let is_file = tokio::fs::symlink_metadata(&full).await.is_ok_and(|found| !found.is_dir());
-            if !is_file {
-                return Err(refused(format!("{} is not a changed file", full.display())));
-            }
-            tokio::fs::remove_file(&full)
-                .await
-                .map_err(|why| Thrown::new(format_args!("cannot remove {}: {why}", full.display())))?;
-            return Ok(format!("Removed {}", path.display()));
+        let now = self.source.snapshots.now(self.tree).await?;
+        let changes = between(self.place, &base, &now, true).await?;
+        let change = changes.into_iter().find(|change| {
+            let after = change.after.as_ref().map(|(after, _)| after.as_path());
+            after.or(change.before.as_ref().map(|(before, _)| before.as_path())) == Some(path)
+        });
+        let full = self.tree.root.join(path);
+        let change = change.ok_or_else(|| refused(format!("{} is not a changed file", full.display())))?;
+        let is_folder = tokio::fs::symlink_metadata(&full).await.is_ok_and(|found| found.is_dir());
+        if change.before.as_ref().is_some_and(|(_, object)| object.mode == SUBMODULE)
+            || change.after.is_some() && is_folder
+        {
+            return Err(refused(submodule(&full)));
         }
-        let restore =
-            self.write().args(["restore", &format!("--source={base}"), "--worktree", "--"]).arg(path);
-        restore.run().await?;
-        Ok(format!("Restored {}", path.display()))
+        let known: Vec<PathBuf> = change.before.into_iter().map(|(before, _)| before).collect();
+        let new: Vec<PathBuf> =
+            change.after.into_iter().map(|(after, _)| after).filter(|after| !known.contains(after)).collect();
+        Restoration::prepare(self.tree, &base, &known, &new).await?.apply(async { Ok(()) }).await?;
+        Ok(match known.first() {
+            Some(known) => format!("Restored {}", known.display()),
+            None => format!("Removed {}", path.display()),
+        })
     }
 
     async fn checkout(&self, meta: &JsonObject) -> Result<String, Thrown> {
@@ -411,9 +465,12 @@ impl Operation<'_> {
                     stash.run().await?;
                 }
                 Some("commit") => {
-                    self.write().args(["add", "--all"]).run().await?;
-                    let message = title(self.of).as_bytes().to_vec();
-                    self.write().args(["commit", "--quiet", "--file=-"]).input(message).run().await?;
+                    let all = SessionTree {
+                        tree: self.tree.clone(),
+                        directories: vec![self.tree.root.clone()],
+                        prefixes: vec![PathBuf::new()],
+                    };
+                    commit(&all, Part::All, title(self.of)).await?;
                 }
                 Some(other) => {
                     return Err(refused(format!(
@@ -430,134 +487,5 @@ impl Operation<'_> {
         }
         self.write().args(["checkout", "--quiet", named, "--"]).run().await?;
         Ok(format!("Checked out {named}"))
-    }
-
-    /// Commits the rest and pushes the branch, a new one if the work is on the base. Returns the form of the pull
-    /// request, with which the host creates it.
-    async fn publish(&self, meta: &JsonObject) -> Result<InvokeChangesetOperationResult, Thrown> {
-        let status = self.tree.status().await?;
-        if let Some(row) = status.rows.iter().find(|row| row.conflict) {
-            return Err(refused(format!("{} has a conflict; resolve and stage it", row.path.display())));
-        }
-        let branch = &status.branch;
-        let remote = match branch.upstream.as_deref().and_then(|upstream| upstream.split_once('/')) {
-            Some((remote, _)) => remote.to_owned(),
-            None => {
-                let remotes = self.read().args(["remote"]).text().await?;
-                let remotes: Vec<&str> = remotes.lines().collect();
-                let usual = remotes.iter().find(|remote| **remote == "origin").or(remotes.first());
-                let none = || {
-                    refused(format!(
-                        "{} has no remote to push to; add one with git remote add origin <url>",
-                        self.tree.root.display()
-                    ))
-                };
-                (*usual.ok_or_else(none)?).to_owned()
-            }
-        };
-        let form = meta.get(PULL_REQUEST);
-        let asked = form.and_then(|form| form.get("title")).and_then(Value::as_str).map(str::trim);
-        let named = asked.filter(|title| !title.is_empty()).unwrap_or_else(|| title(self.of));
-        let base = match (&branch.name, base_branch(&self.tree.root, branch).await?) {
-            (Some(_), Some(base)) => base,
-            // On the base itself or without a branch, the work gets a separate branch.
-            (name, base) => {
-                let own = self.branch_for(named).await?;
-                self.write().args(["switch", "--quiet", "--create", &own]).run().await?;
-                match name.clone().or(base) {
-                    Some(base) => {
-                        let key = format!("branch.{own}.{BASE}");
-                        self.write().args(["config", &key, &base]).run().await?;
-                        base
-                    }
-                    None => String::new(),
-                }
-            }
-        };
-        let rows = self.rows(&self.place.prefixes).await?;
-        if !rows.is_empty() {
-            self.add(&rows, &self.place.prefixes).await?;
-            let message = named.as_bytes().to_vec();
-            self.write().args(["commit", "--quiet", "--file=-"]).input(message).run().await?;
-        }
-        if !base.is_empty() {
-            let known = format!("refs/remotes/{remote}/{base}");
-            let known = self.read().args(["rev-parse", "--verify", "--quiet", &known]).maybe().await?;
-            let range = format!("{}..HEAD", known.as_deref().unwrap_or(&base));
-            let ahead =
-                self.read().args(["rev-list", "--count", "--end-of-options", &range, "--"]).text().await?;
-            if ahead == "0" {
-                return Err(refused(format!("there are no commits that {base} does not have")));
-            }
-        }
-        let current = self.read().args(["symbolic-ref", "--short", "HEAD"]).text().await?;
-        let to = format!("HEAD:refs/heads/{current}");
-        self.write().args(["push", "--quiet", "--set-upstream", &remote, &to]).run().await?;
-        self.prepare().await
-    }
-
-    /// Returns an unused name of a branch.
-    async fn branch_for(&self, title: &str) -> Result<String, Thrown> {
-        let words: String = title
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
-            .take(40)
-            .collect();
-        let words: Vec<&str> = words.split('-').filter(|word| !word.is_empty()).collect();
-        let words = if words.is_empty() { "changes".to_owned() } else { words.join("-") };
-        let taken =
-            self.read().args(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/remotes"]);
-        let taken = taken.text().await?;
-        let is_free = |name: &String| {
-            !taken
-                .lines()
-                .any(|other| other == name || other.split_once('/').is_some_and(|(_, short)| short == name))
-        };
-        let mut names = (1..).map(|number| match number {
-            1 => format!("agents/{words}"),
-            number => format!("agents/{words}-{number}"),
-        });
-        names.find(is_free).ok_or_else(|| refused("every name of a branch is taken"))
-    }
-
-    /// The title, text and branches of a pull request for the branch.
-    async fn prepare(&self) -> Result<InvokeChangesetOperationResult, Thrown> {
-        let status = self.tree.status().await?;
-        let branch = status.branch.name.clone();
-        let branch =
-            branch.ok_or_else(|| refused("no branch is checked out; create one for the pull request"))?;
-        let base = base_branch(&self.tree.root, &status.branch).await?;
-        let range = match &base {
-            Some(base) => {
-                let remote = format!("refs/remotes/origin/{base}");
-                let known = self.read().args(["rev-parse", "--verify", "--quiet", &remote]).maybe().await?;
-                format!("{}..HEAD", if known.is_some() { &remote } else { base })
-            }
-            None => "HEAD".to_owned(),
-        };
-        let log = ["log", "--no-show-signature", "--reverse", "--format=%s", "-n"];
-        let log = self.read().args(log).arg(COMMITS.to_string()).args(["--end-of-options", &range, "--"]);
-        let log = if base.is_some() { log.text().await.unwrap_or_default() } else { String::new() };
-        let commits: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
-        let title = match (&commits[..], self.of.title.as_deref().map(str::trim)) {
-            (_, Some(title)) if !title.is_empty() => title,
-            ([only], _) => only,
-            _ => TITLE,
-        };
-        let body = commits.iter().map(|subject| format!("- {subject}\n")).collect::<String>();
-        let form = json!({ "title": title, "body": body, "branch": branch, "base": base,
-            "uncommittedChanges": status.rows.len(), "directory": file_uri(&self.tree.root) });
-        let uri =
-            format!("data:application/json,{}", utf8_percent_encode(&form.to_string(), NON_ALPHANUMERIC));
-        let content = ContentRef {
-            uri,
-            size_hint: None,
-            content_type: Some("application/json".to_owned()),
-            nonce: None,
-        };
-        Ok(InvokeChangesetOperationResult {
-            message: None,
-            follow_up: Some(ChangesetOperationFollowUp { content, external: None }),
-        })
     }
 }

@@ -110,6 +110,8 @@ pub(crate) enum Failure {
     NoRepository,
     /// Another process holds a lock of the repository.
     Locked(String),
+    /// Git did not do a write: a hook, a missing identity, an unknown branch, …
+    Refused(String),
     /// Another error, with git's message.
     Other(String),
 }
@@ -121,6 +123,7 @@ impl From<Failure> for Thrown {
             Failure::Locked(said) => Self::new(format_args!(
                 "another git process holds a lock of the repository; wait for it, or remove the lock if none runs: {said}"
             )),
+            Failure::Refused(said) => RpcError::invalid_params(said).into(),
             Failure::Other(said) => Self::new(said),
         }
     }
@@ -184,11 +187,12 @@ impl Git {
 
     /// Runs it and returns its output.
     pub(crate) async fn run(self) -> Result<Output, Failure> {
-        let name = self.name();
+        let (name, writes) = (self.name(), self.writes);
         let (status, out, said) = self.outcome().await?;
-        match status.success() {
-            true => Ok(out),
-            false => Err(failure(&name, status, &said)),
+        match (status.success(), failure(&name, status, &said)) {
+            (true, _) => Ok(out),
+            (false, Failure::Other(said)) if writes && status.code().is_some() => Err(Failure::Refused(said)),
+            (false, why) => Err(why),
         }
     }
 

@@ -1,11 +1,8 @@
 //! The states of a working tree before and after turns, as tree objects that refs below `refs/ostler/` retain.
 
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,22 +11,23 @@ use parking_lot::Mutex;
 
 use crate::changes::{After, Change};
 use crate::program::{Failure, Git};
+use crate::selected::{Known, LeftOut, Selected, Stored, select};
 use crate::session_trees::SessionTree;
-use crate::status::{Object, Row, SUBMODULE};
+use crate::status::{Object, SUBMODULE};
 use crate::tree::Tree;
 
 /// Where the refs are.
 const REFS: &str = "refs/ostler";
-/// The largest file whose content is retained, in bytes. Of a larger one, only whether it changed is known.
-const LARGEST: u64 = 16 << 20;
 /// How many trees have their last state stored.
 const REMEMBERED: usize = 256;
 
 /// The snapshots.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// The last snapshot of each tree, by what it was made of.
-    last: Mutex<HashMap<PathBuf, (u64, String)>>,
+    /// The last snapshot of each tree.
+    last: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<Option<Known>>>>>,
+    /// Why the files before the first turn of a session are not recorded, by session and tree.
+    missed: Arc<Mutex<HashMap<(String, PathBuf), String>>>,
     /// The trees of sessions that had a turn.
     sessions: Mutex<HashMap<String, Vec<Arc<Tree>>>>,
     /// Locked while the snapshots of a turn are created, so that the end of one precedes the start of the next.
@@ -75,13 +73,43 @@ impl Snapshots {
     pub(crate) async fn begin(&self, tree: &Arc<Tree>, session: &str, turn: &str) -> Result<(), Failure> {
         let _turns = self.turns.lock().await;
         self.remember(tree, session);
-        let now = self.now(tree).await?;
-        let mut refs = format!("update {} {now}\n", of_turn(session, turn, "before"));
         let base = format!("{}/base", of_session(session));
-        if get(tree, &base).await?.is_none() {
+        let first = get(tree, &base).await?.is_none();
+        let mut missing = Missing::new(self.missed.clone(), tree.clone(), session, turn, first);
+        let now = match self.now(tree).await {
+            Ok(now) => now,
+            Err(why) => {
+                missing.why = Thrown::from(why.clone()).message;
+                return Err(why);
+            }
+        };
+        let mut refs = format!("update {} {now}\n", of_turn(session, turn, "before"));
+        if first {
             refs.push_str(&format!("create {base} {now}\n"));
+            if get(tree, &missed(session)).await?.is_some() {
+                refs.push_str(&format!("delete {}\n", missed(session)));
+            }
         }
-        update(&tree.root, refs).await
+        if let Err(why) = update(&tree.root, refs).await {
+            missing.why = Thrown::from(why.clone()).message;
+            return Err(why);
+        }
+        missing.recorded();
+        Ok(())
+    }
+
+    /// Why the state before the session's first turn is not known, if it had one without.
+    pub(crate) async fn missed(&self, tree: &Tree, session: &str) -> Result<Option<String>, Failure> {
+        let why = self.missed.lock().get(&(session.to_owned(), tree.root.clone())).cloned();
+        let why = match why {
+            Some(why) => Some(why),
+            None => get(tree, &missed(session)).await?.map(|_| String::new()),
+        };
+        Ok(why.map(|why| {
+            let root = tree.root.display();
+            let colon = if why.is_empty() { "" } else { ": " };
+            format!("the files of {root} before the session's first turn are not recorded, so its changes are not known{colon}{why}")
+        }))
     }
 
     /// Records the state after a turn.
@@ -116,6 +144,7 @@ impl Snapshots {
     pub(crate) async fn forget(&self, session: &str) -> Result<(), Failure> {
         let _turns = self.turns.lock().await;
         let trees = self.sessions.lock().remove(session).unwrap_or_default();
+        self.missed.lock().retain(|(of, _), _| of != session);
         let mut failed = None;
         for tree in trees {
             // The working tree may be removed already.
@@ -135,19 +164,109 @@ impl Snapshots {
                 .text()
                 .await;
         }
-        let looked = tokio::task::spawn_blocking(move || look(&root, rows, commit.as_deref()));
-        let (hash, small, large) =
+        let last = self.last_of(tree);
+        // Two at once would hash the same files.
+        let mut last = last.lock().await;
+        let known = last.take();
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let file = Known::file(tree);
+                tokio::task::spawn_blocking(move || Known::read(&file)).await.unwrap_or_default()
+            }
+        };
+        let looked = tokio::task::spawn_blocking(move || {
+            let selected = select(&root, rows, commit.as_deref(), &known);
+            (selected, known)
+        });
+        let (mut selected, known) =
             looked.await.map_err(|why| Failure::Other(format!("cannot look at the changed files: {why}")))?;
-        if let Some((_, id)) = self.last.lock().get(&tree.root).filter(|(last, _)| *last == hash) {
-            return Ok(id.clone());
+        if known.hash == selected.hash && !known.id.is_empty() {
+            let id = known.id.clone();
+            *last = Some(known);
+            return Ok(id);
         }
-        let id = write(tree, &small, &large).await?;
+        let written = match gone(tree, &selected.stored).await {
+            Ok(gone) => {
+                selected.hash_again(&gone);
+                write(tree, &selected).await
+            }
+            Err(why) => Err(why),
+        };
+        let (id, new) = match written {
+            Ok(written) => written,
+            Err(why) => {
+                *last = Some(known);
+                return Err(why);
+            }
+        };
+        let known = Known::of(selected, id.clone(), new);
+        let (file, text) = (Known::file(tree), known.text());
+        // Without the file, the files are hashed again after a restart.
+        let _ = tokio::task::spawn_blocking(move || Known::write(&file, &text)).await;
+        *last = Some(known);
+        Ok(id)
+    }
+
+    fn last_of(&self, tree: &Tree) -> Arc<tokio::sync::Mutex<Option<Known>>> {
         let mut last = self.last.lock();
         if last.len() >= REMEMBERED {
-            last.clear();
+            last.retain(|_, known| Arc::strong_count(known) > 1);
         }
-        last.insert(tree.root.clone(), (hash, id.clone()));
-        Ok(id)
+        last.entry(tree.root.clone()).or_default().clone()
+    }
+}
+
+/// The ref of a session whose first turn began without a snapshot.
+fn missed(session: &str) -> String {
+    format!("{}/missed", of_session(session))
+}
+
+/// Notes that a turn began without a snapshot, unless one is recorded: also where the host does not wait any longer.
+struct Missing {
+    missed: Arc<Mutex<HashMap<(String, PathBuf), String>>>,
+    tree: Arc<Tree>,
+    session: String,
+    first: bool,
+    why: String,
+    done: bool,
+}
+
+impl Missing {
+    fn new(
+        missed: Arc<Mutex<HashMap<(String, PathBuf), String>>>,
+        tree: Arc<Tree>,
+        session: &str,
+        turn: &str,
+        first: bool,
+    ) -> Self {
+        let why = format!("the snapshot before the turn {turn} took too long");
+        Self { missed, tree, session: session.to_owned(), first, why, done: false }
+    }
+
+    fn recorded(mut self) {
+        self.done = true;
+        self.missed.lock().remove(&(self.session.clone(), self.tree.root.clone()));
+    }
+}
+
+impl Drop for Missing {
+    fn drop(&mut self) {
+        if self.done || !self.first {
+            return;
+        }
+        let key = (self.session.clone(), self.tree.root.clone());
+        self.missed.lock().insert(key, std::mem::take(&mut self.why));
+        let (tree, name) = (self.tree.clone(), missed(&self.session));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // It is known after a restart too.
+            runtime.spawn(async move {
+                let empty = Git::read(&tree.root).args(["mktree"]).text().await;
+                if let Ok(empty) = empty {
+                    let _ = update(&tree.root, format!("update {name} {empty}\n")).await;
+                }
+            });
+        }
     }
 }
 
@@ -171,41 +290,9 @@ async fn update(directory: &Path, refs: String) -> Result<(), Failure> {
     update.input(refs.into_bytes()).run().await.map(drop)
 }
 
-/// A hash of what a snapshot is made of, the paths whose content is stored, and the large files with what stands for them.
-fn look(
-    root: &Path,
-    rows: Vec<Row>,
-    commit: Option<&str>,
-) -> (u64, Vec<PathBuf>, Vec<(PathBuf, u32, String)>) {
-    let mut hash = DefaultHasher::new();
-    commit.hash(&mut hash);
-    let (mut small, mut large) = (Vec::new(), Vec::new());
-    for row in rows {
-        for path in [Some(row.path), row.origin].into_iter().flatten() {
-            path.hash(&mut hash);
-            (row.staged, row.unstaged).hash(&mut hash);
-            let found = std::fs::symlink_metadata(root.join(&path)).ok();
-            if let Some(found) = &found {
-                (found.size(), found.mtime(), found.mtime_nsec(), found.mode(), found.ino()).hash(&mut hash);
-            }
-            match found {
-                // A repository inside that git does not track.
-                Some(found) if found.is_dir() && !row.submodule => {}
-                Some(found) if found.is_file() && found.len() > LARGEST => {
-                    let mode = if found.mode() & 0o100 == 0 { 0o100_644 } else { 0o100_755 };
-                    let what =
-                        format!("size {} time {}.{}\n", found.size(), found.mtime(), found.mtime_nsec());
-                    large.push((path, mode, what));
-                }
-                _ => small.push(path),
-            }
-        }
-    }
-    (hash.finish(), small, large)
-}
-
-/// Writes the tree object: with a copy of the index, so that the index itself stays as it is.
-async fn write(tree: &Tree, small: &[PathBuf], large: &[(PathBuf, u32, String)]) -> Result<String, Failure> {
+/// Writes the tree object: with a copy of the index, so that the index itself stays as it is, and with a folder for new
+/// objects that is only emptied into the repository when git is done.
+async fn write(tree: &Tree, selected: &Selected) -> Result<(String, Vec<(PathBuf, String)>), Failure> {
     let failed = |why: std::io::Error| Failure::Other(format!("cannot copy the index: {why}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let index = folder.path().join("index");
@@ -214,25 +301,132 @@ async fn write(tree: &Tree, small: &[PathBuf], large: &[(PathBuf, u32, String)])
         Ok(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => return Err(failed(why)),
         _ => {}
     }
-    let on = || Git::read(&tree.root).env("GIT_INDEX_FILE", &index);
-    if !small.is_empty() {
+    let objects = NewObjects::beside(&tree.repository.common_dir).map_err(failed)?;
+    let on = || {
+        let git = Git::read(&tree.root).env("GIT_INDEX_FILE", &index);
+        git.env("GIT_OBJECT_DIRECTORY", objects.folder.path())
+    };
+    let mut entries = Vec::new();
+    let mut entry = |path: &Path, mode: u32, id: &str| {
+        entries.extend_from_slice(format!("{mode:o} {id}\t").as_bytes());
+        entries.extend_from_slice(path.as_os_str().as_bytes());
+        entries.push(0);
+    };
+    for file in &selected.stored {
+        entry(&file.path, file.mode, &file.id);
+    }
+    // The content is not stored: ids that change with the files stand for them.
+    let ids = stand_ins(&folder, &on, &selected.left_out).await?;
+    for (file, id) in selected.left_out.iter().zip(&ids) {
+        entry(&file.path, file.mode, id);
+    }
+    if !entries.is_empty() {
+        on().args(["update-index", "--add", "-z", "--index-info"]).input(entries).run().await?;
+    }
+    let mut new = Vec::new();
+    if !selected.hashed.is_empty() {
         let add = on().args(["update-index", "--add", "--remove", "-z", "--stdin"]);
-        add.paths(small.iter().map(PathBuf::as_path)).run().await?;
+        add.paths(selected.hashed.iter().map(PathBuf::as_path)).run().await?;
+        let listed = on().args(["ls-files", "--stage", "-z"]);
+        let listed = match selected.hashed.len() {
+            0..=200 => listed.arg("--").args(&selected.hashed),
+            _ => listed,
+        };
+        let hashed: HashSet<&Path> = selected.hashed.iter().map(PathBuf::as_path).collect();
+        for line in listed.run().await?.split(|byte| *byte == 0) {
+            let Some(tab) = line.iter().position(|byte| *byte == b'\t') else { continue };
+            let path = Path::new(OsStr::from_bytes(&line[tab + 1..]));
+            let words = String::from_utf8_lossy(&line[..tab]).into_owned();
+            if let Some(id) = words.split(' ').nth(1).filter(|_| hashed.contains(path)) {
+                new.push((path.to_owned(), id.to_owned()));
+            }
+        }
     }
-    for (path, mode, what) in large {
-        // The content is not stored: an id that changes with the file stands for it.
-        let id = on().args(["hash-object", "--stdin"]).input(what.clone().into_bytes()).text().await?;
-        let mut entry = format!("{mode:o} {id}\t").into_bytes();
-        entry.extend_from_slice(path.as_os_str().as_bytes());
-        entry.push(0);
-        on().args(["update-index", "--add", "-z", "--index-info"]).input(entry).run().await?;
+    let id = on().args(["write-tree", "--missing-ok"]).text().await?;
+    tokio::task::spawn_blocking(move || objects.keep())
+        .await
+        .map_err(|why| Failure::Other(why.to_string()))?
+        .map_err(|why| Failure::Other(format!("cannot store the objects of a snapshot: {why}")))?;
+    Ok((id, new))
+}
+
+/// The contents that the repository no longer has.
+async fn gone(tree: &Tree, stored: &[Stored]) -> Result<HashSet<String>, Failure> {
+    if stored.is_empty() {
+        return Ok(HashSet::new());
     }
-    on().args(["write-tree", "--missing-ok"]).text().await
+    let ids: String = stored.iter().map(|file| format!("{}\n", file.id)).collect();
+    let looked = Git::read(&tree.root).args(["cat-file", "--batch-check"]).input(ids.into_bytes());
+    let looked = looked.text().await?;
+    Ok(looked.lines().filter_map(|line| line.strip_suffix(" missing")).map(str::to_owned).collect())
+}
+
+/// The ids that stand for contents that are not stored.
+async fn stand_ins(
+    folder: &tempfile::TempDir,
+    on: &impl Fn() -> Git,
+    files: &[LeftOut],
+) -> Result<Vec<String>, Failure> {
+    let failed = |why: std::io::Error| Failure::Other(format!("cannot write a temporary file: {why}"));
+    let mut paths = Vec::new();
+    for (at, file) in files.iter().enumerate() {
+        let path = folder.path().join(format!("left-out-{at}"));
+        tokio::fs::write(&path, &file.what).await.map_err(failed)?;
+        paths.extend_from_slice(path.as_os_str().as_bytes());
+        paths.push(b'\n');
+    }
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids = on().args(["hash-object", "--no-filters", "--stdin-paths"]).input(paths).text().await?;
+    Ok(ids.lines().map(str::to_owned).collect())
+}
+
+/// A folder for new objects. It goes with the snapshot that fails or is not waited for; git removes one that remains after
+/// a crash.
+struct NewObjects {
+    folder: tempfile::TempDir,
+    objects: PathBuf,
+}
+
+impl NewObjects {
+    fn beside(common: &Path) -> std::io::Result<Self> {
+        let objects = common.join("objects");
+        let folder = tempfile::Builder::new().prefix("tmp_objdir-ostler-").tempdir_in(&objects)?;
+        std::fs::create_dir(folder.path().join("info"))?;
+        let mut known = std::fs::canonicalize(&objects)?.into_os_string();
+        known.push("\n");
+        std::fs::write(folder.path().join("info/alternates"), known.as_bytes())?;
+        Ok(Self { folder, objects })
+    }
+
+    /// Moves the objects into the repository.
+    fn keep(self) -> std::io::Result<()> {
+        let rights = std::fs::metadata(&self.objects)?.permissions();
+        for entry in std::fs::read_dir(self.folder.path())?.flatten() {
+            let name = entry.file_name();
+            if name.len() != 2 || !entry.file_type()?.is_dir() {
+                continue;
+            }
+            let to = self.objects.join(&name);
+            match std::fs::create_dir(&to) {
+                Ok(()) => std::fs::set_permissions(&to, rights.clone())?,
+                Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(why),
+            }
+            for object in std::fs::read_dir(entry.path())?.flatten() {
+                if !object.file_name().as_bytes().starts_with(b"tmp_") {
+                    std::fs::rename(object.path(), to.join(object.file_name()))?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Copies an index with its time. Git compares seconds, and looks into the files that changed in the second in which the
 /// index was written: with a later time, it would take them for unchanged.
-fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy_index(from: &Path, to: &Path) -> std::io::Result<()> {
     let written = std::fs::metadata(from)?.modified()?;
     std::fs::copy(from, to)?;
     std::fs::File::options().write(true).open(to)?.set_modified(written)

@@ -378,6 +378,7 @@ impl Actor {
                 let _ = answer.send(values.unwrap_or_default());
             }
             ToSession::DirectoryFacts(found) => self.take_around(*found),
+            ToSession::Reviewed { scope, files } => self.keep_reviewed(scope, files).await,
             ToSession::Room { number, posted } => self.has_room(number, posted),
             // The priority lane is checked before each message.
             ToSession::Priority => {}

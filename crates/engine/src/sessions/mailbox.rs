@@ -404,6 +404,13 @@ pub enum ToSession {
     },
     /// Facts that were read about the session's directory.
     DirectoryFacts(Box<super::DirectoryFacts>),
+    /// Files of a changeset that users reviewed, by id, in place of the former ones.
+    Reviewed {
+        /// The scope of the changeset.
+        scope: String,
+        /// Fingerprints of their changes.
+        files: JsonObject,
+    },
     /// Asks for the session's current settings.
     Settings {
         /// The receiver of the settings.

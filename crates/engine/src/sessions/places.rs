@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use ostler_contract::JsonObject;
 use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
+use ostler_contract::{JsonObject, Value};
 use ostler_protocol::names::{RUN_URL_VARIABLE, RUN_VARIABLE, SESSION_URL_VARIABLE, SESSION_VARIABLE};
 use ostler_protocol::wire::state::SessionOrigin;
 
 use super::actor::Actor;
 use super::chat::Chat;
+use super::mailbox::ToSession;
 use super::{Entry, View};
 use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
@@ -56,6 +57,13 @@ impl SessionView for Entry {
         self.view().record.values.clone()
     }
 
+    fn reviewed(&self, scope: &str) -> JsonObject {
+        match self.view().record.reviewed.get(scope) {
+            Some(Value::Object(files)) => files.clone(),
+            _ => JsonObject::new(),
+        }
+    }
+
     fn is_running(&self) -> bool {
         self.view().is_running()
     }
@@ -73,6 +81,12 @@ impl SessionsView for Sessions {
     fn look_around(&self, session: &dyn SessionView) {
         if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
             sessions.look_around(&entry, true);
+        }
+    }
+
+    fn keep_reviewed(&self, session: &dyn SessionView, scope: String, files: JsonObject) {
+        if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
+            sessions.tell(&entry, ToSession::Reviewed { scope, files });
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ostler_contract::JsonObject;
 use ostler_contract::points::{KeptChat, KeptDraft, KeptSession, SessionFlags, Worktree};
+use ostler_contract::{JsonObject, Value};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AnnotationsSummary, SessionState, SessionStatus, SessionSummary};
 use parking_lot::RwLock;
@@ -15,6 +15,9 @@ use super::annotations;
 use super::create::Claimed;
 use super::summary::{flags_in, rest, summary_at_rest};
 use super::{Entry, Sessions};
+
+/// The key among a stored session's decisions with the files that users reviewed; no id of a customization.
+const REVIEWED: &str = "ostler:reviewed";
 
 /// A session as it was last published.
 #[derive(Debug, Clone)]
@@ -40,6 +43,8 @@ pub struct Record {
     pub draft: Option<KeptDraft>,
     /// The customizations that were enabled or disabled, by id.
     pub toggled: JsonObject,
+    /// The files of changesets that users reviewed, by scope and id.
+    pub reviewed: JsonObject,
 }
 
 /// The current view of a session, as stored in [`Entry`].
@@ -51,8 +56,12 @@ impl Published {
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
-        let KeptSession { values, backend_id, worktree, draft, toggled, .. } = kept;
-        let record = Arc::new(Record { values, backend_id, worktree, draft, toggled });
+        let KeptSession { values, backend_id, worktree, draft, mut toggled, .. } = kept;
+        let reviewed = match toggled.shift_remove(REVIEWED) {
+            Some(Value::Object(reviewed)) => reviewed,
+            _ => JsonObject::new(),
+        };
+        let record = Arc::new(Record { values, backend_id, worktree, draft, toggled, reviewed });
         Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
     }
 
@@ -110,7 +119,7 @@ impl Entry {
         directories: &[String],
         annotated: Option<&AnnotationsSummary>,
     ) -> KeptSession {
-        let Record { values, backend_id, worktree, draft, toggled } = &*view.record;
+        let Record { values, backend_id, worktree, draft, toggled, reviewed } = &*view.record;
         KeptSession {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
@@ -127,7 +136,13 @@ impl Entry {
             worktree: worktree.clone(),
             scope: self.scope.clone(),
             draft: draft.clone(),
-            toggled: toggled.clone(),
+            toggled: match reviewed.is_empty() {
+                true => toggled.clone(),
+                false => {
+                    let marks = (REVIEWED.to_owned(), Value::Object(reviewed.clone()));
+                    toggled.clone().into_iter().chain([marks]).collect()
+                }
+            },
             annotations: annotated.map(annotations::counts_in).unwrap_or_default(),
         }
     }

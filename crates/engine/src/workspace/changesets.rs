@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_changeset};
 use ostler_contract::points::{Changes, ChangesState};
-use ostler_contract::{Thrown, limit};
+use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions as a;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::{
-    ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
-    ErrorInfo,
+    ChangesetFile, ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState,
+    ChangesetStatus, ErrorInfo,
 };
 use ostler_protocol::{RpcError, Value, Version, actions};
 use parking_lot::Mutex;
@@ -21,6 +21,9 @@ use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
+/// The most marks of one changeset that are stored.
+const REVIEWED: usize = 2_000;
+
 /// The changesets with subscribers, by URI.
 #[derive(Debug, Default)]
 pub(crate) struct Changesets(Mutex<HashMap<String, ChangesetState>>);
@@ -28,7 +31,7 @@ pub(crate) struct Changesets(Mutex<HashMap<String, ChangesetState>>);
 /// A changeset with its content at the request.
 pub(crate) struct OpenedChangeset {
     of: Of,
-    state: ChangesState,
+    state: Result<ChangesState, Thrown>,
 }
 
 impl OpenedChangeset {
@@ -140,8 +143,12 @@ impl Workspace {
     pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<OpenedChangeset, RpcError> {
         self.changes()?;
         let of = self.changeset_of(spelled).await?;
-        let state = self.changeset_now(&of).await.map_err(Thrown::into_rpc)?;
-        Ok(OpenedChangeset { of, state })
+        let state = self.changeset_now(&of).await;
+        match state {
+            // The request is wrong. Other failures are the state of the changeset, which can be read again.
+            Err(why) if why.rpc.is_some() => Err(why.into_rpc()),
+            state => Ok(OpenedChangeset { of, state }),
+        }
     }
 
     /// Adds a subscriber of a changeset; returns the snapshot, its number, and what has to be refreshed once both are
@@ -153,10 +160,18 @@ impl Workspace {
     ) -> (String, u64, Of) {
         let OpenedChangeset { of, state } = asked;
         // Earlier subscribers see the same state, and no subscriber begins with an old one.
-        self.take_changeset(&of, Ok(state.clone()));
+        self.take_changeset(&of, state.clone());
         let mut held = self.changesets.0.lock();
         // Existing subscribers have a state to which actions apply.
-        let state = held.entry(of.uri.clone()).or_insert_with(|| state_of(state, None));
+        let state = held.entry(of.uri.clone()).or_insert_with(|| match state {
+            Ok(state) => state_of(state, None, &of.session.reviewed(&of.scope)),
+            Err(why) => ChangesetState {
+                status: ChangesetStatus::Error,
+                error: Some(error_of(&why)),
+                files: Vec::new(),
+                operations: None,
+            },
+        });
         let text = serde_json::to_string(state).unwrap_or_else(|_| "{}".to_owned());
         let seq = self.core.fanout.subscribe(&of.uri, subscriber);
         (text, seq, of)
@@ -212,7 +227,12 @@ impl Workspace {
         let Some(before) = self.changesets.0.lock().get(&of.uri).cloned() else { return };
         match told {
             Ok(told) => {
-                let next = state_of(told, Some(&before));
+                // What was reviewed before a failure, or before a restart, is stored.
+                let stored = match before.status {
+                    ChangesetStatus::Ready => JsonObject::new(),
+                    _ => of.session.reviewed(&of.scope),
+                };
+                let next = state_of(told, Some(&before), &stored);
                 if next.files != before.files || next.operations != before.operations {
                     let content =
                         a::ChangesetContentChangedAction { files: next.files, operations: next.operations };
@@ -320,17 +340,36 @@ impl Workspace {
             return Err(does_not_belong(&name, "a changeset"));
         }
         self.apply_changeset(&of.uri, &action, Some(origin));
+        let files = self.changesets.0.lock().get(&of.uri).map(|state| {
+            let reviewed = state.files.iter().filter(|file| file.reviewed == Some(true)).take(REVIEWED);
+            reviewed.map(|file| (file.id.clone(), Value::from(fingerprint(file)))).collect()
+        });
+        if let (Some(files), Some(sessions)) = (files, self.sessions()) {
+            sessions.keep_reviewed(&*of.session, of.scope.clone(), files);
+        }
         Ok(())
     }
 }
 
-/// Merges the content of a changeset with the users' marks on unchanged files and the status of operations.
-fn state_of(told: ChangesState, before: Option<&ChangesetState>) -> ChangesetState {
+/// Returns a short text that changes with the change of a file.
+fn fingerprint(file: &ChangesetFile) -> String {
+    let text = serde_json::to_string(&file.edit).unwrap_or_default();
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// Merges the content of a changeset with the users' marks on unchanged files, held or stored, and the status of
+/// operations.
+fn state_of(told: ChangesState, before: Option<&ChangesetState>, stored: &JsonObject) -> ChangesetState {
     let mut files = told.files;
     for file in &mut files {
         let held = before.and_then(|before| before.files.iter().find(|held| held.id == file.id));
         if let Some(held) = held.filter(|held| held.edit == file.edit) {
             file.reviewed = held.reviewed;
+        } else if stored.get(&file.id).is_some_and(|mark| *mark == Value::from(fingerprint(file))) {
+            file.reviewed = Some(true);
         }
     }
     let mut operations = told.operations;

@@ -17,6 +17,9 @@ pub(crate) trait SessionsView: Debug + Send + Sync {
 
     /// Refreshes the facts about a session's directories, after work in them.
     fn look_around(&self, session: &dyn SessionView);
+
+    /// Stores which files of a changeset users reviewed, with fingerprints of their changes.
+    fn keep_reviewed(&self, session: &dyn SessionView, scope: String, files: JsonObject);
 }
 
 /// One session.
@@ -32,6 +35,9 @@ pub(crate) trait SessionView: Debug + Send + Sync {
 
     /// Its settings.
     fn settings(&self) -> JsonObject;
+
+    /// The files of a changeset that users reviewed, with fingerprints of their changes.
+    fn reviewed(&self, scope: &str) -> JsonObject;
 
     /// Whether it has a running turn.
     fn is_running(&self) -> bool;

@@ -94,8 +94,20 @@ impl Workspace {
         agent: &Agent,
         chosen: &JsonObject,
     ) -> Result<Option<Isolated>, RpcError> {
-        if chosen.get(ISOLATION).and_then(Value::as_str) != Some("worktree") || declares(agent).await {
+        let kind = match chosen.get(ISOLATION) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(kind) => kind,
+        };
+        if kind == "folder" || declares(agent).await {
             return Ok(None);
+        }
+        if kind != "worktree" {
+            return match self.worktrees() {
+                Some(_) => Err(RpcError::invalid_params(format!(
+                    "{ISOLATION} has to be folder or worktree, not {kind}"
+                ))),
+                None => Ok(None),
+            };
         }
         let refused =
             |why: String| RpcError::invalid_params(format!("{ISOLATION} cannot be worktree: {why}"));
@@ -203,7 +215,7 @@ impl Workspace {
         match removed.await {
             Ok(true) => return true,
             Ok(false) => self.core.log.line(format_args!(
-                "{session}: kept the working tree {path} because it has uncommitted changes"
+                "{session}: kept the working tree {path} because it has uncommitted changes, or commits that are on no branch"
             )),
             Err(why) => {
                 self.core.log.line(format_args!("{session}: cannot remove the working tree {path}: {why}"));

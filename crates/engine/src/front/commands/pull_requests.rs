@@ -54,7 +54,17 @@ impl Connection {
             token: own.or_else(|| entry.token_of(resource)),
         };
         let open = github.for_branch.within(limit::DIRECTORY, (asked.clone(),)).await;
-        let open = open.map_err(Thrown::into_rpc)?.filter(|found| found.state == PullRequestState::Open);
+        // What was pushed stays: the same operation can be run again.
+        let branch = asked.branch.clone().unwrap_or_default();
+        let failed = |why: Thrown| {
+            let mut error = why.into_rpc();
+            error.message = format!(
+                "{}; the branch {branch} is committed, pushed and checked out; run the operation again for its pull request",
+                error.message
+            );
+            error
+        };
+        let open = open.map_err(failed)?.filter(|found| found.state == PullRequestState::Open);
         let (message, found) = match open {
             Some(found) => ("Updated", found),
             None => {
@@ -68,7 +78,7 @@ impl Connection {
                     draft: form.get("draft").and_then(Value::as_bool).unwrap_or_default(),
                 };
                 let made = github.create.within(limit::PULL_REQUEST, (request,)).await;
-                ("Created", made.map_err(Thrown::into_rpc)?)
+                ("Created", made.map_err(failed)?)
             }
         };
         let url = found.url.clone();
