@@ -318,7 +318,7 @@ mod tests {
             Refused::Grant(text()),
             Refused::NotThere,
             Refused::Missing(text()),
-            Refused::Streams,
+            Refused::Streams(String::new()),
             Refused::Method("GET"),
             Refused::Media,
             Refused::NoMemory,
