@@ -1392,40 +1392,6 @@ async fn a_pull_request_without_commits_leaves_the_branch() {
 }
 
 #[tokio::test]
-async fn snapshots_hash_a_bounded_amount_and_no_file_twice() {
-    let yard = Yard::new(&[("a.txt", "a\n")]);
-    let (daemon, mut client) = session(&yard).await;
-    turn(&yard, &mut client, "t0", "Begin").await;
-    for number in 0..6_u8 {
-        let content = vec![number; 8 << 20];
-        fs::write(yard.repo.join(format!("big{number}")), content).unwrap();
-    }
-    turn(&yard, &mut client, "t1", "Hello").await;
-    let stored = |yard: &Yard| {
-        let has = |number: &u8| {
-            let id = yard.git(&["hash-object", &format!("big{number}")]);
-            command(&yard.repo).args(["cat-file", "-e", &id]).output().unwrap().status.success()
-        };
-        (0..6).filter(has).collect::<Vec<u8>>()
-    };
-    assert_eq!(stored(&yard), [0, 1, 2, 3]);
-    let state = changeset(&daemon, SESSION).await;
-    assert_eq!(names(&yard, &state).len(), 6, "files whose content is not stored are listed");
-    // A smaller file does not displace what is known: no file changed but this one.
-    yard.write("small", "s\n");
-    drop(client);
-    drop(daemon);
-    let daemon = yard.start();
-    let mut client = daemon.initialized("c").await;
-    turn(&yard, &mut client, "t2", "Again").await;
-    let changed = changeset(&daemon, "echo:/one/changeset/compare/t1/t2").await;
-    assert_eq!(names(&yard, &changed), ["small"]);
-    assert_eq!(stored(&yard), [0, 1, 2, 3]);
-    let left = fs::read_dir(yard.repo.join(".git/objects")).unwrap().flatten();
-    assert_eq!(left.filter(|it| it.file_name().to_string_lossy().starts_with("tmp_")).count(), 0);
-}
-
-#[tokio::test]
 async fn a_turn_without_a_snapshot_is_told_and_leaves_no_objects() {
     let yard = Yard::new(&[("a.txt", "a\n"), (".gitattributes", "*.slow filter=slow\n")]);
     // Git waits for its filter longer than the host does.
