@@ -191,7 +191,8 @@ async fn another_host_serves_the_sessions_of_a_killed_one_within_10_seconds() {
     assert_eq!(owner(&server, "echo:/one"), "first");
     let mut taken = client(&b, "taken").await;
     let refused = taken.request("createSession", json!({ "channel": "echo:/one", "provider": "echo" })).await;
-    assert_eq!(refused.unwrap_err()["code"], -32003);
+    let refused = refused.unwrap_err();
+    assert_eq!(refused["code"], -32003, "{refused}");
 
     let action =
         json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": "/slow 60s never" } });

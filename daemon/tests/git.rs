@@ -541,6 +541,7 @@ async fn changes_of_further_directories_are_in_the_same_changesets() {
         let refused = operate(&mut client, uncommitted, "stage", Some(elsewhere)).await.unwrap_err();
         assert!(refused["message"].as_str().unwrap().contains("is not in "), "{refused}");
     }
+    operate(&mut client, uncommitted, "stage", Some(&other_uri)).await.unwrap();
     let message = json!({ "ostler.commit": { "message": "Both" } });
     let done = with_meta(&mut client, uncommitted, "commit", None, message).await.unwrap();
     for path in [&yard.repo, &other] {

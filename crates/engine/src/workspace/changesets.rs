@@ -143,12 +143,21 @@ impl Workspace {
     pub(crate) async fn find_changeset(&self, spelled: &str) -> Result<OpenedChangeset, RpcError> {
         self.changes()?;
         let of = self.changeset_of(spelled).await?;
-        let state = self.changeset_now(&of).await;
-        match state {
-            // The request is wrong. Other failures are the state of the changeset, which can be read again.
-            Err(why) if why.rpc.is_some() => Err(why.into_rpc()),
+        match self.changeset_now(&of).await {
+            // The request is wrong. Failures to read a changeset of the session are its state, and it can be read again.
+            Err(why) if why.rpc.is_some() || !self.lists_changeset(&of).await => Err(why.into_rpc()),
             state => Ok(OpenedChangeset { of, state }),
         }
+    }
+
+    /// Returns whether the session has this changeset.
+    async fn lists_changeset(&self, of: &Of) -> bool {
+        let Ok(changes) = self.changes() else { return false };
+        let scopes = changes.scopes.within(limit::DIRECTORY, (of.session.changes_of(),)).await;
+        scopes.unwrap_or_default().iter().any(|listed| match listed.scope.split_once('{') {
+            Some((beginning, _)) => of.scope.starts_with(beginning),
+            None => listed.scope == of.scope,
+        })
     }
 
     /// Adds a subscriber of a changeset; returns the snapshot, its number, and what has to be refreshed once both are
