@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ostler_contract::cluster::{Cluster, ClusterGauges, ClusterHost, ClusterListener, SessionOwner};
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::{Secret, Thrown};
-use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_postgres::Row;
 
 use crate::database::{Database, Param, Write};
@@ -87,7 +87,7 @@ pub struct Hosts {
     /// Paths under which every host has the same files.
     pub shared_paths: Vec<PathBuf>,
     /// The address of this host, once it listens.
-    pub url: Arc<Mutex<Option<String>>>,
+    pub url: Arc<watch::Sender<Option<String>>>,
     /// Whether this host drains.
     pub is_draining: Arc<AtomicBool>,
     /// Whether no session is in memory after the lease has lapsed.
@@ -189,7 +189,7 @@ impl Cluster for Hosts {
     }
 
     fn set_url(&self, url: String) {
-        *self.url.lock() = Some(url);
+        self.url.send_replace(Some(url));
     }
 
     fn evict(&self, host: String) -> Pending<bool> {

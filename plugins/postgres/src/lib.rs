@@ -48,8 +48,7 @@ use ostler_contract::points::When;
 use ostler_contract::shared_runs::SharedRuns;
 use ostler_contract::stores::Report;
 use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, Thrown, json};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 pub use direct::{Direct, RunningHost, Status};
 pub use edits::{EditedItem, EditedKey, automation_value};
@@ -112,7 +111,8 @@ async fn apply(
         is_draining: false,
     };
     let lease = joining::acquire(&connector, &candidate, &joining::new_incarnation(), &say).await?;
-    let (wake, stop, url) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Mutex::new(None)));
+    let (wake, stop, url) =
+        (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(watch::Sender::new(None)));
     let (is_draining, is_emptied) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let database = Database::start(connector.clone(), lease.clone(), stop.clone(), STORES)?;
     let renewal = Renewal {
@@ -164,10 +164,10 @@ async fn apply(
         EventName::Listening,
         Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
             if let Event::Listening { host, port, .. } = event.0 {
-                *url.lock() = Some(match &advertised {
+                url.send_replace(Some(match &advertised {
                     Some(advertised) => with_port(advertised, port),
                     None => format!("{host}:{port}"),
-                });
+                }));
             }
             Ok(())
         }),

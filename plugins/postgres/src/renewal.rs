@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use ostler_contract::cluster::{ClusterEvent, ClusterHost};
 use ostler_contract::stores::Report;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::cluster::{HOSTS, host_of};
@@ -45,7 +44,7 @@ pub struct Renewal {
     /// Receives the request to release the lease.
     pub stop: Arc<Notify>,
     /// The address of the host, once it listens.
-    pub url: Arc<Mutex<Option<String>>>,
+    pub url: Arc<watch::Sender<Option<String>>>,
     /// Whether the host drains.
     pub is_draining: Arc<AtomicBool>,
     /// Whether no session is in memory after the lease has lapsed.
@@ -60,6 +59,7 @@ impl Renewal {
         let mut client: Option<Client> = None;
         let (mut is_late, mut renewals) = (false, 0_u64);
         let mut known: Option<Vec<ClusterHost>> = None;
+        let mut addresses = self.url.subscribe();
         while !self.lease.is_over() {
             let begun = Instant::now();
             if self.lease.state() == State::Lapsed {
@@ -107,6 +107,8 @@ impl Renewal {
             let pause = if is_late { RETRY } else { RENEW.saturating_sub(begun.elapsed()) };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
+                // Other hosts can reach this one as soon as it listens.
+                Ok(()) = addresses.changed() => {}
                 () = self.stop.notified() => break,
             }
         }
@@ -133,7 +135,7 @@ impl Renewal {
     }
 
     async fn send(&self, open: &Client, renewals: u64) -> Result<Option<Vec<ClusterHost>>, String> {
-        let url = self.url.lock().clone();
+        let url = self.url.borrow().clone();
         // The row of a host of a cluster that has expired is not renewed, whatever the host's own clock says: another host may
         // have taken sessions over.
         let alive = if self.lease.is_member { "AND expires_at > clock_timestamp()" } else { "" };
