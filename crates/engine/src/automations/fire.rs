@@ -185,7 +185,7 @@ impl Automations {
                 let _alone = self.reading_text.lock().await;
                 let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
                 let woken = tokio::task::spawn_blocking(move || {
-                    automations.wake_all_text(&by, &r#type, &event, &text, &over, routing.as_ref(), once)
+                    automations.wake_all_text(&by, (&r#type, &event), (&text, &over), routing.as_ref(), once)
                 });
                 woken.await.map_err(|_| ended())?
             }
@@ -199,10 +199,8 @@ impl Automations {
     fn wake_all_text(
         self: &Arc<Self>,
         by: &str,
-        r#type: &str,
-        event: &str,
-        text: &[u8],
-        over: &JsonObject,
+        (r#type, event): (&str, &str),
+        (text, over): (&[u8], &JsonObject),
         routing: Option<&Routing>,
         once: Option<Once>,
     ) -> Result<BoxFuture<'static, Result<FiredOnce, Thrown>>, Unreadable> {

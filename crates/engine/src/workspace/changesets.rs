@@ -377,7 +377,7 @@ fn state_of(told: ChangesState, before: Option<&ChangesetState>, stored: &JsonOb
         let held = before.and_then(|before| before.files.iter().find(|held| held.id == file.id));
         if let Some(held) = held.filter(|held| held.edit == file.edit) {
             file.reviewed = held.reviewed;
-        } else if stored.get(&file.id).is_some_and(|mark| *mark == Value::from(fingerprint(file))) {
+        } else if stored.get(&file.id).is_some_and(|mark| mark.as_str() == Some(&fingerprint(file))) {
             file.reviewed = Some(true);
         }
     }
