@@ -417,7 +417,10 @@ async function run(address, browser, dir) {
   check(true, 'a policy is shown as its file is written');
   await go(page, '#/bots');
   await page.getByRole('heading', { name: 'Helper' }).waitFor();
-  check(!(await page.locator('main').textContent()).includes('days ago'), 'a bot written by hand has no time');
+  check(
+    !(await page.locator('main').textContent()).includes('days ago'),
+    'a bot written by hand has no time',
+  );
   writeFileSync(
     join(dir, 'bots', 'second.md'),
     '---\nname: Second\nowner: user:ada\nharness: echo\n---\nBe brief.\n',
