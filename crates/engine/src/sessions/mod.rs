@@ -138,6 +138,8 @@ pub struct Sessions {
     generation: AtomicU64,
     /// Whether a task hands sessions over to other hosts.
     hands_over: AtomicBool,
+    /// The ids of the hosts that serve, as far as known, which get the sessions back whose files they have.
+    serving: RwLock<HashSet<String>>,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
     /// The sessions removed while listings are in progress.
@@ -268,6 +270,7 @@ impl Sessions {
             input: input_feed::InputFeed::default(),
             generation: AtomicU64::default(),
             hands_over: AtomicBool::default(),
+            serving: RwLock::default(),
             drafts: Mutex::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),

@@ -177,17 +177,26 @@ impl Sessions {
 
     /// Hands sessions over to hosts that have their files and are back.
     pub(crate) async fn return_to(&self, hosts: &[ClusterHost]) {
-        let back: Vec<&str> = hosts
-            .iter()
-            .filter(|host| host.is_alive && !host.is_draining)
-            .map(|host| host.id.as_str())
-            .collect();
-        let returns =
-            |entry: &Entry| entry.files_at.as_ref().is_some_and(|host| back.contains(&host.id.as_str()));
+        let serve = hosts.iter().filter(|host| host.is_alive && !host.is_draining);
+        *self.serving.write() = serve.map(|host| host.id.clone()).collect();
+        let returns = |entry: &Entry| self.returns(entry);
         let end = Instant::now() + RETURN;
         while self.all().iter().any(|entry| returns(entry)) && Instant::now() < end {
             self.hand_over(returns).await;
         }
+    }
+
+    /// Returns whether a session in memory belongs to another host that serves.
+    fn returns(&self, entry: &Entry) -> bool {
+        entry.files_at.as_ref().is_some_and(|host| self.serving.read().contains(&host.id))
+    }
+
+    /// Returns whether a session in memory is about to move to another host: it has no running turn, and this host drains, or
+    /// the host with its files is back.
+    pub(crate) fn is_leaving(&self, id: &str) -> bool {
+        let is_draining = || self.core.cluster().is_some_and(|cluster| cluster.is_draining());
+        self.get(id)
+            .is_some_and(|entry| !entry.view().is_running() && (self.returns(&entry) || is_draining()))
     }
 
     /// Removes every session from memory without a write, because other hosts may own them by now.

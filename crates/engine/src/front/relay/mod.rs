@@ -364,19 +364,14 @@ impl Relay {
         }
     }
 
-    /// Returns whether a session is in memory. A draining host hands sessions without a running turn over, and their clients
-    /// return at once: their messages wait until another host can serve them.
+    /// Returns whether a session is in memory. The clients of a session that is handed over return at once: their messages
+    /// wait until another host can serve them.
     async fn stays(&self, front: &Front, session: &str) -> bool {
-        let is_held = || front.sessions.get(session).is_some();
-        if !self.cluster.is_draining() {
-            return is_held();
-        }
-        let leaves = || front.sessions.get(session).is_some_and(|entry| !entry.view().is_running());
         let end = Instant::now() + HANDED_OVER;
-        while leaves() && Instant::now() < end {
+        while front.sessions.is_leaving(session) && Instant::now() < end {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
-        is_held()
+        front.sessions.get(session).is_some()
     }
 
     /// Returns the host that creates a session.
