@@ -72,14 +72,8 @@ async fn run_turn(client: &mut Client, chat: &str, id: &str, text: &str) -> Opti
         match action["type"].as_str() {
             _ if frame["method"] != "action" || action["turnId"] != id => {}
             Some("chat/turnComplete") => return Some(true),
-            Some("chat/error") => {
-                println!("{id}: {frame}");
-                return Some(false);
-            }
-            _ if frame["params"].get("rejectionReason").is_some() => {
-                println!("{id}: {frame}");
-                return Some(false);
-            }
+            Some("chat/error") => return Some(false),
+            _ if frame["params"].get("rejectionReason").is_some() => return Some(false),
             _ => {}
         }
     }

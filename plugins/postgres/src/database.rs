@@ -10,7 +10,7 @@ use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -104,6 +104,8 @@ pub struct Database {
     /// How many stores are open.
     open: AtomicUsize,
     stop: Arc<Notify>,
+    /// Closed once the renewal has ended, and with it the lease.
+    renewal: watch::Receiver<()>,
     statement_timeout: Duration,
 }
 
@@ -115,7 +117,7 @@ impl Database {
     pub fn start(
         connector: Connector,
         lease: Arc<Lease>,
-        stop: Arc<Notify>,
+        (stop, renewal): (Arc<Notify>, watch::Receiver<()>),
         stores: usize,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::unbounded_channel();
@@ -127,6 +129,7 @@ impl Database {
             waiting: waiting.clone(),
             open: AtomicUsize::new(stores),
             stop,
+            renewal,
             statement_timeout: connector.statement_timeout,
         };
         tokio::spawn(Writer::new(connector, lease, waiting).run(asked));
@@ -285,9 +288,9 @@ impl Database {
             }
             if database.open.fetch_sub(1, Ordering::AcqRel) == 1 {
                 database.stop.notify_one();
-                while !database.lease.is_over() {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
+                // Otherwise the process could end before the lease is released, and other hosts would wait for it.
+                let mut renewal = database.renewal.clone();
+                while renewal.changed().await.is_ok() {}
             }
             Ok(())
         })

@@ -114,7 +114,8 @@ async fn apply(
     let (wake, stop, url) =
         (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(watch::Sender::new(None)));
     let (is_draining, is_emptied) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let database = Database::start(connector.clone(), lease.clone(), stop.clone(), STORES)?;
+    let (ended, renewal) = watch::channel(());
+    let database = Database::start(connector.clone(), lease.clone(), (stop.clone(), renewal), STORES)?;
     let renewal = Renewal {
         connector,
         lease: lease.clone(),
@@ -125,6 +126,7 @@ async fn apply(
         is_draining: is_draining.clone(),
         is_emptied: is_emptied.clone(),
         say: say.clone(),
+        ended,
     };
     tokio::spawn(renewal.run());
     if lease.is_member {

@@ -51,6 +51,8 @@ pub struct Renewal {
     pub is_emptied: Arc<AtomicBool>,
     /// Receives lines for the log.
     pub say: Report,
+    /// Dropped at the end.
+    pub ended: watch::Sender<()>,
 }
 
 impl Renewal {
@@ -113,6 +115,7 @@ impl Renewal {
             }
         }
         self.give_up(client).await;
+        drop(self.ended);
     }
 
     /// Renews once; returns when the renewal was sent, and the hosts if this one still has the lease.
