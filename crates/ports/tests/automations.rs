@@ -428,7 +428,12 @@ async fn ended_runs_are_retained_by_count_age_and_size_and_others_always() {
     // The one that was going ends, and is older than the other.
     store.run.unbounded((ended_run(0, &now, 1),)).await.unwrap();
     assert_eq!(numbers(&store).await, [8]);
-    assert_eq!(removed.recv().await.unwrap(), ["ahp-automation-run:/0"]);
+    // What the start with the new rules removed may still be reported.
+    let mut reported = removed.recv().await.unwrap();
+    if reported == ["ahp-automation-run:/5", "ahp-automation-run:/6"] {
+        reported = removed.recv().await.unwrap();
+    }
+    assert_eq!(reported, ["ahp-automation-run:/0"]);
     store.run.unbounded((ended_run(9, &now, 1),)).await.unwrap();
     assert_eq!(removed.recv().await.unwrap(), ["ahp-automation-run:/8"]);
     stop.unbounded(()).await.unwrap();
