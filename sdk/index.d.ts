@@ -1844,6 +1844,8 @@ export interface KeptSession {
     annotations?: AnnotationCounts;
     /** Which of its customizations were switched on or off: the decisions by id, as clients made them. */
     toggled?: JsonObject;
+    /** Which files of its changesets users reviewed: by the changeset's scope, fingerprints of the changes by file. */
+    reviewed?: JsonObject;
 }
 
 /**

@@ -140,7 +140,7 @@ async fn compose_with(
     let (lines, plugin_lines) = (log.clone(), log.clone());
     let (native, exported) = (http.clone(), http.clone());
     host.core.set_outbound(Outbound::new(move |request| native(request)));
-    host.front.set_link_dialer(Arc::new(WebSocketLinks));
+    host.front.set_link_dialer(Arc::new(WebSocketLinks { largest: host.core.budget.limit() }));
     let sources = Sources::default();
     let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };

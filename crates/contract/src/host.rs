@@ -208,8 +208,9 @@ pub trait HostCalls: Send + Sync {
     ) -> Result<Fired, Thrown>;
 
     /// Like `fireTrigger`, with data that may be long JSON text, and with runs that may be ordered or share sessions.
-    /// Returns when each run is durable. Text that is not a JSON object is rejected with an `RpcError`. A host that does not
-    /// implement this call neither orders runs nor shares sessions.
+    /// Returns when each run is durable. Text that is not a JSON object is rejected with an `RpcError`. With `once`, an event
+    /// that is fired again starts no other runs, and its record is stored in the same transaction as its runs where the store
+    /// can do so. A host that does not implement this call neither orders runs nor shares sessions, and fires each event.
     #[inner]
     fn fire_event(
         &self,
@@ -218,7 +219,8 @@ pub trait HostCalls: Send + Sync {
         event: String,
         data: EventData,
         _routing: Option<Routing>,
-    ) -> Pending<Firing> {
+        _once: Option<Once>,
+    ) -> Pending<FiredOnce> {
         let data = match data {
             EventData::Fields(data) => Ok(data),
             EventData::Text { text, over } => {
@@ -229,23 +231,9 @@ pub trait HostCalls: Send + Sync {
             }
         };
         let fired = data.and_then(|data| self.fire_trigger(caller, r#type, event, data));
-        Box::pin(async move { fired?.kept.call(()).await.map(Firing::Started) })
-    }
-
-    /// Like `fireEvent`, for an event that starts no other runs when it is fired again. Its record is stored in the same
-    /// transaction as its runs where the store can do so.
-    #[inner]
-    fn fire_event_once(
-        &self,
-        caller: &Caller,
-        r#type: String,
-        event: String,
-        data: EventData,
-        routing: Option<Routing>,
-        _once: Once,
-    ) -> Pending<FiredOnce> {
-        let firing = self.fire_event(caller, r#type, event, data, routing);
-        Box::pin(async move { firing.await.map(FiredOnce::Fired) })
+        Box::pin(
+            async move { fired?.kept.call(()).await.map(|runs| FiredOnce::Fired(Firing::Started(runs))) },
+        )
     }
 
     /// Sets how runs are stored together with records, and how they are shared with other hosts, if they are. Once, in

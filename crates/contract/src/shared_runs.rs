@@ -53,6 +53,16 @@ pub enum FiredOnce {
     Repeated,
 }
 
+impl FiredOnce {
+    /// Returns the outcome of the event, if it was fired.
+    pub fn firing(self) -> Option<Firing> {
+        match self {
+            Self::Recorded(firing) | Self::Fired(firing) => Some(firing),
+            Self::Repeated => None,
+        }
+    }
+}
+
 /// What requests a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -539,11 +539,11 @@ async fn a_setting_that_means_nothing_is_named() {
     assert_eq!(
         said_of_automations(&host),
         [
-            "automation bad: _meta.ostler.session is not one of new, pinned, so the first holds",
-            "automation bad: _meta.ostler.overlap is not one of queue, steer, parallel, skip, so the first holds",
-            "automation bad: _meta.ostler.hourlyCap is no whole number of 1 or more, so it is 20",
-            "automation bad: _meta.ostler.overlaps is not read; what is are session, overlap, hourlyCap, onHostLost",
-            "automation flat: _meta.ostler is no object, so it is not read",
+            "automation bad: _meta.ostler.session is not one of new, pinned, so the first applies",
+            "automation bad: _meta.ostler.overlap is not one of queue, steer, parallel, skip, so the first applies",
+            "automation bad: _meta.ostler.hourlyCap is not an integer of at least 1, so 20 applies",
+            "automation bad: _meta.ostler.overlaps is unknown and ignored; the settings are session, overlap, hourlyCap, onHostLost",
+            "automation flat: _meta.ostler is not an object, so it is ignored",
         ]
     );
 }

@@ -32,7 +32,7 @@ fn once(id: &str) -> Once {
 async fn fire_once(yard: &Yard, id: &str, n: u64) -> FiredOnce {
     let builds = yard.host.plugin("builds");
     let data = EventData::Fields(fields(json!({ "n": n })));
-    let fired = builds.fire_event_once("build".into(), "done".into(), data, None, once(id)).await.unwrap();
+    let fired = builds.fire_event("build".into(), "done".into(), data, None, Some(once(id))).await.unwrap();
     settle().await;
     fired
 }
@@ -159,8 +159,8 @@ async fn ordered_events_of_two_hosts_run_in_their_order() {
         let data = EventData::Fields(fields(json!({ "k": "x", "n": n })));
         let routing = Some(Routing { by: "k".into(), session: false });
         let builds = yard.host.plugin("builds");
-        let firing = builds.fire_event("build".into(), "done".into(), data, routing).await.unwrap();
-        assert!(matches!(firing, Firing::Started(runs) if runs.len() == 1));
+        let firing = builds.fire_event("build".into(), "done".into(), data, routing, None).await.unwrap();
+        assert!(matches!(firing.firing(), Some(Firing::Started(runs)) if runs.len() == 1));
         settle().await;
     }
     for turn in 0..4 {

@@ -26,13 +26,13 @@ use crate::websocket::accepted;
 
 /// The path of links.
 pub(crate) const PATH: &str = "/cluster/link";
-/// The largest message of a link. The answers of a host are not limited as the messages of clients are.
-const LARGEST: usize = 512 * 1024 * 1024;
 
-fn config() -> WebSocketConfig {
+/// `largest` is the size of the largest message: what a host may use for all its peers, because answers are not limited as the
+/// messages of clients are.
+fn config(largest: usize) -> WebSocketConfig {
     let mut config = WebSocketConfig::default();
-    config.max_message_size = Some(LARGEST);
-    config.max_frame_size = Some(LARGEST);
+    config.max_message_size = Some(largest);
+    config.max_frame_size = Some(largest);
     config
 }
 
@@ -50,6 +50,7 @@ pub(crate) fn accept(
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return response;
     }
+    let largest = host.core.budget.limit();
     let (response, upgrade) = accepted(&mut request);
     if let Some(upgrade) = upgrade {
         tokio::spawn(async move {
@@ -57,7 +58,8 @@ pub(crate) fn accept(
             let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else { return };
             let (stream, begun) = (parts.io.into_inner().into_inner(), parts.read_buf.to_vec());
             let socket =
-                WebSocketStream::from_partially_read(stream, begun, Role::Server, Some(config())).await;
+                WebSocketStream::from_partially_read(stream, begun, Role::Server, Some(config(largest)))
+                    .await;
             tokio::select! {
                 () = host.front.serve_link(transport(socket)) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
@@ -68,8 +70,11 @@ pub(crate) fn accept(
 }
 
 /// Connects to other hosts over WebSocket.
-#[derive(Debug, Default)]
-pub struct WebSocketLinks;
+#[derive(Debug)]
+pub struct WebSocketLinks {
+    /// The size of the largest message, in bytes.
+    pub largest: usize,
+}
 
 impl LinkDialer for WebSocketLinks {
     fn dial(
@@ -77,6 +82,7 @@ impl LinkDialer for WebSocketLinks {
         host: ClusterHost,
         token: Secret<String>,
     ) -> BoxFuture<'static, Result<LinkTransport, String>> {
+        let config = config(self.largest);
         Box::pin(async move {
             let url = host.url.unwrap_or_default();
             let url = format!("{}{PATH}", url.trim_end_matches('/'));
@@ -85,7 +91,7 @@ impl LinkDialer for WebSocketLinks {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
             let bearer = bearer.map_err(|_| "the token of the cluster cannot be sent in a header")?;
             request.headers_mut().insert(header::AUTHORIZATION, bearer);
-            let connected = tokio_tungstenite::connect_async_with_config(request, Some(config()), true).await;
+            let connected = tokio_tungstenite::connect_async_with_config(request, Some(config), true).await;
             match connected {
                 Ok((socket, _)) => Ok(transport(socket)),
                 Err(Error::Http(response)) if response.status() == StatusCode::UNAUTHORIZED => {

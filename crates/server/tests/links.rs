@@ -41,7 +41,7 @@ async fn start(cluster: &MemoryCluster, db: &Arc<StateDb>, id: &str, stage: &Sta
     let builder = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .options(|options| options.delta_window_ms = 0)
-        .links(Arc::new(WebSocketLinks));
+        .links(Arc::new(WebSocketLinks { largest: 64 << 20 }));
     let host = cluster.start(id, store, builder).await;
     let (address, stop) = serve(host.host.clone()).await;
     host.host.core.cluster().unwrap().set_url(format!("ws://{address}"));

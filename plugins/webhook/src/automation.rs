@@ -79,13 +79,11 @@ pub(crate) async fn call(
     };
     let routing = endpoint.extras.routing.clone();
     let (r#type, event) = (TRIGGER.to_owned(), CALL.to_owned());
-    let fired = match first {
-        Some(first) => {
-            let answer = accepted(endpoint);
-            host.fire_event_once(r#type, event, data, routing, first.once(move || answer.clone())).await
-        }
-        None => host.fire_event(r#type, event, data, routing).await.map(FiredOnce::Fired),
-    };
+    let once = first.map(|first| {
+        let answer = accepted(endpoint);
+        first.once(move || answer.clone())
+    });
+    let fired = host.fire_event(r#type, event, data, routing, once).await;
     let (firing, is_recorded) = match fired {
         Ok(FiredOnce::Fired(firing)) => (firing, false),
         Ok(FiredOnce::Recorded(firing)) => (firing, true),

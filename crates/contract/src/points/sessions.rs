@@ -164,6 +164,9 @@ pub struct KeptSession {
     /// Which of its customizations were switched on or off: the decisions by id, as clients made them.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub toggled: JsonObject,
+    /// Which files of its changesets users reviewed: by the changeset's scope, fingerprints of the changes by file.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub reviewed: JsonObject,
 }
 
 /// Numbers of annotations of a session.

@@ -138,33 +138,6 @@ impl Automations {
         event: &str,
         data: EventData,
         routing: Option<Routing>,
-    ) -> Result<Firing, Thrown> {
-        match self.fire_within(caller, r#type, event, data, routing, None).await? {
-            FiredOnce::Fired(firing) | FiredOnce::Recorded(firing) => Ok(firing),
-            FiredOnce::Repeated => Ok(Firing::Started(Vec::new())),
-        }
-    }
-
-    /// Like [`Self::fire_event`], for an event that starts no other runs when it is fired again.
-    pub(crate) async fn fire_event_once(
-        self: Arc<Self>,
-        caller: &Caller,
-        r#type: &str,
-        event: &str,
-        data: EventData,
-        routing: Option<Routing>,
-        once: Once,
-    ) -> Result<FiredOnce, Thrown> {
-        self.fire_within(caller, r#type, event, data, routing, Some(once)).await
-    }
-
-    async fn fire_within(
-        self: Arc<Self>,
-        caller: &Caller,
-        r#type: &str,
-        event: &str,
-        data: EventData,
-        routing: Option<Routing>,
         once: Option<Once>,
     ) -> Result<FiredOnce, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");

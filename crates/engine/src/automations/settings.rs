@@ -90,8 +90,10 @@ impl Settings {
     pub fn unread(definition: &AutomationDefinition) -> Vec<String> {
         let at = format!("_meta.{}", names::HOST);
         let Some(own) = own(definition) else { return Vec::new() };
-        let Some(own) = own.as_object() else { return vec![format!("{at} is no object, so it is not read")] };
-        let of = |what: &str| Some(format!("is not one of {what}, so the first holds"));
+        let Some(own) = own.as_object() else {
+            return vec![format!("{at} is not an object, so it is ignored")];
+        };
+        let of = |what: &str| Some(format!("is not one of {what}, so the first applies"));
         let wrong = |(key, value): (&String, &Value)| {
             let text = value.as_str();
             let why = match key.as_str() {
@@ -100,14 +102,14 @@ impl Settings {
                 }
                 OVERLAP if text.and_then(overlap).is_none() => of(&OVERLAPS.map(|(name, _)| name).join(", ")),
                 HOURLY_CAP if hourly_cap(value).is_none() => {
-                    Some(format!("is no whole number of 1 or more, so it is {USUAL_CAP}"))
+                    Some(format!("is not an integer of at least 1, so {USUAL_CAP} applies"))
                 }
                 ON_HOST_LOST if text.is_none_or(|text| text != FAIL && text != RESUME) => {
                     of(&[FAIL, RESUME].join(", "))
                 }
                 SESSION | OVERLAP | HOURLY_CAP | ON_HOST_LOST | PINNED_SESSION | EDITOR => None,
                 _ => Some(format!(
-                    "is not read; what is are {SESSION}, {OVERLAP}, {HOURLY_CAP}, {ON_HOST_LOST}"
+                    "is unknown and ignored; the settings are {SESSION}, {OVERLAP}, {HOURLY_CAP}, {ON_HOST_LOST}"
                 )),
             };
             why.map(|why| format!("{at}.{key} {why}"))

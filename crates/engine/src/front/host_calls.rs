@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ostler_contract::cluster::Cluster;
-use ostler_contract::host::{EventData, Fired, Firing, Peer, Routing, SecretScope, SessionRequest};
+use ostler_contract::host::{EventData, Fired, Peer, Routing, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
 use ostler_contract::owner::Owner;
@@ -227,27 +227,12 @@ impl HostCalls for HostDoor {
         event: String,
         data: EventData,
         routing: Option<Routing>,
-    ) -> Pending<Firing> {
-        let (front, caller) = (self.front(), caller.clone());
-        Box::pin(async move {
-            let automations = front?.automations.clone();
-            automations.fire_event(&caller, &r#type, &event, data, routing).await
-        })
-    }
-
-    fn fire_event_once(
-        &self,
-        caller: &Caller,
-        r#type: String,
-        event: String,
-        data: EventData,
-        routing: Option<Routing>,
-        once: Once,
+        once: Option<Once>,
     ) -> Pending<FiredOnce> {
         let (front, caller) = (self.front(), caller.clone());
         Box::pin(async move {
             let automations = front?.automations.clone();
-            automations.fire_event_once(&caller, &r#type, &event, data, routing, once).await
+            automations.fire_event(&caller, &r#type, &event, data, routing, once).await
         })
     }
 

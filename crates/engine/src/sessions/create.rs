@@ -139,6 +139,7 @@ impl Sessions {
             draft: new.draft.then(|| KeptDraft { client: new.client.clone(), moving: false }),
             annotations: AnnotationCounts::default(),
             toggled: JsonObject::new(),
+            reviewed: JsonObject::new(),
         };
         let (mailbox, inbox) = Mailbox::open();
         let coming = Resting::Open(mailbox.clone(), self.census.come());

@@ -92,6 +92,15 @@ impl SessionsView for Sessions {
 }
 
 impl Actor {
+    /// Stores which files of a changeset users reviewed.
+    pub(super) async fn keep_reviewed(&mut self, scope: String, files: JsonObject) {
+        self.revise(|record| match files.is_empty() {
+            true => drop(record.reviewed.shift_remove(&scope)),
+            false => drop(record.reviewed.insert(scope, Value::Object(files))),
+        });
+        self.stored_session(self.keep_session()).await;
+    }
+
     /// Returns the functions with which a chat's backend opens terminals.
     pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
         self.sessions.workspace.session_terminals(Holder {

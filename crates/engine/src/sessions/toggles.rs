@@ -3,7 +3,6 @@
 
 use ostler_protocol::wire::actions::{SessionCustomizationToggledAction, StateAction};
 use ostler_protocol::wire::state::{Customization, CustomizationEnablement};
-use ostler_protocol::{JsonObject, Value};
 
 use super::actor::Actor;
 use super::backend::Tell;
@@ -25,15 +24,6 @@ pub(crate) fn is_enabled(decisions: &[CustomizationEnablement]) -> bool {
 }
 
 impl Actor {
-    /// Stores which files of a changeset users reviewed.
-    pub(super) async fn keep_reviewed(&mut self, scope: String, files: JsonObject) {
-        self.revise(|record| match files.is_empty() {
-            true => drop(record.reviewed.shift_remove(&scope)),
-            false => drop(record.reviewed.insert(scope, Value::Object(files))),
-        });
-        self.stored_session(self.keep_session()).await;
-    }
-
     /// Enables or disables a customization.
     pub(super) async fn toggle(
         &mut self,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ostler_contract::JsonObject;
 use ostler_contract::points::{KeptChat, KeptDraft, KeptSession, SessionFlags, Worktree};
-use ostler_contract::{JsonObject, Value};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AnnotationsSummary, SessionState, SessionStatus, SessionSummary};
 use parking_lot::RwLock;
@@ -15,9 +15,6 @@ use super::annotations;
 use super::create::Claimed;
 use super::summary::{flags_in, rest, summary_at_rest};
 use super::{Entry, Sessions};
-
-/// The key among a stored session's decisions with the files that users reviewed; no id of a customization.
-const REVIEWED: &str = "ostler:reviewed";
 
 /// A session as it was last published.
 #[derive(Debug, Clone)]
@@ -56,11 +53,7 @@ impl Published {
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
-        let KeptSession { values, backend_id, worktree, draft, mut toggled, .. } = kept;
-        let reviewed = match toggled.shift_remove(REVIEWED) {
-            Some(Value::Object(reviewed)) => reviewed,
-            _ => JsonObject::new(),
-        };
+        let KeptSession { values, backend_id, worktree, draft, toggled, reviewed, .. } = kept;
         let record = Arc::new(Record { values, backend_id, worktree, draft, toggled, reviewed });
         Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
     }
@@ -136,13 +129,8 @@ impl Entry {
             worktree: worktree.clone(),
             scope: self.scope.clone(),
             draft: draft.clone(),
-            toggled: match reviewed.is_empty() {
-                true => toggled.clone(),
-                false => {
-                    let marks = (REVIEWED.to_owned(), Value::Object(reviewed.clone()));
-                    toggled.clone().into_iter().chain([marks]).collect()
-                }
-            },
+            toggled: toggled.clone(),
+            reviewed: reviewed.clone(),
             annotations: annotated.map(annotations::counts_in).unwrap_or_default(),
         }
     }

@@ -94,6 +94,7 @@ fn kept(uri: &str) -> KeptSession {
             "hay".to_owned(),
             json!([{ "kind": "session", "enabled": false }]),
         )]),
+        reviewed: JsonObject::from_iter([("uncommitted".to_owned(), json!({ "file:///stable/hay": "1f" }))]),
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 use ostler_contract::Secret;
+use ostler_contract::budget::SMALL;
 use ostler_contract::cluster::ClusterHost;
 use tokio::time::MissedTickBehavior;
 
@@ -79,6 +80,8 @@ pub(super) async fn drive(
         };
         let Some(bytes) = bytes else { return "the connection was closed".to_owned() };
         silent.as_mut().reset(tokio::time::Instant::now() + SILENCE_LIMIT);
+        // It is in memory already, so others wait for the room that it takes.
+        let _charge = (bytes.len() > SMALL).then(|| core.budget.take_anyway(bytes.len()));
         let read = std::str::from_utf8(&bytes).map_err(|_| "it sent a message that is not text".to_owned());
         let handled = read.and_then(LinkMessage::parse).and_then(|(message, frame)| received(message, frame));
         if let Err(why) = handled {
