@@ -285,6 +285,8 @@ impl Automations {
                 self.require_own(by, &held, "remove")?;
                 self.runs.lock().forget(&id);
                 if store.remove.within(limit::STORE, (id.clone(),)).await.map_err(|why| why.message)? {
+                    // Those that were accepted in the meantime.
+                    self.runs.lock().forget(&id);
                     self.core.feeds.runs.remove(&uri::automation(&id));
                     self.remove(&self.core.fanout, &id, Some(origin));
                     if let Some(automations) = self.me() {

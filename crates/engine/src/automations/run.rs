@@ -315,7 +315,10 @@ impl Automations {
 
     /// Publishes a stored run and begins it.
     pub(super) async fn serve_stored(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
-        self.feed_run(&run);
+        // Its automation may have been removed while it was stored, and the readers of the feed know that.
+        if self.runs.lock().state_of(&run.resource).is_some() {
+            self.feed_run(&run);
+        }
         self.list_run(&run.resource, &run.automation).await;
         let _ = kept.send(Some(run.resource.clone()));
         if begins {

@@ -69,9 +69,18 @@ export function show(main) {
     );
   });
 
+  /** Changes while a page is being read, which may be older than they are. */
+  let changed;
+  const change = (apply) => {
+    changed?.push(apply);
+    apply();
+    draw();
+  };
+
   /** Reads a page: the newest runs, or those after a cursor. */
   const load = async (cursor) => {
     const turn = ++asked;
+    changed = [];
     const query = { limit: PAGE, text: words(search.value), state: state.value, cursor };
     const given = Object.entries(query).filter(([, value]) => value);
     try {
@@ -79,10 +88,13 @@ export function show(main) {
       if (turn !== asked) return;
       if (!cursor) runs = new Map();
       for (const run of page.runs) runs.set(run.uri, run);
+      for (const apply of changed) apply();
       next = page.next;
       draw();
     } catch (error) {
       if (turn === asked) write(summary, error.message);
+    } finally {
+      if (turn === asked) changed = undefined;
     }
   };
 
@@ -106,17 +118,16 @@ export function show(main) {
   on('run', (run) => {
     const fits = !state.value || run.state === state.value;
     if (runs.has(run.uri) || (fits && !search.value.trim())) {
-      if (fits) runs.set(run.uri, run);
-      else runs.delete(run.uri);
-      draw();
+      change(() => (fits ? runs.set(run.uri, run) : runs.delete(run.uri)));
     } else if (fits) later(500);
   });
-  on('removed', ({ uri, automation }) => {
-    for (const run of runs.values()) {
-      if (run.uri === uri || run.automation === automation) runs.delete(run.uri);
-    }
-    draw();
-  });
+  on('removed', ({ uri, automation }) =>
+    change(() => {
+      for (const run of runs.values()) {
+        if (run.uri === uri || run.automation === automation) runs.delete(run.uri);
+      }
+    }),
+  );
   changes.addEventListener('error', () => {
     if (changes.readyState === EventSource.CLOSED) load();
   });
