@@ -7,7 +7,7 @@ use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{BoundTool, ToolCallPlace, ToolChat, ToolContext, ToolSession};
 use ostler_contract::{Frozen, HostFunction, Thrown, Value, json};
 use ostler_protocol::wire::state::{
-    ChatOrigin, MessageKind, SessionInputRequest, ToolCallContributor, ToolCallState,
+    ChatOrigin, MessageKind, SessionInputRequest, SessionSummary, ToolCallContributor, ToolCallState,
 };
 
 use super::actor::Actor;
@@ -222,7 +222,17 @@ fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<To
                 None => Ok(at.sessions()?.running_turn(&at.session, &at.chat).await),
             }
         }),
-        sessions: at(&here, |at, ()| async move { at.sessions()?.session_rows().await }),
+        sessions: at(&here, |at, ()| async move {
+            let sessions = at.sessions()?;
+            let mut rows = sessions.session_rows().await?;
+            // A tool of a session's first turn may run before the session is listed.
+            if !rows.iter().any(|row| row.resource == at.session)
+                && let Some(entry) = sessions.by_uri(&at.session)
+            {
+                rows.insert(0, SessionSummary::clone(&entry.view().summary));
+            }
+            Ok(rows)
+        }),
         chats: at(&here, |at, (session,): (String,)| async move {
             let sessions = at.sessions()?;
             let entry = at.session(&sessions, &session).await?;

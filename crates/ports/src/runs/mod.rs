@@ -64,6 +64,11 @@ impl Runs {
         let (uri, retention) = (run.resource.clone(), self.retention);
         let words = ended.then(|| search::words(run, title));
         let written = self.db.write(move |db| {
+            // The usual change of a run that has not ended: it leaves the index of those runs as it is.
+            let sql = "UPDATE automation_runs SET run = ?2 WHERE uri = ?1 AND ended = 0";
+            if !ended && db.prepare_cached(sql)?.execute(params![uri, text])? == 1 {
+                return Ok(Vec::new());
+            }
             db.prepare_cached(
                 "INSERT INTO automation_runs (uri, automation, ended, run) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (uri) DO UPDATE SET ended = excluded.ended, run = excluded.run",
