@@ -100,6 +100,12 @@ impl Actor {
             self.dirty = true;
             return;
         }
+        self.refresh_chats();
+        self.refresh_row();
+    }
+
+    /// Publishes the changes of the chats in the session's list.
+    pub(super) fn refresh_chats(&mut self) {
         for at in 0..self.chats.len() {
             let modified = self.chats[at].changed_at(|| self.core.clock.iso()).to_owned();
             let Some(last) = self.published_chat(at) else { continue };
@@ -110,7 +116,6 @@ impl Actor {
                 None,
             );
         }
-        self.refresh_row();
     }
 
     /// Returns a chat as the session's subscribers have it. The session lists its chats in the same order, except for a
