@@ -275,6 +275,7 @@ impl Actor {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.chats[at].backend_id = Some(id.clone());
                     if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
+                    self.read_settings();
                         self.revise(|record| record.backend_id = Some(id));
                         self.write_unwaited(self.keep_session());
                     }
@@ -306,6 +307,7 @@ impl Actor {
                 }
             }
             ToSession::Rename { title } => self.rename(&title, None).await,
+            ToSession::SettingsRead(config) => self.add_settings(*config),
             ToSession::Turns { place, answer } => {
                 let turns = self.chat_at(&place).map(|at| self.chats[at].state.turns.clone());
                 let _ = answer.send(turns);

@@ -22,6 +22,7 @@ mod command_lines;
 pub(crate) mod config;
 mod create;
 pub(crate) mod create_chat_tool;
+mod declared_settings;
 mod deferred;
 mod directory_facts;
 mod drafts;
