@@ -9,6 +9,7 @@ mod changes;
 mod commits;
 mod content;
 mod facts;
+mod line_endings;
 mod lines;
 mod operations;
 mod program;
