@@ -145,9 +145,22 @@ impl Sessions {
         let changes = registry.port::<Changes>()?;
         entry.directory()?;
         let of = entry.changes_of();
+        self.note_github(entry, &mut facts).await;
         let scopes =
             self.known(entry, "its changesets", changes.scopes.within(limit::DIRECTORY, (of.clone(),))).await;
         let changesets = scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
+    /// Sets `git.hasGitHubRemote` for a repository on a host that only the port of pull requests knows.
+    async fn note_github(&self, entry: &Entry, facts: &mut JsonObject) {
+        let Some(Value::Object(git)) = facts.get_mut("git") else { return };
+        let Some(registry) = self.core.registry() else { return };
+        let is_on_github = registry.port::<PullRequests>().and_then(|github| github.is_on_github.clone());
+        let (Some(is_on_github), Some((path, _))) = (is_on_github, entry.directory()) else { return };
+        let known = is_on_github.within(limit::DIRECTORY, (path,));
+        if self.known(entry, "its code host", known).await == Some(true) {
+            git.insert("hasGitHubRemote".to_owned(), true.into());
+        }
+    }
+
         let summary =
             self.known(entry, "its changes", changes.summary.within(limit::DIRECTORY, (of,))).await.flatten();
         Some(Part::Changes { changesets, summary })
