@@ -143,6 +143,9 @@ pub struct KeptSession {
     /// What its directory belongs to, as far as it is known: `{ uri, displayName }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Value>,
+    /// The facts about its directory that were read last, such as its branch; listings show them.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub facts: JsonObject,
     /// What created it, if not a user: `{ kind: "automation", automation, run }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,

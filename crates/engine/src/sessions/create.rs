@@ -132,6 +132,7 @@ impl Sessions {
             values: new.config.clone(),
             working_directories: directories,
             project: None,
+            facts: JsonObject::new(),
             origin: new.origin.clone(),
             backend_id: None,
             worktree: None,
@@ -197,6 +198,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         is_being_created: std::sync::atomic::AtomicBool::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
+        looked_at: parking_lot::Mutex::default(),
     }
 }
 
@@ -488,7 +490,7 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Opt
 pub(super) fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
     let view = entry.view();
     let View { summary, record, .. } = &*view;
-    let mut meta = JsonObject::new();
+    let mut meta = record.facts.clone();
     if let Some(owner) = &entry.owner {
         meta.insert(names::meta_key("owner"), owner.as_str().into());
     }

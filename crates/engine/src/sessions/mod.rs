@@ -193,6 +193,8 @@ pub struct Entry {
     /// How often the facts about the directory were read.
     looks: AtomicU64,
 }
+    /// When the last of these reads began.
+    looked_at: Mutex<Option<tokio::time::Instant>>,
 
 /// Whether an actor reads the mailbox.
 #[derive(Debug)]

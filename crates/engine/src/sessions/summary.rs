@@ -30,7 +30,7 @@ pub(super) fn flags_in(status: u32) -> SessionFlags {
 
 /// Returns the summary of a session that is new or asleep, without its chats.
 pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> SessionSummary {
-    let mut meta = JsonObject::new();
+    let mut meta = kept.facts.clone();
     if let Some(owner) = &kept.owner {
         meta.insert(ostler_protocol::names::meta_key("owner"), owner.as_str().into());
     }

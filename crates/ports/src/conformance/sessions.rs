@@ -83,6 +83,7 @@ fn kept(uri: &str) -> KeptSession {
         values,
         working_directories: vec!["file:///stable".into()],
         project: Some(json!({ "uri": "file:///stable", "displayName": "stable" })),
+        facts: JsonObject::from_iter([("git".to_owned(), json!({ "branchName": "main" }))]),
         origin: Some(
             json!({ "kind": "automation", "automation": "ahp-automation:/a", "run": "ahp-automation-run:/r" }),
         ),
