@@ -20,6 +20,7 @@ mod selected;
 mod session_trees;
 mod snapshots;
 mod status;
+mod submodules;
 mod tree;
 mod tree_watch;
 mod worktrees;

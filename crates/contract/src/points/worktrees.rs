@@ -30,6 +30,9 @@ pub struct Worktrees {
     pub repository: Call<fn(directory: String) -> Option<Repository>>,
     /// Its branches that contain the typed text, newest commit first.
     pub branches: Call<fn(repository: String, typed: String) -> Vec<String>>,
+    /// Where a tree will be, and its branch; an error if either exists already. The host stores it before it creates the
+    /// tree, and after a crash removes what an unfinished creation left.
+    pub plan: Option<Call<fn(request: WorktreeRequest) -> Worktree>>,
     /// Creates a tree.
     pub create: Call<fn(request: WorktreeRequest) -> Worktree>,
     /// Whether a tree has uncommitted changes.
@@ -50,9 +53,6 @@ pub fn worktrees_beside(repository: &Path) -> Option<PathBuf> {
     Some(repository.with_file_name(name))
 }
 
-impl PortValue for Worktrees {
-    const NAME: &'static str = "worktrees";
-}
 /// Returns the folder with the working trees of a served directory, if a path is in it: `<repository>.worktrees`, or for a
 /// directory below the top of a repository, the same directory in the tree of the path. `is_repository` returns whether a
 /// folder is the top of a repository.
@@ -72,6 +72,9 @@ pub fn served_trees(served: &Path, path: &Path, is_repository: impl Fn(&Path) ->
     path.starts_with(&folder).then_some(folder)
 }
 
+impl PortValue for Worktrees {
+    const NAME: &'static str = "worktrees";
+}
 
 /// A repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Cross)]

@@ -60,6 +60,7 @@ pub(crate) mod toggles;
 mod tools;
 mod tools_server;
 mod turns;
+mod unfinished;
 mod view;
 mod waking;
 
@@ -192,9 +193,9 @@ pub struct Entry {
     used: AtomicU64,
     /// How often the facts about the directory were read.
     looks: AtomicU64,
-}
     /// When the last of these reads began.
     looked_at: Mutex<Option<tokio::time::Instant>>,
+}
 
 /// Whether an actor reads the mailbox.
 #[derive(Debug)]
