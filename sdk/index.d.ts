@@ -1493,6 +1493,11 @@ export interface Worktrees {
     repository(directory: string): Awaitable<Repository | null | undefined>;
     /** Its branches that contain the typed text, newest commit first. */
     branches(repository: string, typed: string): Awaitable<string[]>;
+    /**
+     * Where a tree will be, and its branch; an error if either exists already. The host stores it before it creates the
+     * tree, and after a crash removes what an unfinished creation left.
+     */
+    plan?(request: WorktreeRequest): Awaitable<Worktree>;
     /** Creates a tree. */
     create(request: WorktreeRequest): Awaitable<Worktree>;
     /** Whether a tree has uncommitted changes. */
@@ -1549,6 +1554,11 @@ export interface PullRequests {
     forBranch(asked: BranchAsked): Awaitable<PullRequest | null | undefined>;
     /** Creates a pull request. */
     create(request: PullRequestRequest): Awaitable<PullRequest>;
+    /**
+     * Whether a remote of a directory's repository is on GitHub, also on a server of a company. It is
+     * `git.hasGitHubRemote` in the `_meta` of sessions.
+     */
+    isOnGithub?(directory: string): Awaitable<boolean>;
 }
 
 /** The branch whose pull request is requested. */
@@ -1830,6 +1840,8 @@ export interface KeptSession {
     workingDirectories?: string[];
     /** What its directory belongs to, as far as it is known: `{ uri, displayName }`. */
     project?: unknown;
+    /** The facts about its directory that were read last, such as its branch; listings show them. */
+    facts?: JsonObject;
     /** What created it, if not a user: `{ kind: "automation", automation, run }`. */
     origin?: unknown;
     /** The backend's id of the conversation to continue. */
@@ -1838,7 +1850,7 @@ export interface KeptSession {
     worktree?: Worktree;
     /** `{ team, project }` that is charged. */
     scope?: unknown;
-    /** Present while the session is a draft: a client created it, and no turn has started; or `moving`. */
+    /** Present while the session is a draft: a client created it, and no turn has started; or `moving` or `creating`. */
     draft?: KeptDraft;
     /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
@@ -1860,6 +1872,11 @@ export interface KeptDraft {
      * removes them from the other one.
      */
     moving?: boolean;
+    /**
+     * Whether the session is stored only for its working tree, which is being created. After a crash the host removes
+     * both.
+     */
+    creating?: boolean;
 }
 
 /** Numbers of annotations of a session. */

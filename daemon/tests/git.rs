@@ -672,6 +672,11 @@ async fn a_session_works_in_a_tree_of_its_own() {
     create(&mut client, "two", &yard.repo, config).await.unwrap();
     let clean = tree.with_file_name("two");
     assert!(clean.join("node_modules").exists());
+    let chat = ostler_protocol::uri::default_chat("echo:/two");
+    client.subscribe(&chat).await;
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "Hello" } });
+    client.dispatch(&chat, 1, action).await;
+    client.actions_until("chat/turnComplete").await;
     for id in ["one", "two"] {
         client.request("disposeSession", json!({ "channel": format!("echo:/{id}") })).await.unwrap();
     }
@@ -1442,4 +1447,322 @@ async fn review_marks_are_stored() {
     drop(daemon);
     let daemon = yard.start();
     assert_eq!(marks(&changeset(&daemon, UNCOMMITTED).await), [json!(true), Value::Null]);
+}
+
+/// Waits until the facts of a session's repository have a value, in what its subscribers receive.
+async fn until_fact(client: &mut Client, key: &str, expected: Value) {
+    let told = async {
+        loop {
+            let told = client.actions_until("session/metaChanged").await.pop().unwrap();
+            if told["action"]["_meta"]["git"][key] == expected {
+                return;
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await;
+    told.unwrap_or_else(|_| panic!("{key} never becomes {expected}"));
+}
+
+async fn listed(client: &mut Client, session: &str) -> Option<Value> {
+    let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    listed["items"].as_array().unwrap().iter().find(|row| row["resource"] == session).cloned()
+}
+
+#[tokio::test]
+async fn a_branch_and_a_commit_of_other_programs_are_facts_of_a_session() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let (daemon, mut client) = session(&yard).await;
+    turn(&yard, &mut client, "t1", "Hello").await;
+    // Only the session is watched, not its changes.
+    let state = client.subscribe(ONE).await;
+    if state["_meta"]["git"]["branchName"] != "main" {
+        until_fact(&mut client, "branchName", json!("main")).await;
+    }
+    yard.git(&["checkout", "-q", "-b", "other"]);
+    until_fact(&mut client, "branchName", json!("other")).await;
+    yard.write("a.txt", "A\n");
+    yard.git(&["commit", "-qam", "Second"]);
+    yard.git(&["checkout", "-q", "--detach"]);
+    until_fact(&mut client, "isDetachedHead", json!(true)).await;
+    // While nobody watches, the branch is another one again.
+    drop(client);
+    yard.git(&["checkout", "-q", "main"]);
+    let mut client = daemon.initialized("d").await;
+    let shown = async {
+        loop {
+            let state = client.subscribe(ONE).await;
+            if state["_meta"]["git"]["branchName"] == "main" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), shown).await.expect("the branch is shown again");
+
+    // A host that starts again lists them before anyone opens the session.
+    assert_eq!(daemon.stop(), Some(0));
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    let row = listed(&mut client, ONE).await.unwrap();
+    assert_eq!(row["_meta"]["git"]["branchName"], "main", "{row}");
+}
+
+#[tokio::test]
+async fn a_killed_creation_leaves_no_tree_and_no_branch() {
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./slow.mjs" }]);
+    let yard = Yard::with(&[("a.txt", "a\n")], plugins);
+    yard.folder.write(
+        "slow.mjs",
+        "export const apply = (host) => host.registerAgent({
+            provider: 'slow', displayName: 'Slow', schema: () => ({ properties: {} }), defaults: () => ({}),
+            create: ({ uri }) => { host.log(`creates ${uri}`); return new Promise((done) => setTimeout(done, 600_000)); },
+        });",
+    );
+    let daemon = yard.start();
+    let mut waiting = Vec::new();
+    for id in ["one", "two"] {
+        let mut client = daemon.initialized(id).await;
+        let params = json!({ "jsonrpc": "2.0", "id": 7, "method": "createSession", "params": {
+            "channel": format!("slow:/{id}"), "provider": "slow",
+            "workingDirectories": [format!("file://{}", yard.repo.display())],
+            "config": { "isolation": "worktree", "worktreeBranchPrefix": "agent/" } } });
+        client.send(&params.to_string()).await;
+        waiting.push(client);
+        yard.folder.wait_for_log(&format!("creates slow:/{id}"));
+    }
+    let tree = |id: &str| yard.repo.with_file_name("repo.worktrees").join(id);
+    assert!(tree("one").join("a.txt").exists(), "{}", yard.folder.read("log"));
+    // What someone wrote into a tree is not deleted.
+    fs::write(tree("two").join("work.txt"), "w\n").unwrap();
+    daemon.kill();
+    assert!(tree("one").exists());
+
+    drop(waiting);
+    let daemon = yard.start();
+    assert!(!tree("one").exists(), "{}", yard.folder.read("log"));
+    assert_eq!(yard.git(&["branch", "--list", "agent/one"]), "");
+    yard.folder.wait_for_log(&format!("kept the working tree {}", tree("two").display()));
+    assert_eq!(fs::read_to_string(tree("two").join("work.txt")).unwrap(), "w\n");
+    // The id can be used again, but not for a tree with work.
+    let mut client = daemon.initialized("c").await;
+    let config = json!({ "isolation": "worktree", "worktreeBranchPrefix": "agent/" });
+    create(&mut client, "one", &yard.repo, config.clone()).await.unwrap();
+    let refused = create(&mut client, "two", &yard.repo, config).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("exists already"), "{refused}");
+    assert_eq!(fs::read_to_string(tree("two").join("work.txt")).unwrap(), "w\n");
+}
+
+#[tokio::test]
+async fn a_tree_that_git_did_not_complete_is_removed() {
+    let yard = Yard::new(&[("a.txt", "a\n"), ("b.txt", "b\n")]);
+    let trees = yard.repo.with_file_name("repo.worktrees");
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    let config = json!({ "isolation": "worktree", "worktreeBranchPrefix": "agent/" });
+    for id in ["one", "two", "gone"] {
+        create(&mut client, id, &yard.repo, config.clone()).await.unwrap();
+    }
+    daemon.kill();
+    // As git leaves a tree that it has not filled yet.
+    for id in ["one", "two", "gone"] {
+        let own = yard.repo.join(".git/worktrees").join(id);
+        fs::write(own.join("locked"), "initializing").unwrap();
+        fs::remove_file(own.join("index")).unwrap();
+        fs::remove_file(trees.join(id).join("b.txt")).unwrap();
+    }
+    fs::write(trees.join("two/a.txt"), "changed\n").unwrap();
+    fs::remove_dir_all(trees.join("gone")).unwrap();
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    for id in ["one", "two", "gone"] {
+        client.request("disposeSession", json!({ "channel": format!("echo:/{id}") })).await.unwrap();
+    }
+    yard.folder.wait_for_log(&format!("kept the working tree {}", trees.join("two").display()));
+    let gone = || {
+        (!trees.join("one").exists() && yard.git(&["branch", "--list", "agent/*"]) == "+ agent/two")
+            .then_some(())
+    };
+    assert!(wait_for(gone).is_some(), "{} {}", yard.git(&["branch"]), yard.folder.read("log"));
+    assert_eq!(fs::read_to_string(trees.join("two/a.txt")).unwrap(), "changed\n");
+}
+
+#[tokio::test]
+async fn refused_creations_and_unused_sessions_leave_no_branch() {
+    let plugins =
+        json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./refusing.mjs" }]);
+    let yard = Yard::with(&[("a.txt", "a\n")], plugins);
+    yard.folder.write(
+        "refusing.mjs",
+        "export const apply = (host) => host.registerAgent({
+            provider: 'refusing', displayName: 'Refusing', schema: () => ({ properties: {} }), defaults: () => ({}),
+            create: () => { throw new Error('not today'); },
+        });",
+    );
+    yard.git(&["branch", "own"]);
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    let params = |config: Value| {
+        json!({ "channel": "refusing:/one", "provider": "refusing", "config": config,
+            "workingDirectories": [format!("file://{}", yard.repo.display())] })
+    };
+    let branches = || yard.git(&["branch", "--format=%(refname:short)"]);
+    for config in [
+        json!({ "isolation": "worktree" }),
+        json!({ "isolation": "worktree", "branch": "own", "worktreeCreateNewBranch": false }),
+    ] {
+        let refused = client.request("createSession", params(config)).await.unwrap_err();
+        assert!(refused["message"].as_str().unwrap().contains("not today"), "{refused}");
+        assert_eq!(branches(), "main\nown");
+    }
+    assert_eq!(listed(&mut client, "refusing:/one").await, None);
+    // A session without a turn, and one with a commit that only its branch has.
+    for id in ["two", "three"] {
+        create(&mut client, id, &yard.repo, json!({ "isolation": "worktree" })).await.unwrap();
+    }
+    let trees = yard.repo.with_file_name("repo.worktrees");
+    git(&trees.join("three"), &["commit", "-q", "--allow-empty", "-m", "Second"]);
+    for id in ["two", "three"] {
+        client.request("disposeSession", json!({ "channel": format!("echo:/{id}") })).await.unwrap();
+    }
+    assert!(wait_for(|| (branches() == "main\nown\nthree").then_some(())).is_some(), "{}", branches());
+    assert!(!trees.join("two").exists() && !trees.join("three").exists());
+}
+
+#[tokio::test]
+async fn lines_are_counted_as_git_counts_them() {
+    let settings: &[(&str, &str)] = &[
+        ("false", ""),
+        ("true", ""),
+        ("input", ""),
+        ("false", "*.txt text=auto\n"),
+        ("false", "*.txt text\n"),
+        ("true", "*.txt -text\n"),
+        ("false", "*.txt eol=crlf\n"),
+        ("false", "*.txt -diff\n"),
+    ];
+    for (autocrlf, attributes) in settings {
+        let yard = Yard::new(&[
+            ("unix.txt", "a\nb\nc\n"),
+            ("windows.txt", "a\r\nb\r\nc\r\n"),
+            ("both.txt", "a\r\nb\nc\n"),
+            ("ends.txt", "a\nb\n"),
+            ("plain.txt", "a\n"),
+        ]);
+        yard.git(&["config", "core.autocrlf", autocrlf]);
+        yard.write(".gitattributes", attributes);
+        yard.write("unix.txt", "a\r\nB\r\nc\r\n");
+        yard.write("windows.txt", "a\nB\nc\n");
+        yard.write("both.txt", "a\nB\r\nc\r\n");
+        yard.write("ends.txt", "a\r\nb\r\n");
+        yard.write("plain.txt", "A\nb\n");
+        let (_daemon, mut client) = session(&yard).await;
+        let state = client.subscribe(UNCOMMITTED).await;
+        let shown: Vec<_> =
+            rows(&yard, &state).into_iter().filter(|(name, ..)| name != ".gitattributes").collect();
+        let counted = yard.git(&["diff", "--numstat", "HEAD"]);
+        let counted: Vec<_> = counted
+            .lines()
+            .map(|line| {
+                let fields: Vec<&str> = line.split('\t').collect();
+                (fields[2].to_owned(), fields[0].parse::<i64>().ok(), fields[1].parse::<i64>().ok())
+            })
+            .collect();
+        // Git's status lists some files whose stored content is the same.
+        let changed: Vec<_> = shown
+            .iter()
+            .filter(|(name, added, removed)| {
+                counted.iter().any(|(other, ..)| other == name) || (*added, *removed) != (Some(0), Some(0))
+            })
+            .cloned()
+            .collect();
+        assert_eq!(changed, counted, "autocrlf {autocrlf}, {attributes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tree_with_submodules_is_removed_unless_they_hold_work() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let module = yard.repo.with_file_name("module");
+    git(yard.repo.parent().unwrap(), &["init", "-q", "-b", "main", "module"]);
+    fs::write(module.join("m.txt"), "m\n").unwrap();
+    git(&module, &["add", "-A"]);
+    git(&module, &["commit", "-q", "-m", "First"]);
+    let allow = ["-c", "protocol.file.allow=always", "submodule", "--quiet"];
+    yard.git(&[&allow[..], &["add", module.to_str().unwrap(), "sub"]].concat());
+    yard.git(&["commit", "-qm", "Second"]);
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    let trees = yard.repo.with_file_name("repo.worktrees");
+    let ids = ["clean", "bare", "changed", "committed", "stashed"];
+    for id in ids {
+        create(&mut client, id, &yard.repo, json!({ "isolation": "worktree" })).await.unwrap();
+        if id != "bare" {
+            git(&trees.join(id), &[&allow[..], &["update", "--init"]].concat());
+        }
+    }
+    let sub = |id: &str| trees.join(id).join("sub");
+    fs::write(sub("changed").join("m.txt"), "M\n").unwrap();
+    // The commit is in the superproject's commit, and nowhere else.
+    git(&sub("committed"), &["commit", "-q", "--allow-empty", "-m", "Second"]);
+    git(&trees.join("committed"), &["commit", "-qam", "Third"]);
+    fs::write(sub("stashed").join("m.txt"), "M\n").unwrap();
+    git(&sub("stashed"), &["stash", "-q"]);
+    for id in ids {
+        client.request("disposeSession", json!({ "channel": format!("echo:/{id}") })).await.unwrap();
+    }
+    for id in ["clean", "bare"] {
+        let gone = wait_for(|| (!trees.join(id).exists()).then_some(()));
+        assert!(gone.is_some(), "{id}: {}", yard.folder.read("log"));
+    }
+    yard.folder.wait_for_log("has commits that are on no remote");
+    yard.folder.wait_for_log("has a stash");
+    yard.folder.wait_for_log(&format!("kept the working tree {}", trees.join("changed").display()));
+    for id in ["changed", "committed", "stashed"] {
+        assert!(sub(id).join("m.txt").exists(), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_tree_is_served_where_the_session_works() {
+    let yard = Yard::new(&[("bar/a.txt", "a\n"), ("cellar/b.txt", "b\n")]);
+    let bar = yard.repo.join("bar");
+    let config = json!({ "port": 0, "paths": [bar], "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/git" }] });
+    yard.folder.write("config.json", &config.to_string());
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    create(&mut client, "one", &bar, json!({ "isolation": "worktree" })).await.unwrap();
+    let tree = yard.repo.with_file_name("repo.worktrees").join("one");
+    let list =
+        |path: PathBuf| json!({ "channel": "ahp-root://", "uri": format!("file://{}", path.display()) });
+    let found = client.request("resourceList", list(tree.join("bar"))).await.unwrap();
+    assert_eq!(found["entries"], json!([{ "name": "a.txt", "type": "file" }]));
+    fs::write(tree.join("bar/a.txt"), "A\n").unwrap();
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    assert_eq!(text(&mut client, file(&state, "a.txt"), "after").await, "A\n");
+    create(&mut client, "two", &tree.join("bar"), json!({})).await.unwrap();
+    // What is not served in the repository is not served in its trees.
+    for path in [tree.join("cellar"), tree.clone(), yard.repo.join("cellar")] {
+        let refused = client.request("resourceList", list(path.clone())).await.unwrap_err();
+        assert_eq!(refused["code"], -32009, "{}: {refused}", path.display());
+        assert_eq!(create(&mut client, "three", &path, json!({})).await.unwrap_err()["code"], -32009);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_says_so() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    fs::create_dir(yard.repo.join("many")).unwrap();
+    for name in 0..10_000 {
+        fs::write(yard.repo.join(format!("many/{name:05}")), "").unwrap();
+    }
+    let (daemon, _client) = session(&yard).await;
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    let last = |state: &Value| state["files"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last(&state)["_meta"].get("ostler.truncated"), None, "all are listed");
+    yard.write("one-more", "1\n");
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    assert_eq!(state["files"].as_array().unwrap().len(), 10_000);
+    assert_eq!(last(&state)["_meta"]["ostler.truncated"], true);
+    let commit = state["operations"].as_array().unwrap().iter().find(|it| it["id"] == "commit").unwrap();
+    assert!(commit["confirmation"].as_str().unwrap().starts_with("Commit at least 10000 files"), "{commit}");
 }

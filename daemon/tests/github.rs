@@ -777,6 +777,21 @@ async fn pull_requests_of_forgejo_are_found_and_created() {
 }
 
 #[tokio::test]
+async fn a_remote_on_a_company_s_github_is_on_github() {
+    let forge = Forge::of(vec![
+        (PULLS, json!([])),
+        (REPO, json!({ "full_name": "inn/stable", "default_branch": "main" })),
+    ]);
+    for (kind, expected) in [("github", true), ("forgejo", false)] {
+        let hosts = json!({ "code.example": { "kind": kind, "api": forge.url } });
+        let yard = Yard::new(&[("origin", "git@code.example:inn/stable.git")], json!({ "hosts": hosts }));
+        let (daemon, _client) = yard.session().await;
+        let found = meta(&daemon, |meta| !meta["git"].is_null()).await;
+        assert_eq!(found["git"]["hasGitHubRemote"], expected, "{found}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_options_are_named() {
     for (options, why) in [
         (

@@ -366,6 +366,57 @@ async fn echo_shows_the_input_of_a_call_it_asks_approval_for() {
     assert_eq!(request["kind"], "toolClientExecution", "an approved call is the client's to run");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_setting_of_the_host_approves_all_calls() {
+    let host = host().await;
+    let mut client = with_tool(&host, "editor").await;
+    let set = |value: bool| json!({ "type": "root/configChanged", "config": { "globalAutoApproveEnabled": value } });
+    client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    client.dispatch("ahp-root://", 2, set(true)).await;
+    client.actions_until("root/configChanged").await;
+    client.dispatch(&chat(), 3, turn("t1", r#"/confirm shout {"text":"a"}"#)).await;
+    let actions = client.actions_until("session/inputNeededSet").await;
+    let request = &actions.last().unwrap()["action"]["request"];
+    assert_eq!(request["kind"], "toolClientExecution", "nobody is asked: {request}");
+    let approved =
+        actions.iter().find(|action| action["action"]["type"] == "chat/toolCallConfirmed").unwrap();
+    assert_eq!(
+        (&approved["action"]["approved"], &approved["action"]["confirmed"]),
+        (&json!(true), &json!("setting"))
+    );
+    client.dispatch(SESSION, 4, json!({ "type": "session/activeClientRemoved", "clientId": "editor" })).await;
+    client.actions_until("chat/turnComplete").await;
+    // Without it, users are asked again.
+    client.dispatch("ahp-root://", 5, set(false)).await;
+    client.actions_until("root/configChanged").await;
+    client.dispatch(&chat(), 6, turn("t2", r#"/confirm shout {"text":"a"}"#)).await;
+    let asked = client.actions_until("session/inputNeededSet").await.pop().unwrap();
+    assert_eq!(asked["action"]["request"]["kind"], "toolConfirmation");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_shows_a_running_chat_before_its_turn_begins() {
+    let host = host().await;
+    let mut client = speaking(&host, "editor", "1.0.0").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    state(&mut client, SESSION).await;
+    state(&mut client, &chat()).await;
+    for (seq, id) in [(1, "t1"), (2, "t2")] {
+        client.dispatch(&chat(), seq, turn(id, "Hello")).await;
+        let actions = client.actions_until("chat/turnComplete").await;
+        let at = |found: &dyn Fn(&Value) -> bool| {
+            actions.iter().position(|action| found(&action["action"])).unwrap()
+        };
+        let begun = at(&|action| action["type"] == "chat/turnStarted");
+        let shown = at(&|action| {
+            action["type"] == "session/chatUpdated"
+                && action["changes"]["status"].as_u64().is_some_and(|status| status & 8 != 0)
+        });
+        assert!(shown < begun, "{id}: {shown} {begun}");
+        assert!(actions[shown]["serverSeq"].as_u64() < actions[begun]["serverSeq"].as_u64());
+    }
+}
+
 /// Answers the next request the host sends a client.
 async fn answer(client: &mut RawClient, reply: Value) -> (String, Value) {
     loop {

@@ -255,3 +255,72 @@ async fn what_a_session_is_made_with_holds_to_the_same_as_what_it_is_changed_to(
         assert_eq!(echo["rejectionReason"], says);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_a_backend_declares_later_are_in_its_first_session() {
+    let begun = Arc::new(AtomicUsize::default());
+    let of_plugin = begun.clone();
+    let plugin = Plugin::new("@test/late", move |host, _| {
+        let begun = of_plugin.clone();
+        Box::pin(async move {
+            let (begins, schemas, defaults) = (begun.clone(), begun.clone(), begun);
+            host.register_agent(Agent {
+                provider: "late".into(),
+                display_name: "Late".into(),
+                schema: Call::now(move |()| {
+                    Ok(match schemas.load(Ordering::SeqCst) {
+                        0 => json!({ "properties": {} }),
+                        _ => json!({ "properties": { "mode": { "type": "string", "title": "Mode",
+                            "enum": ["ask", "auto"], "sessionMutable": true } } }),
+                    })
+                }),
+                defaults: Call::now(move |()| {
+                    Ok(match defaults.load(Ordering::SeqCst) {
+                        0 => JsonObject::new(),
+                        _ => object(json!({ "mode": "ask" })),
+                    })
+                }),
+                create: Call::now(move |_| {
+                    let (begins, names) = (begins.clone(), begins.clone());
+                    Ok(AgentSession {
+                        begin: Call::now(move |_| {
+                            begins.fetch_add(1, Ordering::SeqCst);
+                            Ok(())
+                        }),
+                        agent_id: Some(Call::now(move |()| {
+                            Ok((names.load(Ordering::SeqCst) > 0).then(|| "own".to_owned()))
+                        })),
+                        set_config: Some(Call::now(|_| Ok(Value::Bool(true)))),
+                        cancel: Call::now(|_| Ok(())),
+                        close: Call::now(|_| Ok(())),
+                        ..AgentSession::default()
+                    })
+                }),
+                ..Agent::default()
+            })
+        })
+    });
+    let host = MemoryHost::builder().plugin(plugin, json!({})).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let session = "late:/1";
+    client.request("createSession", json!({ "channel": session })).await.unwrap();
+    let seen = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+    assert_eq!(seen["snapshot"]["state"]["config"]["schema"]["properties"], json!({}));
+    let chat = ostler_protocol::uri::default_chat(session);
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hello" } });
+    client.dispatch(&chat, 1, turn).await;
+    let changed = client.actions_until("session/configChanged").await.pop().unwrap();
+    assert_eq!(changed["action"]["config"], json!({ "mode": "ask" }));
+    let seen = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+    let config = &seen["snapshot"]["state"]["config"];
+    assert_eq!(config["schema"]["properties"]["mode"]["enum"], json!(["ask", "auto"]));
+    // They can be changed.
+    let set = json!({ "type": "session/configChanged", "config": { "mode": "auto" } });
+    client.dispatch(session, 2, set).await;
+    let changed = client.actions_until("session/configChanged").await.pop().unwrap();
+    assert_eq!(
+        (&changed["action"]["config"]["mode"], changed.get("rejectionReason")),
+        (&json!("auto"), None)
+    );
+}

@@ -114,6 +114,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                 }
                 Ok(found(8))
             }),
+            ..PullRequests::default()
         },
         None,
     )?;

@@ -98,6 +98,7 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         resource: Resource::named(RESOURCE),
         for_branch: Call::now(|_| Ok(None)),
         create: Call::now(|_| Ok(PullRequest::default())),
+        ..PullRequests::default()
     };
     let said = [
         tried!(register_vault(vault()): get, set, delete, list),

@@ -91,6 +91,7 @@ fn schema() -> Value {
                         "description": { "type": "string", "description": "One line" },
                         "agents": { "type": "array", "items": { "type": "string" }, "description": "Agents that its machines are prepared for" },
                         "needs": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Values of needs by name" },
+                        "disposableDelay": { "type": "integer", "minimum": 0, "description": "Milliseconds that a machine stays after its session has ended [default: 0]" },
                         "image": { "type": "string", "description": "Image" },
                         "cpus": { "type": "number", "description": "Processors" },
                         "memory": { "type": ["string", "integer"], "description": "Bytes, or with a unit: 512m, 2g" },
@@ -99,7 +100,8 @@ fn schema() -> Value {
                         "workdir": { "type": "string", "description": "Working directory if the session's is not mounted" },
                         "folder": { "type": "string", "description": "Where the session's directory is mounted [default: its own path]" },
                         "mounts": with(mounts, "Mounts of host directories and files")
-                    }
+                    },
+                    "additionalProperties": false
                 }
             },
             "parts": {
@@ -258,6 +260,8 @@ fn computers(machines: &Arc<Machines>) -> Computers {
                 tokio::spawn(async move {
                     match machines.find(&id).await {
                         Ok(machine) if machine.label(label::SESSION) == Some(session.as_str()) => {
+                            let profile = machine.label(label::DISPOSABLE);
+                            tokio::time::sleep(machines.options.delay(profile)).await;
                             if let Err(why) = machines.destroy(&id).await {
                                 machines.log(&format!("{ADDRESS}{id} of {session}"), why);
                             }

@@ -1,6 +1,7 @@
 //! The plugin's options: the runtime, images, profiles of machines, parts and dev containers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ostler_contract::points::{MachineMount, MachineProfile};
 use ostler_contract::{Thrown, Value};
@@ -8,6 +9,23 @@ use serde::{Deserialize, Serialize};
 
 /// The default image.
 const IMAGE: &str = "docker.io/library/debian:bookworm-slim";
+
+/// The members of a profile.
+const MEMBERS: &[&str] = &[
+    "title",
+    "description",
+    "agents",
+    "needs",
+    "disposableDelay",
+    "image",
+    "cpus",
+    "memory",
+    "user",
+    "network",
+    "workdir",
+    "folder",
+    "mounts",
+];
 
 /// The options.
 #[derive(Debug, Clone, Deserialize)]
@@ -80,9 +98,14 @@ pub struct Profile {
     pub agents: Vec<String>,
     /// Values of needs.
     pub needs: BTreeMap<String, String>,
+    /// Milliseconds that a machine stays after its session has ended.
+    pub disposable_delay: u64,
     /// The description of its machines.
     #[serde(flatten)]
     pub machine: Machine,
+    /// Members that a profile does not have.
+    #[serde(flatten)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// The description of a machine, from a profile or a manifest.
@@ -202,6 +225,12 @@ impl Configured {
                     "profiles: {name:?} is no name of a profile; use letters, digits, - _ and ., at most 40"
                 )));
             }
+            if let Some(unknown) = profile.unknown.keys().next() {
+                return Err(Thrown::new(format_args!(
+                    "profiles.{name}.{unknown}: a profile has no such member; it has {}",
+                    MEMBERS.join(", ")
+                )));
+            }
             profile.machine.check().map_err(|why| Thrown::new(format_args!("profiles.{name}.{why}")))?;
         }
         for (part, source) in &self.parts {
@@ -222,6 +251,12 @@ impl Configured {
             needs: profile.needs.clone(),
         };
         self.profiles.iter().map(|(name, profile)| (name.clone(), shown(profile))).collect()
+    }
+
+    /// Returns how long a machine of a profile stays after its session has ended.
+    pub fn delay(&self, profile: Option<&str>) -> Duration {
+        let profile = profile.and_then(|name| self.profiles.get(name));
+        Duration::from_millis(profile.map_or(0, |profile| profile.disposable_delay))
     }
 
     /// Returns whether a manifest can name an image.
@@ -328,12 +363,44 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_has_the_members_of_its_schema() {
+        let schema = crate::schema();
+        let profile = &schema["properties"]["profiles"]["additionalProperties"];
+        let mut members: Vec<_> = profile["properties"].as_object().unwrap().keys().cloned().collect();
+        let mut known = super::MEMBERS.to_vec();
+        members.sort();
+        known.sort_unstable();
+        assert_eq!(members, known);
+        assert_eq!(profile["additionalProperties"], false);
+        let all = members.iter().map(|member| {
+            let value = match member.as_str() {
+                "agents" | "mounts" => serde_json::json!([]),
+                "needs" => serde_json::json!({}),
+                "cpus" | "disposableDelay" => 1.into(),
+                _ => "64m".into(),
+            };
+            (member.clone(), value)
+        });
+        let profile: super::Profile = serde_json::from_value(all.collect()).unwrap();
+        assert!(profile.unknown.is_empty(), "{:?}", profile.unknown);
+    }
+
+    #[test]
+    fn a_machine_stays_as_long_as_its_profile_says() {
+        let options = r#"{"profiles":{"a":{"disposableDelay":1500},"b":{}}}"#;
+        let configured: Configured = serde_json::from_str(options).unwrap();
+        let delay = |profile| configured.delay(profile).as_millis();
+        assert_eq!((delay(Some("a")), delay(Some("b")), delay(Some("c")), delay(None)), (1500, 0, 0, 0));
+    }
+
+    #[test]
     fn what_cannot_work_is_named() {
         for (options, says) in [
             (r#"{"images":["ghcr.io/a*"]}"#, "images: ghcr.io/a* is invalid"),
             (r#"{"image":"-v"}"#, "image: -v is no name of an image"),
             (r#"{"profiles":{"a b":{}}}"#, "\"a b\" is no name of a profile"),
             (r#"{"profiles":{"a":{"memory":"much"}}}"#, "profiles.a.memory: "),
+            (r#"{"profiles":{"a":{"imagee":"x"}}}"#, "profiles.a.imagee: a profile has no such member"),
             (
                 r#"{"profiles":{"a":{"mounts":[{"source":"x","target":"/x"}]}}}"#,
                 "profiles.a.mounts.source: x is not",

@@ -12,6 +12,9 @@ const ALWAYS: &str = "alwaysApprove";
 /// How much of a call's input its message shows, in characters. All of it is in `toolInput`.
 const INPUT_SHOWN: usize = 500;
 
+/// Receives whether a call is approved, with the chosen option.
+type Approval = oneshot::Receiver<(bool, Option<String>)>;
+
 /// A running call.
 struct ToolCall {
     id: String,
@@ -69,8 +72,12 @@ impl Turn {
             }
             false => ready["confirmed"] = if always { "setting" } else { "not-needed" }.into(),
         }
+        // Before clients can answer.
+        let approval = (confirm && !always).then(|| self.approval_of(&call));
         self.emit(Emit::Chat, self.about(&call, "chat/toolCallReady", ready))?;
-        if confirm && !always && !self.approved(&call, name).await? {
+        if let Some(approval) = approval
+            && !self.approved(&call, name, approval).await?
+        {
             return self.say("answer", &format!("{name} was not approved.")).await;
         }
         let result = match (&call.client, tool.and_then(|tool| tool.run)) {
@@ -120,9 +127,14 @@ impl Turn {
         action
     }
 
-    async fn approved(&mut self, call: &ToolCall, tool: &str) -> Result<bool, Stopped> {
+    /// Returns what receives the approval of a call.
+    fn approval_of(&self, call: &ToolCall) -> Approval {
         let (approve, approved) = oneshot::channel();
         self.conversation.waiting.lock().approvals.insert(call.id.clone(), approve);
+        approved
+    }
+
+    async fn approved(&mut self, call: &ToolCall, tool: &str, approved: Approval) -> Result<bool, Stopped> {
         let mut waiting = call.state("pending-confirmation");
         waiting["confirmationTitle"] = format!("Call {}", call.name).into();
         waiting["options"] = options();

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
 use crate::content::{Contents, LFS, objects};
+use crate::line_endings::{Comparison, comparisons};
 use crate::lines;
 use crate::operations;
 use crate::program::Failure;
@@ -27,6 +28,8 @@ use crate::tree::{Tree, Trees};
 
 /// How many files of a changeset have their lines counted.
 const COUNTED: usize = 1_000;
+/// Marks the last listed file if there are more, and a number that is too low.
+pub(crate) const TRUNCATED: &str = "ostler.truncated";
 /// How often at most changes are reported.
 const REPORTED: Duration = Duration::from_millis(50);
 /// The most counts that are remembered.
@@ -41,7 +44,8 @@ pub(crate) struct Source {
     counts: Mutex<HashMap<CountKey, Option<(i64, i64)>>>,
 }
 
-type CountKey = (Option<String>, PathBuf, Stamp);
+/// The content before, the file with its stamp, and the stamps of the files that say how it is compared.
+type CountKey = (Option<String>, PathBuf, Stamp, [Option<Stamp>; 3]);
 /// Size and time of the last change of a file.
 type Stamp = (u64, i64, i64);
 
@@ -175,19 +179,24 @@ impl Source {
             let directory = of.directory.as_deref().unwrap_or("the session");
             return Err(RpcError::invalid_params(format!("{directory} is in no git working tree")).into());
         }
-        let mut files = Vec::new();
+        let mut files: Vec<ChangesetFile> = Vec::new();
         let operations = match scope {
             "uncommitted" => {
-                let (mut all, mut fresh) = (Vec::new(), true);
+                let (mut all, mut fresh, mut is_cut) = (Vec::new(), true, false);
                 for place in &places {
                     let status = place.tree.status().await?;
+                    is_cut |= status.is_cut;
                     let rows = place.rows(&status);
                     fresh &= self.snapshots.base(&place.tree, &of.session).await?.is_none();
                     let changes = rows.iter().filter_map(|row| uncommitted(row)).collect();
                     files.extend(self.files(&place.tree, changes).await?);
                     all.extend(rows.into_iter().cloned());
                 }
-                Some(operations::of_uncommitted(of, &all, fresh))
+                // The protocol has no place for it beside the files.
+                if is_cut && let Some(last) = files.last_mut() {
+                    last.meta.get_or_insert_default().insert(TRUNCATED.to_owned(), true.into());
+                }
+                Some(operations::of_uncommitted(of, &all, is_cut, fresh))
             }
             "session" => {
                 for place in &places {
@@ -359,6 +368,9 @@ impl Source {
     ) -> Result<Vec<Option<(i64, i64)>>, Failure> {
         let mut counts = vec![None; changes.len()];
         let mut open = Vec::new();
+        let common = &tree.repository.common_dir;
+        let rules = [tree.root.join(".gitattributes"), common.join("info/attributes"), common.join("config")]
+            .map(|file| std::fs::metadata(file).ok().as_ref().map(stamp));
         for (at, (change, stamp)) in changes.iter().zip(stamps).enumerate().take(COUNTED) {
             let text = |mode: u32| mode & 0o170_000 == 0o100_000;
             let before = change.before.as_ref().map(|(_, object)| object);
@@ -382,7 +394,7 @@ impl Source {
                 _ => "",
             };
             let id = before.map(|object| format!("{}{after}", object.id)).or_else(|| Some(after.to_owned()));
-            let key = (id, tree.root.join(path), key);
+            let key = (id, tree.root.join(path), key, rules);
             match self.counts.lock().get(&key) {
                 Some(known) => counts[at] = *known,
                 None => open.push((at, key)),
@@ -400,7 +412,13 @@ impl Source {
         }
         ids.sort_unstable();
         ids.dedup();
-        let known = objects(tree, &ids, lines::LARGEST).await?;
+        let paths = open.iter().filter_map(|(at, _)| {
+            let Change { before, after, .. } = &changes[*at];
+            let after = after.as_ref().map(|(path, _)| path.as_path());
+            after.or_else(|| before.as_ref().map(|(path, _)| path.as_path()))
+        });
+        let (known, comparisons) =
+            futures::try_join!(objects(tree, &ids, lines::LARGEST), comparisons(&tree.root, paths))?;
         // What each is compared with: an object, a file, or nothing.
         let work: Vec<_> = open
             .into_iter()
@@ -411,29 +429,35 @@ impl Source {
                     Some((path, _)) => Some(Ok(tree.root.join(path))),
                     None => None,
                 };
-                (at, key, before, after)
+                let path = key.1.strip_prefix(&tree.root).unwrap_or(&key.1);
+                let comparison = comparisons.get(path).copied().unwrap_or_default();
+                (at, key, before, after, comparison)
             })
             .collect();
         let compared = tokio::task::spawn_blocking(move || {
             let content = |id: &String| known.get(id).cloned();
-            let compare = |before: Option<String>, after: Option<Result<PathBuf, String>>| {
-                let before = before.as_ref().map_or(Some(Vec::new()), content)?;
-                let after = match after {
-                    Some(Ok(path)) => std::fs::read(path).ok()?,
-                    Some(Err(id)) => content(&id)?,
-                    None => Vec::new(),
+            let compare =
+                |before: Option<String>, after: Option<Result<PathBuf, String>>, comparison: Comparison| {
+                    if !comparison.has_lines() {
+                        return None;
+                    }
+                    let before = before.as_ref().map_or(Some(Vec::new()), content)?;
+                    let after = match after {
+                        Some(Ok(path)) => comparison.stored(std::fs::read(path).ok()?, &before),
+                        Some(Err(id)) => content(&id)?,
+                        None => Vec::new(),
+                    };
+                    // A pointer of Git LFS is not compared with the file.
+                    if before.starts_with(LFS) != after.starts_with(LFS)
+                        && !before.is_empty()
+                        && !after.is_empty()
+                    {
+                        return None;
+                    }
+                    lines::count(&before, &after)
                 };
-                // A pointer of Git LFS is not compared with the file.
-                if before.starts_with(LFS) != after.starts_with(LFS)
-                    && !before.is_empty()
-                    && !after.is_empty()
-                {
-                    return None;
-                }
-                lines::count(&before, &after)
-            };
             work.into_iter()
-                .map(|(at, key, before, after)| (at, key, compare(before, after)))
+                .map(|(at, key, before, after, comparison)| (at, key, compare(before, after, comparison)))
                 .collect::<Vec<_>>()
         });
         let compared = compared.await.unwrap_or_default();

@@ -10,9 +10,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ostler_contract::points::{
-    Reader, ResourceContent, ResourceProvider, SchemeDescription, worktrees_beside,
-};
+use ostler_contract::points::{Reader, ResourceContent, ResourceProvider, SchemeDescription, served_trees};
 use ostler_contract::{Call, Grant, RpcError, Thrown};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
@@ -64,8 +62,9 @@ impl Contents {
     /// Returns whether the host serves the files of a tree below a folder.
     fn serves(&self, tree: &Tree, folder: &Path) -> bool {
         let beside = |root: &PathBuf| {
-            tree.repository.common_dir == root.join(".git")
-                && worktrees_beside(root).is_some_and(|trees| folder.starts_with(trees))
+            let is_repository = |above: &Path| above.join(".git").exists();
+            let of_root = |above: &Path| tree.repository.common_dir == above.join(".git");
+            root.ancestors().any(of_root) && served_trees(root, folder, is_repository).is_some()
         };
         self.served.iter().any(|root| folder.starts_with(root) || beside(root))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_contract::points::Directories;
 use ostler_contract::{Call, JsonObject, Thrown, Value, json};
 
-use crate::changes::file_uri;
+use crate::changes::{TRUNCATED, file_uri};
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
 use crate::status::Branch;
@@ -42,6 +42,9 @@ async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
             git.insert("baseBranchName".to_owned(), base.into());
         }
         git.insert("hasGitHubRemote".to_owned(), on_github(&tree.root).await?.into());
+        if status.is_cut {
+            git.insert(TRUNCATED.to_owned(), true.into());
+        }
     }
     facts.insert("project".to_owned(), project(&tree.repository).await?);
     Ok(facts)

@@ -17,7 +17,7 @@ use crate::restore::{Restoration, submodule};
 use crate::session_trees::SessionTree;
 use crate::snapshots::between;
 use crate::status::{Row, SUBMODULE};
-use crate::tree::{ROWS, Tree};
+use crate::tree::Tree;
 
 /// The key of an operation's `_meta` with the message of a commit.
 const COMMIT: &str = "ostler.commit";
@@ -61,13 +61,18 @@ fn files(count: usize) -> String {
 }
 
 /// The operations of uncommitted changes.
-pub(crate) fn of_uncommitted(of: &ChangesOf, rows: &[Row], fresh: bool) -> Vec<ChangesetOperation> {
+pub(crate) fn of_uncommitted(
+    of: &ChangesOf,
+    rows: &[Row],
+    is_cut: bool,
+    fresh: bool,
+) -> Vec<ChangesetOperation> {
     use ChangesetOperationScope::{Changeset, Resource};
     let staged = rows.iter().filter(|row| row.is_staged()).count();
     let conflict = rows.iter().any(|row| row.conflict);
     let count = if staged > 0 { staged } else { rows.len() };
     // Of more, the rest is not listed, but committed.
-    let least = if rows.len() >= ROWS { "at least " } else { "" };
+    let least = if is_cut { "at least " } else { "" };
     let question = format!("Commit {least}{} as \"{}\"?", files(count), title(of));
     let mut operations = vec![
         unless(

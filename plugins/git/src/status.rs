@@ -80,6 +80,8 @@ pub(crate) struct Branch {
 pub(crate) struct Status {
     pub branch: Branch,
     pub rows: Vec<Row>,
+    /// Whether there are more rows.
+    pub is_cut: bool,
 }
 
 fn path(bytes: &[u8]) -> PathBuf {

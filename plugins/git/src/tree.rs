@@ -25,7 +25,7 @@ const TREES: usize = 256;
 /// How long a tree that is not asked for is remembered, and watched.
 const UNUSED: Duration = Duration::from_secs(1800);
 /// The most rows of one tree.
-pub(crate) const ROWS: usize = 10_000;
+const ROWS: usize = 10_000;
 
 /// The working trees that were asked for.
 #[derive(Default)]
@@ -227,7 +227,7 @@ impl Tree {
         let same_index = read.stamps.index == stamps.index && branch.commit == old.branch.commit;
         if same_index && moved.is_empty() {
             return Ok(Some(
-                (branch != old.branch).then(|| Arc::new(Status { branch, rows: old.rows.clone() })),
+                (branch != old.branch).then(|| Arc::new(Status { branch, ..Status::clone(old) })),
             ));
         }
         let mut paths: BTreeSet<PathBuf> = moved.into_iter().collect();
@@ -287,6 +287,7 @@ impl Tree {
             .args(["--ignore-submodules=dirty", "--"])
             .args(paths);
         let mut status = Status::parse(&git.run().await?);
+        status.is_cut = status.rows.len() > ROWS;
         status.rows.truncate(ROWS);
         Ok(status)
     }

@@ -11,14 +11,26 @@ use ostler_contract::{Call, PluginHost, RpcError, Thrown};
 use crate::facts::BASE;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
+use crate::submodules;
 use crate::tree::Trees;
 
 /// The most branches that are listed.
 const BRANCHES: usize = 200;
 /// The most files that are copied, and folders that are linked, into a tree.
 const COPIES: usize = 5_000;
+/// Why git locks a tree while it creates it.
+const INITIALIZING: &str = "initializing";
 /// The most bytes that are copied into a tree.
 const COPIED: u64 = 512 << 20;
+
+/// What a request would create.
+struct Planned {
+    path: PathBuf,
+    /// What it begins from.
+    base: String,
+    /// The branch that is created for it.
+    new_branch: Option<String>,
+}
 
 /// Makes and removes trees.
 pub(crate) struct Making {
@@ -30,7 +42,7 @@ pub(crate) struct Making {
 
 impl Making {
     pub(crate) fn into_point(self: Arc<Self>) -> Worktrees {
-        let (creates, removes, dirties) = (self.clone(), self.clone(), self);
+        let (plans, creates, removes, dirties) = (self.clone(), self.clone(), self.clone(), self);
         Worktrees {
             repository: Call::new(|(directory,): (String,)| async move {
                 let found = Repository::of(Path::new(&directory)).await?;
@@ -41,6 +53,14 @@ impl Making {
             branches: Call::new(|(repository, typed): (String, String)| async move {
                 Ok(branches(Path::new(&repository), &typed).await?)
             }),
+            plan: Some(Call::new(move |(request,): (WorktreeRequest,)| {
+                let making = plans.clone();
+                async move {
+                    let Planned { path, new_branch, .. } = making.plan(&request).await?;
+                    let path = path.to_string_lossy().into_owned();
+                    Ok(Worktree { path, branch: new_branch, repository: None })
+                }
+            })),
             create: Call::new(move |(request,): (WorktreeRequest,)| {
                 let making = creates.clone();
                 async move { making.create(request).await }
@@ -63,15 +83,11 @@ impl Making {
         }
     }
 
-    async fn create(&self, request: WorktreeRequest) -> Result<Worktree, Thrown> {
+    /// Returns what a request would create. Neither the folder nor the new branch exists.
+    async fn plan(&self, request: &WorktreeRequest) -> Result<Planned, Thrown> {
         let main = Path::new(&request.repository);
-        let WorktreeRequest { name, branch, branch_prefix, create_new_branch, track, .. } = &request;
-        if Git::read(main)
-            .args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
-            .maybe()
-            .await?
-            .is_none()
-        {
+        let WorktreeRequest { name, branch, branch_prefix, create_new_branch, .. } = request;
+        if commit_of(main, "HEAD").await?.is_none() {
             return Err(refused(format!("{} has no commits; create the first one", main.display())));
         }
         let base = match branch {
@@ -79,34 +95,57 @@ impl Making {
             None => current_branch(main).await?,
         };
         let path = self.place(main, name)?;
-        let base_ref = resolve(main, &base).await?;
-        let own = format!("{}{name}", branch_prefix.as_deref().unwrap_or_default());
+        let base = resolve(main, &base).await?;
+        if path.symlink_metadata().is_ok() {
+            return Err(refused(format!("{} exists already; move it away, or delete it", path.display())));
+        }
+        let new_branch =
+            create_new_branch.then(|| format!("{}{name}", branch_prefix.as_deref().unwrap_or_default()));
+        if let Some(branch) = &new_branch
+            && commit_of(main, &format!("refs/heads/{branch}")).await?.is_some()
+        {
+            return Err(refused(format!(
+                "{} has a branch {branch} already; rename or delete it",
+                main.display()
+            )));
+        }
+        Ok(Planned { path, base, new_branch })
+    }
+
+    async fn create(&self, request: WorktreeRequest) -> Result<Worktree, Thrown> {
+        let main = Path::new(&request.repository);
+        let Planned { path, base, new_branch } = self.plan(&request).await?;
         if let Some(folder) = path.parent() {
             tokio::fs::create_dir_all(folder)
                 .await
                 .map_err(|why| Thrown::new(format_args!("cannot create {}: {why}", folder.display())))?;
         }
         let add = Git::write(main).args(["worktree", "add", "--quiet"]);
-        let add = match create_new_branch {
-            true => add
-                .arg(if *track { "--track" } else { "--no-track" })
-                .args(["-b", &own])
+        let add = match &new_branch {
+            Some(branch) => add
+                .arg(if request.track { "--track" } else { "--no-track" })
+                .args(["-b", branch])
                 .arg(&path)
-                .arg(&base_ref),
-            false => add.arg(&path).arg(&base_ref),
+                .arg(&base),
+            None => add.arg(&path).arg(&base),
         };
         if let Err(why) = add.run().await {
             // What was begun is of no use.
-            let _ = Git::write(main).args(["worktree", "remove", "--force"]).arg(&path).run().await;
+            let _ =
+                Git::write(main).args(["worktree", "remove", "--force", "--force"]).arg(&path).run().await;
+            if let Some(branch) = new_branch {
+                let _ = remove_branch(main, &branch).await;
+            }
             return Err(why.into());
         }
-        let branch = match create_new_branch {
-            true => {
-                let short = base_ref.strip_prefix("origin/").unwrap_or(&base_ref);
-                let _ = Git::write(main).args(["config", &format!("branch.{own}.{BASE}"), short]).run().await;
-                Some(own)
+        let branch = match new_branch {
+            Some(branch) => {
+                let short = base.strip_prefix("origin/").unwrap_or(&base);
+                let set = ["config", &format!("branch.{branch}.{BASE}"), short];
+                let _ = Git::write(main).args(set).run().await;
+                Some(branch)
             }
-            false => Git::read(&path).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?,
+            None => Git::read(&path).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?,
         };
         let brought = bring(main, &path, &request.symlink_folders, &request.include_files).await;
         if let Err(why) = exclude_links(&path).await {
@@ -138,6 +177,11 @@ impl Making {
         if !tokio::fs::try_exists(path).await.unwrap_or(true) {
             return Ok(false);
         }
+        if let Some(repository) = Repository::of(path).await?
+            && is_half_made(&repository.git_dir)
+        {
+            return Ok(has_other_files(path, &repository.git_dir).await?);
+        }
         let asked = Git::read(path).args(["status", "--porcelain", "-z", "--untracked-files=normal"]);
         let changed = !asked.arg("--ignore-submodules=none").run().await?.is_empty();
         // Commits on no branch are lost too.
@@ -161,11 +205,54 @@ impl Making {
         for link in &links {
             let _ = tokio::fs::remove_file(path.join(link)).await;
         }
+        let remove = || Git::write(&main).args(["worktree", "remove"]);
         // Without --force, git itself refuses to remove a tree that changed in between.
-        Git::write(&main).args(["worktree", "remove"]).arg(path).run().await?;
+        let removed = match is_half_made(&repository.git_dir) {
+            true => remove().args(["--force", "--force"]).arg(path).run().await,
+            false => remove().arg(path).run().await,
+        };
+        match removed {
+            // Git refuses also where nothing would be lost.
+            Err(Failure::Refused(said)) if said.contains("submodules") => {
+                if let Some(work) = submodules::work_in(path, &repository.git_dir).await? {
+                    return Err(refused(work));
+                }
+                if self.dirty(path).await? {
+                    return Err(refused(format!("{} has uncommitted changes", path.display())));
+                }
+                remove().arg("--force").arg(path).run().await?;
+            }
+            removed => drop(removed?),
+        }
         self.trees.forget(path);
         Ok(())
     }
+}
+
+/// Whether git was ended while it created a tree: it locks the tree until then.
+fn is_half_made(git_dir: &Path) -> bool {
+    std::fs::read_to_string(git_dir.join("locked")).is_ok_and(|reason| reason.trim() == INITIALIZING)
+}
+
+/// Whether a half-made tree, which may have no index, has other files than those of its commit.
+async fn has_other_files(tree: &Path, git_dir: &Path) -> Result<bool, Failure> {
+    let index = git_dir.join("ostler-index");
+    let at = || Git::read(tree).env("GIT_INDEX_FILE", &index);
+    let listed = async {
+        at().args(["read-tree", "HEAD"]).run().await?;
+        at().args(["status", "--porcelain", "-z", "--untracked-files=normal"]).run().await
+    };
+    let listed = listed.await;
+    let _ = tokio::fs::remove_file(&index).await;
+    let listed = listed?;
+    // What git has not written yet is missing.
+    Ok(listed.split(|byte| *byte == 0).any(|row| !row.is_empty() && !row.starts_with(b" D ")))
+}
+
+/// The commit that a name stands for.
+async fn commit_of(repository: &Path, name: &str) -> Result<Option<String>, Failure> {
+    let commit = format!("{name}^{{commit}}");
+    Git::read(repository).args(["rev-parse", "--verify", "--quiet", &commit]).maybe().await
 }
 
 fn refused(why: String) -> Thrown {
@@ -188,6 +275,19 @@ async fn remove_branch(repository: &Path, branch: &str) -> Result<bool, Thrown> 
     let holds = Git::read(repository).args(holds).args(["refs/heads", "refs/remotes", "refs/tags"]);
     if !holds.text().await?.lines().any(|other| other != name) {
         return Ok(false);
+    }
+    // The tree of an interrupted creation may be registered and not exist.
+    let trees = Git::read(repository).args(["worktree", "list", "--porcelain", "-z"]).text().await?;
+    for tree in trees.split("\0\0") {
+        let value = |key: &str| tree.split('\0').find_map(|line| line.strip_prefix(key));
+        if let (Some(path), Some(branch), Some(INITIALIZING)) =
+            (value("worktree "), value("branch "), value("locked "))
+            && branch == name
+            && !Path::new(path).exists()
+        {
+            let remove = ["worktree", "remove", "--force", "--force", path];
+            Git::write(repository).args(remove).run().await?;
+        }
     }
     // Git itself refuses a branch that is checked out somewhere.
     Git::write(repository).args(["branch", "--quiet", "-D", "--", branch]).run().await?;

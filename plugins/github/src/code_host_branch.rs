@@ -7,7 +7,7 @@ use ostler_contract::{RpcError, Thrown};
 
 use crate::program::git;
 use crate::remote::Address;
-use crate::site::{Repo, Site, Sites};
+use crate::site::{Kind, Repo, Site, Sites};
 
 /// In how many repositories a branch is searched.
 const BASES: usize = 4;
@@ -145,6 +145,22 @@ impl CodeHostBranch {
     }
 }
 
+/// Returns whether a remote of a directory's repository is on GitHub.
+///
+/// # Errors
+/// Git cannot be run, or cannot read the repository.
+pub(crate) async fn is_on_github(sites: &Sites, directory: &Path) -> Result<bool, Thrown> {
+    let remotes = git(directory, &["remote", "--verbose"]).await?.unwrap_or_default();
+    Ok(remotes_of(&remotes)
+        .iter()
+        .any(|remote| is_github(sites, &remote.fetch) || is_github(sites, &remote.push)))
+}
+
+fn is_github(sites: &Sites, url: &str) -> bool {
+    let site = Address::parse(url).and_then(|address| sites.of(&address));
+    site.is_some_and(|(site, _)| site.kind == Kind::Github)
+}
+
 /// The target of pushes of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pushed {
@@ -213,9 +229,8 @@ mod tests {
     use ostler_contract::{Value, json};
 
     fn sites() -> Sites {
-        let Value::Object(options) = json!({ "hosts": { "lab.example": { "kind": "gitlab" } } }) else {
-            panic!("no object")
-        };
+        let hosts = json!({ "lab.example": { "kind": "gitlab" }, "ghe.example": { "kind": "github" } });
+        let Value::Object(options) = json!({ "hosts": hosts }) else { panic!("no object") };
         Sites::read(&options.into()).unwrap()
     }
 
@@ -292,6 +307,21 @@ mod tests {
             refusal.message,
             "the remote of /inn is on code.example, which is not configured; add hosts.\"code.example\" to the options of @ostler/github with kind github, gitlab or forgejo"
         );
+    }
+
+    #[test]
+    fn github_is_known_by_its_hosts() {
+        let sites = sites();
+        for (url, yes) in [
+            ("https://github.com/inn/stable", true),
+            ("git@ghe.example:inn/stable.git", true),
+            ("https://ghe.example/inn/stable", true),
+            ("https://lab.example/inn/stable", false),
+            ("https://other.example/inn/stable", false),
+            ("/srv/github.com/stable", false),
+        ] {
+            assert_eq!(is_github(&sites, url), yes, "{url}");
+        }
     }
 
     #[test]

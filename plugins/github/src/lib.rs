@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use api::Api;
-use code_host_branch::{CodeHostBranch, NoCodeHost};
+use code_host_branch::{CodeHostBranch, NoCodeHost, is_on_github};
 use credential::{Credential, Credentials};
 use failure::{Failure, FailureKind};
 use site::Sites;
@@ -98,7 +98,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         looks: Semaphore::new(AT_A_TIME),
         reported: Mutex::default(),
     });
-    let creating = pulls.clone();
+    let (creating, finding) = (pulls.clone(), pulls.clone());
     host.register_github(
         PullRequests {
             resource,
@@ -110,6 +110,10 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
                 let pulls = creating.clone();
                 async move { pulls.create(request).await }
             }),
+            is_on_github: Some(Call::new(move |(directory,): (String,)| {
+                let pulls = finding.clone();
+                async move { is_on_github(&pulls.sites, Path::new(&directory)).await }
+            })),
         },
         None,
     )

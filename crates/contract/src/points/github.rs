@@ -19,6 +19,7 @@ use crate::shape::Shape;
 ///     resource: ostler_contract::points::Resource::named("https://api.github.com/repos"),
 ///     for_branch: Call::now(|_| Ok(None)),
 ///     create: Call::new(|_| async { Err("nothing is pushed from here".into()) }),
+///     ..PullRequests::default()
 /// };
 /// # assert!(ostler_contract::Cross::check(&none).is_ok());
 /// ```
@@ -30,6 +31,9 @@ pub struct PullRequests {
     pub for_branch: Call<fn(asked: BranchAsked) -> Option<PullRequest>>,
     /// Creates a pull request.
     pub create: Call<fn(request: PullRequestRequest) -> PullRequest>,
+    /// Whether a remote of a directory's repository is on GitHub, also on a server of a company. It is
+    /// `git.hasGitHubRemote` in the `_meta` of sessions.
+    pub is_on_github: Option<Call<fn(directory: String) -> bool>>,
 }
 
 impl PortValue for PullRequests {

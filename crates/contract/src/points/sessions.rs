@@ -143,6 +143,9 @@ pub struct KeptSession {
     /// What its directory belongs to, as far as it is known: `{ uri, displayName }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Value>,
+    /// The facts about its directory that were read last, such as its branch; listings show them.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub facts: JsonObject,
     /// What created it, if not a user: `{ kind: "automation", automation, run }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
@@ -155,7 +158,7 @@ pub struct KeptSession {
     /// `{ team, project }` that is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
-    /// Present while the session is a draft: a client created it, and no turn has started; or `moving`.
+    /// Present while the session is a draft: a client created it, and no turn has started; or `moving` or `creating`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<KeptDraft>,
     /// Numbers of its annotations.
@@ -199,6 +202,10 @@ pub struct KeptDraft {
     /// removes them from the other one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moving: bool,
+    /// Whether the session is stored only for its working tree, which is being created. After a crash the host removes
+    /// both.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub creating: bool,
 }
 
 /// A session with its marks.

@@ -30,6 +30,9 @@ pub struct Worktrees {
     pub repository: Call<fn(directory: String) -> Option<Repository>>,
     /// Its branches that contain the typed text, newest commit first.
     pub branches: Call<fn(repository: String, typed: String) -> Vec<String>>,
+    /// Where a tree will be, and its branch; an error if either exists already. The host stores it before it creates the
+    /// tree, and after a crash removes what an unfinished creation left.
+    pub plan: Option<Call<fn(request: WorktreeRequest) -> Worktree>>,
     /// Creates a tree.
     pub create: Call<fn(request: WorktreeRequest) -> Worktree>,
     /// Whether a tree has uncommitted changes.
@@ -48,6 +51,25 @@ pub fn worktrees_beside(repository: &Path) -> Option<PathBuf> {
     let mut name = repository.file_name()?.to_owned();
     name.push(".worktrees");
     Some(repository.with_file_name(name))
+}
+
+/// Returns the folder with the working trees of a served directory, if a path is in it: `<repository>.worktrees`, or for a
+/// directory below the top of a repository, the same directory in the tree of the path. `is_repository` returns whether a
+/// folder is the top of a repository.
+pub fn served_trees(served: &Path, path: &Path, is_repository: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let trees_of = |above: &Path| worktrees_beside(above).filter(|trees| path.starts_with(trees));
+    let (repository, trees) = served.ancestors().find_map(|above| Some((above, trees_of(above)?)))?;
+    // The nearest one, because a repository can be in another one.
+    if served.ancestors().find(|above| is_repository(above)) != Some(repository) {
+        return None;
+    }
+    let below = served.strip_prefix(repository).ok()?;
+    if below.as_os_str().is_empty() {
+        return Some(trees);
+    }
+    let name = path.strip_prefix(&trees).ok()?.components().next()?;
+    let folder = trees.join(name).join(below);
+    path.starts_with(&folder).then_some(folder)
 }
 
 impl PortValue for Worktrees {
@@ -101,4 +123,33 @@ pub struct Worktree {
     /// Path of its repository. The host fills it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trees_of_a_served_directory_are_beside_its_repository() {
+        let found = |served: &str, path: &str| {
+            let is_repository =
+                |folder: &Path| ["/srv/inn", "/srv/inn/vendor/lib"].map(Path::new).contains(&folder);
+            served_trees(Path::new(served), Path::new(path), is_repository)
+                .map(|folder| folder.to_string_lossy().into_owned())
+        };
+        let some = |folder: &str| Some(folder.to_owned());
+        assert_eq!(found("/srv/inn", "/srv/inn.worktrees/one/a"), some("/srv/inn.worktrees"));
+        assert_eq!(found("/srv/inn/bar", "/srv/inn.worktrees/one/bar/a"), some("/srv/inn.worktrees/one/bar"));
+        assert_eq!(found("/srv/inn/bar", "/srv/inn.worktrees/one/bar"), some("/srv/inn.worktrees/one/bar"));
+        assert_eq!(found("/srv/inn/bar", "/srv/inn.worktrees/one/cellar"), None);
+        assert_eq!(found("/srv/inn/bar", "/srv/inn.worktrees/one"), None);
+        assert_eq!(found("/srv/inn/bar", "/srv/inn.worktrees/bar"), None);
+        assert_eq!(
+            found("/srv/inn/vendor/lib", "/srv/inn.worktrees/one/vendor/lib"),
+            None,
+            "another repository"
+        );
+        assert_eq!(found("/srv", "/srv.worktrees/one"), None, "no repository");
+        assert_eq!(found("/srv/inn", "/srv/inn/a"), None);
+    }
 }

@@ -17,6 +17,9 @@ use crate::core::fanout::{Fanout, Origin, Outgoing, Overlaid, Overlay, Subscribe
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::no_setting;
 
+/// The setting of the host that approves all tool calls.
+pub const AUTO_APPROVE: &str = "globalAutoApproveEnabled";
+
 /// The root channel's state.
 #[derive(Debug)]
 pub struct Root {

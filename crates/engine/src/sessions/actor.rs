@@ -105,6 +105,7 @@ impl Actor {
         mailbox: Mailbox,
     ) -> Box<Self> {
         entry.counts_within(usize::MAX);
+        let facts = entry.view().record.facts.keys().cloned().collect();
         let audience = sessions.core.fanout.audience(&entry.uri);
         let next_chat = chats.iter().map(|chat| chat.number + 1).max().unwrap_or_default();
         for chat in &mut chats {
@@ -136,7 +137,7 @@ impl Actor {
             changes: None,
             annotations: None,
             client_plugins: ClientPlugins::default(),
-            facts: Vec::new(),
+            facts,
             looked: super::directory_facts::LastLooked::default(),
             rest: false,
             deferred: Deferred::default(),
@@ -274,6 +275,7 @@ impl Actor {
             ToSession::BackendId { chat, id } => {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.chats[at].backend_id = Some(id.clone());
+                    self.read_settings();
                     if Some(self.chats[at].uri.as_str()) == self.state.default_chat.as_deref() {
                         self.revise(|record| record.backend_id = Some(id));
                         self.write_unwaited(self.keep_session());
@@ -305,6 +307,7 @@ impl Actor {
                     self.queued_asked(at, &id, refused).await;
                 }
             }
+            ToSession::SettingsRead(config) => self.add_settings(*config),
             ToSession::Rename { title } => self.rename(&title, None).await,
             ToSession::Turns { place, answer } => {
                 let turns = self.chat_at(&place).map(|at| self.chats[at].state.turns.clone());

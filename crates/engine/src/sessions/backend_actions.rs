@@ -54,6 +54,7 @@ impl Actor {
                     self.chats[at].unkept = true;
                     self.show_links(at, &call);
                     self.watch_client_tool(at, &call);
+                    self.approve_by_setting(at, &call);
                 }
             }
             StateAction::ChatToolCallContentChanged(mut changed) => {
@@ -110,6 +111,9 @@ impl Actor {
         match action {
             StateAction::SessionInputNeededSet(set) => {
                 self.flush_gathered(at);
+                if self.is_approved_by_setting(&set.request) {
+                    return;
+                }
                 let (id, chat) = request_of(&set.request)
                     .map(|(id, chat)| (id.to_owned(), chat.to_owned()))
                     .unwrap_or_default();
@@ -181,6 +185,7 @@ impl Actor {
         let turn_kept = self.keep_running_turn(at);
         let writes = futures::future::join(OptionFuture::from(record_kept), turn_kept);
         self.stored_in(at, before, writes).await;
+        self.refresh_chats();
         self.republish(at, &action, None);
         self.happened(at, Happened::Began);
         if let Some(draft) = draft {

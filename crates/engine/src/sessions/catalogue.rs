@@ -136,6 +136,10 @@ impl Sessions {
                 Vec::new()
             });
             let drafts = self.claimed_drafts(drafts).await;
+            let undone = self.undo_unfinished(store, &drafts).await;
+            let _ = self.total.fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| {
+                Some(total.saturating_sub(undone))
+            });
             finish_moves(&self.core, store, &drafts).await;
             for id in drafts {
                 self.session_or_log(&id).await;
@@ -147,6 +151,7 @@ impl Sessions {
         let being_made = rows.iter().flatten().filter(|stored| is_being_made(&stored.session));
         let being_made: Vec<_> = being_made.map(|stored| stored.id.clone()).collect();
         if !being_made.is_empty() {
+            self.undo_unfinished(store, &being_made).await;
             finish_moves(&self.core, store, &being_made).await;
             rows = rows_of(store).await;
         }

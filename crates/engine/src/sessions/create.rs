@@ -1,13 +1,13 @@
 //! The creation of sessions in steps: claimed, created, stored, announced. A failed step leaves nothing behind.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use futures::future::OptionFuture;
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start,
+    Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start, Worktree,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value, in_time, limit};
@@ -132,11 +132,12 @@ impl Sessions {
             values: new.config.clone(),
             working_directories: directories,
             project: None,
+            facts: JsonObject::new(),
             origin: new.origin.clone(),
             backend_id: None,
             worktree: None,
             scope: None,
-            draft: new.draft.then(|| KeptDraft { client: new.client.clone(), moving: false }),
+            draft: new.draft.then(|| KeptDraft { client: new.client.clone(), ..KeptDraft::default() }),
             annotations: AnnotationCounts::default(),
             toggled: JsonObject::new(),
             reviewed: JsonObject::new(),
@@ -197,6 +198,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         is_being_created: std::sync::atomic::AtomicBool::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
+        looked_at: parking_lot::Mutex::default(),
     }
 }
 
@@ -217,7 +219,8 @@ impl Claimed {
     /// `-32602` for a directory that does not exist, `-32009` for one that a client may not name or if a policy denies
     /// the session; otherwise the error of the backend, its machine or the store.
     pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
-        let made = Box::pin(self.made(sessions)).await;
+        let planned = OnceLock::new();
+        let made = Box::pin(self.made(sessions, &planned)).await;
         // First, so that sessions that leave memory from now on end this one too.
         self.entry.is_being_created.store(false, Ordering::SeqCst);
         let is_owned = sessions.generation() == self.generation;
@@ -235,8 +238,13 @@ impl Claimed {
             }
             Err(error) => {
                 let Self { entry, mut inbox, .. } = self;
-                if let Some(tree) = entry.view().record.worktree.clone() {
-                    sessions.workspace.release_tree(&entry.uri, tree).await;
+                let record = entry.view().record.clone();
+                let is_planned = planned.get().is_some();
+                if let Some(tree) = planned.into_inner().or(record.worktree.clone()) {
+                    sessions.workspace.undo_tree(&entry.uri, tree, &record.values).await;
+                }
+                if is_planned {
+                    sessions.forget_planned(&entry.id).await;
                 }
                 entry.end();
                 sessions.remove(&entry);
@@ -253,7 +261,12 @@ impl Claimed {
         }
     }
 
-    async fn made(&self, sessions: &Arc<Sessions>) -> Result<Box<Actor>, RpcError> {
+    /// Completes the creation. Sets `planned` once the session is stored for its working tree.
+    async fn made(
+        &self,
+        sessions: &Arc<Sessions>,
+        planned: &OnceLock<Worktree>,
+    ) -> Result<Box<Actor>, RpcError> {
         let Self { entry, agent, new, .. } = self;
         sessions.own_new(&entry.id, new.client.is_some()).await?;
         let model = new.model.as_deref();
@@ -264,7 +277,12 @@ impl Claimed {
             sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
         }
         let directory = entry.directory().map(|(path, _)| path);
-        if let Some(tree) = sessions.workspace.isolate(&entry.id, directory, agent, &new.config).await? {
+        if let Some(wanted) = sessions.workspace.wants_tree(&entry.id, directory, agent, &new.config).await? {
+            if let Some(tree) = sessions.workspace.plan_tree(&wanted).await? {
+                self.keep_planned(sessions, tree.clone()).await?;
+                let _ = planned.set(tree);
+            }
+            let tree = sessions.workspace.isolate(wanted).await?;
             self.revise(|view| view.move_into(tree));
         }
         self.make(sessions).await
@@ -351,6 +369,18 @@ impl Claimed {
 }
 
 impl Claimed {
+    /// Stores that a working tree is about to be created for the session, so that the next start of the host can remove
+    /// it if this one does not complete the creation.
+    async fn keep_planned(&self, sessions: &Sessions, tree: Worktree) -> Result<(), RpcError> {
+        let Some(store) = sessions.core.session_store() else { return Ok(()) };
+        let draft = Some(KeptDraft { creating: true, ..KeptDraft::default() });
+        let kept = KeptSession { worktree: Some(tree), draft, ..self.entry.kept() };
+        let write = store.set_config.within(limit::STORE, (self.entry.id.clone(), kept));
+        write.await.map_err(|why| {
+            RpcError::internal(format!("the session could not be stored, so it was not started: {why}"))
+        })
+    }
+
     /// Stores the new session, unless all sessions have left memory since it was claimed.
     async fn keep(&self, sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
         match sessions.generation() == self.generation {
@@ -395,7 +425,7 @@ impl Claimed {
                 view.default_chat.clone_from(&first.uri);
                 let record = Arc::make_mut(&mut view.record);
                 record.backend_id.clone_from(&first.backend_id);
-                record.draft = Some(KeptDraft { client: None, moving: true });
+                record.draft = Some(KeptDraft { moving: true, ..KeptDraft::default() });
             });
         }
         let Self { entry, agent, mailbox, inbox, generation, .. } = self;
@@ -488,7 +518,7 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Opt
 pub(super) fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
     let view = entry.view();
     let View { summary, record, .. } = &*view;
-    let mut meta = JsonObject::new();
+    let mut meta = record.facts.clone();
     if let Some(owner) = &entry.owner {
         meta.insert(names::meta_key("owner"), owner.as_str().into());
     }

@@ -4,12 +4,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ostler_contract::points::{BranchAsked, Changes, Directories, PullRequest, PullRequests};
 use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::names;
 use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMetaChangedAction, StateAction};
 use ostler_protocol::wire::state::{ChangesSummary, Changeset, ProjectInfo};
+use tokio::time::Instant;
 
 use super::Entry;
 use super::actor::Actor;
@@ -18,8 +20,31 @@ use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::SessionView as _;
 
+/// The first facts of a session are not read again for a client that begins to watch it within this time.
+pub(super) const LOOKED_RECENTLY: Duration = Duration::from_secs(1);
+
 /// The keys of `_meta` that hold a pull request.
 const PULL_REQUEST: [&str; 3] = ["github", "githubData", "workingDirectoryKeys"];
+
+/// Why facts are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// The session starts or wakes.
+    Begin,
+    /// A turn has ended, or an operation.
+    Worked,
+    /// There is another commit.
+    Commit,
+    /// Another branch is checked out.
+    Branch,
+}
+
+impl Occasion {
+    /// Whether a session that is asleep wakes for changed facts, because clients watch it.
+    fn wakes(self) -> bool {
+        matches!(self, Self::Commit | Self::Branch)
+    }
+}
 
 /// One part of the facts that were read.
 #[derive(Debug)]
@@ -60,6 +85,10 @@ impl Entry {
 impl Sessions {
     /// Starts to read the facts about a session's directory, outside its mailbox.
     pub(crate) fn look_around(self: &Arc<Self>, entry: &Arc<Entry>, after_turn: bool) {
+        self.look(entry, if after_turn { Occasion::Worked } else { Occasion::Begin });
+    }
+
+    pub(super) fn look(self: &Arc<Self>, entry: &Arc<Entry>, occasion: Occasion) {
         let Some(registry) = self.core.registry() else { return };
         let asked = registry.port::<Directories>().is_some()
             || registry.port::<PullRequests>().is_some()
@@ -69,27 +98,36 @@ impl Sessions {
         }
         let (sessions, entry) = (self.clone(), entry.clone());
         let look = entry.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        *entry.looked_at.lock() = Some(Instant::now());
         tokio::spawn(async move {
-            let known = match sessions.facts(&entry, after_turn).await {
+            let known = match sessions.facts(&entry, occasion != Occasion::Begin).await {
                 Some((facts, project)) => {
-                    sessions.found(&entry, look, Part::Facts(facts.clone(), project));
+                    let wakes = occasion.wakes() && entry.view().record.facts != facts;
+                    sessions.found(&entry, look, Part::Facts(facts.clone(), project), wakes);
                     facts
                 }
                 None => entry.view().summary.meta.clone().unwrap_or_default(),
             };
             let changes = async {
                 if let Some(changes) = sessions.changes(&entry).await {
-                    sessions.found(&entry, look, changes);
+                    sessions.found(&entry, look, changes, false);
                 }
                 sessions.workspace.refresh_changesets(entry.clone()).await;
             };
-            futures::join!(changes, sessions.look_for_pull_request(&entry, look, after_turn, &known));
+            let pull_request = async {
+                // A commit is on no code host before it is pushed.
+                if occasion != Occasion::Commit {
+                    let fresh = occasion != Occasion::Begin;
+                    sessions.look_for_pull_request(&entry, look, fresh, &known).await;
+                }
+            };
+            futures::join!(changes, pull_request);
         });
     }
 
-    /// Sends a part to the actor of a session if it is awake.
-    fn found(self: &Arc<Self>, entry: &Arc<Entry>, look: u64, part: Part) {
-        if entry.is_awake() {
+    /// Sends a part to the actor of a session if it is awake, or wakes for the part.
+    fn found(self: &Arc<Self>, entry: &Arc<Entry>, look: u64, part: Part, wakes: bool) {
+        if wakes || entry.is_awake() {
             self.tell(entry, ToSession::DirectoryFacts(Box::new(DirectoryFacts { look, part })));
         }
     }
@@ -107,7 +145,20 @@ impl Sessions {
         let own = names::meta_key("");
         facts.retain(|key, _| !key.starts_with(&own));
         let project = facts.shift_remove("project").and_then(|project| serde_json::from_value(project).ok());
+        self.note_github(entry, &mut facts).await;
         Some((facts, project))
+    }
+
+    /// Sets `git.hasGitHubRemote` for a repository on a host that only the port of pull requests knows.
+    async fn note_github(&self, entry: &Entry, facts: &mut JsonObject) {
+        let Some(Value::Object(git)) = facts.get_mut("git") else { return };
+        let Some(registry) = self.core.registry() else { return };
+        let is_on_github = registry.port::<PullRequests>().and_then(|github| github.is_on_github.clone());
+        let (Some(is_on_github), Some((path, _))) = (is_on_github, entry.directory()) else { return };
+        let known = is_on_github.within(limit::DIRECTORY, (path,));
+        if self.known(entry, "its code host", known).await == Some(true) {
+            git.insert("hasGitHubRemote".to_owned(), true.into());
+        }
     }
 
     async fn look_for_pull_request(
@@ -122,7 +173,7 @@ impl Sessions {
         let Some((path, uri)) = entry.directory() else { return };
         // The stored pull request is shown while the code host is asked.
         if !after_turn && let Some(stored) = self.stored_pull_request(entry, &uri).await {
-            self.found(entry, look, Part::PullRequest(facts_of(&uri, &stored)));
+            self.found(entry, look, Part::PullRequest(facts_of(&uri, &stored)), false);
         }
         let asked = BranchAsked {
             directory: path,
@@ -137,7 +188,7 @@ impl Sessions {
             None => self.stored_pull_request(entry, &uri).await,
         };
         let facts = row.map(|row| facts_of(&uri, &row)).unwrap_or_default();
-        self.found(entry, look, Part::PullRequest(facts));
+        self.found(entry, look, Part::PullRequest(facts), false);
     }
 
     async fn changes(&self, entry: &Entry) -> Option<Part> {
@@ -249,6 +300,10 @@ impl Actor {
                 if project.is_some() && project != self.state.project {
                     self.state.project = project;
                     self.dirty = true;
+                    self.deferred.add(super::deferred::Part::Session);
+                }
+                if self.entry.view().record.facts != facts {
+                    self.revise(|record| record.facts.clone_from(&facts));
                     self.deferred.add(super::deferred::Part::Session);
                 }
                 let former = std::mem::replace(&mut self.facts, facts.keys().cloned().collect());

@@ -7,7 +7,7 @@ use ostler_protocol::wire::actions::{
 };
 use ostler_protocol::wire::state::{
     ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ConfirmationOption, ConfirmationOptionKind,
-    ResponsePart, ToolCallContributor, ToolCallState,
+    ResponsePart, SessionInputRequest, ToolCallConfirmationReason, ToolCallContributor, ToolCallState,
 };
 
 use super::actor::Actor;
@@ -16,6 +16,7 @@ use super::client_actions::{Refused, refuse};
 use super::mailbox::Dispatch;
 use crate::core::fanout::Origin;
 use crate::core::refusals::no_question;
+use crate::core::root::AUTO_APPROVE;
 
 impl Actor {
     pub(super) fn confirm(
@@ -35,7 +36,7 @@ impl Actor {
         self.flush_gathered(at);
         let mut confirmed = confirmed;
         if approved && confirmed.confirmed.is_none() {
-            confirmed.confirmed = Some(ostler_protocol::wire::state::ToolCallConfirmationReason::UserAction);
+            confirmed.confirmed = Some(ToolCallConfirmationReason::UserAction);
         }
         if !self.apply_chat(at, StateAction::ChatToolCallConfirmed(confirmed), origin) {
             return refuse(format!("the tool call {call} cannot be confirmed"));
@@ -47,6 +48,42 @@ impl Actor {
             self.watch_client_tool(at, &call);
         }
         Ok(())
+    }
+
+    /// Approves a tool call that waits for it, if the setting of the host approves all calls.
+    pub(super) fn approve_by_setting(&mut self, at: usize, call: &str) {
+        if !self.core.root.is_in_force(AUTO_APPROVE, &true.into())
+            || !matches!(self.tool_call(at, call), Some(ToolCallState::PendingConfirmation(_)))
+        {
+            return;
+        }
+        let Some(turn_id) = self.chats[at].running().map(str::to_owned) else { return };
+        let confirmed = ChatToolCallConfirmedAction {
+            turn_id,
+            tool_call_id: call.to_owned(),
+            meta: None,
+            approved: true,
+            confirmed: Some(ToolCallConfirmationReason::Setting),
+            reason: None,
+            edited_tool_input: None,
+            user_suggestion: None,
+            reason_message: None,
+            selected_option_id: None,
+        };
+        let _ = self.confirm(at, confirmed, None);
+    }
+
+    /// Whether a request is about a tool call that a setting has already approved.
+    pub(super) fn is_approved_by_setting(&self, request: &SessionInputRequest) -> bool {
+        let SessionInputRequest::ToolConfirmation(_) = request else { return false };
+        let (Some(call), Some((_, chat))) =
+            (super::tools::call_of(request), super::turns::request_of(request))
+        else {
+            return false;
+        };
+        let at = self.chats.iter().position(|open| open.uri == chat);
+        matches!(at.and_then(|at| self.tool_call(at, call)), Some(ToolCallState::Running(running))
+            if running.confirmed == ToolCallConfirmationReason::Setting)
     }
 
     pub(super) fn answer(

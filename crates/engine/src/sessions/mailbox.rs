@@ -6,7 +6,9 @@ use ostler_contract::points::{Emit, Lender};
 use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::actions::{Action, Class};
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{ChatSummary, Customization, Message, ModelSelection, Turn};
+use ostler_protocol::wire::state::{
+    ChatSummary, Customization, Message, ModelSelection, SessionConfigState, Turn,
+};
 use ostler_protocol::{RpcError, json};
 use tokio::sync::oneshot;
 
@@ -135,6 +137,8 @@ pub enum TurnTaken {
 pub enum ToSession {
     /// Wakes the actor for the messages in the priority lane.
     Priority,
+    /// The settings of the session, read after its backend began.
+    SettingsRead(Box<SessionConfigState>),
     /// A connection subscribes.
     Subscribe(Box<Subscription>),
     /// A client has, or may have, no subscription left; its presence is checked.

@@ -22,6 +22,7 @@ mod command_lines;
 pub(crate) mod config;
 mod create;
 pub(crate) mod create_chat_tool;
+mod declared_settings;
 mod deferred;
 mod directory_facts;
 mod drafts;
@@ -59,6 +60,7 @@ pub(crate) mod toggles;
 mod tools;
 mod tools_server;
 mod turns;
+mod unfinished;
 mod view;
 mod waking;
 
@@ -191,6 +193,8 @@ pub struct Entry {
     used: AtomicU64,
     /// How often the facts about the directory were read.
     looks: AtomicU64,
+    /// When the last of these reads began.
+    looked_at: Mutex<Option<tokio::time::Instant>>,
 }
 
 /// Whether an actor reads the mailbox.

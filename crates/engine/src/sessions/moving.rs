@@ -214,9 +214,9 @@ impl Actor {
     }
 }
 
-/// Whether a stored session was being created for chats of another one.
+/// Whether a stored session was being created: for chats of another one, or with a working tree.
 pub(super) fn is_being_made(stored: &KeptSession) -> bool {
-    stored.draft.as_ref().is_some_and(|draft| draft.moving)
+    stored.draft.as_ref().is_some_and(|draft| draft.moving || draft.creating)
 }
 
 /// Completes the moves that the end of the host interrupted, for those of the given sessions that were being created.
@@ -231,7 +231,9 @@ pub(super) async fn finish_moves(core: &Core, store: &SessionStore, ids: &[Strin
 
 async fn finish_move(core: &Core, store: &SessionStore, id: &str) -> Result<(), Thrown> {
     let kept = store.config.within(limit::STORE, (id.to_owned(),)).await?;
-    let Some(mut kept) = kept.filter(is_being_made) else { return Ok(()) };
+    let Some(mut kept) = kept.filter(|kept| kept.draft.as_ref().is_some_and(|draft| draft.moving)) else {
+        return Ok(());
+    };
     for chat in store.chats.within(limit::STORE, (id.to_owned(),)).await? {
         let Some(other) = other_with(store, id, &chat.uri).await? else { continue };
         if let Some(cluster) = core.cluster()

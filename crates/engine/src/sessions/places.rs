@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -13,6 +14,7 @@ use ostler_protocol::wire::state::SessionOrigin;
 
 use super::actor::Actor;
 use super::chat::Chat;
+use super::directory_facts::{LOOKED_RECENTLY, Occasion};
 use super::mailbox::ToSession;
 use super::{Entry, View};
 use crate::core::file_uris::file_path;
@@ -81,6 +83,21 @@ impl SessionsView for Sessions {
     fn look_around(&self, session: &dyn SessionView) {
         if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
             sessions.look_around(&entry, true);
+        }
+    }
+
+    fn head_moved(&self, session: &dyn SessionView, is_other_branch: bool) {
+        if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
+            sessions.look(&entry, if is_other_branch { Occasion::Branch } else { Occasion::Commit });
+        }
+    }
+
+    fn is_watched(&self, session: &dyn SessionView) {
+        if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
+            let (looks, last) = (entry.looks.load(Ordering::Relaxed), *entry.looked_at.lock());
+            if looks > 1 || last.is_none_or(|last| last.elapsed() > LOOKED_RECENTLY) {
+                sessions.look(&entry, Occasion::Branch);
+            }
         }
     }
 

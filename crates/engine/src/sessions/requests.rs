@@ -99,8 +99,13 @@ impl Sessions {
         for id in backend_ids {
             self.delete_copy(entry, &entry.uri, id).await;
         }
-        if let Some(tree) = entry.view().record.worktree.clone() {
-            self.workspace.release_tree(&entry.uri, tree).await;
+        let record = entry.view().record.clone();
+        match &record.worktree {
+            Some(tree) if record.draft.is_some() => {
+                self.workspace.undo_tree(&entry.uri, tree.clone(), &record.values).await;
+            }
+            Some(tree) => drop(self.workspace.release_tree(&entry.uri, tree.clone()).await),
+            None => {}
         }
         self.workspace.clear_changesets(&entry.uri);
         for store in self.core.session_store().into_iter().chain(self.core.own_sessions()) {

@@ -81,6 +81,15 @@ impl SharedState {
         self.schema.as_ref().map(|schema| &schema.properties)
     }
 
+    /// Adds properties to the session's settings.
+    pub fn add(&mut self, schemas: &Schemas, properties: HashMap<String, SessionConfigPropertySchema>) {
+        if let Some(schema) = &self.schema {
+            let mut schema = SessionConfigSchema::clone(schema);
+            schema.properties.extend(properties);
+            self.schema = Some(schemas.share(schema));
+        }
+    }
+
     /// Encodes a session's state as JSON for a version of the protocol.
     pub fn encode(&self, state: &mut SessionState, version: Version) -> Option<String> {
         let config = state.config.take();

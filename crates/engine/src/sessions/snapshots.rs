@@ -56,6 +56,8 @@ impl Actor {
         let client = self.sessions.access.clients.get(connection);
         if !client.is_some_and(|client| client.wants(&spelled)) {
             self.core.fanout.unsubscribe(&channel, connection);
+        } else if place == Place::Session {
+            self.sessions.workspace.session_is_watched(self.entry.clone());
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) fn flags_in(status: u32) -> SessionFlags {
 
 /// Returns the summary of a session that is new or asleep, without its chats.
 pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> SessionSummary {
-    let mut meta = JsonObject::new();
+    let mut meta = kept.facts.clone();
     if let Some(owner) = &kept.owner {
         meta.insert(ostler_protocol::names::meta_key("owner"), owner.as_str().into());
     }
@@ -100,6 +100,12 @@ impl Actor {
             self.dirty = true;
             return;
         }
+        self.refresh_chats();
+        self.refresh_row();
+    }
+
+    /// Publishes the changes of the chats in the session's list.
+    pub(super) fn refresh_chats(&mut self) {
         for at in 0..self.chats.len() {
             let modified = self.chats[at].changed_at(|| self.core.clock.iso()).to_owned();
             let Some(last) = self.published_chat(at) else { continue };
@@ -110,7 +116,6 @@ impl Actor {
                 None,
             );
         }
-        self.refresh_row();
     }
 
     /// Returns a chat as the session's subscribers have it. The session lists its chats in the same order, except for a

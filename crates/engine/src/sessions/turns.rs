@@ -163,6 +163,7 @@ impl Actor {
         self.storing.title = title;
         self.stored_in(at, before, stored).await;
         self.storing.title = None;
+        self.show_before(|actor| actor.refresh_chats());
         if was_read {
             let unread = SessionIsReadChangedAction { is_read: false };
             self.apply_session(StateAction::SessionIsReadChanged(unread), None);
@@ -183,6 +184,14 @@ impl Actor {
         if self.core.events.listened(EventName::Message) {
             self.core.events.raise(Event::Message { session, chat, turn, text });
         }
+    }
+
+    /// Publishes what a function adds before the queued actions: a client that sees a turn begin finds the chat running in
+    /// the list of its session.
+    pub(super) fn show_before(&mut self, add: impl FnOnce(&mut Self)) {
+        let queued = std::mem::take(&mut self.out);
+        add(self);
+        self.out.extend(queued);
     }
 
     /// Returns a queued message in its stored form.

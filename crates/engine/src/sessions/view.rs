@@ -38,6 +38,8 @@ pub struct Record {
     pub worktree: Option<Worktree>,
     /// The draft mark, if the session is a draft.
     pub draft: Option<KeptDraft>,
+    /// The facts about its directory that were read last.
+    pub facts: JsonObject,
     /// The customizations that were enabled or disabled, by id.
     pub toggled: JsonObject,
     /// The files of changesets that users reviewed, by scope and id.
@@ -53,8 +55,8 @@ impl Published {
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
-        let KeptSession { values, backend_id, worktree, draft, toggled, reviewed, .. } = kept;
-        let record = Arc::new(Record { values, backend_id, worktree, draft, toggled, reviewed });
+        let KeptSession { values, backend_id, worktree, draft, facts, toggled, reviewed, .. } = kept;
+        let record = Arc::new(Record { values, backend_id, worktree, draft, facts, toggled, reviewed });
         Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
     }
 
@@ -112,7 +114,7 @@ impl Entry {
         directories: &[String],
         annotated: Option<&AnnotationsSummary>,
     ) -> KeptSession {
-        let Record { values, backend_id, worktree, draft, toggled, reviewed } = &*view.record;
+        let Record { values, backend_id, worktree, draft, facts, toggled, reviewed } = &*view.record;
         KeptSession {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
@@ -124,6 +126,7 @@ impl Entry {
             values: values.clone(),
             working_directories: directories.to_vec(),
             project: view.summary.project.as_ref().and_then(|project| serde_json::to_value(project).ok()),
+            facts: facts.clone(),
             origin: self.origin.clone(),
             backend_id: backend_id.clone(),
             worktree: worktree.clone(),

@@ -221,7 +221,7 @@ impl Workspace {
             self.refresh_changeset(&Of { session: session.clone(), scope, uri }).await;
         }
         // Its directories may have changed.
-        if self.has_watched_changesets(session.uri()) {
+        if self.is_watched(session.uri()) {
             self.follow_trees(&session);
         }
     }

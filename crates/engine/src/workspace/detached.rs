@@ -131,7 +131,7 @@ impl Workspace {
     }
 
     /// Removes a clean tree, and its branch if other branches have its commits.
-    async fn discard_tree(&self, session: &str, tree: Worktree) {
+    pub(super) async fn discard_tree(&self, session: &str, tree: Worktree) {
         let delete = self.worktrees().and_then(|worktrees| worktrees.remove_branch.clone());
         let (branch, repository, path) = (tree.branch.clone(), repository_of(&tree), tree.path.clone());
         if !self.release_tree(session, tree).await {

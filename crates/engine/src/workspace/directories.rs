@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use ostler_contract::points::worktrees_beside;
+use ostler_contract::points::served_trees;
 use ostler_contract::problem::outside;
 use ostler_contract::{Thrown, in_time};
 use ostler_protocol::RpcError;
@@ -73,10 +73,10 @@ fn check(here: &dyn LocalSystem, directory: &str, served: &[String]) -> Result<(
     Err(RpcError::invalid_params(format!("workingDirectories: {directory} {wrong}")))
 }
 
-/// Returns whether a path is in the folder of a repository's working trees.
-fn is_in_tree_of(here: &dyn LocalSystem, path: &Path, repository: &str) -> bool {
-    worktrees_beside(Path::new(repository)).is_some_and(|trees| path.starts_with(trees))
-        && here.look(&format!("{repository}/.git")).is_some()
+/// Returns whether a path is in a working tree of a served directory.
+fn is_in_tree_of(here: &dyn LocalSystem, path: &Path, served: &str) -> bool {
+    let is_repository = |folder: &Path| here.look(&folder.join(".git").to_string_lossy()).is_some();
+    served_trees(Path::new(served), path, is_repository).is_some()
 }
 
 /// Returns a path with the links in its existing part followed; `None` if that is unknown.

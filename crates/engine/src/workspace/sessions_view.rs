@@ -18,6 +18,12 @@ pub(crate) trait SessionsView: Debug + Send + Sync {
     /// Refreshes the facts about a session's directories, after work in them.
     fn look_around(&self, session: &dyn SessionView);
 
+    /// Refreshes the facts after another program made a commit, or checked out another branch.
+    fn head_moved(&self, session: &dyn SessionView, is_other_branch: bool);
+
+    /// Refreshes the facts of a session that clients watch from now on, unless it just began.
+    fn is_watched(&self, session: &dyn SessionView);
+
     /// Stores which files of a changeset users reviewed, with fingerprints of their changes.
     fn keep_reviewed(&self, session: &dyn SessionView, scope: String, files: JsonObject);
 }

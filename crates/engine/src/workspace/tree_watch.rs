@@ -1,5 +1,5 @@
-//! Changesets with subscribers follow their directories: reports of the source of changes, git's data about the tree,
-//! which changes with every commit and staged file, and writes through the host.
+//! Sessions and changesets with subscribers follow their directories: git's data about the tree, which changes with every
+//! commit, branch and staged file, and for changesets reports of the source of changes and writes through the host.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,6 +11,7 @@ use ostler_contract::{Call, HostFunction, limit};
 use ostler_protocol::uri;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::core::file_uris::file_path;
@@ -21,41 +22,50 @@ use crate::workspace::sessions_view::SessionView;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long changes are collected before the changesets are refreshed.
 const GATHERED: Duration = Duration::from_millis(100);
-/// The files of git that change. The last one changes when a branch is reset without its index.
-const FOLLOWED: &[&str] = &["index", "HEAD", "logs/HEAD"];
+/// The files of git that change: with the branch, with each commit, with staged files. The second one also changes when a
+/// branch is reset without its index.
+const FOLLOWED: [&str; 3] = ["HEAD", "logs/HEAD", "index"];
 
-/// The directories of changesets with subscribers, by path.
+/// The directories of sessions and changesets with subscribers, by path.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedTrees(Mutex<HashMap<String, Followed>>);
 
 #[derive(Debug, Default)]
 struct Followed {
-    /// The sessions of these changesets, which stay in memory.
-    sessions: Vec<Arc<dyn SessionView>>,
+    /// The sessions, by URI, which stay in memory.
+    sessions: HashMap<String, Follower>,
     moved: Arc<Notify>,
 }
 
+#[derive(Debug, Clone)]
+struct Follower {
+    session: Arc<dyn SessionView>,
+    /// Whether the directory was not checked for it yet.
+    is_new: bool,
+}
+
 impl FollowedTrees {
-    /// Returns the sessions of a directory whose changesets still have subscribers. Without any, the directory is no
-    /// longer followed.
-    fn watched(&self, directory: &str, workspace: &Workspace) -> Option<Vec<Arc<dyn SessionView>>> {
+    /// Returns the sessions of a directory that still have subscribers. Without any, the directory is no longer followed.
+    fn watched(&self, directory: &str, workspace: &Workspace) -> Option<Vec<Follower>> {
         // Locked for both steps, so that this task or a new one follows a new subscriber.
         let mut trees = self.0.lock();
         let followed = trees.get_mut(directory)?;
-        followed.sessions.retain(|session| {
-            workspace.has_watched_changesets(session.uri())
-                && session.changes_of().directories().any(|own| own == directory)
+        followed.sessions.retain(|uri, follower| {
+            let of = follower.session.changes_of();
+            workspace.is_watched(uri) && of.directories().any(|own| own == directory)
         });
         if followed.sessions.is_empty() {
             trees.remove(directory);
             return None;
         }
-        Some(followed.sessions.clone())
+        let followers = followed.sessions.values().cloned().collect();
+        followed.sessions.values_mut().for_each(|follower| follower.is_new = false);
+        Some(followers)
     }
 }
 
 impl Workspace {
-    /// Follows the directories of a session while its changesets have subscribers.
+    /// Follows the directories of a session while it or its changesets have subscribers.
     pub(crate) fn follow_trees(self: &Arc<Self>, session: &Arc<dyn SessionView>) {
         for directory in session.changes_of().directories() {
             self.follow_tree(session, directory.to_owned());
@@ -66,12 +76,24 @@ impl Workspace {
         let mut trees = self.followed_trees.0.lock();
         let begun = trees.contains_key(&directory);
         let followed = trees.entry(directory.clone()).or_default();
-        if !followed.sessions.iter().any(|held| held.uri() == session.uri()) {
-            followed.sessions.push(session.clone());
-        }
+        let follower = || Follower { session: session.clone(), is_new: true };
+        followed.sessions.entry(session.uri().to_owned()).or_insert_with(follower);
         if !begun {
             let (workspace, moved) = (Arc::downgrade(self), followed.moved.clone());
             tokio::spawn(async move { follow(&workspace, &directory, &moved).await });
+        }
+    }
+
+    /// Returns whether a session or its changesets have subscribers.
+    pub(super) fn is_watched(&self, session: &str) -> bool {
+        !self.core.fanout.watchers(session).is_empty() || self.has_watched_changesets(session)
+    }
+
+    /// Follows the directories of a session that clients subscribe to. Without a source that knows git's data there is
+    /// nothing to follow.
+    pub(crate) fn session_is_watched(self: &Arc<Self>, session: Arc<dyn SessionView>) {
+        if self.worktrees().is_some_and(|worktrees| worktrees.git_dir.is_some()) {
+            self.follow_trees(&session);
         }
     }
 
@@ -95,7 +117,7 @@ impl Workspace {
     /// Refreshes the changesets of a session's directories, after work in them.
     pub(crate) fn session_worked(&self, session: &str) {
         for followed in self.followed_trees.0.lock().values() {
-            if followed.sessions.iter().any(|held| held.uri() == session) {
+            if followed.sessions.contains_key(session) {
                 followed.moved.notify_one();
             }
         }
@@ -131,19 +153,36 @@ impl Workspace {
 /// Refreshes after every change, until there are no subscribers.
 async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify>) {
     let Some(begun) = workspace.upgrade() else { return };
-    let (host, path, reported) = (begun.clone(), directory.to_owned(), moved.clone());
-    // Watching a large directory takes long to set up.
-    let watch = tokio::spawn(async move { host.watch_directory(&path, &reported).await });
     let git = begun.git_dir(directory).await;
     drop(begun);
-    let mut seen = None;
+    let mut watch = None;
+    let (mut seen, mut head) = (None, None);
     while let Some(workspace) = workspace.upgrade() {
-        let Some(sessions) = workspace.followed_trees.watched(directory, &workspace) else { break };
-        let now: Option<Vec<_>> = git
+        let Some(followers) = workspace.followed_trees.watched(directory, &workspace) else { break };
+        let sessions: Vec<_> = followers.iter().map(|follower| follower.session.clone()).collect();
+        let has_changesets = sessions.iter().any(|session| workspace.has_watched_changesets(session.uri()));
+        if has_changesets && watch.is_none() {
+            let (host, path, reported) = (workspace.clone(), directory.to_owned(), moved.clone());
+            // Watching a large directory takes long to set up.
+            watch = Some(tokio::spawn(async move { host.watch_directory(&path, &reported).await }));
+        } else if !has_changesets && let Some(watch) = watch.take() {
+            tokio::spawn(end_watch(watch));
+        }
+        let now: Option<[_; FOLLOWED.len()]> = git
             .as_ref()
             .zip(workspace.core.local_system.get())
-            .map(|(git, here)| FOLLOWED.iter().map(|file| here.stamp(&format!("{git}/{file}"))).collect());
+            .map(|(git, here)| FOLLOWED.map(|file| here.stamp(&format!("{git}/{file}"))));
         let begun = Instant::now();
+        if let (Some([branch, commit, _]), Some(all)) = (&now, workspace.sessions()) {
+            let last = head.replace((*branch, *commit));
+            if let Some((last_branch, _)) = last.filter(|last| *last != (*branch, *commit)) {
+                sessions.iter().for_each(|session| all.head_moved(&**session, last_branch != *branch));
+            } else {
+                // After git's files were checked, so that no change is missed in between.
+                let new = followers.iter().filter(|follower| follower.is_new);
+                new.for_each(|follower| all.is_watched(&*follower.session));
+            }
+        }
         // Changes before the first check may have been missed.
         let moves = seen.as_ref() != Some(&now);
         seen = Some(now);
@@ -158,6 +197,13 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
             seen = None;
         }
     }
+    if let Some(watch) = watch {
+        end_watch(watch).await;
+    }
+}
+
+/// Ends a watch once it has been set up.
+async fn end_watch(watch: JoinHandle<Option<Call<fn()>>>) {
     if let Ok(Some(watch)) = watch.await {
         let _ = watch.within(limit::DIRECTORY, ()).await;
     }

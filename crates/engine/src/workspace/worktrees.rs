@@ -22,6 +22,14 @@ const NAME_MAX: usize = 60;
 const ISOLATION: &str = "isolation";
 const BRANCH: &str = "branch";
 
+/// A working tree that a session requests.
+#[derive(Debug)]
+pub(crate) struct WantedTree {
+    /// The session's directory, in the repository.
+    directory: String,
+    request: WorktreeRequest,
+}
+
 /// A working tree that was created for a session.
 #[derive(Debug)]
 pub(crate) struct Isolated {
@@ -86,14 +94,14 @@ impl Workspace {
         Some(self.branches(&repository, typed).await.into_iter().map(item).collect())
     }
 
-    /// Creates the working tree that a session requests, if it does.
-    pub(crate) async fn isolate(
+    /// Returns the working tree that a session requests, if it does.
+    pub(crate) async fn wants_tree(
         &self,
         id: &str,
         directory: Option<String>,
         agent: &Agent,
         chosen: &JsonObject,
-    ) -> Result<Option<Isolated>, RpcError> {
+    ) -> Result<Option<WantedTree>, RpcError> {
         let kind = match chosen.get(ISOLATION) {
             None | Some(Value::Null) => return Ok(None),
             Some(kind) => kind,
@@ -115,21 +123,35 @@ impl Workspace {
             self.worktrees().ok_or_else(|| refused("this host has no working trees".to_owned()))?;
         let directory = directory.ok_or_else(|| refused("the session has no directory".to_owned()))?;
         let found = worktrees.repository.within(limit::REPOSITORY, (directory.clone(),)).await;
-        let failed = |why: Thrown| match why.rpc {
-            Some(_) => why.into_rpc(),
-            None => {
-                RpcError::internal(format!("cannot create a working tree of {directory}: {}", why.message))
-            }
+        let repository = found
+            .map_err(|why| not_created(&directory, why))?
+            .ok_or_else(|| refused(format!("{directory} is not in a repository")))?;
+        let request = request(&repository, self.tree_name(id), chosen);
+        Ok(Some(WantedTree { directory, request }))
+    }
+
+    /// Returns where a tree will be created; `None` if its source does not plan trees.
+    pub(crate) async fn plan_tree(&self, wanted: &WantedTree) -> Result<Option<Worktree>, RpcError> {
+        let Some(plan) = self.worktrees().and_then(|worktrees| worktrees.plan.as_ref()) else {
+            return Ok(None);
         };
-        let repository =
-            found.map_err(failed)?.ok_or_else(|| refused(format!("{directory} is not in a repository")))?;
-        let made = self.make_tree(&repository, self.tree_name(id), chosen).await.map_err(failed)?;
-        let below = Path::new(&directory).strip_prefix(&repository.root).unwrap_or(Path::new(""));
+        let planned = plan.within(limit::REPOSITORY, (wanted.request.clone(),)).await;
+        let mut planned = planned.map_err(|why| not_created(&wanted.directory, why))?;
+        planned.repository.get_or_insert_with(|| wanted.request.repository.clone());
+        Ok(Some(planned))
+    }
+
+    /// Creates a session's working tree.
+    pub(crate) async fn isolate(&self, wanted: WantedTree) -> Result<Isolated, RpcError> {
+        let WantedTree { directory, request } = wanted;
+        let root = request.repository.clone();
+        let made = self.create_tree(request).await.map_err(|why| not_created(&directory, why))?;
+        let below = Path::new(&directory).strip_prefix(&root).unwrap_or(Path::new(""));
         let mut place = PathBuf::from(&made.path);
         if !below.as_os_str().is_empty() {
             place.push(below);
         }
-        Ok(Some(Isolated { worktree: made, directory: file_uri(&place.to_string_lossy()) }))
+        Ok(Isolated { worktree: made, directory: file_uri(&place.to_string_lossy()) })
     }
 
     /// Creates a tree of a repository.
@@ -139,10 +161,14 @@ impl Workspace {
         name: String,
         chosen: &JsonObject,
     ) -> Result<Worktree, Thrown> {
+        self.create_tree(request(repository, name, chosen)).await
+    }
+
+    async fn create_tree(&self, request: WorktreeRequest) -> Result<Worktree, Thrown> {
         let worktrees = self.worktrees().ok_or_else(|| Thrown::new("this host has no working trees"))?;
-        let request = request(repository, name, chosen);
+        let repository = request.repository.clone();
         let mut made = worktrees.create.within(limit::WORKTREE, (request,)).await?;
-        made.repository.get_or_insert_with(|| repository.root.clone());
+        made.repository.get_or_insert(repository);
         Ok(made)
     }
 
@@ -199,6 +225,15 @@ impl Workspace {
         {
             true => id.to_owned(),
             false => self.core.new_id(),
+        }
+    }
+
+    /// Removes the tree of a session that did no work: its creation failed or was not completed, or it had no turn. A branch
+    /// that was created for it is removed too, unless commits would be lost.
+    pub(crate) async fn undo_tree(&self, session: &str, tree: Worktree, chosen: &JsonObject) {
+        match creates_branch(chosen) {
+            true => self.discard_tree(session, tree).await,
+            false => drop(self.release_tree(session, tree).await),
         }
     }
 
@@ -272,11 +307,22 @@ fn request(repository: &Repository, name: String, chosen: &JsonObject) -> Worktr
         repository: repository.root.clone(),
         name,
         branch: text(BRANCH),
-        create_new_branch: flag("worktreeCreateNewBranch", true),
+        create_new_branch: creates_branch(chosen),
         branch_prefix: text("worktreeBranchPrefix"),
         track: flag("worktreeBranchTrack", false),
         include_files: list(chosen.get("worktreeIncludeFiles")),
         symlink_folders: list(chosen.get("worktreeSymlinkFolders")),
+    }
+}
+
+fn creates_branch(chosen: &JsonObject) -> bool {
+    chosen.get("worktreeCreateNewBranch").and_then(Value::as_bool).unwrap_or(true)
+}
+
+fn not_created(directory: &str, why: Thrown) -> RpcError {
+    match why.rpc {
+        Some(_) => why.into_rpc(),
+        None => RpcError::internal(format!("cannot create a working tree of {directory}: {}", why.message)),
     }
 }
 

@@ -83,12 +83,13 @@ fn kept(uri: &str) -> KeptSession {
         values,
         working_directories: vec!["file:///stable".into()],
         project: Some(json!({ "uri": "file:///stable", "displayName": "stable" })),
+        facts: JsonObject::from_iter([("git".to_owned(), json!({ "branchName": "main" }))]),
         origin: Some(
             json!({ "kind": "automation", "automation": "ahp-automation:/a", "run": "ahp-automation-run:/r" }),
         ),
         backend_id: Some("b-1".into()),
         scope: Some(json!({ "team": "inn", "project": null })),
-        draft: Some(KeptDraft { client: Some("c".into()), moving: false }),
+        draft: Some(KeptDraft { client: Some("c".into()), moving: true, creating: true }),
         annotations: AnnotationCounts { annotations: 2, entries: 3 },
         toggled: JsonObject::from_iter([(
             "hay".to_owned(),

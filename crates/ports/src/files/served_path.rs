@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use ostler_contract::points::worktrees_beside;
+use ostler_contract::points::served_trees;
 use ostler_contract::{RpcError, problem};
 use url::Url;
 
@@ -148,12 +148,11 @@ impl Roots {
     }
 }
 
-/// Returns the folder of a served repository's working trees, if a path is in it.
+/// Returns the folder with the working trees of a served directory, if a path is in it.
 fn trees_of(root: &Path, path: &Path) -> Option<PathBuf> {
-    let trees = worktrees_beside(root).filter(|trees| path.starts_with(trees))?;
+    let trees = served_trees(root, path, |folder| folder.join(".git").exists())?;
     // A link would lead outside the repository.
-    let is_itself = std::fs::canonicalize(&trees).is_ok_and(|real| real == trees);
-    (is_itself && root.join(".git").exists()).then_some(trees)
+    std::fs::canonicalize(&trees).is_ok_and(|real| real == trees).then_some(trees)
 }
 
 impl ServedPath {

@@ -1,0 +1,46 @@
+//! Settings that a backend declares only once its conversation has begun, as agents do that report their modes then.
+
+use ostler_contract::JsonObject;
+use ostler_protocol::wire::actions::{SessionConfigChangedAction, StateAction};
+use ostler_protocol::wire::state::SessionConfigState;
+
+use super::actor::Actor;
+use super::mailbox::ToSession;
+
+impl Actor {
+    /// Reads the settings of the session again, outside its mailbox.
+    pub(super) fn read_settings(&self) {
+        let Some(agent) = self.agent.clone() else { return };
+        let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
+        tokio::spawn(async move {
+            let chosen = entry.view().record.values.clone();
+            match sessions.session_settings(&agent, &chosen).await {
+                Ok(config) if entry.is_awake() => {
+                    sessions.tell(&entry, ToSession::SettingsRead(Box::new(config)));
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// Adds settings that the session does not have. No action changes the schema, so that clients see it when they
+    /// subscribe again.
+    pub(super) fn add_settings(&mut self, mut read: SessionConfigState) {
+        let known = self.shared.properties();
+        read.schema.properties.retain(|key, _| !known.is_some_and(|known| known.contains_key(key)));
+        if read.schema.properties.is_empty() {
+            return;
+        }
+        let values = self.state.config.as_ref().map(|config| &config.values);
+        let is_new = |key: &str| {
+            read.schema.properties.contains_key(key) && !values.is_some_and(|values| values.contains_key(key))
+        };
+        let config: JsonObject = read.values.into_iter().filter(|(key, _)| is_new(key)).collect();
+        self.shared.add(&self.sessions.schemas, read.schema.properties);
+        self.dirty = true;
+        if !config.is_empty() {
+            let changed = SessionConfigChangedAction { config, replace: None };
+            self.apply_session(StateAction::SessionConfigChanged(changed), None);
+        }
+    }
+}
