@@ -18,6 +18,10 @@ const PASSWORD: &str = "OSTLER_DATABASE_PASSWORD";
 const PGPASSWORD: &str = "PGPASSWORD";
 /// Environment variable with the key of the vault.
 const VAULT_KEY: &str = "OSTLER_VAULT_KEY";
+/// The environment variable for the address of this host, where the options contain none.
+const CLUSTER_URL: &str = "OSTLER_CLUSTER_URL";
+/// The environment variable for the name of this host, where the options contain none.
+const CLUSTER_ID: &str = "OSTLER_CLUSTER_ID";
 /// The maximum length of a schema's name, because its notification channel has to fit into a name of PostgreSQL.
 const SCHEMA_MAX: usize = 50;
 /// The maximum limit of a statement; the host waits 10 seconds for a store.
@@ -42,7 +46,7 @@ struct Written {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenCluster {
-    url: String,
+    url: Option<String>,
     token_file: PathBuf,
     id: Option<String>,
     shared_paths: Option<Vec<PathBuf>>,
@@ -129,17 +133,17 @@ pub fn schema() -> Value {
             },
             "cluster": {
                 "type": "object",
-                "required": ["url", "tokenFile"],
+                "required": ["tokenFile"],
                 "description": "Share the schema with other hosts that have this option [default: this host is alone]",
                 "properties": {
                     "url": {
                         "type": "string",
-                        "description": "Address of this host for the others: ws://host:port or wss://host; port 0 is the port on which it listens"
+                        "description": "Address of this host for the others: ws://host:port or wss://host; port 0 is the port on which it listens [default: OSTLER_CLUSTER_URL in the environment]"
                     },
                     "tokenFile": { "type": "string", "description": "File with the token that all hosts of the cluster share" },
                     "id": {
                         "type": "string",
-                        "description": "Name of this host, the same after a restart [default: its host name and configuration folder]"
+                        "description": "Name of this host, the same after a restart [default: OSTLER_CLUSTER_ID in the environment, or its host name and configuration folder]"
                     },
                     "sharedPaths": {
                         "type": "array", "items": { "type": "string" },
@@ -218,7 +222,8 @@ pub fn read(
             ))
         })?,
     };
-    let cluster = written.cluster.map(|cluster| cluster_settings(cluster, config_dir)).transpose()?;
+    let cluster =
+        written.cluster.map(|cluster| cluster_settings(cluster, config_dir, &variable)).transpose()?;
     let timeout = Duration::from_secs(written.statement_timeout_seconds.unwrap_or(STATEMENT_SECONDS));
     config
         .connect_timeout(Duration::from_secs(3))
@@ -236,8 +241,18 @@ pub fn read(
     })
 }
 
-fn cluster_settings(written: WrittenCluster, config_dir: &Path) -> Result<ClusterSettings, Thrown> {
+fn cluster_settings(
+    written: WrittenCluster,
+    config_dir: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<ClusterSettings, Thrown> {
     let WrittenCluster { url, token_file, id, shared_paths } = written;
+    let url = url.or_else(|| variable(CLUSTER_URL)).ok_or_else(|| {
+        Thrown::new(format_args!(
+            "cluster.url: missing; set it, or {CLUSTER_URL}, to the address of this host for the others, such as ws://host:port"
+        ))
+    })?;
+    let id = id.or_else(|| variable(CLUSTER_ID));
     let rest = url.strip_prefix("ws://").or_else(|| url.strip_prefix("wss://"));
     // An address with credentials is not repeated.
     if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['@', '?', '#'])) {
@@ -325,6 +340,33 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_address_and_the_name_of_a_host_from_its_environment() {
+        let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
+        let token = folder.path().join("token");
+        std::fs::write(&token, "of-the-cluster\n").unwrap_or_else(|why| panic!("{why}"));
+        let read = |cluster: Value, environment: &dyn Fn(&str) -> Option<String>| {
+            let options = json!({ "url": "postgresql://ada@localhost/inn", "cluster": cluster });
+            let options = Options::from(options.as_object().cloned().unwrap_or_default());
+            let settings = super::read(&options, folder.path(), environment);
+            let settings = settings.unwrap_or_else(|why| panic!("{}", why.message));
+            settings.cluster.map(|cluster| (cluster.url, cluster.id))
+        };
+        let own = |name: &str| match name {
+            VAULT_KEY => Some(KEY.to_owned()),
+            CLUSTER_URL => Some("ws://inn-2:9187".to_owned()),
+            CLUSTER_ID => Some("inn-2".to_owned()),
+            _ => None,
+        };
+        let of = |url: &str, id: Option<&str>| Some((url.to_owned(), id.map(str::to_owned)));
+        assert_eq!(read(json!({ "tokenFile": "token" }), &own), of("ws://inn-2:9187", Some("inn-2")));
+        let written = json!({ "tokenFile": "token", "url": "ws://written:1", "id": "written" });
+        assert_eq!(read(written, &own), of("ws://written:1", Some("written")));
+        let empty =
+            |name: &str| own(name).map(|value| if name == CLUSTER_ID { String::new() } else { value });
+        assert_eq!(read(json!({ "tokenFile": "token" }), &empty), of("ws://inn-2:9187", None));
+    }
+
+    #[test]
     fn refuses_what_is_wrong_without_repeating_secrets() {
         for (options, why) in [
             (json!({ "url": "postgresql://ada:hunter2@localhost/inn" }), "must not contain a password"),
@@ -339,6 +381,10 @@ mod tests {
                 json!({ "url": "postgresql://ada@localhost/inn", "cluster": {
                     "url": "ws://me:hunter2@inn:9187", "tokenFile": "token" } }),
                 "cluster.url: not an address",
+            ),
+            (
+                json!({ "url": "postgresql://ada@localhost/inn", "cluster": { "tokenFile": "token" } }),
+                "cluster.url: missing; set it, or OSTLER_CLUSTER_URL",
             ),
             (
                 json!({ "url": "postgresql://ada@localhost/inn", "cluster": {
