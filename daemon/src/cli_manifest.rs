@@ -184,7 +184,11 @@ fn listed(cli: &Command, row: &Row) -> Option<ListedCommand> {
         query: row.query.keys().cloned().collect(),
         body: sent,
     };
-    let id = row.words().collect::<Vec<_>>().join(".");
+    // Where the words have several requests, the path tells them apart.
+    let id = match pattern_names.is_empty() {
+        true => typed.replace(' ', "."),
+        false => row.words().collect::<Vec<_>>().join("."),
+    };
     let summary = if pattern_names.is_empty() { about(command) } else { row.summary.to_owned() };
     Some(ListedCommand { id, pattern, summary, arguments, options, http })
 }
@@ -360,6 +364,27 @@ mod tests {
         );
         let groups: Vec<&str> =
             told["groups"].as_array().unwrap().iter().map(|group| group["id"].as_str().unwrap()).collect();
-        assert_eq!(groups, ["plugin", "webhook", "notify", "cluster", "vault", "user", "team", "project"]);
+        let expected = [
+            "plugin",
+            "webhook",
+            "notify",
+            "automation",
+            "session",
+            "cluster",
+            "vault",
+            "user",
+            "team",
+            "project",
+        ];
+        assert_eq!(groups, expected);
+        let list = command("session.list");
+        assert_eq!(list["http"]["path"], "/api/sessions");
+        let show = command("session.show");
+        assert_eq!(show["pattern"], "session show <session>");
+        assert_eq!(
+            show["http"],
+            json!({ "method": "GET", "path": "/api/sessions/{session}", "query": ["turns"] })
+        );
+        assert_eq!(command("automation.runs")["http"]["path"], "/api/runs");
     }
 }

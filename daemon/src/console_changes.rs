@@ -50,8 +50,10 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
         let Some(control) = weak.upgrade() else { return };
         let now = Compared::now(&control).await;
         drop(control);
-        for topic in before.iter().flat_map(|before| before.topics(&now)) {
-            changes.tell(topic);
+        match &before {
+            Some(before) => before.topics(&now).for_each(|topic| changes.tell(topic)),
+            // What changed between what a page has read and this first comparison is not known.
+            None => changes.tell("all"),
         }
         before = Some(now);
         tokio::time::sleep(COMPARE_EVERY).await;

@@ -11,6 +11,7 @@ use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
 use ostler_server::{SignIns, Token};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::api::Streams;
 use crate::compose::Composed;
@@ -42,6 +43,8 @@ pub struct Control {
     pub token: OnceLock<Token>,
     /// The open event streams of the API.
     pub streams: Streams,
+    /// Acquired by the request of the API that reads the turns of a session.
+    pub reads_of_turns: Semaphore,
     /// The prefix of links in notifications; set before requests are served.
     pub notify_base: OnceLock<String>,
     /// The last lines of the log.
@@ -72,6 +75,7 @@ impl Control {
             sign_ins: SignIns::default(),
             token: OnceLock::new(),
             streams: Streams::default(),
+            reads_of_turns: Semaphore::new(1),
             notify_base: OnceLock::new(),
             lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),

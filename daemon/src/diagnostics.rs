@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use ostler_contract::http::{Body, Request};
 use ostler_contract::live::Pending;
 use ostler_contract::points::Diagnostics;
 use ostler_contract::{Call, HostFunction, JsonObject, Thrown, Value, json};
+use ostler_engine::clock::iso;
 use ostler_js::HttpClient;
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
@@ -30,7 +32,10 @@ const LONGEST: usize = 2000;
 
 /// The lines of the log, for listeners.
 #[derive(Debug, Clone)]
-pub struct Lines(broadcast::Sender<Arc<str>>, Arc<Mutex<VecDeque<(String, Arc<str>)>>>);
+pub struct Lines(broadcast::Sender<Line>, Arc<Mutex<VecDeque<(String, Arc<str>)>>>);
+
+/// A line and its time.
+type Line = (Timestamp, Arc<str>);
 
 impl Default for Lines {
     fn default() -> Self {
@@ -46,10 +51,11 @@ impl Lines {
         if last.len() == RETAINED {
             last.pop_front();
         }
-        last.push_back((clock().iso(), shown.into()));
-        drop(last);
+        // Readers and listeners get the same time, so that a reader who is a listener too knows a line again.
+        let at = clock().now();
+        last.push_back((iso(at), shown.into()));
         if self.0.receiver_count() > 0 {
-            let _ = self.0.send(line.into());
+            let _ = self.0.send((at, line.into()));
         }
     }
 }
@@ -77,12 +83,12 @@ pub fn own(lines: Lines, http: HttpClient) -> Diagnostics {
 }
 
 /// Reports each line until the returned function is called.
-fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: HostFunction<fn(JsonObject)>) -> Call<fn()> {
+fn tell(mut lines: broadcast::Receiver<Line>, told: HostFunction<fn(JsonObject)>) -> Call<fn()> {
     let task = tokio::spawn(async move {
         loop {
             match lines.recv().await {
                 // A failed report does not affect the next one.
-                Ok(line) => drop(told.call((record(&line),)).await),
+                Ok((at, line)) => drop(told.call((record(at, &line),)).await),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
@@ -95,8 +101,8 @@ fn tell(mut lines: broadcast::Receiver<Arc<str>>, told: HostFunction<fn(JsonObje
 }
 
 /// Returns a line as an OTLP `ExportLogsServiceRequest`.
-fn record(line: &str) -> JsonObject {
-    let at = clock().now().as_nanosecond().to_string();
+fn record(at: Timestamp, line: &str) -> JsonObject {
+    let at = at.as_nanosecond().to_string();
     let record = json!({ "timeUnixNano": at, "observedTimeUnixNano": at, "severityNumber": 9, "severityText": "INFO",
         "body": { "stringValue": line } });
     let service = json!({ "key": "service.name", "value": { "stringValue": names::HOST } });

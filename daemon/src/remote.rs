@@ -34,8 +34,6 @@ pub const OVER_PROTOCOL: &[&str] = &[
     "automation run",
     "automation enable",
     "automation disable",
-    "session list",
-    "session show",
     "session send",
     "session follow",
     "session dispose",
@@ -130,7 +128,7 @@ impl Remote {
     ) -> Result<A, Exit> {
         let query = serde_json::to_value(query).map_err(|error| Exit::machine(error.to_string()))?;
         let mut pairs = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in query.as_object().into_iter().flatten() {
+        for (name, value) in query.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             pairs.append_pair(name, &text);
         }
@@ -143,6 +141,19 @@ impl Remote {
     /// Like [`Remote::send`].
     pub async fn get_named<A: DeserializeOwned>(&self, path: &str, name: &str) -> Result<A, Exit> {
         self.send(&named(path, name), None).await
+    }
+
+    /// Sends a GET request to a path that ends with a name, with a query.
+    ///
+    /// # Errors
+    /// Like [`Remote::send`].
+    pub async fn get_named_selected<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        name: &str,
+        query: &impl Serialize,
+    ) -> Result<A, Exit> {
+        self.get_selected(&named(path, name), query).await
     }
 
     /// Sends a change to a path.

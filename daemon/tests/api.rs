@@ -106,6 +106,7 @@ async fn every_answer_is_as_the_document_says() {
         ("GET", "/api/runs/{run}", "none", None, 404),
         ("GET", "/api/sessions", "", None, 200),
         ("GET", "/api/sessions/{session}", "none", None, 404),
+        ("GET", "/api/sessions/{session}", "none?turns=101", None, 400),
         ("GET", "/api/user/permissions", "", None, 200),
         ("GET", "/api/webhook/list", "", None, 200),
         ("GET", "/api/webhook/log/{endpoint}", "none", None, 400),
@@ -334,11 +335,101 @@ fn a_command_prints_of_another_computer_what_it_prints_there() {
     // Over the protocol.
     let sent = there(&["session", "send", "--new", "Hello"]);
     assert!(sent.out.contains("Hello"), "{sent:?}");
-    assert!(same(&["session", "list"]).contains("echo:/"));
+    there(&["session", "send", "--new", "Another"]);
+    let listed = same(&["session", "list"]);
+    let uris: Vec<&str> = listed.lines().map(|line| line.rsplit_once(": ").unwrap().0).collect();
+    assert!(uris.len() == 2 && uris.iter().all(|uri| uri.starts_with("echo:/")), "{listed}");
+    let id = uris[1].strip_prefix("echo:/").unwrap();
+    let shown = same(&["session", "show", id]);
+    assert!(shown.starts_with(uris[1]) && shown.ends_with("\n> Hello\n  Hello\n"), "{shown}");
+    assert_eq!(same(&["session", "show", uris[1]]), shown);
+    assert_eq!(same(&["session", "show", &id[..12]]), shown, "the beginning of an id");
+    assert!(!same(&["session", "show", id, "-n", "0"]).contains("Hello\n  Hello"));
+    for line in
+        [&["session", "list", "--limit", "1"][..], &["session", "list", "--text", "another", "--quiet"]]
+    {
+        assert_eq!(same(line).lines().count(), 1, "{line:?}");
+    }
+    let page: Value = serde_json::from_str(&there(&["session", "list", "-n", "1", "--json"]).out).unwrap();
+    let next = page["next"].as_str().unwrap();
+    assert_eq!(same(&["session", "list", "--quiet", "--cursor", next]), format!("{}\n", uris[1]));
+    for name in ["zz", "echo:/zz", ""] {
+        let unknown = ended(&mut remote(&elsewhere, TOKEN, &url, &["session", "show", name]));
+        assert_eq!(unknown.code, Some(2), "{name}: {unknown:?}");
+    }
     same(&["automation", "list"]);
     same(&["agent", "list"]);
     // Nothing was done at this computer.
     assert_eq!(elsewhere.read("users.json") + &*elsewhere.read("vault.json"), "");
+}
+
+#[tokio::test]
+async fn a_session_with_its_turns_is_as_the_document_says() {
+    let folder = folder();
+    let daemon = folder.start();
+    let document = document(&daemon).await;
+    let url = format!("http://{}", daemon.address());
+    let elsewhere = Folder::new(json!({}));
+    let send = |session: &[&str]| {
+        let line = [&["session", "send"], session, &["--json"]].concat();
+        let sent = ended(&mut remote(&elsewhere, TOKEN, &url, &line));
+        serde_json::from_str::<Value>(&sent.out).unwrap()["session"].as_str().unwrap().to_owned()
+    };
+    let session = send(&["--new", "One"]);
+    send(&[&session, "Two"]);
+    let id = session.strip_prefix("echo:/").unwrap();
+    for (query, turns, earlier) in [
+        ("", None, None),
+        ("?turns=0", None, None),
+        ("?turns=1", Some(vec!["Two"]), Some(true)),
+        ("?turns=2", Some(vec!["One", "Two"]), Some(false)),
+        ("?turns=100", Some(vec!["One", "Two"]), Some(false)),
+    ] {
+        let answer = ask(&daemon, "GET", &format!("/api/sessions/{id}{query}"), TOKEN, None).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+        assert_eq!(undocumented(&document, "/api/sessions/{session}", "GET", &answer), None, "{query}");
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((&body["uri"], body["chats"].as_array().unwrap().len()), (&json!(session), 1), "{query}");
+        let texts = body["turns"].as_array().map(|turns| {
+            turns.iter().map(|turn| turn["message"]["text"].as_str().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!((texts, body["earlierTurns"].as_bool()), (turns, earlier), "{query}");
+    }
+    for query in ["?turns=101", "?turns=-1", "?turns=x", "?limit=1"] {
+        let answer = ask(&daemon, "GET", &format!("/api/sessions/{id}{query}"), TOKEN, None).await;
+        assert_eq!(answer.status, 400, "{query}: {}", answer.body);
+    }
+}
+
+#[test]
+fn a_personal_token_reads_the_sessions_of_another_computer() {
+    let (folder, elsewhere) = (folder(), Folder::new(json!({})));
+    let users = json!({
+        "roles": { "reader": ["session:list"] },
+        "users": [
+            { "id": "ada", "roles": ["member"], "token": ostler_engine::users::hash_of("adas") },
+            { "id": "bob", "roles": ["reader"], "token": ostler_engine::users::hash_of("bobs") },
+            { "id": "eve", "roles": [], "token": ostler_engine::users::hash_of("eves") },
+        ],
+    });
+    folder.write("users.json", &users.to_string());
+    let daemon = folder.start();
+    let url = format!("http://{}", daemon.address());
+    let as_user = |token: &str, line: &[&str]| ended(&mut remote(&elsewhere, token, &url, line));
+    let sent = as_user(TOKEN, &["session", "send", "--new", "Hello", "--json"]);
+    let session = serde_json::from_str::<Value>(&sent.out).unwrap()["session"].as_str().unwrap().to_owned();
+    for token in ["adas", "bobs"] {
+        let listed = as_user(token, &["session", "list", "--quiet"]);
+        assert_eq!((listed.code, listed.out), (Some(0), format!("{session}\n")), "{}", listed.err);
+    }
+    let shown = as_user("adas", &["session", "show", &session]);
+    assert!(shown.code == Some(0) && shown.out.ends_with("\n> Hello\n  Hello\n"), "{shown:?}");
+    let refused = as_user("bobs", &["session", "show", &session]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("denied the request: bob may not chat:turns here"), "{refused:?}");
+    assert_eq!(as_user("bobs", &["session", "show", &session, "-n", "0"]).code, Some(0));
+    let refused = as_user("eves", &["session", "list"]);
+    assert!(refused.code == Some(2) && refused.err.contains("eve may not session:list here"), "{refused:?}");
 }
 
 #[test]
@@ -373,11 +464,14 @@ fn what_keeps_a_command_from_another_computer_is_said() {
     };
     let status = ["status"].as_slice();
     let sessions = ["session", "list"].as_slice();
+    let agents = ["agent", "list"].as_slice();
     for (url, token, line, code, says) in [
         (nobody.as_str(), TOKEN, status, 1, "cannot reach the daemon at http://127.0.0.1:"),
-        (&nobody, TOKEN, sessions, 1, "cannot connect to ws://127.0.0.1:"),
+        (&nobody, TOKEN, sessions, 1, "cannot reach the daemon at http://127.0.0.1:"),
+        (&nobody, TOKEN, agents, 1, "cannot connect to ws://127.0.0.1:"),
         (&url, "wrong", status, 2, "does not accept the token of OSTLER_TOKEN or --token-file"),
-        (&url, "wrong", sessions, 2, "does not accept the token; set OSTLER_TOKEN or pass --token-file"),
+        (&url, "wrong", sessions, 2, "does not accept the token of OSTLER_TOKEN or --token-file"),
+        (&url, "wrong", agents, 2, "does not accept the token; set OSTLER_TOKEN or pass --token-file"),
         (&url, "wrong", &["webhook", "replay", "d1"], 2, "does not accept the token of OSTLER_TOKEN"),
         (
             &url,
@@ -388,6 +482,7 @@ fn what_keeps_a_command_from_another_computer_is_said() {
         ),
         (&url, "", status, 2, "requires a token; set OSTLER_TOKEN or pass --token-file"),
         (&without, TOKEN, status, 1, "serves no HTTP API, or an older one"),
+        (&without, TOKEN, sessions, 1, "serves no HTTP API, or an older one"),
         ("http://192.0.2.1", TOKEN, status, 2, "is not encrypted"),
         ("nonsense", TOKEN, status, 2, "--remote: nonsense is not a URL"),
         (&url, TOKEN, &["plugin", "config", "nope"], 2, "unknown plugin nope"),

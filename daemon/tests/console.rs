@@ -258,6 +258,51 @@ async fn a_host_without_tokens_needs_no_sign_in() {
 }
 
 #[tokio::test]
+async fn pages_of_users_without_grants_are_notified_too() {
+    let folder = folder();
+    let daemon = folder.start();
+    let cookie = sign_in(&daemon, ADA).await;
+    let mut client = connect(&daemon, &cookie, &format!("http://{}", daemon.address())).await.unwrap();
+    client.initialize("page").await;
+    client.request("subscribe", json!({ "channel": "x-console://changes" })).await.unwrap();
+    assert!(client.request("subscribe", json!({ "channel": "x-console://other" })).await.is_err());
+    folder.write("webhooks/in.md", "---\nid: in\nautomation: true\nsecret: host:other\n---\n");
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["params"]["action"]["topic"] == "endpoints" {
+            break;
+        }
+    }
+    let (head, _) = ask(&daemon, "GET /api/webhook/list", &own(&daemon, &cookie), "").await;
+    assert_eq!(status(&head), 403);
+}
+
+#[tokio::test]
+async fn a_line_of_the_log_has_one_time() {
+    let folder = folder();
+    let daemon = folder.start();
+    let cookie = sign_in(&daemon, TOKEN).await;
+    let mut client = connect(&daemon, &cookie, &format!("http://{}", daemon.address())).await.unwrap();
+    client.initialize("page").await;
+    client.request("subscribe", json!({ "channel": "ahp-otlp://logs" })).await.unwrap();
+    folder.write("webhooks/bad.md", "---\nid: bad\n---\n");
+    let record = loop {
+        let frame = client.next_frame().await.unwrap();
+        let record = &frame["params"]["payload"]["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+        if record["body"]["stringValue"].as_str().is_some_and(|text| text.contains("bad")) {
+            break record.clone();
+        }
+    };
+    let (_, body) = ask(&daemon, "GET /api/log", &own(&daemon, &cookie), "").await;
+    let lines: Value = serde_json::from_str(&body).unwrap();
+    let text = &record["body"]["stringValue"];
+    let line = lines.as_array().unwrap().iter().find(|line| line["text"] == *text).unwrap();
+    let at: jiff::Timestamp = line["at"].as_str().unwrap().parse().unwrap();
+    let nanos: i64 = record["timeUnixNano"].as_str().unwrap().parse().unwrap();
+    assert_eq!(at.as_millisecond(), nanos / 1_000_000);
+}
+
+#[tokio::test]
 async fn pages_are_notified_of_deliveries() {
     let folder = folder();
     let daemon = folder.start();

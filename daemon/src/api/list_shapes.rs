@@ -1,14 +1,21 @@
 //! What the requests take and return that list sessions.
 
-use ostler_protocol::wire::state::{SessionOrigin, SessionStatus, SessionSummary};
+use ostler_contract::{JsonObject, Value};
+use ostler_protocol::wire::state::{ChatState, SessionOrigin, SessionStatus, SessionSummary};
 use ostler_protocol::{names, uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The state of a session that waits for input.
-const WAITING: &str = "waiting";
+pub const WAITING: &str = "waiting";
 /// How many sessions a page has where nothing is said.
 pub const PAGE: u32 = 50;
+/// The path of the list of sessions.
+pub const SESSIONS: &str = "/api/sessions";
+/// The path of one session, before its id.
+pub const SESSION: &str = "/api/sessions/";
+/// How the error begins of a session that does not exist.
+pub const NO_SESSION: &str = "There is no session ";
 /// The error of a cursor that is not one.
 pub const NO_CURSOR: &str = "cursor is not one of this list";
 
@@ -30,6 +37,14 @@ pub struct SessionFilter {
     /// Maximum number of sessions. Default: 50.
     #[schemars(range(min = 1, max = 500))]
     pub limit: Option<u32>,
+}
+
+/// How much of a session is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionDetail {
+    /// Maximum number of last turns of its default chat. Default: 0.
+    #[schemars(range(min = 0, max = 100))]
+    pub turns: Option<u32>,
 }
 
 /// A page of sessions, the one modified last first.
@@ -81,6 +96,23 @@ pub struct Session {
     pub modified_at: String,
 }
 
+/// A session with the last turns of its default chat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionDetails {
+    /// The session.
+    #[serde(flatten)]
+    pub session: Session,
+    /// Its chats.
+    pub chats: Vec<String>,
+    /// The last turns of its default chat, in the form of the protocol, oldest first; absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Vec<JsonObject>>,
+    /// Whether the chat has earlier turns; absent unless turns were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_turns: Option<bool>,
+}
+
 impl SessionFilter {
     /// Returns whether a session is one of those asked for.
     pub fn fits(&self, session: &Session) -> bool {
@@ -129,6 +161,20 @@ impl Session {
             modified_at: row.modified_at.clone(),
         }
     }
+}
+
+/// Returns at most so many of the last turns of a chat, and whether it has earlier ones.
+pub fn last_turns(chat: &ChatState, limit: usize) -> (Vec<JsonObject>, bool) {
+    let ended = chat.turns.iter().map(serde_json::to_value);
+    let all = ended.chain(chat.active_turn.iter().map(serde_json::to_value));
+    let all: Vec<JsonObject> = all
+        .filter_map(|turn| match turn {
+            Ok(Value::Object(turn)) => Some(turn),
+            _ => None,
+        })
+        .collect();
+    let before = all.len().saturating_sub(limit);
+    (all.into_iter().skip(before).collect(), before > 0 || chat.turns_next_cursor.is_some())
 }
 
 /// The cursor of the page after a session.

@@ -58,9 +58,9 @@ pub(super) const STATUSES: &[Status] = &[
     status(415, "The content type is not JSON.", has_body),
     status(
         503,
-        "No memory for the body (`limits.memoryMb`), or too many streams are open; repeat the request after `Retry-After` \
-         seconds. The host is not ready.",
-        |row| has_body(row) || row.has_stream() || row.path == super::rows::READY,
+        "No memory for the body or the answer (`limits.memoryMb`), or too many streams are open; repeat the request after \
+         `Retry-After` seconds. The host is not ready.",
+        |_| true,
     ),
 ];
 

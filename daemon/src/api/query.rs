@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
-use super::list_shapes::SessionFilter;
+use super::list_shapes::{SessionDetail, SessionFilter};
 use crate::exit::Exit;
 
 /// The parameter of a query that is the caller's token.
@@ -32,7 +32,7 @@ macro_rules! queries {
     };
 }
 
-queries!(RunFilter, SessionFilter);
+queries!(RunFilter, SessionFilter, SessionDetail);
 
 fn parameters<Q: JsonSchema>() -> JsonObject {
     let settings = SchemaSettings::draft2020_12().for_deserialize();

@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 
 use super::cluster_shapes::{Drain, Evict};
 use super::events::{self, Events};
+use super::list_shapes::SESSIONS;
+use super::needs::Needs;
 use super::page_shapes::{CallEndpoint, SignIn, TestRule};
 use super::people::{self, Groups};
 use super::query::Query;
@@ -29,33 +31,6 @@ use super::{Refused, body, cluster, host, openapi, plugins, query, runs, secrets
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::metrics;
-
-/// The grant that a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// No grant.
-    Nothing,
-    /// `config:<operation>`
-    Config(&'static str),
-    /// `diagnostics:<operation>`
-    Diagnostics(&'static str),
-    /// What clients of the protocol need for the same: `<subject>:<operation>`.
-    Client(&'static str, &'static str),
-    /// `<kind>:<operation>`, on a host that knows people.
-    People(Kind, &'static str),
-    /// The name of the secret decides.
-    Secret,
-    /// The pool decides.
-    Pool,
-    /// This grant of a plugin's command.
-    Plugin(&'static str),
-    /// The connection token itself: the request changes what runs in this process.
-    Deployment,
-    /// No caller yet, but a page of this host: the request signs in or out.
-    Page,
-    /// No caller: a load balancer or a supervisor probes the host.
-    Probe,
-}
 
 /// Whether the process serves requests.
 pub const HEALTH: &str = "/api/health";
@@ -178,20 +153,19 @@ where
     }
 }
 
-/// A request with parameters in its query, whose answer is a list or the stream of its changes.
-fn list<Q, A, F>(
+/// A request with parameters in its query.
+fn select<Q, A, F>(
     path: &'static str,
     needs: Needs,
     summary: &'static str,
     serve: impl Fn(Ask, Q) -> F + Send + Sync + 'static,
-    events: impl Fn(&Ask, Q) -> Result<Events, Refused> + Send + Sync + 'static,
 ) -> Row
 where
     Q: Query,
     A: Serialize + JsonSchema,
     F: Future<Output = Result<A, Refused>> + Send + 'static,
 {
-    let (reader, of_stream) = (query::Reader::<Q>::new(), query::Reader::<Q>::new());
+    let reader = query::Reader::<Q>::new();
     Row {
         method: Verb::Get,
         path,
@@ -208,8 +182,26 @@ where
             }
             Err(exit) => Box::pin(std::future::ready(Err(exit.into()))),
         }),
-        stream: Some(Box::new(move |ask, query| events(ask, of_stream.read(query)?))),
+        stream: None,
     }
+}
+
+/// A request with parameters in its query, whose answer is a list or the stream of its changes.
+fn list<Q, A, F>(
+    path: &'static str,
+    needs: Needs,
+    summary: &'static str,
+    serve: impl Fn(Ask, Q) -> F + Send + Sync + 'static,
+    events: impl Fn(&Ask, Q) -> Result<Events, Refused> + Send + Sync + 'static,
+) -> Row
+where
+    Q: Query,
+    A: Serialize + JsonSchema,
+    F: Future<Output = Result<A, Refused>> + Send + 'static,
+{
+    let reader = query::Reader::<Q>::new();
+    let stream: Opener = Box::new(move |ask, query| events(ask, reader.read(query)?));
+    Row { stream: Some(stream), ..select(path, needs, summary, serve) }
 }
 
 /// A request with a body.
@@ -366,13 +358,20 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         .sent_by("automation runs"),
         get("/api/runs/{run}", Client("automation", "list"), "A run, by its id", runs::one),
         list(
-            "/api/sessions",
+            SESSIONS,
             Client("session", "list"),
             "Sessions, the one modified last first",
             sessions::list,
             sessions::events,
-        ),
-        get("/api/sessions/{session}", Client("session", "list"), "A session, by its id", sessions::one),
+        )
+        .sent_by("session list"),
+        select(
+            "/api/sessions/{session}",
+            Client("session", "list"),
+            "A session, by its id; its turns with the grant `chat:turns`",
+            sessions::one,
+        )
+        .sent_by("session show"),
         get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines)
             .sent_by("logs"),
         get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list)

@@ -1,21 +1,29 @@
 //! Sessions over HTTP: lists, one of them, and their changes.
 
+use ostler_contract::JsonObject;
 use ostler_contract::points::ListedPlace;
 use ostler_engine::feed::Change;
+use ostler_engine::sessions::View;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
 
 use super::Refused;
 use super::events::{Events, Seen};
-use super::list_shapes::{NO_CURSOR, PAGE, Session, SessionFilter, SessionList, cursor, place};
+use super::list_shapes::{
+    NO_CURSOR, NO_SESSION, PAGE, Session, SessionDetail, SessionDetails, SessionFilter, SessionList, cursor,
+    last_turns, place,
+};
 use super::rows::Ask;
 use crate::control::Control;
 use crate::exit::Exit;
+use crate::notify::client::{Client, Failed};
 
 /// How many sessions a page looks at.
 const EXAMINED: usize = 2000;
 /// How many are read at a time.
 const CHUNK: usize = 250;
+/// The maximum length of turns as JSON; of longer ones, the last that fit are returned.
+const TURNS_LENGTH: usize = 8 * 1024 * 1024;
 
 pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList, Refused> {
     let mut after = filter.cursor.as_deref().map(place_in).transpose()?;
@@ -45,8 +53,8 @@ pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList,
     }
 }
 
-pub(super) async fn one(ask: Ask) -> Result<Session, Refused> {
-    let unknown = || Refused::Missing(format!("There is no session {}", ask.name));
+pub(super) async fn one(ask: Ask, detail: SessionDetail) -> Result<SessionDetails, Refused> {
+    let unknown = || Refused::Missing(format!("{NO_SESSION}{}", ask.name));
     let id = uri::session_id(&ask.name).unwrap_or(&ask.name);
     let sessions = &ask.control.host.sessions;
     let found = sessions
@@ -54,7 +62,50 @@ pub(super) async fn one(ask: Ask) -> Result<Session, Refused> {
         .await
         .map_err(|why| Exit::machine(format!("session {id} could not be read from the store: {why}")))?;
     let entry = found.filter(|entry| !entry.is_gone() && !sessions.is_draft(entry)).ok_or_else(unknown)?;
-    Ok(shown(&ask.control, &entry.view().summary))
+    let view = entry.view();
+    let (turns, earlier_turns) = match detail.turns.and_then(|turns| usize::try_from(turns).ok()) {
+        None | Some(0) => (None, None),
+        Some(limit) => {
+            let (turns, has_earlier) = turns(&ask, &view, limit).await?;
+            (Some(turns), Some(has_earlier))
+        }
+    };
+    let mut chats: Vec<String> =
+        view.summary.chats.iter().flatten().map(|chat| chat.resource.clone()).collect();
+    // A listing names the chats of sessions that have several.
+    if chats.is_empty() {
+        chats.push(view.default_chat.clone());
+    }
+    Ok(SessionDetails { session: shown(&ask.control, &view.summary), chats, turns, earlier_turns })
+}
+
+/// The last turns of a session's default chat, read over a connection of the caller, so that the same grants are checked as
+/// for every other client. One request reads at a time, because turns can be large.
+async fn turns(ask: &Ask, view: &View, limit: usize) -> Result<(Vec<JsonObject>, bool), Refused> {
+    let failed = |why: Failed| match why {
+        Failed::Refused(why) => Refused::Grant(why),
+        Failed::Slow => Refused::NotReady("The host did not return the turns in time; try again".to_owned()),
+    };
+    let closing = |_| Refused::NotReady("The host is closing".to_owned());
+    let _turn = ask.control.reads_of_turns.acquire().await.map_err(closing)?;
+    let mut client = Client::open(&ask.control.host.front, ask.caller.clone()).await.map_err(failed)?;
+    let chat = client.chat(&view.default_chat, limit).await.map_err(failed)?;
+    let (mut turns, mut has_earlier) = last_turns(&chat, limit);
+    let mut room = TURNS_LENGTH;
+    let mut fits = |turn: &JsonObject| {
+        room = room.saturating_sub(json!(turn).to_string().len());
+        room > 0
+    };
+    let fitting = turns.iter().rev().take_while(|turn| fits(turn)).count();
+    if fitting == 0 && !turns.is_empty() {
+        return Err(Exit::machine(
+            "The last turn is too large for an answer; clients of the protocol can read it",
+        )
+        .into());
+    }
+    has_earlier |= fitting < turns.len();
+    turns.drain(..turns.len() - fitting);
+    Ok((turns, has_earlier))
 }
 
 /// The changes of sessions. A filter of what changes would leave out that a session no longer fits.

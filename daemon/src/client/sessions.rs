@@ -2,7 +2,7 @@
 
 use ostler_contract::{Value, json};
 use ostler_protocol::uri;
-use ostler_protocol::wire::state::{SessionState, SessionStatus, SnapshotState};
+use ostler_protocol::wire::state::{ChatState, SessionState, SnapshotState};
 
 use super::Connection;
 use crate::exit::Exit;
@@ -43,7 +43,10 @@ impl Connection {
     pub async fn session(&self, name: &str) -> Result<(String, Box<SessionState>), Exit> {
         let uri = match name.contains(':') {
             true => name.to_owned(),
-            false => self.session_uri(name).await?,
+            false => {
+                let rows = self.sessions(usize::MAX, |_| true).await?;
+                named(name, rows.iter().filter_map(|row| row["resource"].as_str()))?
+            }
         };
         match self.state(&uri).await? {
             SnapshotState::Session(state) => {
@@ -54,41 +57,40 @@ impl Connection {
         }
     }
 
-    async fn session_uri(&self, name: &str) -> Result<String, Exit> {
-        let rows = self.sessions(usize::MAX, |_| true).await?;
-        let uris: Vec<&str> = rows.iter().filter_map(|row| row["resource"].as_str()).collect();
-        let id = |uri: &&str| uri::session_id(uri).unwrap_or_default().to_owned();
-        if let Some(exact) = uris.iter().find(|uri| id(uri) == name) {
-            return Ok((*exact).to_owned());
-        }
-        let begin: Vec<&&str> = uris.iter().filter(|uri| id(uri).starts_with(name)).collect();
-        match begin[..] {
-            [one] => Ok((*one).to_owned()),
-            [] => {
-                let ids: Vec<String> = uris.iter().map(id).collect();
-                let hint = did_you_mean(name, ids.iter().map(String::as_str));
-                Err(Exit::usage(format!(
-                    "unknown session {name}; list sessions with: ostler session list{hint}"
-                )))
-            }
-            _ => Err(Exit::usage(format!(
-                "{name} is ambiguous: {} sessions match; use a longer prefix",
-                begin.len()
-            ))),
-        }
+    /// The state of a chat with at most so many of its last turns.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn last_turns(&self, chat: &str, turns: usize) -> Result<ChatState, Exit> {
+        let params = json!({ "channel": chat, "view": { "turns": turns } });
+        let mut answer = self.request("subscribe", params).await?;
+        let _ = self.client().unsubscribe(chat.to_owned()).await;
+        serde_json::from_value(answer["snapshot"]["state"].take())
+            .map_err(|error| Exit::machine(format!("the daemon returned no state of {chat}: {error}")))
     }
 }
 
-/// The status bits of a session as a word.
-pub fn status(bits: u32) -> &'static str {
-    let status = SessionStatus::from_bits(bits);
-    if status.contains(SessionStatus::InputNeeded) {
-        "input needed"
-    } else if status.contains(SessionStatus::InProgress) {
-        "running"
-    } else if status.contains(SessionStatus::Error) {
-        "failed"
-    } else {
-        "idle"
+/// The one of these URIs that a command names: by its id, or the beginning of its id.
+///
+/// # Errors
+/// Exit 2 when there is none, or several begin so.
+pub fn named<'a>(name: &str, uris: impl Iterator<Item = &'a str>) -> Result<String, Exit> {
+    let uris: Vec<&str> = uris.collect();
+    let id = |uri: &&str| uri::session_id(uri).unwrap_or_default().to_owned();
+    if let Some(exact) = uris.iter().find(|uri| id(uri) == name) {
+        return Ok((*exact).to_owned());
+    }
+    let begin: Vec<&&str> = uris.iter().filter(|uri| id(uri).starts_with(name)).collect();
+    match begin[..] {
+        [one] => Ok((*one).to_owned()),
+        [] => {
+            let ids: Vec<String> = uris.iter().map(id).collect();
+            let hint = did_you_mean(name, ids.iter().map(String::as_str));
+            Err(Exit::usage(format!("unknown session {name}; list sessions with: ostler session list{hint}")))
+        }
+        _ => Err(Exit::usage(format!(
+            "{name} is ambiguous: {} sessions match; use a longer prefix",
+            begin.len()
+        ))),
     }
 }

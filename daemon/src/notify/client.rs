@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler_contract::{Value, json};
 use ostler_engine::outbox::Item;
 use ostler_engine::{Connection, Front, Principal};
-use ostler_protocol::wire::state::SessionState;
+use ostler_protocol::wire::state::{ChatState, SessionState};
 use tokio::time::{Instant, timeout_at};
 
 use super::request::Request;
@@ -74,6 +74,17 @@ impl Client {
         let state: SessionState = serde_json::from_value(state)
             .map_err(|_| Failed::Refused(format!("the state of {session} could not be read")))?;
         Ok(Now { requests: Request::all(&state).collect(), title: state.title })
+    }
+
+    /// Returns the state of a chat with at most so many of its last turns.
+    ///
+    /// # Errors
+    /// The chat does not exist, or the principal may not see it.
+    pub async fn chat(&mut self, chat: &str, turns: usize) -> Result<ChatState, Failed> {
+        let params = json!({ "channel": chat, "view": { "turns": turns } });
+        let mut answer = self.request("subscribe", params).await?;
+        serde_json::from_value(answer["snapshot"]["state"].take())
+            .map_err(|_| Failed::Refused(format!("the state of {chat} could not be read")))
     }
 
     /// Sends an action to a chat and waits until the host has accepted it.

@@ -5,7 +5,7 @@
 //! (`send/`), `links` stores the links, and `serve` serves their pages (`page`). `client` reads and answers requests as
 //! any other client would.
 
-mod client;
+pub(crate) mod client;
 mod elsewhere;
 mod file;
 mod links;

@@ -5,19 +5,23 @@ use std::cmp::Reverse;
 use clap::{Args, Subcommand};
 use ostler_contract::{Value, json};
 use ostler_protocol::uri;
-use ostler_protocol::wire::state::{SessionState, SessionSummary, SnapshotState};
+use ostler_protocol::wire::state::SessionSummary;
 use serde::Deserialize as _;
 
 use super::ask;
 use crate::answer::Answer;
-use crate::api::list_shapes::{NO_CURSOR, PAGE, Session, SessionFilter, cursor, place};
+use crate::api::list_shapes::{
+    NO_CURSOR, NO_SESSION, PAGE, SESSION, SESSIONS, Session, SessionDetail, SessionDetails, SessionFilter,
+    SessionList, WAITING, cursor, last_turns, place,
+};
 use crate::client::Connection;
 use crate::client::automations::object;
 use crate::client::screen::{Screen, first_line};
-use crate::client::sessions::status;
+use crate::client::sessions::named;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
+use crate::remote::Remote;
 
 /// The `ostler session` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -76,17 +80,44 @@ pub struct SendFlags {
 /// # Errors
 /// Exit 2 for an invalid argument, 1 if no daemon runs.
 pub async fn session(at: &Place, verb: SessionVerb) -> Result<Answer, Exit> {
-    let daemon = Connection::required(at).await?;
+    let daemon = async || Connection::required(at).await;
     match verb {
-        SessionVerb::List(QueryFlags(filter)) => list(&daemon, &filter).await,
-        SessionVerb::Show { session, turns } => show(&daemon, &session, turns).await,
-        SessionVerb::Send(flags) => send(at, &daemon, flags).await,
-        SessionVerb::Follow { session, until_idle } => follow(at, &daemon, &session, until_idle).await,
-        SessionVerb::Dispose { session, yes } => dispose(at, &daemon, &session, yes).await,
+        SessionVerb::List(QueryFlags(filter)) => list(at, &filter).await,
+        SessionVerb::Show { session, turns } => show(at, &session, turns).await,
+        SessionVerb::Send(flags) => send(at, &daemon().await?, flags).await,
+        SessionVerb::Follow { session, until_idle } => {
+            follow(at, &daemon().await?, &session, until_idle).await
+        }
+        SessionVerb::Dispose { session, yes } => dispose(at, &daemon().await?, &session, yes).await,
     }
 }
 
-async fn list(daemon: &Connection, filter: &SessionFilter) -> Result<Answer, Exit> {
+async fn list(at: &Place, filter: &SessionFilter) -> Result<Answer, Exit> {
+    let list = match at.remote()? {
+        Some(remote) => listed_elsewhere(&remote, filter).await?,
+        None => listed(&Connection::required(at).await?, filter).await?,
+    };
+    let line = |row: &Session| {
+        format!("{}: {}, {}, {}", row.uri, first_line(&row.title), state_word(row), row.modified_at)
+    };
+    let mut lines: Vec<String> = list.sessions.iter().map(line).collect();
+    let is_whole = SessionFilter { limit: None, ..filter.clone() } == SessionFilter::default();
+    if lines.is_empty() {
+        lines.push(match is_whole {
+            true => "no sessions; start one with: ostler session send --new \"Hello\"".to_owned(),
+            false => "no matching sessions".to_owned(),
+        });
+    }
+    let names: Vec<String> = list.sessions.iter().map(|row| row.uri.clone()).collect();
+    let answer = Answer::new(lines, json!(list)).named(names);
+    Ok(match list.next {
+        Some(next) => answer.note(format!("there are older sessions; list them with: --cursor '{next}'")),
+        None => answer,
+    })
+}
+
+/// Reads the list over the protocol, which a daemon serves without the HTTP API too.
+async fn listed(daemon: &Connection, filter: &SessionFilter) -> Result<SessionList, Exit> {
     let limit = usize::try_from(filter.limit.unwrap_or(PAGE)).unwrap_or(usize::MAX);
     let after = filter.cursor.as_deref().map(|given| place(given).ok_or_else(|| Exit::usage(NO_CURSOR)));
     let after = after.transpose()?;
@@ -97,57 +128,44 @@ async fn list(daemon: &Connection, filter: &SessionFilter) -> Result<Answer, Exi
         })
     };
     // One more than the limit, to find out whether more follow.
-    let mut rows = daemon.sessions(limit.saturating_add(1), is_wanted).await?;
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    let text = |row: &Value, field: &str| row[field].as_str().unwrap_or_default().to_owned();
-    let mut lines: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            let bits = row["status"].as_u64().and_then(|bits| u32::try_from(bits).ok()).unwrap_or_default();
-            let (uri, title) = (text(row, "resource"), first_line(&text(row, "title")));
-            format!("{uri}: {title}, {}, {}", status(bits), text(row, "modifiedAt"))
-        })
-        .collect();
-    let is_whole = SessionFilter { limit: None, ..filter.clone() } == SessionFilter::default();
-    if lines.is_empty() {
-        lines.push(match is_whole {
-            true => "no sessions; start one with: ostler session send --new \"Hello\"".to_owned(),
-            false => "no matching sessions".to_owned(),
-        });
-    }
-    let names: Vec<String> = rows.iter().map(|row| text(row, "resource")).collect();
-    let next = rows
-        .last()
-        .filter(|_| has_more)
-        .map(|last| cursor(&text(last, "modifiedAt"), &text(last, "resource")));
-    let answer = Answer::new(lines, rows.into()).named(names);
-    Ok(match next {
-        Some(next) => answer.note(format!("there are older sessions; list them with: --cursor '{next}'")),
-        None => answer,
-    })
+    let rows = daemon.sessions(limit.saturating_add(1), is_wanted).await?;
+    let rows = rows.into_iter().filter_map(|row| SessionSummary::deserialize(row).ok());
+    let mut sessions: Vec<Session> = rows.map(|row| Session::of(&row, None)).collect();
+    let has_more = sessions.len() > limit;
+    sessions.truncate(limit);
+    let next = sessions.last().filter(|_| has_more).map(|last| cursor(&last.modified_at, &last.uri));
+    Ok(SessionList { sessions, next })
 }
 
-async fn show(daemon: &Connection, name: &str, turns: usize) -> Result<Answer, Exit> {
-    let (uri, state) = daemon.session(name).await?;
-    let chat = match daemon.state(&uri::default_chat(&uri)).await? {
-        SnapshotState::Chat(chat) => chat,
-        _ => return Err(Exit::machine(format!("{uri} has no chat"))),
-    };
-    let mut lines = described(&uri, &state);
-    let all: Vec<Value> = chat
-        .turns
-        .iter()
-        .map(|turn| json!(turn))
-        .chain(chat.active_turn.iter().map(|turn| json!(turn)))
-        .collect();
-    let shown: Vec<Value> = all.iter().skip(all.len().saturating_sub(turns)).cloned().collect();
-    if all.len() > shown.len() {
-        lines.push(format!("({} earlier turns)", all.len() - shown.len()));
+/// Reads the list over the HTTP API, page by page: a page may have fewer than asked for.
+async fn listed_elsewhere(remote: &Remote, filter: &SessionFilter) -> Result<SessionList, Exit> {
+    let limit = filter.limit.unwrap_or(PAGE);
+    let mut list = SessionList { sessions: Vec::new(), next: filter.cursor.clone() };
+    loop {
+        let found = u32::try_from(list.sessions.len()).unwrap_or(limit);
+        let query = SessionFilter { cursor: list.next.take(), limit: Some(limit - found), ..filter.clone() };
+        let page: SessionList = remote.get_selected(SESSIONS, &query).await?;
+        list.sessions.extend(page.sessions);
+        list.next = page.next;
+        if list.next.is_none() || list.sessions.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
+            return Ok(list);
+        }
     }
-    for turn in &shown {
-        lines.push(format!("> {}", first_line(turn["message"]["text"].as_str().unwrap_or_default())));
-        for part in turn["responseParts"].as_array().into_iter().flatten() {
+}
+
+async fn show(at: &Place, name: &str, limit: usize) -> Result<Answer, Exit> {
+    let details = match at.remote()? {
+        Some(remote) => read_elsewhere(&remote, name, limit).await?,
+        None => read(&Connection::required(at).await?, name, limit).await?,
+    };
+    let mut lines = described(&details);
+    if details.earlier_turns == Some(true) {
+        lines.push("(earlier turns)".to_owned());
+    }
+    for turn in details.turns.iter().flatten() {
+        let text = turn.get("message").and_then(|message| message["text"].as_str()).unwrap_or_default();
+        lines.push(format!("> {}", first_line(text)));
+        for part in turn.get("responseParts").and_then(Value::as_array).into_iter().flatten() {
             let line = match part["kind"].as_str() {
                 Some("markdown") => part["content"].as_str().map(str::to_owned),
                 Some("toolCall") => {
@@ -160,23 +178,76 @@ async fn show(daemon: &Connection, name: &str, turns: usize) -> Result<Answer, E
             lines.extend(line.lines().map(|line| format!("  {}", crate::log::one_line(line))));
         }
     }
-    let mut json = serde_json::to_value(&state).unwrap_or_default();
-    json["resource"] = uri.as_str().into();
-    json["turns"] = shown.into();
-    Ok(Answer::new(lines, json).named([uri]))
+    let uri = details.session.uri.clone();
+    Ok(Answer::new(lines, json!(details)).named([uri]))
 }
 
-fn described(uri: &str, state: &SessionState) -> Vec<String> {
-    let mut lines = vec![format!("{uri}: {}, {}", first_line(&state.title), status(state.status))];
-    if let Some(folders) = state.working_directories.as_ref().filter(|folders| !folders.is_empty()) {
-        lines.push(format!("directories {}", folders.join(", ")));
+/// Reads a session over the protocol.
+async fn read(daemon: &Connection, name: &str, limit: usize) -> Result<SessionDetails, Exit> {
+    let (uri, state) = daemon.session(name).await?;
+    let rows = daemon.sessions(1, |row| row["resource"] == uri).await?;
+    let row = rows.into_iter().next().and_then(|row| SessionSummary::deserialize(row).ok());
+    let row =
+        row.ok_or_else(|| Exit::usage(format!("{uri} is a draft; it is listed from its first turn on")))?;
+    let chat = state.default_chat.clone().unwrap_or_else(|| uri::default_chat(&uri));
+    let chats = state.chats.into_iter().map(|chat| chat.resource).collect();
+    let (turns, earlier_turns) = match limit {
+        0 => (None, None),
+        _ => {
+            let (turns, has_earlier) = last_turns(&daemon.last_turns(&chat, limit).await?, limit);
+            (Some(turns), Some(has_earlier))
+        }
+    };
+    Ok(SessionDetails { session: Session::of(&row, None), chats, turns, earlier_turns })
+}
+
+/// Reads a session over the HTTP API.
+async fn read_elsewhere(remote: &Remote, name: &str, limit: usize) -> Result<SessionDetails, Exit> {
+    let turns = u32::try_from(limit).map_err(|_| Exit::usage(format!("--turns {limit} is too large")))?;
+    let detail = SessionDetail { turns: Some(turns) };
+    let read = async |id: &str| remote.get_named_selected(SESSION, id, &detail).await;
+    if name.is_empty() {
+        return Err(named(name, std::iter::empty()).err().unwrap_or_else(|| Exit::usage(NO_SESSION)));
     }
-    let origin = serde_json::to_value(&state.origin).unwrap_or_default();
-    if let Some(run) = origin["run"].as_str() {
-        lines.push(format!("started by run {run}"));
+    match read(name).await {
+        Err(Exit::Usage(why)) if why.starts_with(NO_SESSION) && !name.contains(':') => {
+            // It may be the beginning of an id.
+            let filter =
+                SessionFilter { text: Some(name.to_owned()), limit: Some(500), ..SessionFilter::default() };
+            let (mut uris, mut next) = (Vec::new(), None);
+            loop {
+                let query = SessionFilter { cursor: next.take(), ..filter.clone() };
+                let page: SessionList = remote.get_selected(SESSIONS, &query).await?;
+                uris.extend(page.sessions.into_iter().map(|session| session.uri));
+                next = page.next;
+                if next.is_none() {
+                    break;
+                }
+            }
+            read(&named(name, uris.iter().map(String::as_str))?).await
+        }
+        other => other,
     }
-    if state.chats.len() > 1 {
-        lines.push(format!("{} chats; showing the default one", state.chats.len()));
+}
+
+/// The state of a session, as messages name it.
+fn state_word(session: &Session) -> &str {
+    match &*session.state {
+        WAITING => "input needed",
+        state => state,
+    }
+}
+
+fn described(SessionDetails { session, chats, .. }: &SessionDetails) -> Vec<String> {
+    let mut lines = vec![format!("{}: {}, {}", session.uri, first_line(&session.title), state_word(session))];
+    if !session.directories.is_empty() {
+        lines.push(format!("directories {}", session.directories.join(", ")));
+    }
+    if let Some(run) = &session.run {
+        lines.push(format!("started by run {}", uri::automation_run(run)));
+    }
+    if chats.len() > 1 {
+        lines.push(format!("{} chats; showing the default one", chats.len()));
     }
     lines
 }

@@ -140,7 +140,7 @@ fn a_check_leaves_no_session_and_grants_nothing() {
     assert_eq!(report["answer"]["text"], json!({ "outcome": { "outcome": "cancelled" } }).to_string());
     let sent = std::fs::read_to_string(log.path()).unwrap();
     assert!(sent.contains("session/close") && sent.contains("session/delete"), "{sent}");
-    assert_eq!(json_of(&folder, &["session", "list"], 0), json!([]));
+    assert_eq!(json_of(&folder, &["session", "list"], 0), json!({ "sessions": [] }));
     assert_eq!(daemon.stop(), Some(0));
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ostler_contract::events::EventName;
 use ostler_contract::http::{self, HeaderValue, Method, Request, Response, StatusCode, header};
-use ostler_contract::points::{Channel, Description};
+use ostler_contract::points::{Channel, Description, Reader};
 use ostler_contract::{Call, JsonObject, Plugin, PluginHost, Thrown, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -69,6 +69,8 @@ fn apply(host: &PluginHost, changes: &Changes) -> Result<(), Thrown> {
         SCHEME.into(),
         Channel {
             grant: "config:settings".into(),
+            // A topic tells nothing but that a page has to read again what its user may read.
+            authorize: Some(Call::now(|(uri, _): (String, Reader)| Ok(uri == CHANGES))),
             snapshot: Call::now(move |(uri, _, client): (String, _, String)| {
                 if uri != CHANGES {
                     return Err(Thrown::new(format_args!("unknown channel {uri}")));

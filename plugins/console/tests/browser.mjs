@@ -9,6 +9,9 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
+import { reader, throttled } from '../web/api.js';
+import { fold } from '../web/fold.js';
+
 const [program, modules, screenshots] = process.argv.slice(2);
 const require = createRequire(resolve(modules, 'package.json'));
 const { chromium } = require('playwright-core');
@@ -209,6 +212,7 @@ async function inspect(page, name) {
 }
 
 const RUN = (uri) => `#/run/${encodeURIComponent(uri)}`;
+const HANGS = '---\ntitle: Hangs\nenabled: true\nsession: { provider: echo }\ntriggers: []\n---\n/hang\n';
 const GONE =
   '---\ntitle: Gone\nenabled: true\nsession: { provider: echo }\ntriggers: []\n---\nWrite nothing.\n';
 
@@ -249,19 +253,276 @@ const figure = (what, value, limit) => {
   const most = limit * TOLERANCE;
   check(value < most, `${what}: ${Math.round(value)} ms (less than ${most})`);
 };
+/** What pages use and no page shows by itself. */
+async function parts() {
+  // Of three requests for a read while one runs, one more is made, afterwards.
+  const ends = [];
+  let running = 0;
+  let most = 0;
+  const read = reader(async () => {
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => ends.push(resolve));
+    running -= 1;
+    return ends.length;
+  });
+  const asked = [read(), read(), read(), read()];
+  ends[0]();
+  const first = await asked[0];
+  while (ends.length < 2) await new Promise((next) => setTimeout(next));
+  ends[1]();
+  const all = [first, ...(await Promise.all(asked.slice(1)))];
+  check(most === 1 && all.join() === '1,2,2,2', `reads follow each other: ${all}`);
+  const failing = reader(() => Promise.reject(new Error('no')));
+  const refusals = await Promise.allSettled([failing(), failing()]);
+  check(
+    refusals.every(({ status }) => status === 'rejected'),
+    'a failed read is followed by another',
+  );
+
+  // Asked for all the time, it works nevertheless.
+  let worked = 0;
+  const ask = throttled(() => (worked += 1), 50);
+  for (const end = Date.now() + 10000; worked < 3 && Date.now() < end;) {
+    ask();
+    await new Promise((next) => setTimeout(next, 5));
+  }
+  ask.stop();
+  check(worked >= 3, 'what is asked for without a pause is done');
+
+  const state = { chats: [{ resource: 'a' }, { resource: 'b' }], workingDirectories: ['x', 'y'] };
+  for (const action of [
+    { type: 'session/chatsReordered', chats: ['b', 'a'] },
+    { type: 'session/metaChanged', _meta: { owner: 'user:ada' } },
+    { type: 'session/workingDirectorySet', directory: 'z' },
+    { type: 'session/workingDirectorySet', directory: 'z' },
+    { type: 'session/workingDirectoryRemoved', directory: 'x' },
+    { type: 'session/workingDirectoryReplaced', directory: 'y', replacement: 'w' },
+  ])
+    fold(state, action);
+  const expected = {
+    chats: [{ resource: 'b' }, { resource: 'a' }],
+    workingDirectories: ['w', 'z'],
+    _meta: { owner: 'user:ada' },
+  };
+  check(JSON.stringify(state) === JSON.stringify(expected), `a session changes: ${JSON.stringify(state)}`);
+  const toolCall = { toolCallId: 'c', status: 'running' };
+  const chat = { activeTurn: { id: 't', responseParts: [{ kind: 'toolCall', toolCall }] }, turns: [] };
+  const of = { turnId: 't', toolCallId: 'c' };
+  fold(chat, { type: 'chat/toolCallAuthRequired', ...of, auth: {} });
+  const waits = toolCall.status;
+  fold(chat, { type: 'chat/toolCallAuthResolved', ...of });
+  check(waits === 'auth-required' && toolCall.status === 'running', 'a call waits for a sign-in and goes on');
+}
+
+/** Holds the answer to the next request of a path, which is what the host had until then, until it is released. */
+async function held(page, path) {
+  await page.evaluate((one) => Object.assign(window, { holds: one, release: undefined }), path);
+  return {
+    waits: () => page.waitForFunction(() => window.release),
+    release: () => page.evaluate(() => window.release()),
+  };
+}
+
+/** Waits until the page was told of a change since `heard` was emptied. */
+const hears = (page, words) =>
+  page.waitForFunction((wanted) => window.heard.some((one) => one.includes(wanted)), words);
+/** Records from now on what the page is told of, and the headings that it shows at each moment. */
+const forget = (page) =>
+  page.evaluate(() => {
+    window.heard = [];
+    window.headings = [];
+    window.watch?.disconnect();
+    window.watch = new MutationObserver(() =>
+      window.headings.push([...document.querySelectorAll('main h2')].map((one) => one.textContent)),
+    );
+    window.watch.observe(document, { childList: true, characterData: true, subtree: true });
+  });
+
+/** Lists that are read while what is in them changes: no page shows older state than it was told of. */
+async function races(page, peer, dir, known) {
+  // The sessions, read again after a lost connection.
+  const lost = await session(peer, 'x');
+  await go(page, '#/sessions');
+  await page.locator(`a[href="${LINK(lost.uri)}"]`).waitFor();
+  await page.evaluate(() => {
+    window.held = [];
+    window.sockets.at(-1).close();
+  });
+  await page.waitForFunction(() => window.held.length === 1);
+  const added = await session(peer, 'x');
+  peer.dispatch(known.uri, { type: 'session/titleChanged', title: 'Named meanwhile' });
+  await peer.request('disposeSession', { channel: lost.uri });
+  await page.locator(`a[href="${LINK(lost.uri)}"]`).waitFor({ state: 'detached' });
+  await page.getByText('Named meanwhile').waitFor();
+  await page.evaluate(async () => {
+    for (const release of window.held.splice(0)) release();
+    window.held = undefined;
+    for (let frames = 0; frames < 3; frames++) await new Promise(requestAnimationFrame);
+  });
+  const shown = {
+    lost: await page.locator(`a[href="${LINK(lost.uri)}"]`).count(),
+    added: await page.locator(`a[href="${LINK(added.uri)}"]`).count(),
+    named: await page.getByText('Named meanwhile').count(),
+  };
+  check(
+    shown.lost === 0 && shown.added === 1 && shown.named === 1,
+    `changes of sessions while their list is read stay: ${JSON.stringify(shown)}`,
+  );
+
+  // Endpoints: of two reads, the one that began first is answered last.
+  await go(page, '#/help');
+  await forget(page);
+  let reading = await held(page, '/api/webhook/list');
+  await go(page, '#/endpoints');
+  await reading.waits();
+  writeFileSync(join(dir, 'webhooks', 'late.md'), '---\nid: late\nautomation: true\nsecret: host:in\n---\n');
+  await hears(page, '"topic":"endpoints"');
+  await page.waitForTimeout(300);
+  await reading.release();
+  await page.waitForTimeout(300);
+  await page
+    .getByRole('heading', { name: 'late' })
+    .waitFor()
+    .catch(() => {});
+  const late = await page.evaluate(() => window.headings.map((one) => one.includes('late')).join(' '));
+  check(
+    late.endsWith('true') && !late.includes('true false'),
+    'an endpoint that was added while endpoints are read stays',
+  );
+
+  // Users: two reads at a time would list them twice.
+  await go(page, '#/help');
+  await forget(page);
+  reading = await held(page, '/api/user/permissions');
+  await go(page, '#/users');
+  await reading.waits();
+  const users = JSON.parse(readFileSync(join(dir, 'users.json'), 'utf8'));
+  users.users.push({ id: 'cid', roles: ['guest'] });
+  writeFileSync(join(dir, 'users.json'), JSON.stringify(users));
+  await hears(page, '"topic":"users"');
+  await page.waitForTimeout(300);
+  await reading.release();
+  await page.getByRole('heading', { name: 'cid', exact: true }).waitFor();
+  await page.waitForTimeout(300);
+  const repeated = await page.evaluate(() => window.headings.find((all) => new Set(all).size < all.length));
+  check(!repeated, `each user is listed once: ${repeated ?? 'always'}`);
+
+  // The log: a line that is reported before the lines are read is one of them.
+  await go(page, '#/help');
+  await forget(page);
+  let proceed;
+  let asks;
+  const delayed = new Promise((resolve) => (proceed = resolve));
+  const asked = new Promise((resolve) => (asks = resolve));
+  await page.route('**/api/log', async (route) => (asks(), await delayed, route.continue()), { times: 1 });
+  await go(page, '#/log');
+  await asked;
+  await page.waitForTimeout(300);
+  writeFileSync(join(dir, 'webhooks', 'broken.md'), '---\nid: broken\n---\n');
+  const lines = page.locator('.lines div', { hasText: 'broken' });
+  await lines.first().waitFor();
+  proceed();
+  await page.locator('.lines div', { hasText: 'console' }).first().waitFor();
+  const logged = await page.evaluate(async () => {
+    const all = await (await fetch('/api/log')).json();
+    return all.filter((line) => line.text.includes('broken')).length;
+  });
+  check(
+    (await lines.count()) === logged,
+    `a line of the log is shown once: ${await lines.count()}, ${logged}`,
+  );
+  rmSync(join(dir, 'webhooks', 'broken.md'));
+
+  // Runs by their state: one that no longer has it when the list arrives.
+  writeFileSync(join(dir, 'automations', 'hangs.md'), HANGS);
+  const run = await retried(() =>
+    peer.request('runAutomation', {
+      channel: 'ahp-automations://',
+      automation: 'ahp-automation:/hangs',
+      requestId: crypto.randomUUID(),
+    }),
+  );
+  const state = async () => (await peer.request('subscribe', { channel: run.resource })).snapshot.state;
+  const going = await retried(async () => {
+    const now = await state();
+    if (now.lifecycle.status !== 'running' || !now.primarySession) throw new Error(JSON.stringify(now));
+    return now;
+  });
+  const of = await peer.request('subscribe', { channel: going.primarySession });
+  const { defaultChat } = of.snapshot.state;
+  const turnId = await retried(async () => {
+    const { snapshot } = await peer.request('subscribe', { channel: defaultChat });
+    if (!snapshot.state.activeTurn) throw new Error('no turn is running');
+    return snapshot.state.activeTurn.id;
+  });
+  await go(page, '#/help');
+  await forget(page);
+  await go(page, '#/runs');
+  await hears(page, '{}');
+  await page.getByLabel('State').selectOption('pending');
+  await page.getByText('No matching runs.').waitFor();
+  await forget(page);
+  reading = await held(page, '/api/runs?');
+  await page.getByLabel('State').selectOption('running');
+  await reading.waits();
+  peer.dispatch(defaultChat, { type: 'chat/turnCancelled', turnId, duration: 1 });
+  await page.waitForFunction(
+    (uri) => window.heard.some((one) => one.includes(uri) && !one.includes('"running"')),
+    run.resource,
+  );
+  await reading.release();
+  await page.waitForTimeout(300);
+  check(
+    (await page.locator(`a[href="${RUN(run.resource)}"]`).count()) === 0,
+    'a run that ended while running ones are read is not listed among them',
+  );
+
+  // A page that is updated keeps what its user opened.
+  await go(page, '#/plugins');
+  const options = page.locator('section', { hasText: '@ostler/bot' }).locator('details');
+  await options.locator('summary').click();
+  await page.getByRole('button', { name: 'Disable ./greet.js' }).click();
+  await page.getByRole('button', { name: 'Enable ./greet.js' }).click();
+  await page.getByRole('button', { name: 'Disable ./greet.js' }).waitFor();
+  check(await options.evaluate((element) => element.open), 'what a user opened stays open');
+}
+
 const longest = (page) => page.evaluate(() => Math.max(0, ...window.tasks));
 
 async function run(address, browser, dir) {
+  await parts();
   const base = `http://${address}/plugins/console/`;
   const context = await browser.newContext({ viewport: SIZES.desktop, bypassCSP: false });
   context.setDefaultTimeout(15000);
   await context.addInitScript(() => {
     window.deltas = 0;
+    window.sockets = [];
+    window.heard = [];
+    const fetched = window.fetch;
+    window.fetch = async (url, options) => {
+      const response = await fetched(url, options);
+      if (window.holds && String(url).startsWith(window.holds)) {
+        window.holds = undefined;
+        await new Promise((release) => Object.assign(window, { release }));
+      }
+      return response;
+    };
+    window.EventSource = class extends EventSource {
+      addEventListener(type, listener) {
+        super.addEventListener(type, (event) => {
+          if (event.data) window.heard.push(event.data);
+          listener(event);
+        });
+      }
+    };
     window.WebSocket = class extends WebSocket {
+      lists = new Set();
       constructor(...given) {
         super(...given);
-        this.addEventListener('message', ({ data }) => {
+        window.sockets.push(this);
+        super.addEventListener('message', ({ data }) => {
           if (data.includes('"chat/delta"')) window.deltas += 1;
+          else if (data.includes('x-console/changed')) window.heard.push(data);
           if (!data.includes('"chat/turnComplete"')) return;
           window.completedAt = performance.now();
           const look = () => {
@@ -272,6 +533,19 @@ async function run(address, browser, dir) {
           };
           const watch = new MutationObserver(look);
           watch.observe(document, { childList: true, characterData: true, subtree: true });
+        });
+      }
+      send(data) {
+        if (data.includes('"listSessions"')) this.lists.add(JSON.parse(data).id);
+        super.send(data);
+      }
+      // With `held`, answers with sessions wait in it.
+      addEventListener(type, listener) {
+        if (type !== 'message') return super.addEventListener(type, listener);
+        super.addEventListener(type, (event) => {
+          if (window.held && this.lists.has(JSON.parse(event.data).id))
+            window.held.push(() => listener(event));
+          else listener(event);
         });
       }
     };
@@ -439,6 +713,8 @@ async function run(address, browser, dir) {
   await page.getByRole('button', { name: 'Replay' }).first().click();
   await page.getByText('a replay').waitFor();
   check(true, 'a delivery is replayed');
+
+  await races(page, peer, dir, talks);
 
   for (const [size, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);

@@ -28,6 +28,50 @@ export async function api(path, body) {
   return answer;
 }
 
+/**
+ * Runs `read` once at a time: asked for while it runs, it runs once more afterwards, so that nothing is shown that was read before
+ * what is shown already. The promise ends with a run that began after it was asked for.
+ */
+export function reader(read) {
+  let running;
+  let following;
+  return function ask() {
+    if (running) {
+      following ??= running
+        .catch(() => {})
+        .then(() => {
+          following = undefined;
+          return ask();
+        });
+      return following;
+    }
+    running = (async () => {
+      try {
+        return await read();
+      } finally {
+        running = undefined;
+      }
+    })();
+    return running;
+  };
+}
+
+/** Calls `work` once in `time` milliseconds, however often it is asked for. */
+export function throttled(work, time) {
+  let wait;
+  const ask = () => {
+    wait ??= setTimeout(() => {
+      wait = undefined;
+      work();
+    }, time);
+  };
+  ask.stop = () => {
+    clearTimeout(wait);
+    wait = undefined;
+  };
+  return ask;
+}
+
 /** The samples of OpenMetrics text: name to a list of labels and values. */
 export function samples(text) {
   const all = new Map();

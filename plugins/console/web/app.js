@@ -82,28 +82,46 @@ const told = frame(() => {
   for (const listener of app.sessionListeners) listener();
 });
 
+/** What notifications change in the sessions. */
+const SESSION_CHANGES = {
+  'root/sessionAdded': (sessions, { summary }) => sessions.set(summary.resource, summary),
+  'root/sessionRemoved': (sessions, { session }) => sessions.delete(session),
+  'root/sessionSummaryChanged': (sessions, { session, changes }) => {
+    const known = sessions.get(session);
+    if (known) Object.assign(known, changes);
+  },
+};
+/** The changes while the list is read, which may be older than they are. */
+let changed;
+
 function notified(method, params) {
-  if (method === 'root/sessionAdded') app.sessions.set(params.summary.resource, params.summary);
-  else if (method === 'root/sessionRemoved') app.sessions.delete(params.session);
-  else if (method === 'root/sessionSummaryChanged') {
-    const known = app.sessions.get(params.session);
-    if (!known) return;
-    const waited = (known.status & NEEDS_INPUT) === NEEDS_INPUT;
-    Object.assign(known, params.changes);
-    const waits = (known.status & NEEDS_INPUT) === NEEDS_INPUT;
-    if (waits && !waited) announce(`${known.title || 'A session'} waits for input`);
-  } else return;
+  const change = SESSION_CHANGES[method];
+  if (!change) return;
+  changed?.push((sessions) => change(sessions, params));
+  const waits = () => (app.sessions.get(params.session)?.status & NEEDS_INPUT) === NEEDS_INPUT;
+  const waited = waits();
+  change(app.sessions, params);
+  if (waits() && !waited)
+    announce(`${app.sessions.get(params.session).title || 'A session'} waits for input`);
   told();
 }
 
 async function loadSessions() {
+  const { connection } = app;
   const all = new Map();
+  const since = [];
+  changed = since;
   let cursor;
-  do {
-    const page = await app.connection.request('listSessions', { limit: 250, ...(cursor && { cursor }) });
-    for (const summary of page.items) all.set(summary.resource, summary);
-    cursor = page.nextCursor;
-  } while (cursor);
+  try {
+    do {
+      const page = await connection.request('listSessions', { limit: 250, ...(cursor && { cursor }) });
+      for (const summary of page.items) all.set(summary.resource, summary);
+      cursor = page.nextCursor;
+    } while (cursor);
+  } finally {
+    if (changed === since) changed = undefined;
+  }
+  for (const change of since) change(all);
   app.sessions = all;
   app.sessionsLoaded = true;
   told();
@@ -115,7 +133,8 @@ function connect() {
     onState: async (state) => {
       write($('state'), state === 'connected' ? 'Connected' : 'Reconnecting');
       if (state === 'connected') {
-        loadSessions().catch((error) => notify(error.message));
+        // A lost connection is replaced, and the list is read over the new one.
+        loadSessions().catch((error) => connection.isOpen && notify(error.message));
         return;
       }
       // Signed out, or the user was removed: the way back is the sign-in.
@@ -128,8 +147,9 @@ function connect() {
     onRefused: notify,
   });
   connection.onNotification(notified);
-  connection.subscribe(CHANGES, (_, action) => {
-    if (action) for (const listener of app.topicListeners) listener(action.topic);
+  // Without an action the page has just subscribed, and what changed before was not reported to it.
+  connection.subscribe(CHANGES, (_, action, error) => {
+    if (!error) for (const listener of app.topicListeners) listener(action?.topic ?? 'all');
   });
   app.connection = connection;
   return connection.open();
@@ -137,6 +157,7 @@ function connect() {
 
 let leave;
 let shown = 0;
+let started = 0;
 
 async function show() {
   const [name = '', parameter] = location.hash.slice(2).split('/');
@@ -168,12 +189,14 @@ function menu(open) {
 }
 
 async function start() {
+  const turn = ++started;
   app.connection?.close();
   app.sessions = new Map();
   app.sessionsLoaded = false;
   leave?.();
   leave = undefined;
   const me = await api('me').catch((error) => error);
+  if (turn !== started) return;
   if (me.status === 401) {
     $('nav').hidden = $('menu').hidden = true;
     write($('state'), '');

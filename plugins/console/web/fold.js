@@ -57,6 +57,21 @@ const folds = {
     if (found) Object.assign(found, changes);
   },
   'session/defaultChatChanged': (state, { defaultChat }) => void (state.defaultChat = defaultChat),
+  'session/chatsReordered': (state, { chats }) => {
+    const place = ({ resource }) => chats.indexOf(resource);
+    state.chats = state.chats.toSorted((a, b) => place(a) - place(b));
+  },
+  'session/metaChanged': (state, { _meta }) => void (state._meta = _meta),
+  'session/workingDirectorySet': (state, { directory }) => {
+    state.workingDirectories = [...new Set([...(state.workingDirectories ?? []), directory])];
+  },
+  'session/workingDirectoryRemoved': (state, { directory }) => {
+    state.workingDirectories = state.workingDirectories?.filter((one) => one !== directory);
+  },
+  'session/workingDirectoryReplaced': (state, { directory, replacement }) => {
+    const replaced = state.workingDirectories?.map((one) => (one === directory ? replacement : one));
+    state.workingDirectories = replaced && [...new Set(replaced)];
+  },
   'session/titleChanged': (state, { title }) => void (state.title = title),
   'session/inputNeededSet': (state, { request }) => upsert((state.inputNeeded ??= []), request, 'id'),
   'session/inputNeededRemoved': (state, { id }) =>
@@ -135,6 +150,14 @@ const folds = {
     Object.assign(found, action.result, {
       status: action.requiresResultConfirmation ? 'pending-result-confirmation' : 'completed',
     });
+  },
+  'chat/toolCallAuthRequired': (state, action) => {
+    const found = call(state, action);
+    if (found?.status === 'running') Object.assign(found, { status: 'auth-required', auth: action.auth });
+  },
+  'chat/toolCallAuthResolved': (state, action) => {
+    const found = call(state, action);
+    if (found?.status === 'auth-required') found.status = 'running';
   },
   'chat/toolCallContentChanged': (state, action) => {
     const found = call(state, action);

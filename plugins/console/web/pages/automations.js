@@ -24,9 +24,9 @@ function took({ startedAt, completedAt }) {
   return completedAt ? duration(Date.parse(completedAt) - Date.parse(startedAt)) : running(startedAt);
 }
 
-const runs = (list) =>
+const runs = (list, title) =>
   table(
-    'Runs',
+    `Runs of ${title}`,
     [
       ['Run', (run) => h('a', { href: runLink(run.resource) }, since(run.lifecycle.createdAt))],
       ['State', (run) => tag(run.lifecycle.status, RUN_KINDS[run.lifecycle.status])],
@@ -102,7 +102,9 @@ function update(element, entry) {
       ['Message', definition.message?.text?.slice(0, 300)],
     ]),
   );
-  list.replaceChildren(entry.runs.length ? runs(entry.runs) : h('p', { class: 'quiet' }, 'No runs yet.'));
+  list.replaceChildren(
+    entry.runs.length ? runs(entry.runs, definition.title) : h('p', { class: 'quiet' }, 'No runs yet.'),
+  );
 }
 
 function showRun(main, app, uri) {

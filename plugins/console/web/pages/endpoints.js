@@ -1,6 +1,6 @@
 // Webhook endpoints with their deliveries: what came of each, a test call, a replay.
 
-import { api } from '../api.js';
+import { api, reader } from '../api.js';
 import { action, announce, facts, h, head, keyed, notify, since, table, tag, write } from '../dom.js';
 import { bytes, duration, runLink } from '../format.js';
 
@@ -45,16 +45,16 @@ function deliveries(calls, app, again, ends) {
       ['Outcome', (call) => outcome(call, app.connection, ends)],
       [
         'Replay',
-        (call) =>
-          call.keptUntil && Date.parse(call.keptUntil) > Date.now()
-            ? action('Replay', async () => {
-                const row = await api('webhook/replay', { delivery: call.id });
-                announce(`Replayed: ${row.status}`);
-                await again();
-              })
-            : call.replays
-              ? 'a replay'
-              : '',
+        (call) => {
+          if (!call.keptUntil || Date.parse(call.keptUntil) <= Date.now())
+            return call.replays ? 'a replay' : '';
+          const replay = action('Replay', async () => {
+            const row = await api('webhook/replay', { delivery: call.id });
+            announce(`Replayed: ${row.status}`);
+            await again();
+          });
+          return Object.assign(replay, { id: `replay-${call.id}` });
+        },
       ],
     ],
     calls,
@@ -66,19 +66,21 @@ function make(endpoint, app) {
   const body = h('div');
   let ends = [];
   const stop = () => ends.splice(0).forEach((end) => end());
-  const log = async () => {
+  const log = reader(async () => {
     const { calls } = await api(`webhook/log/${encodeURIComponent(endpoint.id)}`);
     if (!element.isConnected) return;
     const before = ends;
     ends = [];
+    const focused = body.contains(document.activeElement) && document.activeElement.id;
     body.replaceChildren(
       calls.length
         ? deliveries(calls.toReversed(), app, log, ends)
         : h('p', { class: 'quiet' }, 'No calls yet.'),
     );
+    if (focused) document.getElementById(focused)?.focus();
     // After the new ones have begun, so that a run in both stays subscribed to.
     before.forEach((end) => end());
-  };
+  });
   const test = action('Test', async () => {
     const { status, answer: said } = await api('webhook/test', { id: endpoint.id });
     write(answer, `Test call: ${status}, ${typeof said === 'string' ? said : JSON.stringify(said)}`);
@@ -114,7 +116,7 @@ export function show(main, app) {
   const list = h('div');
   const state = h('p', { class: 'quiet', role: 'status' }, 'Loading endpoints');
   main.append(head('Endpoints'), state, list);
-  const load = async () => {
+  const load = reader(async () => {
     try {
       const endpoints = await api('webhook/list');
       write(state, endpoints.length ? '' : 'There are no endpoints. Add one with: ostler webhook add <id>');
@@ -137,7 +139,7 @@ export function show(main, app) {
     } catch (error) {
       write(state, error.message);
     }
-  };
+  });
   load();
   const end = app.onTopic(['endpoints', 'deliveries'], load);
   return () => {

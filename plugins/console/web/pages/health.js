@@ -1,6 +1,6 @@
 // Health: whether the host stores what it is told, what it runs, and how long things wait.
 
-import { api, samples } from '../api.js';
+import { api, reader, samples, throttled } from '../api.js';
 import { facts, h, head, since, table, tag, write } from '../dom.js';
 import { at, bytes, count, duration } from '../format.js';
 
@@ -8,7 +8,7 @@ export function show(main, app) {
   const state = h('p', { role: 'status' }, 'Loading the state of the host');
   const body = h('div');
   main.append(head('Health'), state, body);
-  const load = async () => {
+  const load = reader(async () => {
     try {
       const [status, metrics, config] = await Promise.all([
         api('status'),
@@ -65,16 +65,12 @@ export function show(main, app) {
     } catch (error) {
       write(state, error.message);
     }
-  };
+  });
   load();
-  let wait;
-  const again = () => {
-    clearTimeout(wait);
-    wait = setTimeout(load, 500);
-  };
+  const again = throttled(load, 500);
   const ends = [app.onTopic(['health'], again), app.onSessions(again)];
   return () => {
-    clearTimeout(wait);
+    again.stop();
     ends.forEach((end) => end());
   };
 }

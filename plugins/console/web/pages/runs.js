@@ -1,6 +1,6 @@
 // The runs of all automations: found by state and by their words, and updated as they change.
 
-import { api } from '../api.js';
+import { api, throttled } from '../api.js';
 import { action, frame, h, head, keyed, notify, running, since, table, tag, write } from '../dom.js';
 import { duration, RUN_KINDS, runLink, sessionLink } from '../format.js';
 
@@ -98,40 +98,54 @@ export function show(main) {
     }
   };
 
-  let wait;
-  const later = (time) => {
-    clearTimeout(wait);
-    wait = setTimeout(load, time);
+  // Whether a run has the words, only the host can say.
+  const again = throttled(() => load(), 500);
+  const heard = {
+    // Nothing is missed from here on.
+    ready: () => load(),
+    reload: () => load(),
+    run: (run) => {
+      const fits = !state.value || run.state === state.value;
+      const searched = search.value.trim();
+      if (fits && searched && !runs.has(run.uri)) again();
+      change(() => {
+        if (!fits) runs.delete(run.uri);
+        else if (!searched || runs.has(run.uri)) runs.set(run.uri, run);
+      });
+    },
+    removed: ({ uri, automation }) =>
+      change(() => {
+        for (const run of runs.values()) {
+          if (run.uri === uri || run.automation === automation) runs.delete(run.uri);
+        }
+      }),
   };
-  const changes = new EventSource('/api/runs');
-  const on = (name, listener) =>
-    changes.addEventListener(name, (event) => {
-      try {
-        listener(JSON.parse(event.data));
-      } catch (error) {
-        notify(error.message);
-      }
+  let changes;
+  const listen = () => {
+    changes = new EventSource('/api/runs');
+    for (const [name, listener] of Object.entries(heard)) {
+      changes.addEventListener(name, (event) => {
+        try {
+          listener(JSON.parse(event.data));
+        } catch (error) {
+          notify(error.message);
+        }
+      });
+    }
+    changes.addEventListener('error', () => {
+      // The browser repeats a lost request, not one that was refused.
+      if (changes.readyState !== EventSource.CLOSED) return;
+      load();
+      reopen();
     });
-  // Nothing is missed from here on.
-  on('ready', () => load());
-  on('reload', () => load());
-  on('run', (run) => {
-    const fits = !state.value || run.state === state.value;
-    if (runs.has(run.uri) || (fits && !search.value.trim())) {
-      change(() => (fits ? runs.set(run.uri, run) : runs.delete(run.uri)));
-    } else if (fits) later(500);
+  };
+  const reopen = throttled(listen, 5000);
+  listen();
+  let typed;
+  search.addEventListener('input', () => {
+    clearTimeout(typed);
+    typed = setTimeout(load, 150);
   });
-  on('removed', ({ uri, automation }) =>
-    change(() => {
-      for (const run of runs.values()) {
-        if (run.uri === uri || run.automation === automation) runs.delete(run.uri);
-      }
-    }),
-  );
-  changes.addEventListener('error', () => {
-    if (changes.readyState === EventSource.CLOSED) load();
-  });
-  search.addEventListener('input', () => later(150));
   state.addEventListener('change', () => load());
   main.append(
     head('Runs'),
@@ -150,7 +164,9 @@ export function show(main) {
   rows.hidden = true;
   return () => {
     changes.close();
-    clearTimeout(wait);
+    reopen.stop();
+    again.stop();
+    clearTimeout(typed);
     draw.stop();
   };
 }

@@ -1,6 +1,7 @@
 // Usage: a chart of the last days, and what each pool was charged.
 
-import { frame, h, head, svg, table, write } from '../dom.js';
+import { reader, throttled } from '../api.js';
+import { h, head, svg, table, write } from '../dom.js';
 import { count } from '../format.js';
 
 const DAYS = 14;
@@ -48,7 +49,7 @@ export function show(main, app) {
   const body = h('div');
   main.append(head('Usage'), state, body);
   let stopped = false;
-  const load = async () => {
+  const load = reader(async () => {
     try {
       const { connection } = app;
       const days = Array.from({ length: DAYS }, (_, at) => day(DAYS - 1 - at));
@@ -114,18 +115,14 @@ export function show(main, app) {
     } catch (error) {
       write(state, `Usage is not available: ${error.message}`);
     }
-  };
-  app.connection.ready.then(load, load);
-  let wait;
-  const again = frame(() => {
-    clearTimeout(wait);
-    wait = setTimeout(load, 2000);
   });
+  app.connection.ready.then(load, load);
+  const again = throttled(load, 2000);
   // A turn that ended was charged.
   const end = app.onSessions(again);
   return () => {
     stopped = true;
-    clearTimeout(wait);
+    again.stop();
     end();
   };
 }
