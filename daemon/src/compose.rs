@@ -27,13 +27,13 @@ use crate::config::{JavaScriptLimits, StorageLocation};
 use crate::diagnostics;
 use crate::exit::Exit;
 use crate::frame_log::WireFile;
+use crate::host_users::HostUsers;
 use crate::local_system::OnDisk;
 use crate::log::clock;
 use crate::plugin_options;
 use crate::settings::{Settings, reachable};
 use crate::sources::Sources;
 use crate::token::TokenSource;
-use crate::users_file::UsersOnDisk;
 
 /// The beginning of the announcement of a host without persistent automations.
 pub const AUTOMATIONS_IN_MEMORY: &str = "automations in memory";
@@ -112,19 +112,19 @@ async fn compose_with(
         host_name: host_name(),
         config_dir: settings.dir.to_string_lossy().into_owned(),
     });
-    let users = settings.users.clone().map(UsersOnDisk::new);
-    let gate = match &users {
-        Some(users) => Gate::of(users.people(settings, &facts.host_name, log)),
-        None => Gate::default(),
-    };
+    let has_database = settings.plugins.iter().any(|entry| entry.enabled && entry.name == postgres::NAME);
+    let users = HostUsers::of(settings, has_database);
+    let people = users.as_ref().map(|users| users.people(settings, &facts.host_name));
+    let gate = people.map_or_else(Gate::default, Gate::of);
     let host = Host::new(options(settings, &facts, log), clock(), log.clone(), host_yaml(), gate);
     host.core.set_local_system(Arc::new(OnDisk::new(&settings.dir)));
     host.core.set_plugin_folders(Arc::new(ClientPluginFolders::new(&settings.state_dir)));
     if let Some(file) = &settings.wire {
         host.core.record_frames(Some(Arc::new(WireFile::open(file, hidden.clone(), log.clone())?)));
     }
-    if let Some(users) = users {
-        users.follow(&host);
+    if let (Some(users), false) = (&users, has_database) {
+        users.open(None, log).await?;
+        users.clone().follow(&host);
     }
     let tools = tool_servers(settings);
     host.sessions.set_tools_server(tools.opener());
@@ -165,6 +165,10 @@ async fn compose_with(
     plugin_options::apply(&settings.plugin_options, &mut looked)?;
     let loaded = loader.apply_all(looked, own).await;
     check_stores(&loaded.plugins, hidden)?;
+    if let (Some(users), true) = (users, has_database) {
+        users.open(host.core.users_store().cloned(), log).await?;
+        users.follow(&host);
+    }
     let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
     let vault_plugin = match loaded.registry.holder::<Vault>() {
         Some(Registrant::Plugin(id)) => Some(id.to_string()),

@@ -33,7 +33,7 @@ pub fn backup_line(options: &JsonObject) -> String {
     let schema = text("schema").unwrap_or("ostler");
     let url = text("url").unwrap_or("<url>");
     format!(
-        "sessions, automations, records, secrets, policies and usage in PostgreSQL; back them up with: pg_dump --schema={schema} \
+        "sessions, automations, records, secrets, users, policies and usage in PostgreSQL; back them up with: pg_dump --schema={schema} \
          --format=custom --file=ostler.dump {url}"
     )
 }

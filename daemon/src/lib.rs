@@ -25,6 +25,7 @@ mod edited_files;
 pub mod exit;
 mod foreground;
 mod frame_log;
+pub mod host_users;
 mod idle;
 pub mod local_system;
 pub mod log;

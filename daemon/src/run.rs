@@ -381,8 +381,8 @@ fn watched_files(settings: &Settings, log: &Log) -> Option<FileWatch> {
     let follow = || {
         edited_files::watch::follow(
             stores.options.clone(),
-            settings.dir.clone(),
-            settings.state_dir.clone(),
+            (settings.dir.clone(), settings.state_dir.clone()),
+            settings.users.clone(),
             log.clone(),
         )
     };

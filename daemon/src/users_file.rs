@@ -1,21 +1,19 @@
-//! The users file on disk: read at the start and after changes, and written by one writer at a time.
+//! The users file on disk, written by one writer at a time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::Thrown;
-use ostler_engine::users::{Change, UsersFile};
-use ostler_engine::{Host, Log, People};
+use ostler_contract::live::Pending;
+use ostler_contract::users::{EditUsers, UsersStore};
+use ostler_engine::users::UsersFile;
 use ostler_ports::atomic::{self, Access};
 use ostler_protocol::RpcError;
-use tokio::sync::Mutex;
-
-use crate::settings::Settings;
 
 /// How often the file is checked. It is small, and its author waits until it takes effect.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often a change is repeated if the file is edited at the same time.
 const ATTEMPTS: usize = 10;
@@ -24,20 +22,23 @@ const ATTEMPTS: usize = 10;
 #[derive(Debug, Clone)]
 pub struct UsersOnDisk {
     path: Arc<PathBuf>,
-    /// The text in force, once it is followed. Locked from reading the file until its content is in force, so that no
-    /// older content follows it.
-    taking: Arc<Mutex<Option<Text>>>,
-    /// The host that follows it.
-    host: Arc<OnceLock<Weak<Host>>>,
 }
 
-/// The text of the file, if there is one, or why it cannot be read.
-type Text = Result<Option<String>, String>;
+/// Parses the text of a users file; no text has no users. `place` is where it is.
+///
+/// # Errors
+/// A line with the place and the error, without content of the file.
+pub fn parse(place: &str, text: Option<&str>) -> Result<UsersFile, String> {
+    let named = |why: String| format!("{place}: {}", why.trim_start_matches('.'));
+    let file = UsersFile::parse(text.unwrap_or_default()).map_err(named)?;
+    file.directory().map_err(named)?;
+    Ok(file)
+}
 
 impl UsersOnDisk {
     /// Creates it for a path.
     pub fn new(path: PathBuf) -> Self {
-        Self { path: Arc::new(path), taking: Arc::default(), host: Arc::default() }
+        Self { path: Arc::new(path) }
     }
 
     /// Returns its path.
@@ -50,8 +51,7 @@ impl UsersOnDisk {
     /// # Errors
     /// A line with the path and the error, without content of the file.
     pub fn read(&self) -> Result<UsersFile, String> {
-        let text = self.text();
-        self.parse(text.as_ref().map(Option::as_deref))
+        parse(&self.place(), self.text()?.as_deref())
     }
 
     /// Returns the line for a missing file.
@@ -60,8 +60,11 @@ impl UsersOnDisk {
         (!self.path().exists()).then(|| format!("{shown} does not exist; no user can sign in until it does"))
     }
 
-    /// Returns its text; empty if there is no file.
-    fn text(&self) -> Result<Option<String>, String> {
+    /// Returns its text, if there is a file.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(crate) fn text(&self) -> Result<Option<String>, String> {
         let read = || fs::read_to_string(self.path());
         // An editor that writes in place first empties it, and users must not lose their grants for that moment.
         let found = match read() {
@@ -78,27 +81,16 @@ impl UsersOnDisk {
         }
     }
 
-    fn parse(&self, text: Result<Option<&str>, &String>) -> Result<UsersFile, String> {
-        let file = match text {
-            Ok(text) => UsersFile::parse(text.unwrap_or_default()),
-            Err(why) => return Err(why.clone()),
-        };
-        let named = |why: String| format!("{}: {}", self.path().display(), why.trim_start_matches('.'));
-        let file = file.map_err(named)?;
-        file.directory().map_err(named)?;
-        Ok(file)
-    }
-
     /// Changes the file. An unreadable file stays unchanged. If it is edited before the change is written, the change
     /// is applied to the new content.
     ///
     /// # Errors
     /// Why it could not be read or written, or why the change was rejected.
-    pub fn change(
+    fn edit(
         &self,
-        change: impl Fn(&mut UsersFile) -> Result<(), RpcError>,
-    ) -> Result<UsersFile, RpcError> {
-        let failed = |why: String| RpcError::internal(why);
+        edit: impl Fn(Option<&str>) -> Result<Option<String>, Thrown>,
+    ) -> Result<Option<String>, Thrown> {
+        let failed = |why: String| Thrown::from(RpcError::internal(why));
         let written = |error: std::io::Error| {
             failed(format!("{} could not be written: {error}", self.path().display()))
         };
@@ -107,104 +99,39 @@ impl UsersOnDisk {
         }
         let _held = atomic::lock(self.path()).map_err(written)?;
         for _ in 0..ATTEMPTS {
-            let text = self.text().map_err(failed)?;
-            let before = self.parse(Ok(text.as_deref())).map_err(failed)?;
-            let mut file = before.clone();
-            change(&mut file)?;
-            let text = text.as_deref().map(str::as_bytes);
-            if file == before
-                || atomic::replace(self.path(), text, file.text().as_bytes(), Access::Owner)
-                    .map_err(written)?
-            {
-                return Ok(file);
+            let before = self.text().map_err(failed)?;
+            let Some(text) = edit(before.as_deref())? else { return Ok(before) };
+            let before = before.as_deref().map(str::as_bytes);
+            if atomic::replace(self.path(), before, text.as_bytes(), Access::Owner).map_err(written)? {
+                return Ok(Some(text));
             }
         }
         Err(failed(atomic::edited(self.path())))
     }
+}
 
-    /// Returns its users, for a new host.
-    pub fn people(&self, settings: &Settings, host_name: &str, log: &Log) -> Arc<People> {
-        let resource = settings.resource.clone().unwrap_or_else(|| format!("https://{}", settings.address));
+/// Calls that block run on a thread for such work.
+impl UsersStore for UsersOnDisk {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn read(&self) -> Pending<Option<String>> {
         let users = self.clone();
-        let people = Arc::new_cyclic(|me: &Weak<People>| {
-            let (me, reread) = (me.clone(), self.clone());
-            People::new(&resource, host_name)
-                .reread_by(Arc::new(move || {
-                    let users = reread.clone();
-                    Box::pin(async move {
-                        users.look().await;
-                    })
-                }))
-                .trusting(settings.trust_token)
-                .issued_by(settings.issuer.clone())
-                .written_by(Arc::new(move |change: Change| {
-                    let (users, me) = (users.clone(), me.clone());
-                    Box::pin(async move {
-                        let _taking = users.taking.clone().lock_owned().await;
-                        let changing = tokio::task::spawn_blocking(move || {
-                            let file = users.change(change)?;
-                            if let Some(people) = me.upgrade() {
-                                people.set(file).map_err(RpcError::internal)?;
-                            }
-                            Ok::<(), RpcError>(())
-                        });
-                        changing.await.map_err(Thrown::new)?.map_err(Thrown::from)
-                    })
-                }))
-        });
-        self.absent().iter().for_each(|line| log.line(line));
-        self.take(&people, self.read(), log);
-        people
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || users.text());
+            read.await.map_err(Thrown::new)?.map_err(Thrown::new)
+        })
     }
 
-    /// Applies the content. An invalid one is reported with a line, and the previous one stays in force.
-    fn take(&self, people: &People, file: Result<UsersFile, String>, log: &Log) {
-        let shown = self.path().display();
-        match file.and_then(|file| people.set(file)) {
-            Ok(lines) => lines.iter().for_each(|line| log.line(format_args!("{shown}: {line}"))),
-            Err(why) => log.line(format_args!("{why}; keeping the last valid users and grants")),
-        }
-    }
-
-    /// Reads it again after every change, until the host ends.
-    pub fn follow(self, host: &Arc<Host>) {
-        let _ = self.host.set(Arc::downgrade(host));
-        if let Ok(mut seen) = self.taking.try_lock() {
-            *seen = Some(self.text());
-        }
-        tokio::spawn(async move {
-            let mut look = tokio::time::interval(LOOK_EVERY);
-            loop {
-                look.tick().await;
-                if self.look().await.is_none() {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// Reads it again, and applies it if it has changed. `None` once the host has ended.
-    async fn look(&self) -> Option<()> {
+    fn change(&self, edit: EditUsers) -> Pending<Option<String>> {
         let users = self.clone();
-        let mut seen = self.taking.lock().await;
-        let text = tokio::task::spawn_blocking(move || users.text()).await.ok()?;
-        let host = self.host.get()?.upgrade()?;
-        if seen.as_ref() == Some(&text) {
-            return Some(());
-        }
-        let text = &*seen.insert(text);
-        let people = host.access.gate.people()?;
-        if matches!(text, Ok(None)) {
-            let shown = self.path().display();
-            host.core.log.line(format_args!("{shown} was removed; keeping the last valid users and grants"));
-            return Some(());
-        }
-        let file = self.parse(text.as_ref().map(Option::as_deref));
-        self.take(people, file, &host.core.log);
-        drop(seen);
-        host.people_changed();
-        Some(())
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || users.edit(&*edit)).await.map_err(Thrown::new)?
+        })
     }
+
+    fn listen(&self, _: Arc<dyn Fn() + Send + Sync>) {}
 }
 
 #[cfg(test)]
@@ -212,6 +139,14 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    /// Changes the file as a host does.
+    fn change(
+        users: &UsersOnDisk,
+        change: impl Fn(&mut UsersFile) -> Result<(), RpcError>,
+    ) -> Result<Option<String>, Thrown> {
+        users.edit(|text| crate::host_users::edited(&users.place(), text, &change))
+    }
 
     /// What is edited by hand between the host's reading and its writing stays.
     #[test]
@@ -232,17 +167,17 @@ mod tests {
             }
         };
         fs::write(users.path(), both).unwrap();
-        let refused = users.change(sign_in("ben", one)).unwrap_err();
+        let refused = change(&users, sign_in("ben", one)).unwrap_err();
         assert_eq!(refused.message, "unknown user ben");
         assert_eq!(fs::read_to_string(users.path()).unwrap(), one, "who was removed is not restored");
         assert_eq!(rounds.get(), 2);
 
         let more = r#"{"users":[{"id":"ada","roles":["guest"]}]}"#;
-        users.change(sign_in("ada", more)).unwrap();
+        change(&users, sign_in("ada", more)).unwrap();
         let written = fs::read_to_string(users.path()).unwrap();
         assert!(written.contains("guest") && written.contains("signedIn"), "{written}");
         // The first time is what counts.
-        users.change(|file| file.set_signed_in("ada", "2027-01-01T00:00:00Z")).unwrap();
+        change(&users, |file| file.set_signed_in("ada", "2027-01-01T00:00:00Z")).unwrap();
         assert_eq!(fs::read_to_string(users.path()).unwrap(), written);
 
         // A file that never rests is not overwritten.
@@ -252,7 +187,7 @@ mod tests {
             fs::write(users.path(), format!("{both}{}", " ".repeat(rounds.get()))).unwrap();
             file.set_signed_in("ben", "2026-01-01T00:00:00Z")
         };
-        assert!(users.change(always).unwrap_err().message.contains("was edited at the same time"));
+        assert!(change(&users, always).unwrap_err().message.contains("was edited at the same time"));
         assert_eq!(fs::read_to_string(users.path()).unwrap().trim(), both);
     }
 }

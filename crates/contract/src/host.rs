@@ -21,6 +21,7 @@ use crate::recorder::Recorder;
 use crate::shape::Shape;
 use crate::shared_runs::{FiredOnce, Once, RunTransactions, SharedRuns};
 use crate::thrown::Thrown;
+use crate::users::UsersStore;
 
 /// Facts about the host for plugins. Spec: *Read-only context on the plugin host*.
 #[derive(Debug, Clone, Default)]
@@ -246,6 +247,12 @@ pub trait HostCalls: Send + Sync {
         _shared: Option<Arc<dyn SharedRuns>>,
     ) -> Result<(), Thrown> {
         Err(Thrown::new(format_args!("plugin {}: this host shares no runs", caller.plugin)))
+    }
+
+    /// Sets the store of the users file. Once, in `apply`.
+    #[inner]
+    fn join_users(&self, caller: &Caller, _store: Arc<dyn UsersStore>) -> Result<(), Thrown> {
+        Err(Thrown::new(format_args!("plugin {}: this host shares no users", caller.plugin)))
     }
 
     /// Joins the host to a cluster of hosts that share its stores. Once, in `apply`.

@@ -62,6 +62,7 @@ pub mod shared_runs;
 pub mod stores;
 pub mod thrown;
 pub mod tools_endpoint;
+pub mod users;
 pub mod vault_name;
 
 pub use bodies::Bodies;

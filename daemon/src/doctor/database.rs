@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_contract::JsonObject;
+use ostler_engine::users::UsersFile;
 use ostler_plugin_postgres::{Direct, NAME, Status};
 
-use super::Check;
+use super::{Check, disk};
 pub(super) use crate::database::options;
+use crate::settings::Settings;
+use crate::users_file::parse;
 
 const WHAT: &str = "database";
 
@@ -42,6 +45,37 @@ pub(super) async fn check(
     }
     let usable = status.version == status.newest;
     (usable.then_some(direct), checks)
+}
+
+/// Checks the users, if there are some. Returns them.
+pub(super) async fn users(
+    direct: &Arc<Direct>,
+    settings: Option<&Settings>,
+) -> (Option<Result<UsersFile, String>>, Vec<Check>) {
+    let store = direct.users();
+    let place = store.place();
+    let read = match store.read().await {
+        Ok(None) => {
+            let file = settings.and_then(|settings| settings.users.as_ref());
+            let missing = file.map(|file| match file.exists() {
+                true => Check::ok(
+                    "users",
+                    format!("{place}: none yet; the next start stores those of {}", file.display()),
+                ),
+                false => Check::warning(
+                    "users",
+                    format!("{place}: none; no user can sign in"),
+                    "add one with ostler user add",
+                ),
+            });
+            return (None, missing.into_iter().collect());
+        }
+        Ok(Some(text)) => parse(&place, Some(&text)),
+        Err(why) => Err(why.message),
+    };
+    let fix =
+        "correct them with ostler files export users.json, an editor, and ostler files import users.json";
+    (Some(read.clone()), disk::content(&place, read, fix))
 }
 
 fn state(status: &Status, is_running: bool) -> Check {

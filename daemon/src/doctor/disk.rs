@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use jiff::Timestamp;
+use ostler_engine::users::UsersFile;
 use ostler_ports::{FileVault, StateDb};
 
 use super::Check;
@@ -125,11 +126,16 @@ pub(super) fn users(file: &Path) -> Vec<Check> {
     if let Some(absent) = users.absent() {
         return vec![Check::warning(WHAT, absent, "create it, or correct \"users\" in the configuration")];
     }
-    let fix = "correct the file";
-    match users.read().and_then(|read| read.directory()) {
-        Ok((_, ignored)) if ignored.is_empty() => vec![Check::ok(WHAT, format!("{shown} can be read"))],
+    content(&shown.to_string(), users.read(), "correct the file")
+}
+
+/// Reports ignored values of users from a place.
+pub(super) fn content(place: &str, read: Result<UsersFile, String>, fix: &str) -> Vec<Check> {
+    const WHAT: &str = "users";
+    match read.and_then(|read| read.directory()) {
+        Ok((_, ignored)) if ignored.is_empty() => vec![Check::ok(WHAT, format!("{place} can be read"))],
         Ok((_, ignored)) => {
-            ignored.into_iter().map(|line| Check::warning(WHAT, format!("{shown}: {line}"), fix)).collect()
+            ignored.into_iter().map(|line| Check::warning(WHAT, format!("{place}: {line}"), fix)).collect()
         }
         Err(why) => vec![Check::error(WHAT, format!("{why}; no user can sign in"), fix)],
     }

@@ -21,6 +21,7 @@ use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
+use crate::users_file::UsersOnDisk;
 
 /// The status of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,14 +98,22 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
         let state = running.is_none().then(|| disk::state(&folders, settings)).flatten();
         checks.extend(state);
         checks.extend(disk::token(&settings.token));
-        checks.extend(settings.users.iter().flat_map(|file| disk::users(file)));
     }
     let mut database = None;
+    let mut users = None;
     if let Some(options) = files.as_ref().and_then(database::options) {
         let dir = files.as_ref().map(|files| files.dir.clone()).unwrap_or_default();
         let (found, about) = database::check(&options, &dir, running.is_some()).await;
         checks.extend(about);
+        if let Some(direct) = &found {
+            let (read, about) = database::users(direct, settings.as_ref()).await;
+            checks.extend(about);
+            users = read;
+        }
         database = found;
+    } else if let Some(file) = settings.as_ref().and_then(|settings| settings.users.as_ref()) {
+        checks.extend(disk::users(file));
+        users = Some(UsersOnDisk::new(file.clone()).read());
     }
     let daemon = match &running {
         Some(record) => Some(Connection::open(&record.connect_url, "ostler-doctor").await),
@@ -124,7 +133,7 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     if let Some(files) = &files {
         checks.extend(vault::names(files, running.as_ref(), database.as_ref()).await);
     }
-    checks.extend(settings.iter().flat_map(notify::rules));
+    checks.extend(settings.iter().flat_map(|settings| notify::rules(settings, users.as_ref())));
     checks.push(disk::clock(files.as_ref()));
     checks.extend(versions(&folders.config, daemon.as_ref()));
     drop(progress);

@@ -2,15 +2,16 @@
 
 use std::net::IpAddr;
 
+use ostler_engine::users::{Kind, UsersFile};
+
 use super::Check;
 use crate::notify;
 use crate::settings::Settings;
-use crate::users_file::UsersOnDisk;
 
 const WHAT: &str = "notify";
 
 /// Does nothing without rules. Their secrets are checked with those of the configuration.
-pub(super) fn rules(settings: &Settings) -> Vec<Check> {
+pub(super) fn rules(settings: &Settings, users: Option<&Result<UsersFile, String>>) -> Vec<Check> {
     let rules = match notify::read(&settings.dir) {
         Ok(rules) if rules.0.is_empty() => return Vec::new(),
         Ok(rules) => rules,
@@ -20,11 +21,10 @@ pub(super) fn rules(settings: &Settings) -> Vec<Check> {
         }
     };
     let mut checks = Vec::new();
-    let users = settings.users.clone().map(|file| UsersOnDisk::new(file).read());
     for rule in &rules.0 {
         let Some(user) = &rule.user else { continue };
         let (id, fix) = (&rule.id, "set user to the id of a user, or remove it");
-        match &users {
+        match users {
             None => checks.push(Check::warning(
                 WHAT,
                 format!(
@@ -33,7 +33,7 @@ pub(super) fn rules(settings: &Settings) -> Vec<Check> {
                 "set users in the configuration, or remove user from the rule",
             )),
             Some(Ok(file)) => {
-                let ids = file.ids(ostler_engine::users::Kind::User);
+                let ids = file.ids(Kind::User);
                 if !ids.iter().any(|known| known == user) {
                     checks.push(Check::error(
                         WHAT,

@@ -3,6 +3,7 @@
 //! Each item that was once equal in a file and in the database is recorded with its hash. This tells which of both has
 //! changed since; if both have, or nothing is known, that is a conflict, and neither is changed.
 
+mod users;
 pub mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +19,26 @@ use ostler_ports::atomic::{self, Access};
 use ostler_ports::{Bodies, EditedContent, EditedFile, read_edited_files, write_edited_file};
 use ring::digest::{SHA256, digest};
 
+use crate::verbs;
+
 /// The collections of records that users edit.
 const COLLECTIONS: [&str; 2] = [ENDPOINTS, BOTS];
 /// The file with the recorded hashes, in the state folder.
 const RECORDED: &str = "edited-files.json";
+
+/// Why a removed item stays in the database.
+const NEWER_IN_DATABASE: &str =
+    "the file was removed, and the database has a newer version; export it, or remove it there";
+/// Why an item is not stored.
+const CHANGED_MEANWHILE: &str = "it changed in the database at the same time; try again";
 
 /// A folder with files that users edit.
 pub struct EditedFolder {
     folder: PathBuf,
     collections: Vec<String>,
     bodies: Bodies,
+    /// The users file, if it is one of them.
+    users: Option<PathBuf>,
     /// Where the hashes are recorded; nowhere for a folder that is not the configuration folder.
     recorded: Option<PathBuf>,
 }
@@ -69,9 +80,14 @@ pub struct Force {
 }
 
 impl EditedFolder {
-    /// The configuration folder of a host.
-    pub fn of_host(config_dir: &Path, state_dir: &Path, collections: &[String]) -> Self {
-        Self { recorded: Some(state_dir.join(RECORDED)), ..Self::elsewhere(config_dir, collections) }
+    /// The configuration folder of a host, with its users file.
+    pub fn of_host(
+        config_dir: &Path,
+        state_dir: &Path,
+        collections: &[String],
+        users: Option<PathBuf>,
+    ) -> Self {
+        Self { recorded: Some(state_dir.join(RECORDED)), users, ..Self::elsewhere(config_dir, collections) }
     }
 
     /// Another folder with such files.
@@ -82,14 +98,25 @@ impl EditedFolder {
             (ENDPOINTS.to_owned(), None),
             (BOTS.to_owned(), ostler_plugin_bot::bots_options().body),
         ]);
-        Self { folder: folder.to_owned(), collections: all, bodies, recorded: None }
+        Self {
+            folder: folder.to_owned(),
+            collections: all,
+            bodies,
+            users: Some(folder.join(verbs::users::FILE)),
+            recorded: None,
+        }
     }
 
     /// Stores what is in the files, or in those with the names in `only`, in the database.
     ///
     /// # Errors
     /// The folder cannot be read, or the database fails.
-    pub async fn import(&self, direct: &Direct, only: &[String], force: Force) -> Result<Outcome, Thrown> {
+    pub async fn import(
+        &self,
+        direct: &Arc<Direct>,
+        only: &[String],
+        force: Force,
+    ) -> Result<Outcome, Thrown> {
         let mut recorded = self.recorded()?;
         let mut outcome = Outcome::default();
         for (key, pair) in self.pairs(direct).await? {
@@ -115,9 +142,9 @@ impl EditedFolder {
                                 outcome.removed.push(name);
                             }
                         }
-                        (Some(_), Some(_)) if force.remove => outcome.conflicts.push(conflict(
-                            "the file was removed, and the database has a newer version; export it, or remove it there",
-                        )),
+                        (Some(_), Some(_)) if force.remove => {
+                            outcome.conflicts.push(conflict(NEWER_IN_DATABASE));
+                        }
                         (_, None) => drop(recorded.remove(&name)),
                         (_, Some(_)) => {}
                     }
@@ -131,20 +158,7 @@ impl EditedFolder {
                 outcome.equal += 1;
                 continue;
             }
-            let why = match (&base, &database) {
-                (None, None) => None,
-                (Some(base), Some(now)) if base == now => None,
-                (Some(base), None) if *base == file => {
-                    Some("it was removed from the database; remove the file, or overwrite with --overwrite")
-                }
-                (Some(base), Some(_)) if *base == file => {
-                    Some("the database has a newer version, and the file is unchanged; export it")
-                }
-                _ => Some(
-                    "the file and the database have different versions; export, or overwrite with --overwrite",
-                ),
-            };
-            if let Some(why) = why
+            if let Some(why) = conflict_of(base.as_deref(), &file, database.as_deref())
                 && !force.overwrite
             {
                 outcome.conflicts.push(conflict(why));
@@ -156,11 +170,12 @@ impl EditedFolder {
                     recorded.insert(name.clone(), file);
                     outcome.stored.push(name);
                 }
-                Ok(false) => {
-                    outcome.conflicts.push(conflict("it changed in the database at the same time; try again"))
-                }
+                Ok(false) => outcome.conflicts.push(conflict(CHANGED_MEANWHILE)),
                 Err(why) => outcome.conflicts.push((name, why.message)),
             }
+        }
+        if let Some(path) = &self.users {
+            users::import(path, direct, only, force, (&mut recorded, &mut outcome)).await?;
         }
         self.record(&recorded)?;
         Ok(outcome)
@@ -170,7 +185,12 @@ impl EditedFolder {
     ///
     /// # Errors
     /// A file cannot be written, or the database fails.
-    pub async fn export(&self, direct: &Direct, only: &[String], overwrite: bool) -> Result<Outcome, Thrown> {
+    pub async fn export(
+        &self,
+        direct: &Arc<Direct>,
+        only: &[String],
+        overwrite: bool,
+    ) -> Result<Outcome, Thrown> {
         let mut recorded = self.recorded()?;
         let mut outcome = Outcome::default();
         let mut policies = Vec::new();
@@ -210,6 +230,9 @@ impl EditedFolder {
         let store = Arc::new(ostler_ports::FilePolicies::new(&self.folder)).into_point();
         for row in policies {
             store.put.unbounded((row,)).await?;
+        }
+        if let Some(path) = &self.users {
+            users::export(path, direct, only, overwrite, (&mut recorded, &mut outcome)).await?;
         }
         self.record(&recorded)?;
         Ok(outcome)
@@ -295,10 +318,26 @@ impl EditedFolder {
     /// The names of all files that were once equal to the database, for a watch.
     fn paths(&self) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::from([self.folder.join("policies.json")]);
+        paths.extend(self.users.clone());
         for folder in self.collections.iter().map(String::as_str).chain(["automations"]) {
             paths.insert(self.folder.join(folder));
         }
         paths
+    }
+}
+
+/// Returns why a file is not stored, by the hashes of what was equal in both, of the file, and of the database.
+fn conflict_of(base: Option<&str>, file: &str, database: Option<&str>) -> Option<&'static str> {
+    match (base, database) {
+        (None, None) => None,
+        (Some(base), Some(now)) if base == now => None,
+        (Some(base), None) if base == file => {
+            Some("it was removed from the database; remove the file, or overwrite with --overwrite")
+        }
+        (Some(base), Some(_)) if base == file => {
+            Some("the database has a newer version, and the file is unchanged; export it")
+        }
+        _ => Some("the file and the database have different versions; export, or overwrite with --overwrite"),
     }
 }
 

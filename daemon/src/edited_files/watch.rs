@@ -24,9 +24,14 @@ impl Drop for FileWatch {
 }
 
 /// Follows the files of a configuration folder.
-pub fn follow(options: JsonObject, config_dir: PathBuf, state_dir: PathBuf, log: Log) -> FileWatch {
+pub fn follow(
+    options: JsonObject,
+    (config_dir, state_dir): (PathBuf, PathBuf),
+    users: Option<PathBuf>,
+    log: Log,
+) -> FileWatch {
     FileWatch(tokio::spawn(async move {
-        let folder = EditedFolder::of_host(&config_dir, &state_dir, &[]);
+        let folder = EditedFolder::of_host(&config_dir, &state_dir, &[], users);
         let mut watch = Watch { seen: None, direct: None, reported: BTreeSet::new(), failed: None };
         loop {
             match watch.look(&folder, &options, &config_dir).await {

@@ -223,7 +223,7 @@ pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
     }
     if at.files().is_ok_and(|files| database::options(&files).is_some()) {
         lines.push(
-            "Its sessions, automations, records, secrets, policies and usage are in PostgreSQL, which this did not restore: see \
+            "Its sessions, automations, records, secrets, users, policies and usage are in PostgreSQL, which this did not restore: see \
              docs/postgres.md"
                 .to_owned(),
         );

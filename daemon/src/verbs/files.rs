@@ -10,13 +10,14 @@ use crate::database;
 use crate::edited_files::{EditedFolder, Force, Outcome};
 use crate::exit::Exit;
 use crate::place::Place;
+use crate::verbs::users;
 
 /// The `ostler files` commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum FilesVerb {
-    /// Store automations, endpoints, bots and policies from files in the database
+    /// Store automations, endpoints, bots, policies and users from files in the database
     Import(FilesFlags),
-    /// Write automations, endpoints, bots and policies of the database to files
+    /// Write automations, endpoints, bots, policies and users of the database to files
     Export(FilesFlags),
 }
 
@@ -48,9 +49,10 @@ pub async fn files(at: &Place, verb: FilesVerb) -> Result<Answer, Exit> {
         )
     };
     let direct = database::connect(&files).await?.ok_or_else(none)?;
+    let users = files.config.users.as_ref().map_or_else(|| files.dir.join(users::FILE), PathBuf::from);
     let folder = |flags: &FilesFlags| match &flags.folder {
         Some(folder) => EditedFolder::elsewhere(&at.working_dir.join(folder), &flags.collection),
-        None => EditedFolder::of_host(&files.dir, &files.state_dir, &flags.collection),
+        None => EditedFolder::of_host(&files.dir, &files.state_dir, &flags.collection, Some(users.clone())),
     };
     let outcome = match &verb {
         FilesVerb::Import(flags) => {

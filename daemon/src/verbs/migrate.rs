@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
-use ostler_contract::stores::transfer::Transfer;
+use ostler_contract::stores::transfer::{Kind, Transfer};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_plugin_bot::BOTS;
 use ostler_plugin_postgres::{Direct, ExclusiveSchema, NAME};
@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::migrate::{Copied, copy};
 use crate::place::Place;
 use crate::progress::Progress;
+use crate::verbs::users;
 
 /// The prefix of a folder with files that a migration moved aside, and of a copy of the configuration.
 pub const ASIDE: &str = ".before-migrate-";
@@ -82,6 +83,8 @@ pub async fn migrate(at: &Place, flags: MigrateFlags) -> Result<Answer, Exit> {
     }
     let _held = Holding::take(&folders)?;
     let notes = Notes::default();
+    let configured = files.config.users.as_ref().map(PathBuf::from);
+    let users_file = configured.clone().unwrap_or_else(|| folders.config.join(users::FILE));
     let progress = Progress::begin(&at.common, "migrating");
     let direct = Direct::connect(&options, &folders.config).await.map_err(failed)?;
     let mut aside = None;
@@ -99,15 +102,15 @@ pub async fn migrate(at: &Place, flags: MigrateFlags) -> Result<Answer, Exit> {
                     schema
                 }
             };
-            (Box::new(source), Box::new(schema))
+            (Box::new(source.with_users(configured.clone())), Box::new(schema))
         }
         Destination::Files => {
             let schema = ExclusiveSchema::source(direct).await.map_err(failed)?;
             if flags.force {
-                aside = set_aside(&folders)?;
+                aside = set_aside(&folders, &users_file)?;
             }
             let target = FileTransfer::target(&folders.config, &folders.state, bodies, notes.report());
-            (Box::new(schema), Box::new(target.map_err(failed)?))
+            (Box::new(schema), Box::new(target.map_err(failed)?.with_users(Some(users_file.clone()))))
         }
     };
     let hint = match flags.to {
@@ -116,10 +119,19 @@ pub async fn migrate(at: &Place, flags: MigrateFlags) -> Result<Answer, Exit> {
     };
     let copied = copy(&*from, &*to, hint, &mut |what| progress.say(what)).await?;
     drop(progress);
+    let has_users = copied.iter().any(|one| one.kind == Kind::Users.name() && one.items > 0);
+    // Without the key, a host with files checks no grants.
+    let is_open = flags.to == Destination::Files && configured.is_none() && has_users;
     let changed = match flags.write_config {
-        true => write_config(&files, flags.to, &options)?,
+        true => write_config(&files, flags.to, &options, is_open.then_some(&*users_file))?,
         false => None,
     };
+    if is_open && !flags.write_config {
+        notes.report()(format!(
+            "set \"users\": \"{0}\" in config.json before you start the host; without it, grants are not checked",
+            users_file.display()
+        ));
+    }
     Ok(answer(&flags, (&from.place(), &to.place()), &copied, &options, (changed, aside), notes))
 }
 
@@ -204,10 +216,12 @@ fn bodies(flags: &[String]) -> Result<Bodies, Exit> {
 }
 
 /// Moves what a copy to files would write into folders beside it. Returns them.
-fn set_aside(folders: &Folders) -> Result<Option<String>, Exit> {
+fn set_aside(folders: &Folders, users: &Path) -> Result<Option<String>, Exit> {
     let stamp = stamp(STAMP);
     let mut moved = Vec::new();
-    for path in FileTransfer::stored(&folders.config, &folders.state).map_err(failed)? {
+    let mut stored = FileTransfer::stored(&folders.config, &folders.state).map_err(failed)?;
+    stored.extend(users.exists().then(|| users.to_owned()));
+    for path in stored {
         let system = |error: std::io::Error| Exit::machine(format!("{}: {error}", path.display()));
         let folder = path.parent().unwrap_or(Path::new(".")).join(format!("{ASIDE}{stamp}"));
         atomic::make_private_folder(&folder).map_err(system)?;
@@ -223,6 +237,7 @@ fn write_config(
     files: &ConfigFiles,
     to: Destination,
     options: &JsonObject,
+    users: Option<&Path>,
 ) -> Result<Option<(PathBuf, PathBuf)>, Exit> {
     let stamp = stamp(STAMP);
     let mut copies = Vec::new();
@@ -253,6 +268,9 @@ fn write_config(
             }
         }
         entries.insert(0, entry);
+        if let Some(users) = users {
+            fields.insert("users".to_owned(), users.to_string_lossy().into());
+        }
         Ok(())
     })?;
     let mut written = None;

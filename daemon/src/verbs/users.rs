@@ -1,9 +1,12 @@
-//! `ostler user …`, `ostler team …`, `ostler project …`: change the users file as a user of this machine.
+//! `ostler user …`, `ostler team …`, `ostler project …`: change the users file, or the users in the database, as a user of this
+//! machine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
-use ostler_contract::{JsonObject, Secret, Value, json};
+use ostler_contract::users::UsersStore;
+use ostler_contract::{JsonObject, Secret, Thrown, Value, json};
 use ostler_engine::users::{Caller, Change, Kind, UsersFile, hash_of};
 use ostler_protocol::RpcError;
 
@@ -11,12 +14,15 @@ use super::ask;
 use crate::answer::Answer;
 use crate::api::shapes::{AddGroup, AddUser, AddedGroup, Named, PersonalToken, RemovedRecord};
 use crate::client::Connection;
+use crate::config::ConfigFiles;
 use crate::daemon_file;
+use crate::database;
 use crate::exit::Exit;
+use crate::host_users;
 use crate::place::Place;
 use crate::remote::Remote;
 use crate::token::fresh;
-use crate::users_file::UsersOnDisk;
+use crate::users_file::{UsersOnDisk, parse};
 
 /// The command that makes the running daemon read the file again.
 const RELOAD: &str = "x-ostler/users/reload";
@@ -80,20 +86,47 @@ pub enum GroupVerb {
     List,
 }
 
-/// Returns the configured users file, by default `users.json` in the configuration folder.
-fn file(at: &Place) -> Result<(UsersOnDisk, Option<String>), Exit> {
+/// The default users file, in the configuration folder.
+pub const FILE: &str = "users.json";
+
+/// Returns the users of the configuration: those in the database, or the configured file, by default `users.json` in the
+/// configuration folder. With a note for an answer.
+async fn open(at: &Place) -> Result<(Arc<dyn UsersStore>, Option<String>), Exit> {
     let files = at.files()?;
-    Ok(match files.config.users {
+    if let Some(direct) = database::connect(&files).await? {
+        return shared(&files, direct.users()).await;
+    }
+    let (file, note) = match files.config.users {
         Some(named) => (UsersOnDisk::new(named.into()), None),
         None => {
-            let path = files.dir.join("users.json");
+            let path = files.dir.join(FILE);
             let note = format!(
                 "the configuration does not use {0}; add \"users\": \"{0}\" to it, otherwise users and grants are not checked",
                 path.display()
             );
             (UsersOnDisk::new(path), Some(note))
         }
-    })
+    };
+    Ok((Arc::new(file), note))
+}
+
+/// Stores the users of the configured file in a database that has none, as the start of a host does.
+async fn shared(
+    files: &ConfigFiles,
+    store: Arc<dyn UsersStore>,
+) -> Result<(Arc<dyn UsersStore>, Option<String>), Exit> {
+    let failed = |why: Thrown| Exit::machine(why.message);
+    let note = match &files.config.users {
+        Some(file) => {
+            let file = UsersOnDisk::new(file.into());
+            host_users::import_first(&*store, &file).await.map_err(failed)?;
+            None
+        }
+        None => store.read().await.map_err(failed)?.is_none().then(|| {
+            "the database had no users before; as soon as it has some, its hosts check grants".to_owned()
+        }),
+    };
+    Ok((store, note))
 }
 
 /// Converts a rejected change to the error of the command line and HTTP.
@@ -112,19 +145,19 @@ pub async fn user(at: &Place, verb: UserVerb) -> Result<Answer, Exit> {
     if let Some(remote) = at.remote()? {
         return user_over_http(at, &remote, verb).await;
     }
-    let (users, note) = file(at)?;
+    let (users, note) = open(at).await?;
     let changes = !matches!(verb, UserVerb::List);
     let answer = match verb {
         UserVerb::Add { id, roles, memberships, primary } => {
             let roles = (!roles.is_empty()).then_some(roles);
-            add(id, roles, memberships, primary, Caller::root()).here(&users)?
+            add(id, roles, memberships, primary, Caller::root()).here(&*users).await?
         }
-        UserVerb::Token { id } => token(id, Caller::root()).here(&users)?,
+        UserVerb::Token { id } => token(id, Caller::root()).here(&*users).await?,
         UserVerb::Rm { id, yes } => {
             ask::sure(at, yes, &format!("Remove user {id}?"))?;
-            remove(Kind::User, id, Caller::root()).here(&users)?
+            remove(Kind::User, id, Caller::root()).here(&*users).await?
         }
-        UserVerb::List => listed(&users, Kind::User)?,
+        UserVerb::List => listed(&*users, Kind::User).await?,
     };
     let answer = match note {
         Some(note) => answer.note(note),
@@ -144,14 +177,14 @@ pub async fn group(at: &Place, kind: Kind, verb: GroupVerb) -> Result<Answer, Ex
     if let Some(remote) = at.remote()? {
         return group_over_http(at, &remote, kind, verb).await;
     }
-    let (users, _) = file(at)?;
+    let (users, _) = open(at).await?;
     let answer = match verb {
-        GroupVerb::Add { id, title } => add_group(kind, id, title, Caller::root()).here(&users)?,
+        GroupVerb::Add { id, title } => add_group(kind, id, title, Caller::root()).here(&*users).await?,
         GroupVerb::Rm { id, yes } => {
             ask::sure(at, yes, &format!("Remove {} {id}?", kind.name()))?;
-            remove(kind, id, Caller::root()).here(&users)?
+            remove(kind, id, Caller::root()).here(&*users).await?
         }
-        GroupVerb::List => return listed(&users, kind),
+        GroupVerb::List => return listed(&*users, kind).await,
     };
     Ok(in_force(at, answer).await)
 }
@@ -207,7 +240,7 @@ async fn group_over_http(at: &Place, remote: &Remote, kind: Kind, verb: GroupVer
     }
 }
 
-/// A change to the users file with its answer.
+/// A change of the users with its answer.
 pub struct Edit {
     /// The change.
     pub change: Change,
@@ -216,8 +249,8 @@ pub struct Edit {
 }
 
 impl Edit {
-    fn here(self, users: &UsersOnDisk) -> Result<Answer, Exit> {
-        users.change(self.change).map_err(failed)?;
+    async fn here(self, users: &dyn UsersStore) -> Result<Answer, Exit> {
+        host_users::change(users, self.change).await.map_err(|why| failed(why.into_rpc()))?;
         Ok(self.answer)
     }
 }
@@ -290,8 +323,9 @@ pub fn remove(kind: Kind, id: String, by: Caller) -> Edit {
     Edit { change: Box::new(move |file| file.remove(kind, &id, &by)), answer }
 }
 
-fn listed(users: &UsersOnDisk, kind: Kind) -> Result<Answer, Exit> {
-    Ok(list(&users.read().map_err(Exit::machine)?, kind))
+async fn listed(users: &dyn UsersStore, kind: Kind) -> Result<Answer, Exit> {
+    let text = users.read().await.map_err(|why| Exit::machine(why.message))?;
+    Ok(list(&parse(&users.place(), text.as_deref()).map_err(Exit::machine)?, kind))
 }
 
 /// Lists records of a kind, without tokens.

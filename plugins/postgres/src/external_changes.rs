@@ -25,11 +25,12 @@ const PAGE: i64 = 1000;
 pub struct Listeners {
     records: Mutex<HashMap<String, Watchers<RecordChange>>>,
     automations: Mutex<Option<Watchers<AutomationChange>>>,
-    runs: Mutex<Option<RunsListener>>,
+    runs: Mutex<Option<Listener>>,
+    users: Mutex<Option<Listener>>,
 }
 
-/// Called when runs may wait for this host.
-type RunsListener = Arc<dyn Fn() + Send + Sync>;
+/// Called when something may have changed.
+type Listener = Arc<dyn Fn() + Send + Sync>;
 
 impl Listeners {
     /// Notifies the watchers of a collection of records.
@@ -43,8 +44,20 @@ impl Listeners {
     }
 
     /// Notifies of runs that may wait for this host.
-    pub fn runs(&self, listener: RunsListener) {
+    pub fn runs(&self, listener: Listener) {
         *self.runs.lock() = Some(listener);
+    }
+
+    /// Notifies of changed users.
+    pub fn users(&self, listener: Listener) {
+        *self.users.lock() = Some(listener);
+    }
+
+    /// Calls the listener of users.
+    fn wake_users(&self) {
+        if let Some(listener) = &*self.users.lock() {
+            listener();
+        }
     }
 
     /// Calls the listener of runs.
@@ -66,6 +79,7 @@ impl Listeners {
                     watchers.notify(&AutomationChange { id, r#type: how });
                 }
             }
+            ("users", _) => self.wake_users(),
             // Policies and secrets are read for each use.
             _ => {}
         }
@@ -83,6 +97,9 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
         }
     }
     let mut pause = POLL;
+    let mut read_as = database.lease.incarnation();
+    // Changes before the first one that is read here; and those that were removed while the database could not be read.
+    let mut may_have_missed = true;
     while !database.lease.is_over() {
         let was_woken = tokio::time::timeout(pause, wake.notified()).await.is_ok();
         listeners.wake_runs();
@@ -97,8 +114,15 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                 )
                 .await;
             // If it cannot be read now, the next poll reads it.
-            let Ok(rows) = rows else { break };
+            let Ok(rows) = rows else {
+                may_have_missed = true;
+                break;
+            };
             let me = database.lease.incarnation();
+            if std::mem::take(&mut may_have_missed) || me != read_as {
+                read_as = me.clone();
+                listeners.wake_users();
+            }
             let mut sessions = HashSet::new();
             for row in &rows {
                 let (kind, collection): (String, Option<String>) = (row.get(2), row.get(3));

@@ -1,6 +1,6 @@
 //! `@ostler/postgres`: the stores of a host in PostgreSQL.
 //!
-//! Sessions, automations and runs, records, policies, usage and the vault replace the stores of files and SQLite. One task
+//! Sessions, automations and runs, records, policies, usage, users and the vault replace the stores of files and SQLite. One task
 //! writes, a transaction for many writes; a pool reads. A lease makes sure that one host at a time writes, or, in a cluster, that
 //! one host at a time writes a session.
 
@@ -36,6 +36,7 @@ mod shared_runs;
 mod tls;
 mod transfer;
 mod usage;
+mod users;
 mod vault;
 mod writer;
 
@@ -69,6 +70,7 @@ use runs::Runs;
 use sessions::Sessions;
 use shared_runs::Shared;
 use usage::Usage;
+use users::Users;
 use vault::{Cipher, Vault};
 
 /// The name of the plugin in a configuration.
@@ -144,11 +146,18 @@ async fn apply(
     let place = format!("PostgreSQL, schema {}", settings.schema);
     let is_shared = database.lease.is_member;
     let runs = Runs::new(database.clone(), say.clone(), retention, is_shared)?;
-    let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place)?;
+    let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place.clone())?;
     let shared = Arc::new(Shared::new(database.clone(), say.clone(), listeners.clone()));
     let of_cluster = is_shared.then(|| shared.clone() as Arc<dyn SharedRuns>);
     if let Err(why) = host.join_runs(shared, of_cluster) {
         // A host without the call stores each run by itself.
+        if is_shared {
+            return Err(why);
+        }
+    }
+    let users = Arc::new(Users::new(database.clone(), listeners.clone(), &place));
+    if let Err(why) = host.join_users(users) {
+        // A host without the call has no users.
         if is_shared {
             return Err(why);
         }

@@ -12,6 +12,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("cluster", include_str!("migrations/0002_cluster.sql")),
     ("run_index", include_str!("migrations/0003_run_index.sql")),
     ("runs", include_str!("migrations/0004_runs.sql")),
+    ("users", include_str!("migrations/0005_users.sql")),
 ];
 
 /// Serializes hosts that start: held until the transaction ends.

@@ -229,6 +229,12 @@ fn page_of(kind: Kind) -> String {
             "name",
             "a",
         ),
+        Kind::Users => (
+            "0::bigint AS number, id AS a, NULL::text AS b, content, NULL::text AS more FROM users WHERE id > $1"
+                .to_owned(),
+            "id",
+            "a",
+        ),
         Kind::Policy => (
             "number, id AS a, NULL::text AS b, policy AS content, NULL::text AS more FROM policies WHERE number > $3"
                 .to_owned(),
@@ -345,6 +351,7 @@ fn statements(kind: Kind, items: Vec<Item>, direct: &Direct) -> Result<Statement
             }
             vec![(crate::vault::SET, sealed)]
         }
+        Kind::Users => two("INSERT INTO users (id, content) SELECT * FROM unnest($1::text[], $2::text[])"),
         Kind::Policy => two("INSERT INTO policies (id, policy)
              SELECT id, policy FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS t(id, policy, n) ORDER BY n"),
         Kind::Record => {

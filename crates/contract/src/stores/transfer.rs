@@ -19,6 +19,8 @@ pub const PAGE_ITEMS: usize = 500;
 pub enum Kind {
     /// Secrets of the vault, by name.
     Secret,
+    /// The users file, whose item has the key `users`.
+    Users,
     /// Policies, in the order of their insertion.
     Policy,
     /// Records, by collection and id.
@@ -53,8 +55,9 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are copied.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Secret,
+        Self::Users,
         Self::Policy,
         Self::Record,
         Self::Automation,
@@ -76,6 +79,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Secret => "secrets",
+            Self::Users => "users files",
             Self::Policy => "policies",
             Self::Record => "records",
             Self::Automation => "automations",

@@ -260,7 +260,7 @@ impl Automations {
                 let mut changes = request.changes;
                 let settings = &held.settings;
                 // On a host without users, the editor is unknown.
-                let known = self.access.owner_of(by).filter(|_| self.access.gate.guarded);
+                let known = self.access.owner_of(by).filter(|_| self.access.gate.is_guarded());
                 let editor = known.or_else(|| settings.editor.clone());
                 if changes.meta.is_some() || editor != settings.editor {
                     let meta = changes.meta.or_else(|| held.wire.definition.meta.clone());

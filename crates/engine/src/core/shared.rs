@@ -9,6 +9,7 @@ use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::{AutomationStore, Offered, Policies, RecordStore, SessionStore, Vault};
 use ostler_contract::registry::Registrant;
 use ostler_contract::shared_runs::{RunTransactions, SharedRuns};
+use ostler_contract::users::UsersStore;
 use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
 use ostler_protocol::wire::state::{AutomationRunSummary, SessionSummary};
 use parking_lot::RwLock;
@@ -67,6 +68,7 @@ pub struct Core {
     cluster: OnceLock<Arc<dyn Cluster>>,
     run_transactions: OnceLock<Arc<dyn RunTransactions>>,
     shared_runs: OnceLock<Arc<dyn SharedRuns>>,
+    users_store: OnceLock<Arc<dyn UsersStore>>,
     stage: watch::Sender<Stage>,
     outbound: OnceLock<Outbound>,
     own_sessions: OnceLock<SessionStore>,
@@ -104,6 +106,7 @@ impl Core {
             cluster: OnceLock::new(),
             run_transactions: OnceLock::new(),
             shared_runs: OnceLock::new(),
+            users_store: OnceLock::new(),
             stage: watch::Sender::new(Stage::Loading),
             outbound: OnceLock::new(),
             own_sessions: OnceLock::new(),
@@ -144,6 +147,16 @@ impl Core {
             let _ = self.shared_runs.set(shared);
         }
         first
+    }
+
+    /// Sets the store of the users file, once; returns whether it was the first.
+    pub(crate) fn join_users(&self, store: Arc<dyn UsersStore>) -> bool {
+        self.users_store.set(store).is_ok()
+    }
+
+    /// Returns the store of the users file, if a plugin provides one.
+    pub fn users_store(&self) -> Option<&Arc<dyn UsersStore>> {
+        self.users_store.get()
     }
 
     /// Returns how runs are stored together with a record, if the store can do so.

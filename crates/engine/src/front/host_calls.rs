@@ -12,6 +12,7 @@ use ostler_contract::points::{
 };
 use ostler_contract::problem::no_network;
 use ostler_contract::shared_runs::{FiredOnce, Once, RunTransactions, SharedRuns};
+use ostler_contract::users::UsersStore;
 use ostler_contract::{
     Call, Caller, Func, HostCalls, HostFunction, JsonObject, Pending, RpcError, Slug, Thrown, Value,
     VaultName, limit, problem,
@@ -245,6 +246,13 @@ impl HostCalls for HostDoor {
         match self.front()?.core.join_runs(transactions, shared) {
             true => Ok(()),
             false => Err(needs(caller, "another plugin stores the runs already")),
+        }
+    }
+
+    fn join_users(&self, caller: &Caller, store: Arc<dyn UsersStore>) -> Result<(), Thrown> {
+        match self.front()?.core.join_users(store) {
+            true => Ok(()),
+            false => Err(needs(caller, "another plugin stores the users already")),
         }
     }
 

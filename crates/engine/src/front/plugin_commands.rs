@@ -68,7 +68,7 @@ impl Connection {
 fn answer(front: Arc<Front>, call: Call, responder: Responder) {
     let Call { command, params, principal, client } = call;
     let reader = front.access.reader_known(&principal);
-    let owner = principal.owner(&front.core.options.host_name).filter(|_| front.access.gate.guarded);
+    let owner = principal.owner(&front.core.options.host_name).filter(|_| front.access.gate.is_guarded());
     let answered = command.method.handle.within(limit::COMMAND, (params, reader, client, owner));
     tokio::spawn(async move {
         let outcome: Result<Value, RpcError> = answered.await.map_err(|why| {

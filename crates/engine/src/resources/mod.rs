@@ -215,7 +215,7 @@ impl Resources {
     /// it may read its own resources, and has all grants there.
     pub(crate) fn reader_of(&self, principal: &Principal) -> Option<Reader> {
         let reader = principal.reader()?;
-        match (self.access.gate.guarded, principal) {
+        match (self.access.gate.is_guarded(), principal) {
             (true, _) => Some(reader),
             (false, Principal::Plugin { .. }) => Some(Reader { grants: vec!["*:*".to_owned()], ..reader }),
             (false, _) => None,

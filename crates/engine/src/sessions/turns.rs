@@ -300,7 +300,7 @@ impl Actor {
     /// Records the sender in a message, if the host has a users file.
     pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
         if let Some(sender) = sender
-            && self.sessions.access.gate.guarded
+            && self.sessions.access.gate.is_guarded()
         {
             message.meta.get_or_insert_default().insert(names::meta_key("sender"), sender.into());
         }

@@ -43,7 +43,7 @@ impl Access {
     /// Returns the grants of an owner; `None` if grants are not checked. Teams and projects have the grants of their
     /// role.
     fn grants_of(&self, owner: &str) -> Option<Arc<[Grant]>> {
-        if !self.gate.guarded {
+        if !self.gate.is_guarded() {
             return None;
         }
         match Owner::parse(owner) {
@@ -65,7 +65,7 @@ impl Access {
     /// Returns whether the work of an owner can see that of another one. Teams and projects see only their own; others
     /// see what their grants allow.
     pub(crate) fn sees_of(&self, owner: &str, other: Option<&str>) -> bool {
-        if !self.gate.guarded || !is_group(owner) {
+        if !self.gate.is_guarded() || !is_group(owner) {
             return true;
         }
         self.reader_for(owner).zip(other).is_some_and(|(reader, other)| reader.belongs_to(other))
@@ -73,7 +73,7 @@ impl Access {
 
     /// Returns the owner of the work that a principal starts; none on a host without a users file, except for plugins.
     pub(crate) fn owner_of(&self, principal: &Principal) -> Option<String> {
-        match (principal, self.gate.guarded) {
+        match (principal, self.gate.is_guarded()) {
             (Principal::Plugin { .. }, _) | (_, true) => principal.owner(&self.core.options.host_name),
             _ => None,
         }
@@ -88,7 +88,7 @@ impl Access {
     /// can.
     pub fn has_been_here(&self, owner: &str) -> bool {
         match owner.strip_prefix("user:") {
-            Some(id) if self.gate.guarded => self.person(id).is_some_and(|person| person.has_signed_in),
+            Some(id) if self.gate.is_guarded() => self.person(id).is_some_and(|person| person.has_signed_in),
             _ => true,
         }
     }
@@ -126,7 +126,7 @@ impl Access {
 
     /// Returns the identity of a connection for the client, if the host has a users file.
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
-        self.gate.guarded.then(|| principal.owner(&self.core.options.host_name)).flatten()
+        self.gate.is_guarded().then(|| principal.owner(&self.core.options.host_name)).flatten()
     }
 }
 

@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    const fn part(self) -> &'static str {
+    pub(super) const fn part(self) -> &'static str {
         match self {
             Self::User => "users",
             Self::Team => "teams",
@@ -463,15 +463,15 @@ impl UsersFile {
         }
     }
 
-    fn users(&self) -> &[Value] {
+    pub(super) fn users(&self) -> &[Value] {
         self.fields.get("users").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    fn part(&self, kind: Kind) -> JsonObject {
+    pub(super) fn part(&self, kind: Kind) -> JsonObject {
         self.fields.get(kind.part()).and_then(Value::as_object).cloned().unwrap_or_default()
     }
 }
 
-fn id_of(user: &Value) -> Option<&str> {
+pub(super) fn id_of(user: &Value) -> Option<&str> {
     user.get("id").and_then(Value::as_str)
 }

@@ -9,10 +9,12 @@ mod issuers;
 pub(crate) mod plugin_grants;
 pub(crate) mod policies;
 pub mod principal;
+mod records;
 mod schemes;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_contract::live::ready;
 use ostler_contract::{Pending, Thrown};
@@ -28,6 +30,7 @@ pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
 pub use edit::{Caller, Kind};
 pub use file::UsersFile;
 pub use issuers::{Issuer, Verified};
+pub use records::RecordKey;
 pub(crate) use schemes::providers;
 
 /// A change to the users file. A failed change leaves the file unchanged. It is repeated if the file changes before it
@@ -50,6 +53,8 @@ pub struct People {
     asking: Semaphore,
     writer: Option<UsersWriter>,
     reader: Option<UsersReader>,
+    /// Whether grants are checked. Once they are, they stay so.
+    are_in_force: AtomicBool,
 }
 
 impl fmt::Debug for People {
@@ -85,6 +90,7 @@ impl People {
             asking: Semaphore::new(ASKED_AT_ONCE),
             writer: None,
             reader: None,
+            are_in_force: AtomicBool::new(true),
         }
     }
 
@@ -114,6 +120,23 @@ impl People {
     pub fn reread_by(mut self, reader: UsersReader) -> Self {
         self.reader = Some(reader);
         self
+    }
+
+    /// Leaves grants unchecked until there is a users file.
+    #[must_use]
+    pub fn pending(self) -> Self {
+        self.are_in_force.store(false, Ordering::Release);
+        self
+    }
+
+    /// Checks grants from now on. Returns whether they were not checked before.
+    pub fn enforce(&self) -> bool {
+        !self.are_in_force.swap(true, Ordering::AcqRel)
+    }
+
+    /// Returns whether grants are checked.
+    pub fn are_in_force(&self) -> bool {
+        self.are_in_force.load(Ordering::Acquire)
     }
 
     /// Reads the users file again, and returns once its content is in force.

@@ -15,7 +15,7 @@ impl Access {
     pub(crate) fn require_named(&self, principal: &Principal, grant: &str) -> Result<(), RpcError> {
         match Grant::parse(grant) {
             Some(asked) => self.gate.require(principal, &asked),
-            None if !self.gate.guarded => Ok(()),
+            None if !self.gate.is_guarded() => Ok(()),
             None => Err(RpcError::permission_denied(format!("{grant:?} is not a grant, so this is denied"))),
         }
     }
@@ -37,6 +37,6 @@ impl Access {
 
     /// Returns a principal in the form for plugins' channels and commands; `None` on a host without a users file.
     pub(crate) fn reader_known(&self, principal: &Principal) -> Option<Reader> {
-        principal.reader().filter(|_| self.gate.guarded)
+        principal.reader().filter(|_| self.gate.is_guarded())
     }
 }

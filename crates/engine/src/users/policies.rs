@@ -58,8 +58,9 @@ impl Access {
 
     fn restricted<'a>(&self, owner: Option<&'a str>) -> Option<&'a str> {
         let owner = owner.filter(|owner| !owner.starts_with("root:"))?;
-        let asks =
-            self.gate.guarded && self.core.options.check_policies && !self.may(owner, &Grant::of("*", "*"));
+        let asks = self.gate.is_guarded()
+            && self.core.options.check_policies
+            && !self.may(owner, &Grant::of("*", "*"));
         asks.then_some(owner)
     }
 
@@ -113,7 +114,7 @@ impl Access {
 
     /// Logs once that policies are enabled and none exists.
     pub(crate) async fn warn_of_no_policies(&self) {
-        if !self.core.options.check_policies || !self.gate.guarded {
+        if !self.core.options.check_policies || !self.gate.is_guarded() {
             return;
         }
         let Some(store) = self.core.policies() else { return };

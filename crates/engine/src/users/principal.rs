@@ -80,39 +80,47 @@ impl Principal {
 /// The check of grants. On a host without a users file it allows everything.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
-    /// Whether the host has a users file.
-    pub guarded: bool,
     people: Option<Arc<People>>,
 }
 
 impl Gate {
     /// Creates the check for a host with a users file.
     pub fn of(people: Arc<People>) -> Self {
-        Self { guarded: true, people: Some(people) }
+        Self { people: Some(people) }
     }
 
-    /// Returns the users.
+    /// Returns whether grants are checked.
+    pub fn is_guarded(&self) -> bool {
+        self.people().is_some()
+    }
+
+    /// Returns the users, if the host has a users file.
     pub fn people(&self) -> Option<&Arc<People>> {
-        self.people.as_ref()
+        self.people.as_ref().filter(|people| people.are_in_force())
     }
 
     /// Returns the current principal: a user's record may have changed or been removed.
     pub fn now(&self, principal: Principal) -> Principal {
         let Principal::Person(person) = &principal else { return principal };
         let known =
-            self.people.as_ref().and_then(|people| people.now().person_claiming(&person.id, &person.claimed));
+            self.people().and_then(|people| people.now().person_claiming(&person.id, &person.claimed));
         known.map_or(Principal::Anyone, Principal::Person)
+    }
+
+    /// Returns the users, also before there is a users file.
+    pub(crate) fn stored_people(&self) -> Option<&Arc<People>> {
+        self.people.as_ref()
     }
 
     /// Returns the principal of a client with the connection token, or on stdio.
     pub fn root(&self) -> Principal {
-        if self.guarded { Principal::Root } else { Principal::Anyone }
+        if self.is_guarded() { Principal::Root } else { Principal::Anyone }
     }
 
     /// Returns the principal of a client with a personal token; `None` for an unknown token. The token only opens the
     /// connection, and `authenticate` sets the user, unless the host treats it as authentication.
     pub fn by_token(&self, token: &str) -> Option<Principal> {
-        let people = self.people.as_ref()?;
+        let people = self.people()?;
         let person = people.person_of_token(token)?;
         Some(if people.trusts_token_of(&person) { Principal::Person(person) } else { Principal::Anyone })
     }
@@ -122,13 +130,13 @@ impl Gate {
     /// # Errors
     /// `-32009` if a user does not have it, `-32007` if no user has signed in.
     pub fn require(&self, principal: &Principal, asked: &Grant) -> Result<(), RpcError> {
-        if !self.guarded || principal.holds(asked) {
+        if !self.is_guarded() || principal.holds(asked) {
             return Ok(());
         }
         if *principal == Principal::Anyone {
             let refusal =
                 RpcError::auth_required(format!("sign in first: {asked} is not open to everybody here"));
-            return Err(match &self.people {
+            return Err(match self.people() {
                 Some(people) => refusal.with_data(json!({ "resources": [people.sign_in()] })),
                 None => refusal,
             });
@@ -153,7 +161,7 @@ impl Gate {
             let reader = principal.reader();
             reader.zip(owner).is_some_and(|(reader, owner)| reader.belongs_to(owner))
         };
-        match !self.guarded || principal.is_administrator() || belongs() {
+        match !self.is_guarded() || principal.is_administrator() || belongs() {
             true => Ok(()),
             false => Err(RpcError::permission_denied(format!(
                 "Only the owner of {what}, a member of its team or project, an admin or this host may {verb} it"

@@ -11,6 +11,7 @@ mod policies;
 mod records;
 mod sessions;
 mod usage;
+mod users;
 mod vault;
 
 use std::sync::{Arc, Mutex};
@@ -25,6 +26,7 @@ pub use policies::policies_conformance;
 pub use records::{Numbers, records_conformance, uncached_records_conformance};
 pub use sessions::sessions_conformance;
 pub use usage::usage_conformance;
+pub use users::users_conformance;
 pub use vault::vault_conformance;
 
 /// The changes that a watcher received.

@@ -3,6 +3,7 @@
 mod edited;
 mod files;
 mod state;
+mod users;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ pub struct FileTransfer {
     vault: Vault,
     policies: Policies,
     state: State,
+    /// The users file, if it is copied.
+    users: Option<PathBuf>,
     /// The titles of the automations, once runs are copied.
     titles: Mutex<Option<Arc<Titles>>>,
 }
@@ -83,6 +86,13 @@ impl FileTransfer {
         Self::new(config_dir, bodies, report, state)
     }
 
+    /// Copies this users file, too.
+    #[must_use]
+    pub fn with_users(mut self, users: Option<PathBuf>) -> Self {
+        self.users = users;
+        self
+    }
+
     /// Returns the existing files and folders that a copy to these folders would write: what to move away for an empty
     /// target. Blocks.
     ///
@@ -108,6 +118,7 @@ impl FileTransfer {
             policies: Arc::new(FilePolicies::new(config_dir)).into_point(),
             files: Arc::new(Files { config_dir: config_dir.to_owned(), bodies, report }),
             state,
+            users: None,
             titles: Mutex::default(),
         })
     }
@@ -227,6 +238,10 @@ impl Transfer for FileTransfer {
     fn read(&self, kind: Kind, after: Option<Position>) -> Pending<Vec<Item>> {
         match kind {
             Kind::Secret => self.secrets(after),
+            Kind::Users => match (self.users.clone(), after) {
+                (Some(path), None) => Box::pin(async move { blocking(move || users::read(&path)).await? }),
+                _ => ready(Ok(Vec::new())),
+            },
             Kind::Policy => self.policies(after),
             Kind::Record | Kind::Automation => {
                 let files = self.files.clone();
@@ -239,6 +254,10 @@ impl Transfer for FileTransfer {
     fn append(&self, kind: Kind, items: Vec<Item>) -> Pending<()> {
         match kind {
             Kind::Secret => self.append_secrets(items),
+            Kind::Users => match self.users.clone() {
+                Some(path) => Box::pin(async move { blocking(move || users::write(&path, items)).await? }),
+                None => ready(Err(Thrown::new("the copy has no path for the users file"))),
+            },
             Kind::Policy => self.append_policies(items),
             Kind::Record | Kind::Automation => {
                 let files = self.files.clone();

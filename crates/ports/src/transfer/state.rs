@@ -46,7 +46,7 @@ fn table(kind: Kind) -> Option<(&'static str, &'static str, &'static str)> {
             "session, id",
         ),
         Kind::Usage => ("number, NULL, NULL, entry FROM usage", "number > ?3", "number"),
-        Kind::Secret | Kind::Policy | Kind::Record | Kind::Automation => return None,
+        Kind::Secret | Kind::Users | Kind::Policy | Kind::Record | Kind::Automation => return None,
     })
 }
 
@@ -139,7 +139,7 @@ pub(super) fn append(db: &Connection, kind: Kind, items: Vec<Item>, titles: &Tit
                 let entry: UsageEntry = decode(text, "usage entry", &name)?;
                 usage::insert(db, &entry, text)?;
             }
-            Kind::Secret | Kind::Policy | Kind::Record | Kind::Automation => {
+            Kind::Secret | Kind::Users | Kind::Policy | Kind::Record | Kind::Automation => {
                 return Err(Thrown::new(format_args!("{} are not in the state database", kind.name())).into());
             }
         }

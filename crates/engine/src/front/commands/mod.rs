@@ -177,7 +177,7 @@ lanes! { connection, by, prepared, responder;
     };
     spawned DiagnosticsNetwork(_) => responder.settle(by.front().channels.network().await);
     spawned UsersReload(_) => {
-        if let Some(people) = by.front().access.gate.people() {
+        if let Some(people) = by.front().access.gate.stored_people() {
             people.reread().await;
         }
         responder.settle(Ok(json!({})));

@@ -352,7 +352,7 @@ impl Requester {
 
     /// Returns the reader, if the host has a users file.
     fn reader(&self) -> Option<Reader> {
-        self.principal.reader().filter(|_| self.front().access.gate.guarded)
+        self.principal.reader().filter(|_| self.front().access.gate.is_guarded())
     }
 
     /// Returns the writer in the form for providers.

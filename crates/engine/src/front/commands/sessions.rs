@@ -108,7 +108,7 @@ impl Connection {
         let Some(entry) = front.sessions.by_uri(channel) else {
             return responder.fail(nothing_at(channel));
         };
-        if front.access.gate.guarded && !self.owns(entry.owner.as_deref()) {
+        if front.access.gate.is_guarded() && !self.owns(entry.owner.as_deref()) {
             return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
         }
         tokio::spawn(async move {

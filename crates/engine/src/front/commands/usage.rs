@@ -15,6 +15,6 @@ impl Requester {
         if self.principal == Principal::Anyone {
             front.access.gate.require(&self.principal, &Grant::of("usage", "get"))?;
         }
-        Ok(self.principal.reader().filter(|_| front.access.gate.guarded))
+        Ok(self.principal.reader().filter(|_| front.access.gate.is_guarded()))
     }
 }
