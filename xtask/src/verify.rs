@@ -86,6 +86,13 @@ const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "cluster",
+        what: "three daemons on one PostgreSQL with 50 kills, and with 60 random faults of the network, of clocks, of queries and of \
+               hosts; needs root and an idle computer",
+        subset: "5 kills, 3 random faults, always the same, and each kind of fault once; takeovers may take twice as long",
+        run: cluster,
+    },
+    Check {
         name: "soak",
         what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
         subset: "15 seconds and at least 300 rounds",
@@ -236,6 +243,29 @@ fn mutants(session: &Session) -> Result<String, String> {
         Some(line) if line.contains("missed") || line.contains("timeout") => Err(line.to_owned()),
         Some(line) => Ok(line.to_owned()),
         None => Err("cargo mutants did not run; install it with cargo install cargo-mutants".to_owned()),
+    }
+}
+
+/// Runs the faults with a new seed; the result has the times of takeovers.
+fn cluster(session: &Session) -> Result<String, String> {
+    let seed = RandomState::new().hash_one(session.check).to_string();
+    progress(format_args!("OSTLER_FAULT_SEED={seed}"));
+    let record = session.root.join(OUTPUT).join("takeovers");
+    drop(fs::remove_file(&record));
+    let mut command = Command::new(session.root.join(".ci/postgres"));
+    command
+        .args(["cargo", "test", "--package", "ostler", "--locked", "--test", "cluster"])
+        .args(["--", "--ignored", "faults::"])
+        .env("OSTLER_FAULT_KILLS", "50")
+        .env("OSTLER_FAULT_ROUNDS", "60")
+        .env("OSTLER_FAULT_SEED", &seed)
+        .env("OSTLER_FAULT_RECORD", &record);
+    let (success, output) = session.output(&mut command)?;
+    let (passed, failed) = test_counts(&output);
+    let times = fs::read_to_string(&record).unwrap_or_default();
+    match success && passed > 0 {
+        true => Ok(format!("{passed} tests; {times}")),
+        false => Err(format!("{passed} tests passed, {failed} failed; seed {seed}; {times}")),
     }
 }
 

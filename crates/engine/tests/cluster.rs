@@ -4,15 +4,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ostler_contract::{Value, json};
+use ostler_contract::call::Signature;
+use ostler_contract::{Call, Thrown, Value, json};
 use ostler_engine::outbox::Closed;
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{HostOptions, People};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_protocol::Version;
 use ostler_testkit::mirror::{Mirror, ROWS, Step};
+use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
 use ostler_testkit::{Builder, ClusteredHost, MemoryCluster, MemoryHost, RawClient, SIGN_IN};
 use proptest::prelude::*;
 
@@ -405,6 +408,91 @@ async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
     say(&mut third, 1, "t4", "done").await;
     client.actions_until("chat/turnComplete").await;
     assert!(!bystander.connection.outbox.is_closed(), "a client without sessions there stays connected");
+}
+
+/// The writes of a store fail while this is set.
+struct Full(Arc<AtomicBool>);
+
+impl WrapCall for Full {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, is_full) = (call.clone(), self.0.clone());
+        Call::new(move |arguments| {
+            let fails = writes && is_full.load(Ordering::Relaxed);
+            let call = call.clone();
+            async move {
+                match fails {
+                    true => Err(Thrown::new("the disk is full")),
+                    false => call.unbounded(arguments).await,
+                }
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_see_nothing_that_could_not_be_stored() {
+    let inn = Inn::new();
+    let is_full = Arc::new(AtomicBool::new(false));
+    let store = SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")));
+    let store = wrapped_store(&Arc::new(store).into_point(), &Full(is_full.clone()));
+    let a = inn.cluster.start("a", store, Inn::builder()).await;
+    let b = inn.host("b").await;
+    let mut maker = a.connect("maker").await;
+    create(&mut maker).await;
+    let mut clients = [maker, b.connect("far").await];
+    for client in &mut clients {
+        subscribe(client, &chat()).await;
+    }
+    say(&mut clients[0], 1, "t1", "some words").await;
+    for client in &mut clients {
+        client.actions_until("chat/turnComplete").await;
+    }
+    // The end of a turn is written again.
+    say(&mut clients[0], 2, "t2", "/slow 5s done").await;
+    for client in &mut clients {
+        client.actions_until("chat/turnStarted").await;
+    }
+    is_full.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(5500)).await;
+    is_full.store(false, Ordering::Relaxed);
+    for client in &mut clients {
+        client.actions_until("chat/turnComplete").await;
+    }
+    // Neither a start nor an end is shown that is not stored in the end.
+    for (turn, text) in [("t3", "words"), ("t4", "/slow 5s lost")] {
+        let mut clients = [a.connect("near").await, b.connect("far").await];
+        for client in &mut clients {
+            subscribe(client, &chat()).await;
+        }
+        is_full.store(turn == "t3", Ordering::Relaxed);
+        say(&mut clients[0], 1, turn, text).await;
+        if turn == "t4" {
+            clients[0].actions_until("chat/turnStarted").await;
+            is_full.store(true, Ordering::Relaxed);
+        }
+        for client in &mut clients {
+            while let Some(frame) = client.next_frame().await {
+                let shown = &frame["params"]["action"]["type"];
+                assert!(
+                    shown != "chat/turnComplete" && (turn == "t4" || shown != "chat/turnStarted"),
+                    "{frame}"
+                );
+            }
+            assert_eq!(client.ended().await, Closed::Moved);
+        }
+        is_full.store(false, Ordering::Relaxed);
+    }
+    for host in [&a, &b] {
+        let snapshot = subscribe(&mut host.connect("reader").await, &chat()).await;
+        let turns = snapshot["state"]["turns"].as_array().unwrap();
+        let seen: Vec<_> = turns.iter().map(|turn| (turn["id"].clone(), turn["state"].clone())).collect();
+        let expected = [("t1", "complete"), ("t2", "complete"), ("t4", "error")];
+        assert_eq!(seen, expected.map(|(id, state)| (json!(id), json!(state))));
+    }
+    let mut again = b.connect("again").await;
+    subscribe(&mut again, &chat()).await;
+    say(&mut again, 1, "t5", "words").await;
+    again.actions_until("chat/turnComplete").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ostler_contract::call::Signature;
 use ostler_contract::points::{Emit, SessionStore};
-use ostler_contract::{Call, Value, json};
+use ostler_contract::{Call, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::cases::empty_sessions;
+use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
 use ostler_testkit::{MemoryHost, RawClient, Stage};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -180,4 +183,65 @@ async fn a_host_that_closes_writes_what_is_deferred() {
     assert!(store.flags.unbounded(("1".into(),)).await.unwrap().unwrap().is_read);
     let chats = store.chats.unbounded(("1".into(),)).await.unwrap();
     assert_eq!(chats[0].draft.as_ref().unwrap()["text"], "draft 0");
+}
+
+/// Reads of a store fail while this is set.
+struct Unreadable(Arc<AtomicBool>);
+
+impl WrapCall for Unreadable {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, fails) = (call.clone(), self.0.clone());
+        Call::new(move |arguments| {
+            let (call, fails) = (call.clone(), !writes && fails.load(Ordering::Relaxed));
+            async move {
+                match fails {
+                    true => Err(Thrown::new("the database is slow")),
+                    false => futures::executor::block_on(call.unbounded(arguments)),
+                }
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_cannot_be_read_is_not_overwritten() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let store = wrapped_store(&store(), &Unreadable(fails.clone()));
+    let start = async || {
+        let builder = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({}));
+        builder.sessions(store.clone()).start().await
+    };
+    let session = "echo:/1";
+    let chat = ostler_protocol::uri::default_chat(session);
+    let say = async |client: &mut RawClient, turn: &str| {
+        let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": turn } });
+        client.dispatch(&chat, 1, action).await;
+        client.actions_until("chat/turnComplete").await;
+    };
+    let host = start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("createSession", json!({ "channel": session })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    say(&mut client, "t1").await;
+    drop(client);
+    host.host.stop().await;
+    host.host.close().await;
+
+    let host = start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    // Known, but asleep.
+    client.request("listSessions", json!({})).await.unwrap();
+    assert!(host.host.sessions.session("1").await.unwrap().is_some());
+    fails.store(true, Ordering::Relaxed);
+    let refused = client.request("subscribe", json!({ "channel": chat })).await.unwrap_err();
+    assert_eq!(refused["data"]["retryable"], true, "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("the database is slow"), "{refused}");
+    fails.store(false, Ordering::Relaxed);
+    let subscribed = client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    assert_eq!(subscribed["snapshot"]["state"]["turns"][0]["id"], "t1");
+    say(&mut client, "t2").await;
+    let stored = store.turns.as_ref().unwrap().unbounded(("1".to_owned(), chat.clone())).await.unwrap();
+    assert_eq!(stored.iter().map(|turn| turn.id.as_str()).collect::<Vec<_>>(), ["t1", "t2"]);
 }

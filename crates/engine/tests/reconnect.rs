@@ -15,6 +15,7 @@ use ostler_contract::{Call, Value, json};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb};
 use ostler_protocol::Version;
 use ostler_testkit::mirror::{Beside, Mirror, ROWS, Step};
+use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
 use ostler_testkit::{MemoryHost, RawClient};
 use proptest::prelude::*;
 
@@ -117,45 +118,33 @@ impl Latency {
     }
 }
 
-/// A call of a store that takes time before and after it has an effect. Time is paused while it has one.
-fn slow<S: Signature>(call: &Call<S>, latency: &Arc<Latency>, writes: bool) -> Call<S> {
-    let (call, latency) = (call.clone(), latency.clone());
-    Call::new(move |arguments| {
-        let (call, latency) = (call.clone(), latency.clone());
-        async move {
-            let _turn = match writes {
-                true => Some(latency.writes.lock().await),
-                false => None,
-            };
-            tokio::time::sleep(latency.roll()).await;
-            let answer = futures::executor::block_on(call.unbounded(arguments));
-            tokio::time::sleep(latency.roll()).await;
-            answer
-        }
-    })
+/// The calls of a store take time before and after they have an effect. Time is paused while they have one.
+struct Slow(Arc<Latency>);
+
+impl WrapCall for Slow {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, latency) = (call.clone(), self.0.clone());
+        Call::new(move |arguments| {
+            let (call, latency) = (call.clone(), latency.clone());
+            async move {
+                let _turn = match writes {
+                    true => Some(latency.writes.lock().await),
+                    false => None,
+                };
+                tokio::time::sleep(latency.roll()).await;
+                let answer = futures::executor::block_on(call.unbounded(arguments));
+                tokio::time::sleep(latency.roll()).await;
+                answer
+            }
+        })
+    }
 }
 
 /// The sessions of a database, whose calls take time.
 fn store(db: &Arc<StateDb>, seed: u64) -> SessionStore {
     let own = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
-    let latency = &Arc::new(Latency { dice: AtomicU64::new(seed | 1), writes: tokio::sync::Mutex::new(()) });
-    macro_rules! slowly {
-        ($($must:ident $writes:literal,)+; $($may:ident $and_writes:literal,)+) => {
-            SessionStore {
-                $($must: slow(&own.$must, latency, $writes),)+
-                $($may: own.$may.as_ref().map(|call| slow(call, latency, $and_writes)),)+
-                close: own.close.clone(),
-            }
-        };
-    }
-    slowly!(
-        flags false, set_flags true, config false, set_config true, artifacts false, set_artifacts true,
-        pull_requests false, set_pull_requests true, chat_title false, set_chat_title true, chats false,
-        set_chats true, sessions false, forget true,;
-        all false, session false, page false, session_of_chat false, drafts false, count false, turns false,
-        set_turn true, drop_turns true, annotations false, set_annotations true, set_attachment true,
-        attachment false,
-    )
+    let latency = Arc::new(Latency { dice: AtomicU64::new(seed | 1), writes: tokio::sync::Mutex::new(()) });
+    wrapped_store(&own, &Slow(latency))
 }
 
 /// A client and its connection.

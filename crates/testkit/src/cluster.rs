@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::memory_host::Builder;
+use crate::wrapped_store::{WrapCall, wrapped_store};
 use crate::{MemoryHost, RawClient};
 
 /// The token of the cluster.
@@ -347,23 +348,7 @@ fn pipe(cluster: &MemoryCluster, one: &Member, other: &Member) -> (Outgoing, Inc
 
 /// Rejects the writes of a host that has lost its lease, and notifies the other hosts of changes.
 fn fenced(store: &SessionStore, member: &Arc<Member>) -> SessionStore {
-    macro_rules! each {
-        ($($must:ident $writes:literal,)+; $($may:ident $and_writes:literal,)+) => {
-            SessionStore {
-                $($must: fence(&store.$must, member, $writes),)+
-                $($may: store.$may.as_ref().map(|call| fence(call, member, $and_writes)),)+
-                close: None,
-            }
-        };
-    }
-    let fenced = each!(
-        flags false, set_flags true, config false, set_config true, artifacts false, set_artifacts true,
-        pull_requests false, set_pull_requests true, chat_title false, set_chat_title true, chats false,
-        set_chats true, sessions false, forget true,;
-        all false, session false, page false, session_of_chat false, drafts false, count false, turns false,
-        set_turn true, drop_turns true, annotations false, set_annotations true, set_attachment true,
-        attachment false,
-    );
+    let fenced = SessionStore { close: None, ..wrapped_store(store, &Fence(member.clone())) };
     let changed = |id: String| ClusterEvent::SessionChanged { id };
     SessionStore {
         set_config: reported(&fenced.set_config, member, move |(id, _)| changed(id.clone())),
@@ -373,19 +358,24 @@ fn fenced(store: &SessionStore, member: &Arc<Member>) -> SessionStore {
     }
 }
 
-fn fence<S: Signature>(call: &Call<S>, member: &Arc<Member>, writes: bool) -> Call<S> {
-    let (call, member) = (call.clone(), member.clone());
-    Call::new(move |arguments| {
-        let is_fenced = writes && !member.is_alive();
-        let call = call.clone();
-        async move {
-            if is_fenced {
-                return Err(Thrown::new("the lease is lost"));
+/// Rejects writes without a lease.
+struct Fence(Arc<Member>);
+
+impl WrapCall for Fence {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, member) = (call.clone(), self.0.clone());
+        Call::new(move |arguments| {
+            let is_fenced = writes && !member.is_alive();
+            let call = call.clone();
+            async move {
+                if is_fenced {
+                    return Err(Thrown::new("the lease is lost"));
+                }
+                // Another thread answers; paused time must not pass until then.
+                futures::executor::block_on(call.unbounded(arguments))
             }
-            // Another thread answers; paused time must not pass until then.
-            futures::executor::block_on(call.unbounded(arguments))
-        }
-    })
+        })
+    }
 }
 
 fn reported<S: Signature>(

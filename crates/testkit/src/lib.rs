@@ -8,10 +8,12 @@ mod cluster;
 mod memory_host;
 pub mod mirror;
 pub mod postgres;
+pub mod proxy;
 mod raw;
 mod stage;
 mod transport;
 pub mod wire;
+pub mod wrapped_store;
 
 pub use cluster::{ClusteredHost, MemoryCluster};
 pub use memory_host::{Builder, Lines, MemoryHost, SIGN_IN};

@@ -1,6 +1,7 @@
 //! A PostgreSQL server for tests: in a temporary folder, on a loopback port, with a password.
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,13 @@ fn unprivileged(program: &Path) -> Command {
     command
 }
 
+/// Returns a free port that the system gives to no other socket by itself, because the server is stopped and started again.
+fn free_port() -> u16 {
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let any = || u16::try_from(20_000 + RandomState::new().hash_one(()) % 12_000).unwrap();
+    std::iter::repeat_with(any).find(is_free).unwrap()
+}
+
 fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -48,14 +56,34 @@ impl Postgres {
     /// # Panics
     /// PostgreSQL is not installed or does not start.
     pub fn start() -> Self {
+        Self::start_in(Path::new("/tmp"))
+    }
+
+    /// As [`Self::start`], with a certificate of `localhost`, and another one that is not the server's.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_encrypted() -> Self {
+        Self::create(Path::new("/tmp"), true)
+    }
+
+    /// As [`Self::start`], with its data in a folder.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_in(folder: &Path) -> Self {
+        Self::create(folder, false)
+    }
+
+    fn create(folder: &Path, is_encrypted: bool) -> Self {
         let programs =
             std::env::var_os(PROGRAMS).unwrap_or_else(|| panic!("run this test with .ci/postgres"));
-        let folder = tempfile::Builder::new().prefix("ostler-postgres").tempdir_in("/tmp").unwrap();
+        let folder = tempfile::Builder::new().prefix("ostler-postgres").tempdir_in(folder).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let password = folder.path().join("password");
         fs::write(&password, PASSWORD).unwrap();
         fs::write(folder.path().join("vault.key"), VAULT_KEY).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let server = Self { folder, programs: programs.into(), port };
         run(unprivileged(&server.programs.join("initdb"))
             .args([
@@ -63,11 +91,34 @@ impl Postgres {
                 "--auth=scram-sha-256",
                 "--encoding=UTF8",
                 "--locale=C.UTF-8",
+                // Tests end processes, not computers.
+                "--no-sync",
                 "--pwfile",
             ])
             .arg(&password)
             .arg("--pgdata")
             .arg(server.data()));
+        if is_encrypted {
+            server.create_certificates();
+        }
+        let mut settings = format!(
+            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{0}'\nmax_connections = 60\n\
+             shared_buffers = 32MB\nlog_min_messages = fatal\n",
+            server.folder.path().display()
+        );
+        if is_encrypted {
+            let certificate = server.folder.path().join("server.crt");
+            settings.push_str(&format!("ssl = on\nssl_cert_file = '{}'\n", certificate.display()));
+        }
+        let mut file =
+            fs::OpenOptions::new().append(true).open(server.data().join("postgresql.conf")).unwrap();
+        std::io::Write::write_all(&mut file, settings.as_bytes()).unwrap();
+        server.control(&["start"]);
+        server.psql("postgres", "CREATE DATABASE ostler");
+        server
+    }
+
+    fn create_certificates(&self) {
         for (name, key) in [("server", "data/server.key"), ("other", "other.key")] {
             // Each certificate has a single name and is not an authority.
             run(unprivileged(Path::new("openssl"))
@@ -89,22 +140,10 @@ impl Postgres {
                     "basicConstraints=critical,CA:FALSE",
                 ])
                 .arg("-keyout")
-                .arg(server.folder.path().join(key))
+                .arg(self.folder.path().join(key))
                 .arg("-out")
-                .arg(server.folder.path().join(format!("{name}.crt"))));
+                .arg(self.folder.path().join(format!("{name}.crt"))));
         }
-        let settings = format!(
-            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{0}'\nmax_connections = 60\n\
-             shared_buffers = 32MB\nlog_min_messages = fatal\nssl = on\n\
-             ssl_cert_file = '{0}/server.crt'\n",
-            server.folder.path().display()
-        );
-        let mut file =
-            fs::OpenOptions::new().append(true).open(server.data().join("postgresql.conf")).unwrap();
-        std::io::Write::write_all(&mut file, settings.as_bytes()).unwrap();
-        server.control(&["start"]);
-        server.psql("postgres", "CREATE DATABASE ostler");
-        server
     }
 
     fn data(&self) -> PathBuf {
@@ -135,6 +174,18 @@ impl Postgres {
     /// Starts a stopped server.
     pub fn start_again(&self) {
         self.control(&["start"]);
+    }
+
+    /// Starts the server if it has ended by itself.
+    pub fn start_unless_running(&self) {
+        let status = unprivileged(&self.programs.join("pg_ctl"))
+            .args(["status", "--silent", "--pgdata"])
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .output();
+        if !status.unwrap().status.success() {
+            self.control(&["start"]);
+        }
     }
 
     /// Returns the URL of the database `ostler`, without the password.

@@ -381,6 +381,11 @@ impl Client {
         self.socket.send(Message::text(frame)).await.unwrap();
     }
 
+    /// As [`Client::send`]; `false` if the connection has ended.
+    pub async fn try_send(&mut self, frame: &str) -> bool {
+        self.socket.send(Message::text(frame)).await.is_ok()
+    }
+
     pub async fn send_message(&mut self, message: Message) {
         self.socket.send(message).await.unwrap();
     }

@@ -1,9 +1,13 @@
 //! Connections to the database: one kind for each use, all with the same settings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use futures::future::BoxFuture;
 use ostler_contract::Thrown;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
 use crate::options::Settings;
@@ -11,6 +15,8 @@ use crate::tls::{Stream, Tls};
 
 /// How long a client may wait in a transaction before the server ends it: a host that was stopped must not hold locks.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
+/// The limit for connecting, with everything that the connection needs before it is used.
+pub const CONNECT: Duration = Duration::from_secs(4);
 /// The limit for reading everything; the host waits 120 seconds for it.
 pub const SCAN: Duration = Duration::from_secs(110);
 
@@ -24,6 +30,8 @@ pub struct Connector {
     /// How long a statement may take.
     pub statement_timeout: Duration,
     pool_size: usize,
+    /// Changes when the open connections are abandoned.
+    abandoned: Arc<watch::Sender<()>>,
 }
 
 impl Connector {
@@ -35,7 +43,26 @@ impl Connector {
             schema: settings.schema.clone(),
             statement_timeout: settings.statement_timeout,
             pool_size: settings.pool_size,
+            abandoned: Arc::default(),
         }
+    }
+
+    /// Abandons all open connections, because one of them no longer answers. Statements on them fail as if the connections had
+    /// been closed, and are repeated on new ones.
+    pub fn abandon(&self) {
+        self.abandoned.send_replace(());
+    }
+
+    /// Polls a connection until it ends or is abandoned.
+    pub fn drive(&self, connection: Connection<Socket, Stream<Socket>>) -> JoinHandle<()> {
+        let mut abandoned = self.abandoned.subscribe();
+        tokio::spawn(async move {
+            tokio::select! {
+                // Each waiting statement receives its error.
+                _ = connection => {}
+                Ok(()) = abandoned.changed() => {}
+            }
+        })
     }
 
     fn config(&self, timeout: Duration, more: &str) -> Config {
@@ -67,7 +94,8 @@ impl Connector {
     /// There is no tokio runtime.
     pub fn pool(&self) -> Result<Pool, Thrown> {
         let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(self.config(self.statement_timeout, ""), self.tls.clone(), config);
+        let of_reads = self.config(self.statement_timeout, "");
+        let manager = Manager::from_connect(of_reads, self.clone(), config);
         Pool::builder(manager)
             .max_size(self.pool_size)
             .runtime(Runtime::Tokio1)
@@ -81,8 +109,12 @@ impl Connector {
     }
 }
 
-/// Polls a connection until it ends.
-pub fn drive(connection: Connection<Socket, Stream<Socket>>) {
-    // Each waiting statement receives its error.
-    tokio::spawn(async move { drop(connection.await) });
+impl Connect for Connector {
+    fn connect(&self, config: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
+        let config = config.clone();
+        Box::pin(async move {
+            let (client, connection) = config.connect(self.tls.clone()).await?;
+            Ok((client, self.drive(connection)))
+        })
+    }
 }

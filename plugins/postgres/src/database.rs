@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{Pool, PoolError};
 use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
+use ostler_contract::stores::Report;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -110,7 +111,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts the writer. `stores` is how many stores will be closed.
+    /// Starts the writer. `stores` is how many stores will be closed; `say` receives lines for the log.
     ///
     /// # Errors
     /// There is no tokio runtime.
@@ -119,6 +120,7 @@ impl Database {
         lease: Arc<Lease>,
         (stop, renewal): (Arc<Notify>, watch::Receiver<()>),
         stores: usize,
+        say: Report,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -132,7 +134,7 @@ impl Database {
             renewal,
             statement_timeout: connector.statement_timeout,
         };
-        tokio::spawn(Writer::new(connector, lease, waiting).run(asked));
+        tokio::spawn(Writer::new(connector, lease, waiting, say).run(asked));
         Ok(Arc::new(database))
     }
 

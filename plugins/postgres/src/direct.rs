@@ -18,7 +18,7 @@ use ostler_contract::stores::records::check_options;
 use ostler_contract::{Call, JsonObject, Options, Slug, Thrown, VaultName};
 use tokio_postgres::{Client, Row};
 
-use crate::connect::{Connector, SCAN, drive};
+use crate::connect::{Connector, SCAN};
 use crate::database::{Param, borrowed, encode};
 use crate::failure::thrown;
 use crate::migrations::{self, SchemaState};
@@ -74,7 +74,7 @@ impl Direct {
         let cipher = Cipher::new(&settings.vault_key)?;
         let connector = Connector::new(&settings);
         let (client, connection) = connector.open(ORIGIN, SCAN).await.map_err(|why| thrown(&why))?;
-        drive(connection);
+        connector.drive(connection);
         joining::check_server(&client).await?;
         Ok(Arc::new(Self { client, cipher, schema: connector.schema }))
     }

@@ -8,7 +8,7 @@ use ostler_contract::stores::Report;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::connect::{Connector, drive};
+use crate::connect::Connector;
 use crate::failure::thrown;
 use crate::lease::{LENGTH, Lease};
 use crate::migrations;
@@ -48,7 +48,7 @@ pub async fn acquire(
 ) -> Result<Arc<Lease>, Thrown> {
     let (client, connection) =
         connector.open(incarnation, Duration::from_secs(50)).await.map_err(|why| thrown(&why))?;
-    drive(connection);
+    connector.drive(connection);
     check_server(&client).await?;
     let begun = Instant::now();
     let mut before: Option<Holder> = None;

@@ -117,7 +117,8 @@ async fn apply(
         (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(watch::Sender::new(None)));
     let (is_draining, is_emptied) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let (ended, renewal) = watch::channel(());
-    let database = Database::start(connector.clone(), lease.clone(), (stop.clone(), renewal), STORES)?;
+    let database =
+        Database::start(connector.clone(), lease.clone(), (stop.clone(), renewal), STORES, say.clone())?;
     let renewal = Renewal {
         connector,
         lease: lease.clone(),

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::cluster::{HOSTS, host_of};
-use crate::connect::{Connector, drive};
+use crate::connect::{CONNECT, Connector};
 use crate::failure;
 use crate::joining::{self, Candidate};
 use crate::lease::{LENGTH, Lease, State};
@@ -20,8 +20,6 @@ use crate::lease::{LENGTH, Lease, State};
 const RENEW: Duration = Duration::from_secs(2);
 /// The limit of a renewal.
 const RENEWAL: Duration = Duration::from_secs(2);
-/// The limit for connecting.
-const CONNECT: Duration = Duration::from_secs(4);
 /// The pause before another try.
 const RETRY: Duration = Duration::from_millis(250);
 /// The limit for joining again, which waits for transactions of the earlier run.
@@ -134,7 +132,12 @@ impl Renewal {
         let sent = Instant::now();
         let Some(open) = client else { return (sent, Err("not connected".to_owned())) };
         let renewed = tokio::time::timeout(RENEWAL, self.send(open, renewals)).await;
-        (sent, renewed.unwrap_or_else(|_| Err("no answer within 2 seconds".to_owned())))
+        let renewed = renewed.unwrap_or_else(|_| {
+            // The other connections would be waited for much longer.
+            self.connector.abandon();
+            Err("no answer within 2 seconds".to_owned())
+        });
+        (sent, renewed)
     }
 
     async fn send(&self, open: &Client, renewals: u64) -> Result<Option<Vec<ClusterHost>>, String> {
@@ -220,9 +223,10 @@ impl Renewal {
     /// Tries once; returns whether the host has joined.
     async fn try_to_join(&self) -> Result<bool, String> {
         let incarnation = joining::new_incarnation();
-        let opened = self.connector.open(&incarnation, JOIN).await;
+        let opened = tokio::time::timeout(CONNECT, self.connector.open(&incarnation, JOIN)).await;
+        let opened = opened.map_err(|_| "no connection within 4 seconds".to_owned())?;
         let (client, connection) = opened.map_err(|why| failure::sentence(&why))?;
-        drive(connection);
+        self.connector.drive(connection);
         let old = self.lease.incarnation();
         let given_up = client.execute("DELETE FROM host WHERE incarnation = $1", &[&&*old]).await;
         given_up.map_err(|why| failure::sentence(&why))?;

@@ -7,14 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ostler_contract::Thrown;
+use ostler_contract::stores::Report;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use crate::connect::{Connector, drive};
+use crate::connect::{CONNECT, Connector};
 use crate::database::{Target, Write, borrowed, pipelined};
 use crate::failure::{self, Kind};
 use crate::lease::Lease;
@@ -29,6 +30,8 @@ const HEADS: usize = 65_536;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long writes wait before the log says so.
+const LATE: Duration = Duration::from_secs(2);
 
 const WRITE_BATCH: &str = "SELECT write_batch($1, $2)";
 /// Acquires sessions without an owner, or whose owner no longer has a lease.
@@ -51,6 +54,11 @@ const REPORT: &str = "WITH noted AS (
      )
      SELECT pg_notify('ostler_' || current_schema(), '')";
 const COMMITTED: &str = "SELECT batch FROM writer WHERE incarnation = $1 FOR UPDATE";
+
+/// The process of the server for this connection, and when it began.
+const PROCESS: &str = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+const END_PROCESS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+     WHERE pid = $1 AND backend_start::text = $2 AND usename = current_user";
 
 /// Receives the rows of a write once they are durable, or why it failed.
 pub type Answer = Box<dyn FnOnce(Result<Vec<Row>, Thrown>) + Send>;
@@ -134,6 +142,12 @@ pub struct Writer {
     connector: Connector,
     lease: Arc<Lease>,
     waiting: Arc<AtomicUsize>,
+    /// Receives lines for the log.
+    say: Report,
+    /// Whether the log says that writes wait.
+    is_late: bool,
+    /// The process of the server for the last connection, and when it began.
+    process: Option<(i32, String)>,
     open: Option<Open>,
     /// The run of the host that writes.
     incarnation: Arc<str>,
@@ -144,9 +158,20 @@ pub struct Writer {
 
 impl Writer {
     /// Creates the writer of a host that has just taken its lease.
-    pub fn new(connector: Connector, lease: Arc<Lease>, waiting: Arc<AtomicUsize>) -> Self {
+    pub fn new(connector: Connector, lease: Arc<Lease>, waiting: Arc<AtomicUsize>, say: Report) -> Self {
         let incarnation = lease.incarnation();
-        Self { connector, lease, waiting, open: None, incarnation, number: 0, heads: HashMap::new() }
+        Self {
+            connector,
+            lease,
+            waiting,
+            say,
+            is_late: false,
+            process: None,
+            open: None,
+            incarnation,
+            number: 0,
+            heads: HashMap::new(),
+        }
     }
 
     /// Serves requests until all senders are dropped.
@@ -221,7 +246,7 @@ impl Writer {
     async fn store_together(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Thrown> {
         // The answer of a transaction whose commit was sent.
         let mut unsure: Option<Vec<Result<Vec<Row>, Thrown>>> = None;
-        let (mut pause, mut last) = (PAUSE, None);
+        let (begun, mut pause, mut last) = (Instant::now(), PAUSE, None);
         loop {
             if let Err(why) = self.lease.check_for(&self.incarnation) {
                 self.heads.clear();
@@ -243,13 +268,16 @@ impl Writer {
                         continue;
                     }
                     Ok(None) => Err(Failed::NoLease),
-                    Err(why) => Err(Failed::Unavailable(failure::sentence(&why), None)),
+                    Err(why) => Err(Failed::Unavailable(why, None)),
                 },
             };
             match outcome {
                 Ok(rows) => {
                     self.number += 1;
                     self.settle(batch, &rows);
+                    if std::mem::take(&mut self.is_late) {
+                        (self.say)("writes are stored again".to_owned());
+                    }
                     return Ok(rows);
                 }
                 Err(Failed::Refused(why)) => {
@@ -272,6 +300,10 @@ impl Writer {
                     }
                 }
                 Err(Failed::Unavailable(why, rows)) => {
+                    if !self.is_late && begun.elapsed() > LATE {
+                        self.is_late = true;
+                        (self.say)(format!("writes wait for the database, retrying: {why}"));
+                    }
                     last = Some(why);
                     self.open = None;
                     self.forget(batch);
@@ -304,39 +336,63 @@ impl Writer {
         }
     }
 
+    /// How long the writer waits for the answer of a statement, which the database limits too.
+    fn limit(&self) -> Duration {
+        self.connector.statement_timeout + Duration::from_secs(1)
+    }
+
     /// The number of the last transaction of this host that was committed. Waits for one that has not ended.
-    async fn last_committed(&mut self) -> Result<Option<i64>, Error> {
+    async fn last_committed(&mut self) -> Result<Option<i64>, String> {
         self.connect().await?;
-        let Some(open) = &self.open else { return Ok(None) };
-        let row = open.client.query_opt(COMMITTED, &[&&*self.incarnation]).await;
+        let Some(open) = &self.open else { return Err("not connected".to_owned()) };
+        let me = &*self.incarnation;
+        let params: [&(dyn ToSql + Sync); 1] = [&me];
+        let read = open.client.query_opt(COMMITTED, &params);
+        let row = match tokio::time::timeout(self.limit(), read).await {
+            Ok(row) => row.map_err(|why| failure::sentence(&why)),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
         if row.is_err() {
             self.open = None;
         }
         Ok(row?.map(|row| row.get(0)))
     }
 
-    async fn connect(&mut self) -> Result<(), Error> {
+    async fn connect(&mut self) -> Result<(), String> {
         if self.open.as_ref().is_some_and(|open| !open.client.is_closed()) {
             return Ok(());
         }
         self.open = None;
-        let (client, connection) =
-            self.connector.open(&self.incarnation, self.connector.statement_timeout).await?;
-        drive(connection);
-        // Without it, an acknowledged write can be lost.
-        client
-            .batch_execute(
-                "SELECT set_config('synchronous_commit', 'on', false)
-                 WHERE current_setting('synchronous_commit') = 'off'",
-            )
-            .await?;
+        let opening = async {
+            let (client, connection) =
+                self.connector.open(&self.incarnation, self.connector.statement_timeout).await?;
+            self.connector.drive(connection);
+            if let Some(before) = &self.process {
+                // If its connection does not answer, its transaction still has locks, until the server ends it after 5 seconds.
+                client.execute(END_PROCESS, &[&before.0, &before.1]).await?;
+            }
+            let process = client.query_one(PROCESS, &[]).await?;
+            // Without it, an acknowledged write can be lost.
+            client
+                .batch_execute(
+                    "SELECT set_config('synchronous_commit', 'on', false)
+                     WHERE current_setting('synchronous_commit') = 'off'",
+                )
+                .await?;
+            Ok::<_, Error>((client, (process.get(0), process.get(1))))
+        };
+        let (client, process) = match tokio::time::timeout(CONNECT, opening).await {
+            Ok(opened) => opened.map_err(|why| failure::sentence(&why))?,
+            Err(_) => return Err("no connection within 4 seconds".to_owned()),
+        };
+        self.process = Some(process);
         self.open = Some(Open { client, statements: HashMap::new() });
         Ok(())
     }
 
     /// Writes a batch once.
     async fn attempt(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Failed> {
-        let limit = self.connector.statement_timeout + Duration::from_secs(1);
+        let limit = self.limit();
         let late = || Failed::Unavailable("no answer in time".to_owned(), None);
         let work = tokio::time::timeout(limit, self.transaction(batch)).await;
         let rows = match work {
@@ -367,8 +423,7 @@ impl Writer {
 
     /// Everything of a transaction but its commit.
     async fn transaction(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Failed> {
-        let unavailable = |why: Error| Failed::Unavailable(failure::sentence(&why), None);
-        self.connect().await.map_err(unavailable)?;
+        self.connect().await.map_err(|why| Failed::Unavailable(why, None))?;
         let texts: HashSet<&'static str> =
             batch.iter().map(|one| one.sql.text).chain(["BEGIN", WRITE_BATCH, CLAIM, FIND, REPORT]).collect();
         let Some(open) = &mut self.open else {

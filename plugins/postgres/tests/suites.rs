@@ -198,7 +198,7 @@ async fn changes_with_sql_are_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL: .ci/postgres"]
 async fn a_wrong_configuration_is_refused_without_secrets() {
-    let server = Postgres::start();
+    let server = Postgres::start_encrypted();
     let refused = async |options: Value| {
         let message = applied(options, Retention::default()).await.err().unwrap().message;
         assert!(!message.contains(PASSWORD) && !message.contains("hunter2"), "{message}");

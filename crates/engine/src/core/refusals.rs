@@ -10,6 +10,8 @@ use crate::core::shared::Core;
 pub(crate) const STOPPING: &str = "the host is stopping";
 /// The host of a cluster may no longer write.
 pub(crate) const LOST_LEASE: &str = "the host lost its lease of the shared database; try again";
+/// A change of a session could not be stored, so the session is read again.
+pub(crate) const NOT_STORED: &str = "the session store did not store this; try again";
 /// The session ended before it answered.
 pub(crate) const SESSION_ENDED: &str = "the session has ended";
 /// The session has no such chat.

@@ -193,7 +193,7 @@ impl Actor {
                 let how = Box::pin(self.handle(message)).await;
                 let Some(back) = self.inbox.take() else { return };
                 inbox = back;
-                if how.is_some() {
+                if how.is_some() || self.storing.has_failed {
                     end = how;
                     break;
                 }
@@ -201,6 +201,10 @@ impl Actor {
             self.ahead.taken(emitted);
             match end {
                 Some(End::Disposed | End::Closed) => return,
+                None if self.storing.has_failed => {
+                    Box::pin(self.give_up(inbox)).await;
+                    return;
+                }
                 None => {
                     self.settle();
                     // A backend that emits without pause leaves no moment in which the mailbox is empty.
@@ -497,6 +501,9 @@ impl Actor {
 
     /// Publishes the queued actions. Returns whether there were any.
     pub(super) fn flush_out(&mut self) -> bool {
+        if self.storing.has_failed {
+            self.out.clear();
+        }
         let any = !self.out.is_empty();
         let mut run: Vec<Outgoing> = Vec::new();
         let mut of: Option<Arc<str>> = None;

@@ -185,6 +185,9 @@ impl Actor {
         let turn_kept = self.keep_running_turn(at);
         let writes = futures::future::join(OptionFuture::from(record_kept), turn_kept);
         self.stored_in(at, before, writes).await;
+        if self.storing.has_failed {
+            return;
+        }
         self.refresh_chats();
         self.republish(at, &action, None);
         self.happened(at, Happened::Began);

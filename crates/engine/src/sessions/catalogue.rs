@@ -190,13 +190,9 @@ impl Sessions {
         own
     }
 
-    /// Returns the stored chats of a session.
+    /// Returns the stored chats of a session for a list; none if they cannot be read.
     pub(super) async fn chats_in(&self, store: &SessionStore, stored: &mut StoredSession) -> Vec<KeptChat> {
-        let chats = match stored.chats.take() {
-            Some(chats) => Ok(chats),
-            None => store.chats.within(limit::STORE, (stored.id.clone(),)).await,
-        };
-        chats.unwrap_or_else(|why| {
+        chats_of(store, stored).await.unwrap_or_else(|why| {
             self.core.log.line(format_args!("{}: its chats could not be read: {why}", stored.id));
             Vec::new()
         })
@@ -400,7 +396,14 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
             }
         }
     }
-    let mut chats = sessions.chats_in(store, &mut stored).await;
+    // A session without its chats would overwrite them.
+    let mut chats = match chats_of(store, &mut stored).await {
+        Ok(chats) => chats,
+        Err(why) => {
+            sessions.disown(&id);
+            return Err(why);
+        }
+    };
     // A chat that was being moved to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&stored.session.uri);
     let mut others = Vec::new();
@@ -414,6 +417,14 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
     match sessions.take_in(Arc::new(entry), &chats, generation) {
         Some(entry) => Ok(Some(entry)),
         None => Err(Thrown::new(LOST_LEASE)),
+    }
+}
+
+/// Reads the chats of a session.
+async fn chats_of(store: &SessionStore, stored: &mut StoredSession) -> Result<Vec<KeptChat>, Thrown> {
+    match stored.chats.take() {
+        Some(chats) => Ok(chats),
+        None => store.chats.within(limit::STORE, (stored.id.clone(),)).await,
     }
 }
 

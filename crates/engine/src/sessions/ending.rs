@@ -1,10 +1,15 @@
 //! The end of a session: for its clients, when the host closes, and by disposal.
 
-use ostler_contract::events::Event;
-use ostler_protocol::uri;
+use ostler_contract::events::{Event, TurnStatus};
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
+use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
+use super::awake_limit::refuse;
+use super::queue::Inbox;
+use crate::core::message::run_of;
+use crate::core::outbox::Closed;
+use crate::core::refusals::NOT_STORED;
 
 impl Actor {
     /// Removes a client from the active clients once none of its connections is subscribed to the session.
@@ -69,6 +74,37 @@ impl Actor {
             let session = self.entry.uri.clone();
             self.core.events.raise(Event::SessionEnd { session, reason: "closing".to_owned() });
         }
+    }
+
+    /// Removes a session from memory, a change of which could not be stored. Its clients are disconnected; when they return, it is
+    /// read from the store, here or by another host.
+    pub(super) async fn give_up(&mut self, mut inbox: Inbox) {
+        let sessions = self.sessions.clone();
+        self.core.log.line(format_args!("{} is read again from the store: {NOT_STORED}", self.entry.uri));
+        let channels = sessions.channels_of(&self.entry);
+        let has_lease = self.core.cluster().is_none_or(|cluster| cluster.gauges().has_lease);
+        let why = if has_lease { Closed::Moved } else { Closed::LostLease };
+        self.entry.end();
+        // The release follows the writes that are still queued, and precedes the next claim.
+        sessions.leave_memory(&self.entry);
+        for connection in channels.iter().flat_map(|channel| self.core.fanout.watchers(channel)) {
+            sessions.access.clients.close(connection, why);
+        }
+        inbox.close();
+        while let Some(posted) = inbox.try_next() {
+            refuse(&sessions, posted.message, &RpcError::internal(NOT_STORED));
+        }
+        if let Some(observer) = sessions.observer() {
+            for chat in &self.chats {
+                let running = chat.state.active_turn.as_ref().map(|turn| &turn.message);
+                let last = chat.state.turns.last().map(|turn| &turn.message);
+                if let Some(run) = running.or(last).and_then(run_of) {
+                    observer.run_turn_ended(run, TurnStatus::Error, Some(NOT_STORED.to_owned()));
+                }
+            }
+            observer.session_quiet(&self.entry.uri, false, false);
+        }
+        self.abandon().await;
     }
 
     /// Ends the session and deletes it from memory, its backend and the store.

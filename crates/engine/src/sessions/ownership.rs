@@ -136,6 +136,17 @@ impl Sessions {
         self.chats.write().retain(|_, session| !gone.iter().any(|entry| entry.id == *session));
     }
 
+    /// Removes a session that has ended from memory and releases it.
+    pub(super) fn leave_memory(&self, entry: &Arc<Entry>) {
+        let mut entries = self.entries.write();
+        if entries.get(&entry.id).is_some_and(|current| Arc::ptr_eq(current, entry)) {
+            entries.remove(&entry.id);
+            self.drafts.lock().remove(&entry.id);
+            self.left_memory(entry);
+            self.chats.write().retain(|_, session| *session != entry.id);
+        }
+    }
+
     /// Releases a session that was evicted, while `entries` is locked.
     pub(super) fn left_memory(&self, entry: &Entry) {
         if self.is_alone() {

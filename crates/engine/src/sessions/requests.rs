@@ -63,6 +63,9 @@ impl Sessions {
 
     /// Whether a session's agent is loaded and its backend can run another turn.
     pub(crate) async fn can_continue(&self, entry: &Entry) -> bool {
+        if entry.is_away().is_some() {
+            return false;
+        }
         let Some(agent) = self.core.agent(&entry.provider) else { return false };
         match self.session_settings(&agent, &entry.view().record.values).await {
             Ok(config) => self.workspace.stranded(&agent, &config).is_none(),

@@ -1,5 +1,7 @@
 //! Writes to the session store. A failed write is logged and never ends the session.
 
+use std::time::Duration;
+
 use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
@@ -8,6 +10,9 @@ use super::actor::Actor;
 use super::chat::Chat;
 use crate::core::log::Log;
 use crate::core::long_work::long_work;
+
+/// The pauses before the end of a turn is written again.
+const AGAIN: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Waits for a write. Returns whether it succeeded.
 pub(super) async fn kept(
@@ -157,12 +162,42 @@ impl Actor {
     pub(super) fn keep_last_turn(&self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
         let chat = &self.chats[chat];
         let last = chat.state.turns.last().cloned();
+        let again = last.clone().filter(|_| self.core.cluster().is_some());
+        let again = again.map(|turn| self.keep_turn_again(chat, chat.state.turns.len() - 1, turn));
         let kept = last.map(|turn| self.keep_turn(chat, chat.state.turns.len() - 1, turn));
         async move {
-            match kept {
-                Some(kept) => kept.await,
-                None => true,
+            match (kept, again) {
+                (Some(kept), Some(again)) => kept.await || again.await,
+                (Some(kept), None) => kept.await,
+                (None, _) => true,
             }
+        }
+    }
+
+    /// Repeats the write of a turn that has ended, so that a database that is slow for a short time costs no turn. The turn has no
+    /// later write until then.
+    fn keep_turn_again(
+        &self,
+        chat: &Chat,
+        place: usize,
+        turn: Turn,
+    ) -> impl Future<Output = bool> + Send + use<> {
+        let set_turn = self.core.turn_store().and_then(|store| store.set_turn.clone());
+        let turn = KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
+        let (core, uri) = (self.core.clone(), chat.uri.clone());
+        let stored = (self.entry.id.clone(), uri.clone(), place as u64, turn);
+        async move {
+            let Some(set_turn) = set_turn else { return false };
+            for pause in AGAIN {
+                tokio::time::sleep(pause).await;
+                if core.lost_lease().is_some() {
+                    return false;
+                }
+                if kept(&core.log, &uri, set_turn.within(limit::STORE, stored.clone())).await {
+                    return true;
+                }
+            }
+            false
         }
     }
 

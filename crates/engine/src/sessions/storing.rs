@@ -75,11 +75,50 @@ impl Chat {
     }
 }
 
+/// The outcome of one or several writes.
+pub(super) trait Outcome {
+    /// Whether everything was stored.
+    fn is_stored(&self) -> bool;
+}
+
+/// A write whose failure changes nothing that clients see.
+impl Outcome for () {
+    fn is_stored(&self) -> bool {
+        true
+    }
+}
+
+impl Outcome for bool {
+    fn is_stored(&self) -> bool {
+        *self
+    }
+}
+
+impl<T: Outcome> Outcome for Option<T> {
+    fn is_stored(&self) -> bool {
+        self.as_ref().is_none_or(Outcome::is_stored)
+    }
+}
+
+impl<A: Outcome, B: Outcome> Outcome for (A, B) {
+    fn is_stored(&self) -> bool {
+        self.0.is_stored() && self.1.is_stored()
+    }
+}
+
+impl<A: Outcome, B: Outcome, C: Outcome> Outcome for (A, B, C) {
+    fn is_stored(&self) -> bool {
+        self.0.is_stored() && self.1.is_stored() && self.2.is_stored()
+    }
+}
+
 /// The subscribers' state of a session while a change of it is being stored.
 #[derive(Debug, Default)]
 pub(super) struct Storing {
     /// Whether the session handles other messages while it waits.
     pub is_serving: bool,
+    /// Whether a change could not be stored, so that the state in memory is not the stored one.
+    pub has_failed: bool,
     /// The title that subscribers have.
     pub title: Option<String>,
     /// Whether more than the title changes, so that no snapshot of the session can be made.
@@ -88,7 +127,7 @@ pub(super) struct Storing {
 
 impl Actor {
     /// Waits until a change of a chat is stored.
-    pub(super) async fn stored_in<T>(
+    pub(super) async fn stored_in<T: Outcome>(
         &mut self,
         at: usize,
         before: Before,
@@ -104,15 +143,25 @@ impl Actor {
     }
 
     /// Waits until a change of the session itself is stored.
-    pub(super) async fn stored_session<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
+    pub(super) async fn stored_session<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
         self.storing.session = true;
         let stored = self.stored(write).await;
         self.storing.session = false;
         stored
     }
 
-    /// Waits for a store. After a delay, the session handles messages that need no store.
-    pub(super) async fn stored<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
+    /// Waits for a store. After a delay, the session handles messages that need no store. In a cluster, a session whose change
+    /// could not be stored publishes nothing more and leaves memory; see D-496.
+    pub(super) async fn stored<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
+        let stored = self.answered(write).await;
+        if !stored.is_stored() && self.core.cluster().is_some() {
+            self.storing.has_failed = true;
+            self.out.clear();
+        }
+        stored
+    }
+
+    async fn answered<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
         let mut write = std::pin::pin!(write);
         if self.storing.is_serving || self.inbox.is_none() {
             return write.await;

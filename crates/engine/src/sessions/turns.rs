@@ -22,16 +22,16 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
-use super::storing::Before;
+use super::storing::{Before, Outcome as _};
 use crate::core::fanout::Origin;
-use crate::core::refusals::NO_SUCH_CHAT;
+use crate::core::refusals::{NO_SUCH_CHAT, NOT_STORED};
 use crate::core::titles::tidy_title;
 use crate::core::traces;
 use crate::workspace::sessions_view::SessionView as _;
 
 /// A turn whose start is being stored.
 struct Opening {
-    stored: Shared<BoxFuture<'static, ()>>,
+    stored: Shared<BoxFuture<'static, bool>>,
     /// The chat before the turn.
     before: Before,
     /// The subscribers' title of the session, if the turn changes it.
@@ -79,7 +79,7 @@ impl Actor {
             // A host that is killed before the turn is stored finds the message in the queue again, and would send it
             // to the backend twice.
             let stored = opening.stored.clone();
-            let done = HostFunction::new(move |()| stored.clone().map(Ok));
+            let done = HostFunction::new(move |()| stored.clone().map(|_| Ok(())));
             self.tell_backend(at, Tell::Before { done });
         }
         self.tell_backend(at, tell);
@@ -146,7 +146,7 @@ impl Actor {
             OptionFuture::from(flags_kept),
         );
         Opening {
-            stored: writes.map(drop).boxed().shared(),
+            stored: writes.map(|writes| is_all_stored(&writes)).boxed().shared(),
             before,
             title: shown,
             turn,
@@ -163,6 +163,9 @@ impl Actor {
         self.storing.title = title;
         self.stored_in(at, before, stored).await;
         self.storing.title = None;
+        if self.storing.has_failed {
+            return;
+        }
         self.show_before(|actor| actor.refresh_chats());
         if was_read {
             let unread = SessionIsReadChangedAction { is_read: false };
@@ -283,7 +286,10 @@ impl Actor {
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
             self.happened(at, Happened::Queued);
             self.stored_in(at, before, self.keep_chats()).await;
-            return Ok(TurnTaken::Queued);
+            return match self.storing.has_failed {
+                false => Ok(TurnTaken::Queued),
+                true => Err(NOT_STORED.to_owned()),
+            };
         }
         let turn = self.core.new_id();
         let action = ChatTurnStartedAction {
@@ -294,7 +300,10 @@ impl Actor {
             meta: None,
         };
         self.begin_turn(at, action, None, request.sender).await;
-        Ok(TurnTaken::Started { turn })
+        match self.storing.has_failed {
+            false => Ok(TurnTaken::Started { turn }),
+            true => Err(NOT_STORED.to_owned()),
+        }
     }
 
     /// Records the sender in a message, if the host has a users file.
@@ -463,6 +472,9 @@ impl Actor {
         self.close_span(at);
         let writes = futures::future::join(self.charge_turn(at), self.keep_last_turn(at));
         self.stored_in(at, before, writes).await;
+        if self.storing.has_failed {
+            return true;
+        }
         self.republish(at, &action, origin);
         self.after_turn(at).await;
         true
@@ -522,12 +534,12 @@ impl Actor {
     }
 
     /// Stores a chat's title in all places that contain it, in one commit.
-    fn keep_titles(&self, at: usize, title: String) -> impl Future<Output = ()> + Send + use<> {
-        let writes =
-            futures::future::join3(self.keep_title(at, title), self.keep_session(), self.keep_chats());
-        async move {
-            writes.await;
-        }
+    fn keep_titles(
+        &self,
+        at: usize,
+        title: String,
+    ) -> impl Future<Output = (bool, bool, bool)> + Send + use<> {
+        futures::future::join3(self.keep_title(at, title), self.keep_session(), self.keep_chats())
     }
 
     /// Renames the session and its default chat.
@@ -540,6 +552,19 @@ impl Actor {
         self.tell_if_awake(at, Tell::SetTitle { title: title.clone() });
         self.set_title(at, title, origin).await;
     }
+}
+
+/// Whether everything that the start of a turn changes was stored.
+fn is_all_stored(
+    (record, turn, chats, title, flags): &(
+        Option<bool>,
+        bool,
+        Option<bool>,
+        Option<(bool, bool, bool)>,
+        Option<bool>,
+    ),
+) -> bool {
+    record.is_stored() && turn.is_stored() && chats.is_stored() && title.is_stored() && flags.is_stored()
 }
 
 /// Returns the id of a request for input and the chat that it belongs to.

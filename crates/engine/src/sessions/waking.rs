@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_contract::limit;
 use ostler_contract::points::KeptChat;
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ErrorInfo, SessionLifecycle, Turn};
+use ostler_protocol::{RpcError, json};
 
 use super::Entry;
 use super::actor::Actor;
@@ -23,9 +24,15 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Ma
     let waking = Box::pin(async move {
         // Sessions wake in turn, so that each one accounts for the memory of those before it.
         let _turn = sessions.waking.acquire().await;
-        match sessions.room_to_wake().await {
+        let stored = match sessions.room_to_wake().await {
             Ok(()) => {
-                let mut actor = woken(sessions.clone(), entry, mailbox).await;
+                stored_state(&sessions, &entry).await.map_err(|why| unreadable(&sessions, &entry, &why))
+            }
+            Err(refused) => Err(refused),
+        };
+        match stored {
+            Ok(stored) => {
+                let mut actor = woken(sessions.clone(), entry, mailbox, stored).await;
                 // The whole state is measured here.
                 long_work(usize::MAX, || actor.account());
                 Some((actor, inbox))
@@ -41,8 +48,20 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Ma
     }
 }
 
-/// Restores a sleeping session from the store. Its backends stay asleep until a message needs them.
-async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> Box<Actor> {
+/// Logs that a session could not be read; returns the error of the messages that wait for it.
+fn unreadable(sessions: &Sessions, entry: &Entry, why: &Thrown) -> RpcError {
+    let why = format!("{} could not be read from the store, try again: {}", entry.uri, why.message);
+    sessions.core.log.line(&why);
+    RpcError::internal(why).with_data(json!({ "retryable": true }))
+}
+
+/// Restores a sleeping session from what is stored. Its backends stay asleep until a message needs them.
+async fn woken(
+    sessions: Arc<Sessions>,
+    entry: Arc<Entry>,
+    mailbox: Mailbox,
+    stored: Vec<(KeptChat, Vec<Turn>)>,
+) -> Box<Actor> {
     let agent = sessions.core.agent(&entry.provider);
     let view = entry.view();
     let chosen = &view.record.values;
@@ -68,12 +87,11 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
             Some(ErrorInfo { error_type: "backend".to_owned(), message, stack: None, meta: None });
     }
     let mut chats = Vec::new();
-    for kept in stored_chats(&sessions, &entry).await {
+    for (kept, turns) in stored {
         let number = chats.len() as u64;
         let audience = sessions.core.fanout.audience(&kept.uri);
         let modified = entry.view().summary.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
-        let turns = stored_turns(&sessions, &entry, &kept.uri).await;
         chat.restore(&kept, turns);
         if let Some(lender) = &kept.lender {
             entry.borrow(lender, BTreeMap::new());
@@ -100,30 +118,24 @@ async fn woken(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox) -> 
     actor
 }
 
-async fn stored_chats(sessions: &Sessions, entry: &Entry) -> Vec<KeptChat> {
-    let default = || vec![KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() }];
-    let Some(store) = sessions.core.session_store() else { return default() };
-    match store.chats.within(limit::STORE, (entry.id.clone(),)).await {
-        Ok(chats) if chats.is_empty() => default(),
-        Ok(chats) => {
-            chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)).collect()
-        }
-        Err(why) => {
-            sessions.core.log.line(format_args!("{}: its chats could not be read: {why}", entry.uri));
-            default()
-        }
-    }
-}
-
-async fn stored_turns(sessions: &Sessions, entry: &Entry, chat: &str) -> Vec<Turn> {
-    let Some(turns) = sessions.core.turn_store().and_then(|store| store.turns.as_ref()) else {
-        return Vec::new();
+/// Reads the chats of a session and their turns. A session without them would overwrite them.
+async fn stored_state(sessions: &Sessions, entry: &Entry) -> Result<Vec<(KeptChat, Vec<Turn>)>, Thrown> {
+    let default = KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() };
+    let mut chats = match sessions.core.session_store() {
+        Some(store) => store.chats.within(limit::STORE, (entry.id.clone(),)).await?,
+        None => Vec::new(),
     };
-    match turns.within(limit::STORE, (entry.id.clone(), chat.to_owned())).await {
-        Ok(turns) => turns,
-        Err(why) => {
-            sessions.core.log.line(format_args!("{chat}: its turns could not be read: {why}"));
-            Vec::new()
-        }
+    if chats.is_empty() {
+        chats.push(default);
     }
+    let turns = sessions.core.turn_store().and_then(|store| store.turns.as_ref());
+    let mut state = Vec::new();
+    for chat in chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)) {
+        let turns = match turns {
+            Some(turns) => turns.within(limit::STORE, (entry.id.clone(), chat.uri.clone())).await?,
+            None => Vec::new(),
+        };
+        state.push((chat, turns));
+    }
+    Ok(state)
 }

@@ -1,45 +1,23 @@
-//! Two real daemons on one PostgreSQL: a client of either reaches the sessions of both. `.ci/postgres` runs these tests.
-
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
+//! A client of either of two hosts reaches the sessions of both.
 
 use std::time::{Duration, Instant};
 
 use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
-use support::{Client, Daemon, Folder};
 
-const TOKEN: &str = "the-token";
+use crate::hosts::{TOKEN, chat_of, client, folder, start_turn};
+use crate::support::Client;
+
 const SESSION: &str = "echo:/one";
 /// How long it may take until another host serves the sessions of one that was killed.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
 fn chat() -> String {
-    ostler_protocol::uri::default_chat(SESSION)
-}
-
-/// The folder of a host of the cluster. Every host has the same files.
-fn folder(server: &Postgres, id: &str) -> Folder {
-    let token = server.password_file().with_file_name("cluster.token");
-    std::fs::write(&token, "of-the-cluster").unwrap();
-    let options = json!({
-        "url": server.url(), "passwordFile": server.password_file(), "vaultKeyFile": server.key_file(),
-        "cluster": { "url": "ws://127.0.0.1:0", "tokenFile": token, "id": id, "sharedPaths": ["/"] },
-    });
-    let plugins = json!([{ "name": "@ostler/postgres", "options": options }, { "name": "@ostler/echo" }]);
-    Folder::new(json!({ "connectionToken": TOKEN, "plugins": plugins }))
-}
-
-async fn client(daemon: &Daemon, name: &str) -> Client {
-    let mut client = Client::connect(&format!("{}/?tkn={TOKEN}", daemon.url)).await;
-    client.initialize(name).await;
-    client
+    chat_of(SESSION)
 }
 
 async fn say(client: &mut Client, turn: &str) {
-    let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": turn } });
-    assert!(client.try_dispatch(&chat(), 1, action).await);
+    assert!(start_turn(client, &chat(), turn, turn).await);
 }
 
 /// Reads until a turn ends; returns the number of the action that ended it.
@@ -111,7 +89,6 @@ async fn any_daemon_serves_any_client() {
     let snapshots = result["snapshots"].as_array().unwrap();
     let snapshot = snapshots.iter().find(|snapshot| snapshot["resource"] == chat()).unwrap();
     assert_eq!(snapshot["state"]["turns"].as_array().unwrap().len(), 2, "{snapshot}");
-    println!("takeover after {:?}", begun.elapsed());
     assert!(begun.elapsed() < TAKEOVER);
     say(&mut far, "t3").await;
     ended(&mut far, "t3").await;

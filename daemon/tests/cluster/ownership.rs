@@ -1,188 +1,24 @@
-//! Several real daemons on one PostgreSQL, while they are killed, stopped and drained. `.ci/postgres` runs these tests.
+//! Who owns sessions while hosts are killed, stopped, drained and evicted.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
-use support::{Client, Daemon, Folder, LIMIT, Signal};
 
-const TOKEN: &str = "the-token";
-/// How long a takeover may take.
-const TAKEOVER: Duration = Duration::from_secs(10);
-
-/// The options of a host of the cluster.
-fn options(server: &Postgres, id: &str, shared: &[&str]) -> Value {
-    let token = server.password_file().with_file_name("cluster.token");
-    std::fs::write(&token, "of-the-cluster").unwrap();
-    json!({
-        "url": server.url(), "passwordFile": server.password_file(), "vaultKeyFile": server.key_file(),
-        "cluster": { "url": "ws://127.0.0.1:0", "tokenFile": token, "id": id, "sharedPaths": shared },
-    })
-}
-
-fn folder_with(options: &Value) -> Folder {
-    let plugins = json!([{ "name": "@ostler/postgres", "options": options }, { "name": "@ostler/echo" }]);
-    Folder::new(json!({ "http": true, "connectionToken": TOKEN, "plugins": plugins }))
-}
-
-/// The folder of a host whose files every host has.
-fn folder(server: &Postgres, id: &str) -> Folder {
-    folder_with(&options(server, id, &["/"]))
-}
-
-/// A client, unless the daemon does not accept it.
-async fn connected(url: &str, name: &str) -> Option<Client> {
-    let connecting = tokio_tungstenite::connect_async(format!("{url}/?tkn={TOKEN}"));
-    let (socket, _) = tokio::time::timeout(Duration::from_secs(5), connecting).await.ok()?.ok()?;
-    let mut client = Client::of(socket);
-    let hello = json!({ "channel": "ahp-root://", "clientId": name, "protocolVersions": ["1.0.0"] });
-    client.try_request("initialize", hello).await?.ok()?;
-    Some(client)
-}
-
-async fn client(daemon: &Daemon, name: &str) -> Client {
-    connected(&daemon.url, name).await.expect("the daemon accepts clients")
-}
-
-fn chat_of(session: &str) -> String {
-    ostler_protocol::uri::default_chat(session)
-}
-
-/// Creates a session and subscribes to its chat.
-async fn create(client: &mut Client, session: &str) -> String {
-    client.request("createSession", json!({ "channel": session, "provider": "echo" })).await.unwrap();
-    client.subscribe(&chat_of(session)).await;
-    chat_of(session)
-}
-
-/// Runs a turn in a chat that the client subscribes to; returns whether it completed.
-async fn run_turn(client: &mut Client, chat: &str, id: &str, text: &str) -> Option<bool> {
-    let action = json!({ "type": "chat/turnStarted", "turnId": id, "message": { "text": text } });
-    client.try_dispatch(chat, 1, action).await.then_some(())?;
-    loop {
-        let frame = client.next_frame().await?;
-        let action = &frame["params"]["action"];
-        match action["type"].as_str() {
-            _ if frame["method"] != "action" || action["turnId"] != id => {}
-            Some("chat/turnComplete") => return Some(true),
-            Some("chat/error") => return Some(false),
-            _ if frame["params"].get("rejectionReason").is_some() => return Some(false),
-            _ => {}
-        }
-    }
-}
-
-/// Runs a turn of a session through a host; the error is why it did not complete.
-async fn through(url: &str, session: &str, id: &str) -> Result<(), String> {
-    let mut client = connected(url, id).await.ok_or("no connection")?;
-    let chat = chat_of(session);
-    let subscribed = client.try_request("subscribe", json!({ "channel": chat })).await;
-    subscribed.ok_or("the connection ended")?.map_err(|why| why.to_string())?;
-    match run_turn(&mut client, &chat, id, id).await {
-        Some(true) => Ok(()),
-        Some(false) => Err("the turn failed".to_owned()),
-        None => Err("the connection ended during the turn".to_owned()),
-    }
-}
-
-/// Repeats until it succeeds; returns how long that took.
-async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T, String>) -> (T, Duration) {
-    let begun = Instant::now();
-    loop {
-        match attempt().await {
-            Ok(done) => return (done, begun.elapsed()),
-            Err(why) => assert!(begun.elapsed() < LIMIT, "{what}: {why}"),
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// The states and the texts of the turns of a chat, as its subscribers see them.
-async fn turns(client: &mut Client, chat: &str) -> Vec<(String, String)> {
-    let state = client.subscribe(chat).await;
-    let turns = state["turns"].as_array().unwrap().iter();
-    turns
-        .map(|turn| {
-            let text = |value: &Value| value.as_str().unwrap().to_owned();
-            (text(&turn["message"]["text"]), text(&turn["state"]))
-        })
-        .collect()
-}
-
-async fn get(daemon: &Daemon, path: &str) -> (u16, Value) {
-    daemon.ask(&format!("GET {path}"), &format!("Authorization: Bearer {TOKEN}\r\n"), "").await
-}
-
-/// The id of a session in the database.
-fn id_of(session: &str) -> &str {
-    session.split_once(":/").unwrap().1
-}
-
-/// The name of the host that owns a session.
-fn owner(server: &Postgres, session: &str) -> String {
-    let id = id_of(session);
-    server.psql(
-        "ostler",
-        &format!("SELECT owner_id FROM ostler.session_heads WHERE session = '{id}' AND owner IS NOT NULL"),
-    )
-}
-
-/// Records every owner, epoch and position that sessions have.
-fn record_histories(server: &Postgres) {
-    server.psql(
-        "ostler",
-        "CREATE TABLE ostler.histories (at bigserial, session text, owner text, epoch bigint, head bigint);
-         CREATE FUNCTION ostler.note_history() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             INSERT INTO ostler.histories (session, owner, epoch, head) VALUES (NEW.session, NEW.owner, NEW.epoch, NEW.head);
-             RETURN NULL;
-         END $$;
-         CREATE TRIGGER history AFTER INSERT OR UPDATE ON ostler.session_heads FOR EACH ROW
-             EXECUTE FUNCTION ostler.note_history();",
-    );
-}
-
-/// Checks that each epoch of a session had one writer, and that each write was one position after the last.
-fn check_histories(server: &Postgres) {
-    let rows = server
-        .psql("ostler", "SELECT session, coalesce(owner, ''), epoch, head FROM ostler.histories ORDER BY at");
-    let mut writers: BTreeMap<(String, i64), BTreeSet<String>> = BTreeMap::new();
-    let mut last: BTreeMap<String, (i64, i64)> = BTreeMap::new();
-    let mut writes = 0;
-    for row in rows.lines() {
-        let [session, owner, epoch, head]: [&str; 4] = row.split('|').collect::<Vec<_>>().try_into().unwrap();
-        let (epoch, head): (i64, i64) = (epoch.parse().unwrap(), head.parse().unwrap());
-        if let Some((epoch_before, head_before)) = last.insert(session.to_owned(), (epoch, head)) {
-            assert!(epoch >= epoch_before && (head == head_before || head == head_before + 1), "{row}");
-            if head > head_before {
-                assert_eq!(epoch, epoch_before, "{row}: a write is no change of the owner");
-                assert!(!owner.is_empty(), "{row}: a write without an owner");
-                writes += 1;
-            }
-        }
-        if !owner.is_empty() {
-            writers.entry((session.to_owned(), epoch)).or_default().insert(owner.to_owned());
-        }
-    }
-    assert!(writes > 0, "{rows}");
-    for (epoch, owners) in writers {
-        assert_eq!(owners.len(), 1, "{epoch:?}: {owners:?}");
-    }
-}
+use crate::history::{check_owners, record_owners};
+use crate::hosts::{
+    TOKEN, chat_of, client, connected, create, eventually, folder, folder_with, get, id_of, options, owner,
+    run_turn, takeover_limit, through, turns,
+};
+use crate::support::{self, Daemon, Signal};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL: .ci/postgres"]
-async fn another_host_serves_the_sessions_of_a_killed_one_within_10_seconds() {
+async fn another_host_serves_the_sessions_of_a_killed_one() {
     let server = Postgres::start();
     let (first, second) = (folder(&server, "first"), folder(&server, "second"));
     let (a, b) = (first.start(), second.start());
-    record_histories(&server);
+    record_owners(&server);
     let mut ada = client(&a, "ada").await;
     let chat = create(&mut ada, "echo:/one").await;
     assert_eq!(run_turn(&mut ada, &chat, "t1", "hello").await, Some(true));
@@ -200,7 +36,7 @@ async fn another_host_serves_the_sessions_of_a_killed_one_within_10_seconds() {
     ada.actions_until("chat/turnStarted").await;
     a.kill();
     let (_, took) = eventually("the takeover", async || through(&b.url, "echo:/one", "t3").await).await;
-    assert!(took < TAKEOVER, "{took:?}");
+    assert!(took < takeover_limit(), "{took:?}");
     let mut ben = client(&b, "ben").await;
     let of = |text: &str, state: &str| (text.to_owned(), state.to_owned());
     let expected = [of("hello", "complete"), of("/slow 60s never", "error"), of("t3", "complete")];
@@ -224,7 +60,7 @@ async fn another_host_serves_the_sessions_of_a_killed_one_within_10_seconds() {
     assert_eq!(a.stop(), Some(0));
     let (_, took) = eventually("the handover", async || through(&b.url, "echo:/two", "t5").await).await;
     assert!(took < Duration::from_secs(3), "{took:?}");
-    check_histories(&server);
+    check_owners(&server);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -233,7 +69,7 @@ async fn a_host_that_was_stopped_for_20_seconds_writes_nothing_and_recovers() {
     let server = Postgres::start();
     let (first, second) = (folder(&server, "first"), folder(&server, "second"));
     let (a, b) = (first.start(), second.start());
-    record_histories(&server);
+    record_owners(&server);
     let mut ada = client(&a, "ada").await;
     let chat = create(&mut ada, "echo:/one").await;
     assert_eq!(run_turn(&mut ada, &chat, "t1", "hello").await, Some(true));
@@ -252,7 +88,7 @@ async fn a_host_that_was_stopped_for_20_seconds_writes_nothing_and_recovers() {
     for session in ["echo:/one", "echo:/slow"] {
         eventually("the takeover", async || through(&b.url, session, "t2").await).await;
     }
-    assert!(stopped.elapsed() < TAKEOVER + Duration::from_secs(3), "{:?}", stopped.elapsed());
+    assert!(stopped.elapsed() < takeover_limit() + Duration::from_secs(3), "{:?}", stopped.elapsed());
     tokio::time::sleep(Duration::from_secs(20).saturating_sub(stopped.elapsed())).await;
     a.signal(Signal::CONT);
 
@@ -285,7 +121,7 @@ async fn a_host_that_was_stopped_for_20_seconds_writes_nothing_and_recovers() {
         format!("{}|t3|complete", id("echo:/slow")),
     ];
     assert_eq!(rows, expected, "{stored}");
-    check_histories(&server);
+    check_owners(&server);
     let log = first.read("log");
     assert!(log.contains("the host has joined the cluster again"), "{log}");
 }
@@ -296,7 +132,7 @@ async fn a_draining_host_hands_its_sessions_over_and_waits_for_running_turns() {
     let server = Postgres::start();
     let (first, second) = (folder(&server, "first"), folder(&server, "second"));
     let (a, b) = (first.start(), second.start());
-    record_histories(&server);
+    record_owners(&server);
     let (mut ada, mut ben) = (client(&a, "ada").await, client(&a, "ben").await);
     let idle = create(&mut ada, "echo:/idle").await;
     assert_eq!(run_turn(&mut ada, &idle, "t1", "hello").await, Some(true));
@@ -342,7 +178,7 @@ async fn a_draining_host_hands_its_sessions_over_and_waits_for_running_turns() {
     assert!(undone.code == Some(0) && undone.out.contains("host second"), "{undone:?}");
     assert_eq!(get(&a, "/api/ready").await.0, 200);
     create(&mut new, "echo:/new").await;
-    check_histories(&server);
+    check_owners(&server);
 
     let (_, metrics) = (get(&a, "/api/cluster").await, a.exchange(
         format!("GET /api/metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\r\n", a.address())
@@ -382,7 +218,7 @@ async fn a_session_that_needs_the_files_of_a_lost_host_is_readable_and_says_why_
         Ok((ben, subscribed["snapshot"]["state"].clone()))
     };
     let ((mut ben, state), took) = eventually("the session is readable", read).await;
-    assert!(took < TAKEOVER, "{took:?}");
+    assert!(took < takeover_limit(), "{took:?}");
     assert_eq!(state["turns"][0]["message"]["text"], "hello");
     let action = json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": "more" } });
     ben.dispatch(&chat, 1, action).await;
@@ -447,89 +283,4 @@ async fn hosts_with_and_without_the_option_share_no_schema_and_a_name_is_one_hos
     assert!(unknown.code == Some(2) && unknown.err.contains("the cluster has no host third"), "{unknown:?}");
     let own = second.run(&["cluster", "evict", "second"]);
     assert!(own.code == Some(2) && own.err.contains("cannot evict itself"), "{own:?}");
-}
-
-/// Three hosts, whose clients write turns through whichever host accepts them, while one is killed and started again, one is
-/// stopped for longer than its lease, and the server is restarted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs PostgreSQL: .ci/postgres"]
-async fn no_completed_turn_is_lost_and_no_session_has_two_writers() {
-    let server = Arc::new(Postgres::start());
-    let folders = ["first", "second", "third"].map(|id| folder(&server, id));
-    let mut daemons: Vec<Option<Daemon>> = folders.iter().map(|folder| Some(folder.start())).collect();
-    record_histories(&server);
-    let urls: Arc<parking_lot::Mutex<Vec<String>>> = Arc::new(parking_lot::Mutex::new(
-        daemons.iter().flatten().map(|daemon| daemon.url.clone()).collect(),
-    ));
-    for at in 0..4 {
-        let mut creator = client(daemons[at % 3].as_ref().unwrap(), "creator").await;
-        let chat = create(&mut creator, &format!("echo:/s{at}")).await;
-        assert_eq!(run_turn(&mut creator, &chat, "first", "first").await, Some(true));
-    }
-    let (ends, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let writers: Vec<_> = (0..4)
-        .map(|at| {
-            let (urls, ends, done) = (urls.clone(), ends.clone(), done.clone());
-            tokio::spawn(async move {
-                let (session, mut completed, mut tried) = (format!("echo:/s{at}"), Vec::new(), 0);
-                while !ends.load(Ordering::Relaxed) {
-                    tried += 1;
-                    let url = urls.lock()[tried % 3].clone();
-                    let id = format!("w{at}-{tried}");
-                    if let Ok(Ok(())) =
-                        tokio::time::timeout(Duration::from_secs(15), through(&url, &session, &id)).await
-                    {
-                        completed.push(id);
-                        done.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                (session, completed)
-            })
-        })
-        .collect();
-    let progress = async |what: &str| {
-        let before = done.load(Ordering::Relaxed);
-        eventually(what, async || match done.load(Ordering::Relaxed) > before + 12 {
-            true => Ok(()),
-            false => Err("the clients write nothing".to_owned()),
-        })
-        .await;
-    };
-    progress("before the faults").await;
-    daemons[0].take().unwrap().kill();
-    progress("while a host is killed").await;
-    let stopped = daemons[1].as_ref().unwrap();
-    stopped.signal(Signal::STOP);
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    stopped.signal(Signal::CONT);
-    progress("after a host continues").await;
-    let again = folders[0].start();
-    urls.lock()[0].clone_from(&again.url);
-    daemons[0] = Some(again);
-    progress("after a host starts again").await;
-    let restarted = server.clone();
-    tokio::task::spawn_blocking(move || restarted.restart_immediately()).await.unwrap();
-    progress("after the server restarts").await;
-    ends.store(true, Ordering::Relaxed);
-    for writer in writers {
-        let (session, completed) = writer.await.unwrap();
-        let stored = server.psql(
-            "ostler",
-            &format!(
-                "SELECT kept::json -> 'turn' ->> 'id' FROM ostler.turns WHERE session = '{}' ORDER BY place",
-                id_of(&session)
-            ),
-        );
-        let stored: Vec<&str> = stored.lines().collect();
-        assert!(!completed.is_empty(), "{session}");
-        for id in &completed {
-            assert_eq!(stored.iter().filter(|one| *one == id).count(), 1, "{session}: {id} in {stored:?}");
-        }
-        let order: Vec<_> = stored.iter().filter(|one| completed.iter().any(|id| id == *one)).collect();
-        assert!(
-            order.iter().zip(&completed).all(|(one, id)| **one == id),
-            "{session}: {order:?}, {completed:?}"
-        );
-    }
-    check_histories(&server);
 }

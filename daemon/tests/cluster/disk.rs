@@ -1,0 +1,47 @@
+//! A small file system that can be filled. Mounting it needs root.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A mounted `tmpfs`.
+pub struct Disk {
+    path: PathBuf,
+    ballast: PathBuf,
+}
+
+impl Disk {
+    /// Mounts a file system of this size at a folder.
+    pub fn mount(path: &Path, mebibytes: usize) -> Self {
+        fs::create_dir_all(path).unwrap();
+        let size = format!("size={mebibytes}m,mode=0777");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).status();
+        assert!(mounted.unwrap().success(), "{} cannot be mounted; run this test as root", path.display());
+        Self { path: path.to_owned(), ballast: path.join("ballast") }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fills it up.
+    pub fn fill(&self) {
+        let mut ballast = File::create(&self.ballast).unwrap();
+        for size in [1 << 20, 1 << 12, 1] {
+            let block = vec![0; size];
+            while ballast.write_all(&block).is_ok() {}
+        }
+    }
+
+    /// Makes room again.
+    pub fn clear(&self) {
+        fs::remove_file(&self.ballast).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("--lazy").arg(&self.path).status());
+    }
+}
