@@ -22,6 +22,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-net", &[]),
     ("ostler-processes", &[]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
+    (
+        "ostler-simulation",
+        &[
+            "ostler-contract",
+            "ostler-engine",
+            "ostler-plugin-echo",
+            "ostler-plugin-postgres",
+            "ostler-protocol",
+            "ostler-testkit",
+        ],
+    ),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("xtask", &["ostler-contract", "ostler-js", "ostler-ports", "ostler-protocol"]),
 ];

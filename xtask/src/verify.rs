@@ -64,6 +64,12 @@ const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "simulation",
+        what: "the simulation of a cluster of three hosts: 2,000 random schedules of faults, with new seeds in each run",
+        subset: "the first 4 seeds, and one of them twice",
+        run: simulation,
+    },
+    Check {
         name: "stores",
         what: "the stores with 20,000 sessions and records",
         subset: "300 sessions and records",
@@ -230,6 +236,20 @@ impl Session<'_> {
         let output = fs::read(&path).map_err(failed)?;
         Ok((status.success(), String::from_utf8_lossy(&output).into_owned()))
     }
+}
+
+/// Runs the simulation of a cluster from a random seed on.
+fn simulation(session: &Session) -> Result<String, String> {
+    // Seeds that are short enough to be typed.
+    let first = 1_000 + RandomState::new().hash_one(session.check) % 1_000_000_000;
+    progress(format_args!("OSTLER_SIMULATION_FIRST={first}"));
+    let arguments = ["test", "--package", "ostler-simulation", "--test", "seeds", "--locked"];
+    let seeds = std::env::var("OSTLER_SIMULATION_SEEDS").unwrap_or_else(|_| "2000".to_owned());
+    let variables =
+        [("OSTLER_SIMULATION_FIRST", first.to_string()), ("OSTLER_SIMULATION_SEEDS", seeds.clone())];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    session.tests(&arguments, &variables)?;
+    Ok(format!("{seeds} seeds from {first} on"))
 }
 
 /// Runs cargo-mutants as `.cargo/mutants.toml` configures it.

@@ -1,10 +1,11 @@
 //! The start of a host on a schema: the migrations, and the row that is its lease.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::stores::Report;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 use uuid::Uuid;
 

@@ -6,12 +6,13 @@
 //! and joins again under a new name of its run once no session is in its memory.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{ClusterEvent, ClusterListener};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How long a lease is valid, by the clock of the database.
 pub const LENGTH: &str = "8 seconds";
@@ -210,7 +211,7 @@ impl Lease {
             let changed = match state {
                 State::Until(until) => {
                     self.check_clock();
-                    tokio::time::timeout_at(until.into(), changes.changed()).await.ok()
+                    tokio::time::timeout_at(until, changes.changed()).await.ok()
                 }
                 State::Lapsed => Some(changes.changed().await),
                 State::Lost | State::Closed => return,

@@ -24,7 +24,8 @@ mod external_changes;
 mod failure;
 mod find_runs;
 mod joining;
-mod lease;
+#[doc(hidden)]
+pub mod lease;
 mod migrations;
 mod options;
 mod policies;

@@ -3,11 +3,12 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ostler_contract::cluster::{ClusterEvent, ClusterHost};
 use ostler_contract::stores::Report;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::cluster::{HOSTS, host_of};

@@ -14,12 +14,13 @@ use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_plugin_postgres::Retention;
 use ostler_ports::conformance::{
-    Heard, Numbers, automations_conformance, find_runs_conformance, policies_conformance,
-    records_conformance, sessions_conformance, uncached_records_conformance, usage_conformance,
-    vault_conformance,
+    ClusterMember, Heard, Numbers, automations_conformance, cluster_conformance, find_runs_conformance,
+    policies_conformance, records_conformance, sessions_conformance, uncached_records_conformance,
+    usage_conformance, vault_conformance,
 };
+use support::calls::Joined;
 use support::server::{PASSWORD, Postgres};
-use support::{Stores, applied, options, until};
+use support::{Stores, applied, applied_to, options, until};
 
 fn object(value: Value) -> JsonObject {
     value.as_object().unwrap().clone()
@@ -58,6 +59,31 @@ async fn the_stores_pass_the_suites_of_every_store() {
     let stores = applied(other, Retention::default()).await.unwrap();
     uncached_records_conformance(stores.records.clone(), Numbers::Exact).await;
     stores.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn the_hosts_of_a_cluster_pass_the_suite_of_every_shared_store() {
+    let server = Postgres::start();
+    let token = server.password_file().with_file_name("cluster.token");
+    std::fs::write(&token, "a token of the cluster, with 32 bytes or more").unwrap();
+    let member = async |id: &str| {
+        let mut options = options(&server, "cluster");
+        options["cluster"] = json!({ "url": format!("ws://{id}:1"), "tokenFile": token, "id": id });
+        let joined = std::sync::Arc::new(Joined::default());
+        let stores = applied_to(joined.clone(), options, Retention::default()).await.unwrap();
+        let member = ClusterMember {
+            cluster: joined.cluster.lock().unwrap().clone().unwrap(),
+            sessions: stores.sessions.clone(),
+            automations: stores.automations.clone(),
+            runs: joined.runs.lock().unwrap().clone().unwrap(),
+        };
+        (member, stores)
+    };
+    let ((one, of_one), (other, of_other)) = (member("one").await, member("other").await);
+    cluster_conformance(one, other).await;
+    of_one.close().await;
+    of_other.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

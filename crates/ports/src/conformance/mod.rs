@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod automations;
+mod cluster;
 mod find_runs;
 mod policies;
 mod records;
@@ -21,6 +22,7 @@ use ostler_contract::{Cross, HostFunction};
 use tokio::sync::Notify;
 
 pub use automations::automations_conformance;
+pub use cluster::{ClusterMember, cluster_conformance};
 pub use find_runs::{find_runs_conformance, found_runs, numbered_run};
 pub use policies::policies_conformance;
 pub use records::{Numbers, records_conformance, uncached_records_conformance};

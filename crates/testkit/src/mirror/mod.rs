@@ -177,6 +177,37 @@ impl Mirror {
         self.restarted = true;
     }
 
+    /// Sends a request whose answer changes no state of the client.
+    pub fn ask(&mut self, method: &str, params: Value) {
+        self.request(method, params, RequestKind::Other);
+    }
+
+    /// Creates a session.
+    pub fn create(&mut self, session: &str, mut params: Value) {
+        params["channel"] = session.into();
+        self.request("createSession", params, RequestKind::CreateSession(session.to_owned()));
+    }
+
+    /// Dispatches an action.
+    pub fn act(&mut self, channel: &str, action: Value) {
+        self.dispatch(channel, action);
+    }
+
+    /// Whether it has been let in and has the listing.
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Returns the state of a channel that it follows.
+    pub fn state(&self, channel: &str) -> Option<&State> {
+        self.states.get(channel)
+    }
+
+    /// Returns the channels that it follows.
+    pub fn channels(&self) -> impl Iterator<Item = &String> {
+        self.states.keys()
+    }
+
     fn request(&mut self, method: &str, params: Value, asked: RequestKind) {
         let id = self.next;
         self.next += 1;

@@ -6,12 +6,14 @@
 #[path = "../../../../crates/testkit/src/postgres.rs"]
 pub mod server;
 
+pub mod calls;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler_contract::points::{AutomationStore, Policies, Port, RecordStore, SessionStore, Usage, Vault};
 use ostler_contract::{
-    Caller, HostFacts, JsonObject, NoHost, Options, PluginHost, Slug, Thrown, Value, json,
+    Caller, HostCalls, HostFacts, JsonObject, NoHost, Options, PluginHost, Slug, Thrown, Value, json,
 };
 use ostler_plugin_postgres::{Retention, plugin};
 use server::Postgres;
@@ -39,9 +41,18 @@ pub fn options(server: &Postgres, schema: &str) -> Value {
 
 /// Applies the plugin with these options.
 pub async fn applied(options: Value, retention: Retention) -> Result<Stores, Thrown> {
+    applied_to(Arc::new(NoHost), options, retention).await
+}
+
+/// Applies the plugin with these options to a host.
+pub async fn applied_to(
+    calls: Arc<dyn HostCalls>,
+    options: Value,
+    retention: Retention,
+) -> Result<Stores, Thrown> {
     let facts = HostFacts { host_name: "inn".into(), config_dir: "/inn".into(), ..HostFacts::default() };
     let caller = Caller { plugin: Slug::parse("postgres").unwrap(), grants: Arc::new([]), vault: None };
-    let host = PluginHost::new(Arc::new(facts), caller, Arc::new(NoHost));
+    let host = PluginHost::new(Arc::new(facts), caller, calls);
     let options: JsonObject = options.as_object().unwrap().clone();
     plugin(retention).module.apply(host.clone(), Options::from(options)).await?;
     let own = host.seal();
