@@ -124,8 +124,7 @@ async fn pass(
     born: Network,
 ) {
     let mut buffer = vec![0; 64 << 10];
-    loop {
-        let Ok(length @ 1..) = from.read(&mut buffer).await else { break };
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
         let open = |network: &Network| network.drops == born.drops && !network.is_stalled;
         let Ok(delay) = changes.wait_for(open).await.map(|network| network.delay) else { break };
         if !delay.is_zero() {

@@ -89,7 +89,6 @@ fn apply(host: &PluginHost, changes: &Changes) -> Result<(), Thrown> {
                     description: Some(description.to_owned()),
                 })
             })),
-            ..Channel::default()
         },
     )?;
     let (changes, told) = (changes.clone(), host.clone());

@@ -487,7 +487,7 @@ impl Actor {
     ) -> Extent {
         let encoded = long_work(text_in(action), || {
             let encoded = Encoded::framed(&channel, action).ok()?;
-            Some((extent_of(action, &encoded), encoded))
+            Some((Extent::of_action(action, encoded.text()), encoded))
         });
         let Some((extent, encoded)) = encoded else { return Extent::default() };
         let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
@@ -586,16 +586,5 @@ fn text_in(action: &StateAction) -> usize {
         StateAction::ChatPendingMessageSet(set) => set.message.text.len(),
         StateAction::ChatDraftChanged(changed) => changed.draft.as_ref().map_or(0, |draft| draft.text.len()),
         _ => 0,
-    }
-}
-
-/// Returns how much an action adds to the state. Streamed text adds only its content, because the state holds the rest
-/// of such an action once.
-fn extent_of(action: &StateAction, encoded: &Encoded) -> Extent {
-    let text = |content: &str| Extent { text: content.len(), values: 0 };
-    match action {
-        StateAction::ChatDelta(delta) => text(&delta.content),
-        StateAction::ChatReasoning(delta) => text(&delta.content),
-        _ => Extent::of_text(encoded.text().as_bytes()),
     }
 }

@@ -3,6 +3,7 @@
 
 use ostler_contract::budget::SMALL;
 use ostler_protocol::message::count_values;
+use ostler_protocol::wire::actions::StateAction;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
@@ -27,6 +28,17 @@ impl Extent {
         let mut serializer = Serializer::with_formatter(&mut bytes, &mut values);
         let _ = value.serialize(&mut serializer);
         Self { text: bytes.0, values: values.0 + 1 }
+    }
+
+    /// Returns how much an action with this JSON adds to the state. Streamed text adds only its content, because the
+    /// state holds the rest of such an action once.
+    pub fn of_action(action: &StateAction, json: &str) -> Self {
+        let text = |content: &str| Self { text: content.len(), values: 0 };
+        match action {
+            StateAction::ChatDelta(delta) => text(&delta.content),
+            StateAction::ChatReasoning(delta) => text(&delta.content),
+            _ => Self::of_text(json.as_bytes()),
+        }
     }
 
     /// Returns the extent of an action from its JSON.
