@@ -7,6 +7,7 @@ use ostler_contract::host::{Fired, HostCalls, Peer, SecretScope, SessionRequest}
 use ostler_contract::live::Pending;
 use ostler_contract::points::{Collection, CollectionOptions, PublishOptions, Subscriber, UsageEntry};
 use ostler_contract::shared_runs::{RunTransactions, SharedRuns};
+use ostler_contract::users::UsersStore;
 use ostler_contract::{Caller, JsonObject, NoHost, Thrown, Value};
 
 /// What the plugin joined its host to.
@@ -29,6 +30,10 @@ impl HostCalls for Joined {
 
     fn join_cluster(&self, _: &Caller, cluster: Arc<dyn Cluster>) -> Result<(), Thrown> {
         *self.cluster.lock().unwrap() = Some(cluster);
+        Ok(())
+    }
+
+    fn join_users(&self, _: &Caller, _: Arc<dyn UsersStore>) -> Result<(), Thrown> {
         Ok(())
     }
 
