@@ -109,8 +109,8 @@ class Cluster:
         return self.database.must_run(["psql", "-h", "/var/run/postgresql", "-U", "ostler", "-Atc", sql, "ostler"]).strip()
 
     def sessions(self):
-        listed = json.loads(self.ostler("session", "list", "--json"))
-        return [session["resource"].split(":/", 1)[1] for session in listed]
+        listed = json.loads(self.ostler("session", "list", "--json"))["sessions"]
+        return [session["uri"].split(":/", 1)[1] for session in listed]
 
     def new_session(self, text):
         """Creates a session; returns its id."""
