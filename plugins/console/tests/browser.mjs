@@ -749,6 +749,8 @@ async function run(address, browser, dir) {
     SESSIONS,
   );
   check((await page.locator('.item').count()) < 60, 'of many sessions, those in view are elements');
+  // Turns of the others that end later would move it out of view.
+  await page.waitForTimeout(2000);
   const newest = await session(peer, 'x');
   // How long after it was sent a change is on the page.
   const rename = async (title) => {
