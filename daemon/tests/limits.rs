@@ -542,8 +542,12 @@ fn queued_messages_of_clients() {
                         _ => assert_eq!(seen["rejectionReason"], most),
                     }
                 }
-                // Short ones are counted. One client is enough, because each of them has the long ones encoded again.
-                for nth in if at == 0 { 100..170 } else { 0..0 } {
+                // One client is enough for the rest, because each short message has the long ones encoded again.
+                if at > 0 {
+                    return;
+                }
+                // Short ones are counted.
+                for nth in 100..170 {
                     let set = attacks::queued(nth, "x");
                     client.dispatch(&chat, nth, set).await;
                     let seen = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();

@@ -29,6 +29,9 @@ const RECORDED: &str = "edited-files.json";
 /// Why a removed item stays in the database.
 const NEWER_IN_DATABASE: &str =
     "the file was removed, and the database has a newer version; export it, or remove it there";
+/// Why an edited item is not written to its file.
+const DIFFERENT_VERSIONS: &str =
+    "the file and the database have different versions; import, or overwrite with --overwrite";
 /// Why an item is not stored.
 const CHANGED_MEANWHILE: &str = "it changed in the database at the same time; try again";
 
@@ -209,9 +212,7 @@ impl EditedFolder {
                         continue;
                     }
                     let is_unchanged = recorded.get(&name) == Some(&file);
-                    (!is_unchanged).then(|| {
-                        "the file and the database have different versions; import, or overwrite with --overwrite".to_owned()
-                    })
+                    (!is_unchanged).then(|| DIFFERENT_VERSIONS.to_owned())
                 }
             };
             if let Some(why) = why

@@ -10,7 +10,9 @@ use ostler_contract::{Thrown, Value};
 use ostler_engine::users::{RecordKey, UsersFile};
 use ostler_plugin_postgres::Direct;
 
-use super::{CHANGED_MEANWHILE, Force, NEWER_IN_DATABASE, Outcome, conflict_of, hash, is_selected};
+use super::{
+    CHANGED_MEANWHILE, DIFFERENT_VERSIONS, Force, NEWER_IN_DATABASE, Outcome, conflict_of, hash, is_selected,
+};
 use crate::users_file::{UsersOnDisk, parse};
 
 /// Hashes of what was equal in both, by name.
@@ -119,11 +121,7 @@ pub(super) async fn export(
         let is_unchanged = file.is_none() || recorded.get(&name) == file.as_ref();
         match is_unchanged || overwrite {
             true => drop(changes.insert(key.clone(), (sides.file.get(key).cloned(), Some(value.clone())))),
-            false => outcome.conflicts.push((
-                name,
-                "the file and the database have different versions; import, or overwrite with --overwrite"
-                    .to_owned(),
-            )),
+            false => outcome.conflicts.push((name, DIFFERENT_VERSIONS.to_owned())),
         }
     }
     let lost = apply(&disk, &changes).await?;

@@ -226,9 +226,19 @@ fn record(load: &Load) {
     std::fs::write(path, line).unwrap();
 }
 
-/// A fault of a random schedule.
-#[derive(Debug, Clone, Copy)]
-enum Fault {
+macro_rules! faults {
+    ($($fault:ident,)+) => {
+        /// A fault of a random schedule.
+        #[derive(Debug, Clone, Copy)]
+        enum Fault {
+            $($fault,)+
+        }
+
+        const FAULTS: &[Fault] = &[$(Fault::$fault,)+];
+    };
+}
+
+faults! {
     Kill,
     Suspend,
     CutClients,
@@ -244,26 +254,6 @@ enum Fault {
     LockTurns,
     TurnClock,
 }
-
-const FAULTS: [Fault; 14] = {
-    use Fault::*;
-    [
-        Kill,
-        Suspend,
-        CutClients,
-        CutLinks,
-        CutDatabase,
-        StallClients,
-        StallLinks,
-        StallDatabase,
-        ForgetLinks,
-        ForgetDatabase,
-        DelayDatabase,
-        RestartServer,
-        LockTurns,
-        TurnClock,
-    ]
-};
 
 /// Numbers that follow from a seed.
 struct Dice(u64);

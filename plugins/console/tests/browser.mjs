@@ -39,6 +39,8 @@ const LONGEST_TASK = 50;
 const UPDATE = 100;
 const SESSIONS = 500;
 const DELTAS = 10000;
+/** The bit of a session's status while a turn runs. */
+const IN_PROGRESS = 8;
 
 const failures = [];
 const check = (good, what) => {
@@ -741,8 +743,10 @@ async function run(address, browser, dir) {
   check(true, 'the keys lead to pages');
 
   // Figures: many sessions, a long turn, the first paint.
-  for (let made = 3; made < SESSIONS; made += 25) {
-    await Promise.all(Array.from({ length: 25 }, () => session(peer, 'x')));
+  const many = new Set();
+  while (many.size < SESSIONS) {
+    const made = await Promise.all(Array.from({ length: 25 }, () => session(peer, 'x')));
+    for (const { uri } of made) many.add(uri);
   }
   await page.waitForFunction(
     (least) => parseInt(document.querySelector('main [role=status]').textContent) >= least,
@@ -750,7 +754,11 @@ async function run(address, browser, dir) {
   );
   check((await page.locator('.item').count()) < 60, 'of many sessions, those in view are elements');
   // Turns of the others that end later would move it out of view.
-  await page.waitForTimeout(2000);
+  await retried(async () => {
+    const { items } = await peer.request('listSessions', { channel: 'ahp-root://', limit: SESSIONS });
+    if (items.some(({ resource, status }) => many.has(resource) && status & IN_PROGRESS))
+      throw new Error('turns are running');
+  });
   const newest = await session(peer, 'x');
   // How long after it was sent a change is on the page.
   const rename = async (title) => {

@@ -47,7 +47,8 @@ const CLAIM: &str = "INSERT INTO session_heads (session, owner, epoch, head)
 /// Finds the sessions that a host of a cluster owns. It claims them with [`crate::cluster`] before it appends.
 const FIND: &str =
     "SELECT session, epoch, head FROM session_heads WHERE session = ANY ($1::text[]) AND owner = $2";
-/// Reports changed sessions to the other hosts of a cluster, but no write that was refused. Equal notifications of one transaction are sent once.
+/// Reports changed sessions to the other hosts of a cluster, but no write that was refused. Equal notifications of one
+/// transaction are sent once.
 const REPORT: &str = "WITH noted AS (
          INSERT INTO changes (kind, id, operation, origin)
          SELECT 'session', session, operation, $3 FROM unnest($1::text[], $2::text[]) AS one (session, operation)

@@ -329,7 +329,7 @@ fn host_schema() -> ConfigSchema {
             },
             "artifactToolsCompactPrompts": { "type": "boolean", "title": "Compact prompts of artifact tools", "default": false },
             "deferredTitleGeneration": { "type": "boolean", "title": "Titles are made later", "default": false },
-            "globalAutoApproveEnabled": { "type": "boolean", "title": "Tool calls are approved everywhere", "default": false }
+            (AUTO_APPROVE): { "type": "boolean", "title": "Tool calls are approved everywhere", "default": false }
         }
     });
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {

@@ -162,7 +162,7 @@ impl Actor {
     pub(super) fn keep_last_turn(&self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
         let chat = &self.chats[chat];
         let last = chat.state.turns.last().cloned();
-        let again = last.clone().filter(|_| self.core.cluster().is_some());
+        let again = last.as_ref().filter(|_| self.core.cluster().is_some()).cloned();
         let again = again.map(|turn| self.keep_turn_again(chat, chat.state.turns.len() - 1, turn));
         let kept = last.map(|turn| self.keep_turn(chat, chat.state.turns.len() - 1, turn));
         async move {
