@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::TryFutureExt as _;
 use ostler_protocol::message::count_values;
 use ostler_protocol::surrogates::read_json;
 use serde_json::Value;
@@ -101,9 +102,12 @@ impl Bodies {
     ///
     /// # Errors
     /// The body is too large, was cut short or did not arrive in time, or there is no memory for it.
-    pub async fn read(&self, body: Body, limit: usize) -> Result<Bytes, BodyError> {
-        let (bytes, charge) = read(body, limit, &self.admitted, || {}).await?;
-        Ok(charge.around(bytes))
+    pub fn read(
+        &self,
+        body: Body,
+        limit: usize,
+    ) -> impl Future<Output = Result<Bytes, BodyError>> + Send + use<'_> {
+        read(body, limit, &self.admitted, || {}).map_ok(|(bytes, charge)| charge.around(bytes))
     }
 
     /// Reads a JSON body of at most `limit` bytes whose sender is authenticated, a long one on a separate thread. The
@@ -291,13 +295,30 @@ async fn read(
     if first.len() > limit {
         return Err(BodyError::TooLarge(limit));
     }
-    let mut next = body.next().await.transpose()?;
-    if next.is_none() {
-        if first.len() > FREE {
-            grow(&mut charge, first.len(), &make_room).await?;
+    match body.next().await.transpose()? {
+        // Few bodies have several chunks, and the futures of the others are smaller.
+        Some(next) => {
+            let all = Box::pin(gather([first, next], body, limit, &mut charge, &make_room)).await?;
+            Ok((all.into(), charge))
         }
-        return Ok((first, charge));
+        None => {
+            if first.len() > FREE {
+                grow(&mut charge, first.len(), &make_room).await?;
+            }
+            Ok((first, charge))
+        }
     }
+}
+
+/// Returns the bytes of a body that begins with these chunks.
+async fn gather(
+    [first, next]: [Bytes; 2],
+    mut body: Body,
+    limit: usize,
+    charge: &mut Charge,
+    make_room: &impl Fn(),
+) -> Result<Vec<u8>, BodyError> {
+    let mut next = Some(next);
     let mut all = Vec::new();
     let mut chunk = Some(first);
     while let Some(bytes) = chunk {
@@ -311,7 +332,7 @@ async fn read(
             if !charge.try_grow(capacity - charge.bytes()) {
                 capacity = length;
                 let more = capacity - charge.bytes();
-                grow(&mut charge, more, &make_room).await?;
+                grow(charge, more, make_room).await?;
             }
             all.reserve_exact(capacity - all.len());
         }
@@ -322,7 +343,7 @@ async fn read(
             None => body.next().await.transpose()?,
         };
     }
-    Ok((all.into(), charge))
+    Ok(all)
 }
 
 async fn grow(charge: &mut Charge, more: usize, make_room: &impl Fn()) -> Result<(), BodyError> {

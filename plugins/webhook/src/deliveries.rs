@@ -137,7 +137,7 @@ impl Deliveries {
     }
 
     /// Records a call.
-    pub fn add(&self, endpoint: &str, delivery: Delivery, admitted: bool) {
+    pub fn add(&self, endpoint: &str, delivery: Box<Delivery>, admitted: bool) {
         {
             let mut held = self.held();
             let log = match held.get_mut(endpoint) {
@@ -148,7 +148,7 @@ impl Deliveries {
                 true => (&mut log.deliveries, ADMITTED),
                 false => (&mut log.refused, REFUSED),
             };
-            rows.push_back(Row::New(Box::new(delivery)));
+            rows.push_back(Row::New(delivery));
             while rows.len() > most {
                 rows.pop_front();
             }

@@ -75,7 +75,7 @@ impl Webhook {
         let retention = retention
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer has keepBodies")))?;
         let admitted = stored.open(delivery, self.host.secret(retention.key.clone(), None).await?).await?;
-        let mut seen = Delivery::begun();
+        let mut seen = Box::new(Delivery::begun());
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
         let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen, None).await;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures::TryFutureExt as _;
+use futures::future::{Either, ready};
 use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
@@ -20,10 +22,10 @@ use crate::limits::Limits;
 use crate::log_limit::LogLimit;
 use crate::repeats::{Delivered, First, Repeats};
 use crate::reply::{Answer, Refusal};
-use crate::stored_bodies::StoredBodies;
+use crate::stored_bodies::{BodyRetention, StoredBodies};
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
-use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Verify};
+use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Scheme, Verify};
 use crate::{automation, bot};
 
 /// The state of the route.
@@ -85,31 +87,39 @@ enum Unread {
 
 impl Webhook {
     /// Answers one request.
-    pub async fn serve(self: &Arc<Self>, request: Request) -> Result<Response, Thrown> {
+    pub fn serve(
+        self: &Arc<Self>,
+        request: Request,
+    ) -> impl Future<Output = Result<Response, Thrown>> + Send {
         let started = Instant::now();
-        let Some(id) = endpoint_id(request.uri().path()) else { return Ok(refused(Refusal::NoEndpoint)) };
-        let Some(endpoint) = self.endpoint(&id).await? else { return Ok(refused(Refusal::NoEndpoint)) };
-        if request.method() != Method::POST {
-            let asks =
-                request.method() == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
-            let permission = asks.then(|| cloudevents::permission(&endpoint, request.headers())).flatten();
-            return Ok(permission.unwrap_or_else(|| refused(Refusal::NotPost)));
+        let (parts, body) = request.into_parts();
+        let (method, bodies) = (parts.method, parts.extensions.get::<Bodies>().cloned().unwrap_or_default());
+        let head = Head { uri: parts.uri, headers: parts.headers };
+        // Not an async function, whose future would contain the request twice.
+        async move {
+            let Some(id) = endpoint_id(head.uri.path()) else { return Ok(refused(Refusal::NoEndpoint)) };
+            let Some(endpoint) = self.endpoint(&id).await? else { return Ok(refused(Refusal::NoEndpoint)) };
+            if method != Method::POST {
+                let asks = method == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
+                let permission = asks.then(|| cloudevents::permission(&endpoint, &head.headers)).flatten();
+                return Ok(permission.unwrap_or_else(|| refused(Refusal::NotPost)));
+            }
+            let mut seen = Box::new(Delivery::begun());
+            let mut call = Admitted { head, body: Bytes::new() };
+            let (admitted, outcome) = match self.admit(&endpoint, &call.head, body, &bodies).await {
+                Ok(body) => (true, self.answer(&endpoint, &mut call, body, &bodies, &mut seen).await),
+                Err(refusal) => (false, Ok(refusal.into())),
+            };
+            seen.answered(&outcome, started);
+            self.deliveries.add(&id, seen, admitted);
+            outcome.map(|answer| answer.linked(&self.host))
         }
-        let bodies = request.extensions().get::<Bodies>().cloned().unwrap_or_default();
-        let mut seen = Delivery::begun();
-        let (admitted, outcome) = match self.admit(&endpoint, request, &bodies).await {
-            Ok((head, body)) => (true, self.answer(&endpoint, head, body, &bodies, &mut seen).await),
-            Err(refusal) => (false, Ok(refusal.into())),
-        };
-        seen.answered(&outcome, started);
-        self.deliveries.add(&id, seen, admitted);
-        outcome.map(|answer| answer.linked(&self.host))
     }
 
     /// Returns the valid endpoint of an id, if any.
-    pub async fn endpoint(&self, id: &Slug) -> Result<Option<Endpoint>, Thrown> {
+    pub async fn endpoint(&self, id: &Slug) -> Result<Option<Box<Endpoint>>, Thrown> {
         let record = self.endpoints.get.call((id.to_string(),)).await?;
-        Ok(record.and_then(|record| Endpoint::read(&record).ok()).map(|(endpoint, _)| endpoint))
+        Ok(record.and_then(|record| Endpoint::read(&record).ok()).map(|(endpoint, _)| Box::new(endpoint)))
     }
 
     /// Logs a problem of an endpoint.
@@ -121,42 +131,48 @@ impl Webhook {
     async fn admit(
         &self,
         endpoint: &Endpoint,
-        request: Request,
+        head: &Head,
+        body: Body,
         bodies: &Bodies,
-    ) -> Result<(Head, Unread), Refusal> {
-        let (parts, body) = request.into_parts();
-        let head = Head { uri: parts.uri, headers: parts.headers };
-        match &endpoint.extras.verify {
-            None => {
-                let token = bearer(&head.headers).ok_or(Refusal::NotAdmitted)?;
-                let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
-                match is_secret(token, &secret) {
-                    true => Ok((head, Unread::Not(body))),
-                    false => Err(Refusal::NotAdmitted),
-                }
-            }
-            Some(Verify { scheme, .. }) => {
-                let claim = scheme.claim(&head).ok_or(Refusal::NotSigned(MISSING))?;
-                let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
-                if scheme.admit(&claim, &secret, now()).map_err(Refusal::NotSigned)? == Proof::Sender {
-                    return Ok((head, Unread::Not(body)));
-                }
-                let limit = endpoint.body_limit();
-                let body = match too_large(&head, limit) {
-                    true => Err(BodyError::TooLarge(limit)),
-                    false => bodies.read_unverified(body, limit).await,
-                };
-                let body = body.map_err(|error| unread(&error))?;
-                let checked = if body.len() > LONG {
-                    let (scheme, signed) = (scheme.clone(), body.clone());
-                    off_shared_threads(move || scheme.check(&claim, &secret, &signed, now())).await?
-                } else {
-                    scheme.check(&claim, &secret, &body, now())
-                };
-                checked.map_err(Refusal::NotSigned)?;
-                Ok((head, Unread::Read(body)))
-            }
+    ) -> Result<Unread, Refusal> {
+        if let Some(Verify { scheme, .. }) = &endpoint.extras.verify {
+            return Box::pin(self.admit_signed(endpoint, scheme, head, body, bodies)).await;
         }
+        let token = bearer(&head.headers).ok_or(Refusal::NotAdmitted)?;
+        let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+        match is_secret(token, &secret) {
+            true => Ok(Unread::Not(body)),
+            false => Err(Refusal::NotAdmitted),
+        }
+    }
+
+    async fn admit_signed(
+        &self,
+        endpoint: &Endpoint,
+        scheme: &Arc<dyn Scheme>,
+        head: &Head,
+        body: Body,
+        bodies: &Bodies,
+    ) -> Result<Unread, Refusal> {
+        let claim = scheme.claim(head).ok_or(Refusal::NotSigned(MISSING))?;
+        let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+        if scheme.admit(&claim, &secret, now()).map_err(Refusal::NotSigned)? == Proof::Sender {
+            return Ok(Unread::Not(body));
+        }
+        let limit = endpoint.body_limit();
+        let body = match too_large(head, limit) {
+            true => Err(BodyError::TooLarge(limit)),
+            false => bodies.read_unverified(body, limit).await,
+        };
+        let body = body.map_err(|error| unread(&error))?;
+        let checked = if body.len() > LONG {
+            let (scheme, signed) = (scheme.clone(), body.clone());
+            off_shared_threads(move || scheme.check(&claim, &secret, &signed, now())).await?
+        } else {
+            scheme.check(&claim, &secret, &body, now())
+        };
+        checked.map_err(Refusal::NotSigned)?;
+        Ok(Unread::Read(body))
     }
 
     /// Logs a problem of an endpoint, once a minute for each text.
@@ -183,7 +199,7 @@ impl Webhook {
     async fn answer(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        mut head: Head,
+        call: &mut Admitted,
         mut body: Unread,
         bodies: &Bodies,
         seen: &mut Delivery,
@@ -191,18 +207,18 @@ impl Webhook {
         // The JSON form of an event uses the memory of the body, which stays charged as long.
         let bytes;
         if endpoint.extras.format == Some(Format::CloudEvents) {
-            bytes = match read(endpoint, &head, body, bodies).await {
+            bytes = match read(endpoint, &call.head, body, bodies).await {
                 Ok(bytes) => bytes,
                 Err(refusal) => return Ok(refusal.into()),
             };
             seen.bytes = Some(bytes.len());
-            body = match Event::read(&head.headers, &bytes) {
+            body = match Event::read(&call.head.headers, &bytes) {
                 Ok(event) => Unread::Event(event),
                 Err(refusal) => return Ok(refusal.into()),
             };
-            head.headers.insert(header::CONTENT_TYPE, cloudevents::JSON);
+            call.head.headers.insert(header::CONTENT_TYPE, cloudevents::JSON);
         }
-        let first = match self.delivery(endpoint, &head, &body).await? {
+        let first = match self.delivery(endpoint, &call.head, &body).await? {
             Some(Delivered::Again(answer)) => {
                 seen.again = true;
                 return Ok(answer);
@@ -215,22 +231,23 @@ impl Webhook {
         {
             return Ok(Refusal::TooMany(wait).into());
         }
-        let body = match read(endpoint, &head, body, bodies).await {
+        call.body = match read(endpoint, &call.head, body, bodies).await {
             Ok(body) => body,
             Err(refusal) => return Ok(refusal.into()),
         };
-        seen.bytes.get_or_insert(body.len());
-        let admitted = Admitted { head, body };
-        let answer = match greeting(endpoint, &admitted) {
+        seen.bytes.get_or_insert(call.body.len());
+        let answer = match greeting(endpoint, call) {
             Some(answer) => answer,
             None => {
-                self.store_body(endpoint, &admitted, seen).await;
-                self.deliver(endpoint, &admitted, bodies, seen, first.as_ref()).await?
+                if let Some(retention) = &endpoint.extras.body_retention {
+                    Box::pin(self.store_body(endpoint, retention, call, seen)).await;
+                }
+                self.deliver(endpoint, call, bodies, seen, first.as_ref()).await?
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
             // The event was fired, so a failure here must not make the sender repeat the delivery.
-            if let Err(why) = first.store(&answer).await {
+            if let Err(why) = Box::pin(first.store(&answer)).await {
                 self.problem(&endpoint.id, &format!("cannot store the answer to a delivery: {why}"));
             }
         }
@@ -248,13 +265,18 @@ impl Webhook {
     ) -> Result<Answer, Thrown> {
         match &endpoint.target {
             Target::Automation => automation::call(self, endpoint, admitted, bodies, seen, first).await,
-            Target::Bot(target) => bot::call(self, endpoint, target, admitted, seen).await,
+            Target::Bot(target) => Box::pin(bot::call(self, endpoint, target, admitted, seen)).await,
         }
     }
 
-    /// Stores the body before the call takes effect, if the endpoint requires it. The call continues if this fails.
-    async fn store_body(&self, endpoint: &Endpoint, admitted: &Admitted, seen: &mut Delivery) {
-        let Some(retention) = &endpoint.extras.body_retention else { return };
+    /// Stores the body before the call takes effect. The call continues if this fails.
+    async fn store_body(
+        &self,
+        endpoint: &Endpoint,
+        retention: &BodyRetention,
+        admitted: &Admitted,
+        seen: &mut Delivery,
+    ) {
         let stored = match self.host.secret(retention.key.clone(), None).await {
             Ok(key) => self.stored_bodies.store(&endpoint.id, seen, retention, key, admitted).await,
             Err(why) => Err(why),
@@ -276,24 +298,27 @@ impl Webhook {
         body: &Unread,
     ) -> Result<Option<Delivered>, Thrown> {
         match delivery_id(endpoint, head, body) {
-            Some(key) if !key.is_empty() => self.repeats.enter(&endpoint.id, &key).await.map(Some),
+            Some(key) if !key.is_empty() => Box::pin(self.repeats.enter(&endpoint.id, &key)).await.map(Some),
             _ => Ok(None),
         }
     }
 }
 
 /// Returns the body of a call of an authenticated sender.
-async fn read(endpoint: &Endpoint, head: &Head, body: Unread, bodies: &Bodies) -> Result<Bytes, Refusal> {
-    let body = match body {
-        Unread::Not(body) => body,
-        Unread::Read(body) | Unread::Event(Event { json: body, .. }) => return Ok(body),
-    };
+fn read<'a>(
+    endpoint: &Endpoint,
+    head: &Head,
+    body: Unread,
+    bodies: &'a Bodies,
+) -> impl Future<Output = Result<Bytes, Refusal>> + Send + use<'a> {
     let limit = endpoint.body_limit();
-    let read = match too_large(head, limit) {
-        true => Err(BodyError::TooLarge(limit)),
-        false => bodies.read(body, limit).await,
-    };
-    read.map_err(|error| unread(&error))
+    match body {
+        Unread::Not(_) if too_large(head, limit) => {
+            Either::Right(ready(Err(unread(&BodyError::TooLarge(limit)))))
+        }
+        Unread::Not(body) => Either::Left(bodies.read(body, limit).map_err(|error| unread(&error))),
+        Unread::Read(body) | Unread::Event(Event { json: body, .. }) => Either::Right(ready(Ok(body))),
+    }
 }
 
 /// Returns the answer to a call that only checks that the endpoint exists, which has no effect.
@@ -358,4 +383,21 @@ fn now() -> u64 {
 /// Returns the single segment after `/plugins/webhook/`.
 fn endpoint_id(path: &str) -> Option<Slug> {
     Slug::parse(path.strip_prefix("/plugins/webhook/")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the future that a method returns.
+    fn size_of_future<'a, O>(_: impl FnOnce(&'a Arc<Webhook>, Request) -> O) -> usize {
+        size_of::<O>()
+    }
+
+    /// A future is moved before it is polled, and the allocator is slower for large ones, so what few calls need is boxed.
+    #[test]
+    fn the_future_of_a_call_is_small() {
+        let size = size_of_future(Webhook::serve);
+        assert!(size <= 2048, "{size} bytes");
+    }
 }
