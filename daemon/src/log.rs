@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::{Clock, Log};
 use ostler_loader::Hidden;
+use tracing::dispatcher::{Dispatch, set_global_default};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -82,13 +83,8 @@ fn filter(text: &str) -> Option<Targets> {
 /// Collects spans for an export if `export` is set.
 pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metrics, Option<Spans>) {
     let (metrics, spans) = (Metrics::default(), export.then(Spans::default));
-    let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
-    let subscriber = tracing_subscriber::registry()
-        .with(lines.with_filter(options.filter.clone()))
-        .with(metrics.layer().with_filter(metrics::measured_spans()))
-        .with(spans.as_ref().map(|spans| spans.layer(hidden).with_filter(metrics::all_spans())));
     // A second host in one process, as in tests, uses the first one's.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let _ = set_global_default(subscribers(options, &metrics, spans.as_ref(), hidden));
     metrics.measure_calls();
     let hidden = hidden.clone();
     let log = Log::new(|line| match line.starts_with(RESTART) {
@@ -96,6 +92,19 @@ pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metri
         false => tracing::info!(target: LINES, "{line}"),
     });
     (log.hiding(move |line| hidden.hide(line).into_owned()), metrics, spans)
+}
+
+/// Returns the log, the metrics and, if there is an export, its spans. Without an export nothing stands in its place: an
+/// absent layer beside filtered ones makes a span of every call of a plugin's function, though no filter wants it.
+fn subscribers(options: &LogOptions, metrics: &Metrics, export: Option<&Spans>, hidden: &Hidden) -> Dispatch {
+    let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
+    let measured = tracing_subscriber::registry()
+        .with(lines.with_filter(options.filter.clone()))
+        .with(metrics.layer().with_filter(metrics::measured_spans()));
+    match export {
+        Some(spans) => Dispatch::new(measured.with(spans.layer(hidden).with_filter(metrics::all_spans()))),
+        None => Dispatch::new(measured),
+    }
 }
 
 fn stderr(line: &str) {
@@ -352,6 +361,21 @@ mod tests {
         let expected = json!({ "time": null, "level": "info", "target": "ostler", "message": "a line", "method": "ping", "count": 2 });
         assert_eq!(line, expected);
         assert_eq!((&lines[2]["message"], &lines[2]["outcome"]), (&json!("command"), &json!("failed")));
+    }
+
+    #[test]
+    fn a_call_of_a_plugins_function_is_a_span_only_where_somebody_wants_it() {
+        let hidden = Hidden::default();
+        let is_span = |level: &str, export: Option<&Spans>| {
+            let options = LogOptions { filter: filter(level).unwrap(), ..LogOptions::default() };
+            let subscribers = subscribers(&options, &Metrics::default(), export, &hidden);
+            tracing::dispatcher::with_default(&subscribers, || {
+                !tracing::debug_span!(target: ostler_contract::call::PLUGIN_CALL, "plugin_call").is_disabled()
+            })
+        };
+        assert!(!is_span("info", None));
+        assert!(is_span("ostler::plugin=debug", None));
+        assert!(is_span("info", Some(&Spans::default())));
     }
 
     #[test]

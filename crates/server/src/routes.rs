@@ -57,6 +57,9 @@ fn below(path: &str) -> Option<&str> {
 /// Returns whether a URL parser would leave a folder with a path: `..` in any spelling. A path below a plugin's prefix
 /// could then belong to another plugin.
 fn leads_out(path: &str) -> bool {
+    if !path.contains('%') && !path.contains("..") {
+        return false;
+    }
     path.split(['/', '\\']).any(|part| {
         let dots = part.to_ascii_lowercase().replace("%2e", ".");
         dots == ".."
