@@ -1482,6 +1482,12 @@ export interface Directories {
     meta(directory: string): Awaitable<JsonObject>;
     /** Reports that a turn has ended in a directory, whose facts can have changed. */
     refresh?(directory: string): void;
+    /**
+     * Reports changes of the facts that other programs make, such as a push from a terminal, while a client is subscribed
+     * to a session in the directory; returns the function that ends this. The host itself notices another commit and
+     * another branch (`gitDir` of the working trees).
+     */
+    watch?(directory: string, onChange: () => Promise<void>): Awaitable<(() => void) | null | undefined>;
 }
 
 /**

@@ -1508,6 +1508,48 @@ async fn a_branch_and_a_commit_of_other_programs_are_facts_of_a_session() {
 }
 
 #[tokio::test]
+async fn pushes_and_fetches_of_other_programs_are_facts_of_a_session() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let remote = yard.repo.with_file_name("remote.git");
+    git(&yard.repo, &["init", "-q", "--bare", "-b", "main", remote.to_str().unwrap()]);
+    let (daemon, mut client) = session(&yard).await;
+    let state = client.subscribe(ONE).await;
+    if state["_meta"]["git"]["branchName"] != "main" {
+        until_fact(&mut client, "branchName", json!("main")).await;
+    }
+    // The first push creates the upstream.
+    yard.git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    yard.git(&["push", "-q", "-u", "origin", "main"]);
+    until_fact(&mut client, "outgoingChanges", json!(0)).await;
+    yard.git(&["commit", "-q", "--allow-empty", "-m", "Second"]);
+    until_fact(&mut client, "outgoingChanges", json!(1)).await;
+    yard.git(&["push", "-q"]);
+    until_fact(&mut client, "outgoingChanges", json!(0)).await;
+
+    let other = yard.repo.with_file_name("other");
+    git(&yard.repo, &["clone", "-q", remote.to_str().unwrap(), other.to_str().unwrap()]);
+    git(&other, &["commit", "-q", "--allow-empty", "-m", "Third"]);
+    git(&other, &["push", "-q"]);
+    yard.git(&["fetch", "-q"]);
+    until_fact(&mut client, "incomingChanges", json!(1)).await;
+    // A packed ref changes in another file, and its directory disappears.
+    yard.git(&["pack-refs", "--all"]);
+    yard.git(&["update-ref", "-d", "refs/remotes/origin/main"]);
+    until_fact(&mut client, "incomingChanges", Value::Null).await;
+    yard.git(&["fetch", "-q"]);
+    until_fact(&mut client, "incomingChanges", json!(1)).await;
+
+    // Another branch has another upstream, in a directory that does not exist yet.
+    yard.git(&["checkout", "-q", "-b", "work/one"]);
+    until_fact(&mut client, "branchName", json!("work/one")).await;
+    yard.git(&["push", "-q", "-u", "origin", "work/one"]);
+    until_fact(&mut client, "upstreamBranchName", json!("origin/work/one")).await;
+    yard.git(&["branch", "-q", "--set-upstream-to", "main"]);
+    until_fact(&mut client, "upstreamBranchName", json!("main")).await;
+    drop(daemon);
+}
+
+#[tokio::test]
 async fn a_killed_creation_leaves_no_tree_and_no_branch() {
     let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./slow.mjs" }]);
     let yard = Yard::with(&[("a.txt", "a\n")], plugins);

@@ -92,6 +92,12 @@ impl SessionsView for Sessions {
         }
     }
 
+    fn facts_moved(&self, session: &dyn SessionView) {
+        if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
+            sessions.look(&entry, Occasion::Reported);
+        }
+    }
+
     fn is_watched(&self, session: &dyn SessionView) {
         if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
             let (looks, last) = (entry.looks.load(Ordering::Relaxed), *entry.looked_at.lock());

@@ -21,6 +21,9 @@ pub(crate) trait SessionsView: Debug + Send + Sync {
     /// Refreshes the facts after another program made a commit, or checked out another branch.
     fn head_moved(&self, session: &dyn SessionView, is_other_branch: bool);
 
+    /// Refreshes the facts after the source of facts reported a change, such as a push by another program.
+    fn facts_moved(&self, session: &dyn SessionView);
+
     /// Refreshes the facts of a session that clients watch from now on, unless it just began.
     fn is_watched(&self, session: &dyn SessionView);
 
