@@ -1856,7 +1856,10 @@ export interface KeptSession {
     worktree?: Worktree;
     /** `{ team, project }` that is charged. */
     scope?: unknown;
-    /** Present while the session is a draft: a client created it, and no turn has started; or `moving` or `creating`. */
+    /**
+     * Present while the session is a draft: a client created it, and no turn has started; or `moving`, `creating` or
+     * `detached`.
+     */
     draft?: KeptDraft;
     /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
@@ -1883,6 +1886,11 @@ export interface KeptDraft {
      * both.
      */
     creating?: boolean;
+    /**
+     * The session for which a client requested a detached working tree. The record is of that tree then, and not of a
+     * session; its id is the tree's handle, and its time of the last change is when a client last named the tree.
+     */
+    detached?: string;
 }
 
 /** Numbers of annotations of a session. */
