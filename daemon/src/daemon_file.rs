@@ -47,6 +47,9 @@ pub struct Record {
     /// The announcements of plugins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
+    /// The specs of its plugins with backends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backends: Vec<String>,
     /// Its command line, if it is detached and can be restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
@@ -272,6 +275,7 @@ mod tests {
             automations: None,
             vault: None,
             said: Vec::new(),
+            backends: Vec::new(),
             argv: None,
             cwd: None,
         }
