@@ -377,6 +377,8 @@ fn record(
         vault: composed.vault_plugin.clone(),
         said: Vec::new(),
         backends: Backends::of(settings, composed).specs,
+        console: composed.host.core.options.links.console.clone(),
+        api: composed.host.core.options.links.api.clone(),
         argv: settings.detached.then(|| arguments.iter().skip(1).cloned().collect()),
         cwd: settings.detached.then(|| place.working_dir.clone()),
     })
