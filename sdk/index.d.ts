@@ -1482,6 +1482,12 @@ export interface Directories {
     meta(directory: string): Awaitable<JsonObject>;
     /** Reports that a turn has ended in a directory, whose facts can have changed. */
     refresh?(directory: string): void;
+    /**
+     * Reports changes of the facts that other programs make, such as a push from a terminal, while a client is subscribed
+     * to a session in the directory; returns the function that ends this. The host itself notices another commit and
+     * another branch (`gitDir` of the working trees).
+     */
+    watch?(directory: string, onChange: () => Promise<void>): Awaitable<(() => void) | null | undefined>;
 }
 
 /**
@@ -1850,7 +1856,10 @@ export interface KeptSession {
     worktree?: Worktree;
     /** `{ team, project }` that is charged. */
     scope?: unknown;
-    /** Present while the session is a draft: a client created it, and no turn has started; or `moving` or `creating`. */
+    /**
+     * Present while the session is a draft: a client created it, and no turn has started; or `moving`, `creating` or
+     * `detached`.
+     */
     draft?: KeptDraft;
     /** Numbers of its annotations. */
     annotations?: AnnotationCounts;
@@ -1877,6 +1886,11 @@ export interface KeptDraft {
      * both.
      */
     creating?: boolean;
+    /**
+     * The session for which a client requested a detached working tree. The record is of that tree then, and not of a
+     * session; its id is the tree's handle, and its time of the last change is when a client last named the tree.
+     */
+    detached?: string;
 }
 
 /** Numbers of annotations of a session. */

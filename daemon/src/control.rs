@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::api::Streams;
+use crate::backends::Backends;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
 use crate::daemon_file::Record;
@@ -49,6 +50,8 @@ pub struct Control {
     pub notify_base: OnceLock<String>,
     /// The last lines of the log.
     pub lines: Lines,
+    /// The plugins with and without backends.
+    pub backends: Backends,
     loaded: Vec<LoadedPlugin>,
     metrics: Metrics,
     engines: Vec<Weak<Engine>>,
@@ -79,6 +82,7 @@ impl Control {
             notify_base: OnceLock::new(),
             lines: composed.lines.clone(),
             writing: tokio::sync::Mutex::default(),
+            backends: Backends::of(settings, composed),
             loaded: composed.plugins.clone(),
             metrics,
             engines: composed.engines(),

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ostler_engine::Links;
 use ostler_ports::atomic::{self, Access};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,14 @@ pub struct Record {
     /// The announcements of plugins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
+    /// The specs of its plugins with backends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backends: Vec<String>,
+    /// The page of its web console, and its HTTP API, which URLs of sessions begin with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub console: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
     /// Its command line, if it is detached and can be restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
@@ -56,6 +65,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Returns the services that URLs of sessions and runs belong to.
+    pub fn links(&self) -> Links {
+        Links { console: self.console.clone(), api: self.api.clone() }
+    }
+
     /// Returns the log of this daemon, if it is detached.
     pub fn log_file(&self, folders: &Folders) -> PathBuf {
         log_file(self.state.as_ref().unwrap_or(&folders.config))
@@ -272,6 +286,9 @@ mod tests {
             automations: None,
             vault: None,
             said: Vec::new(),
+            backends: Vec::new(),
+            console: None,
+            api: None,
             argv: None,
             cwd: None,
         }

@@ -4,6 +4,7 @@ pub mod acp;
 pub mod announce;
 pub mod answer;
 pub mod api;
+pub mod backends;
 mod backup;
 pub mod bundled;
 pub mod cli;

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::announce::{self, Listens};
 use crate::api;
+use crate::backends::Backends;
 use crate::cli::KeptPorts;
 use crate::compose::{Composed, compose};
 use crate::console_changes;
@@ -128,8 +129,13 @@ pub async fn run(
         if !settings.watch_plugins || (settings.detached && kept.is_none()) {
             return Err(exit);
         }
-        log.line(format_args!("{exit} Waiting for a change of a plugin's files."));
+        settings.files.iter().for_each(|file| composed.sources.add(file));
+        log.line(format_args!("{exit} Waiting for a change of the configuration or of a plugin's files."));
+        // It may have changed since it was read.
+        let next = place.files().and_then(|files| settings.next(files));
+        let has_changed = next.is_ok_and(|next| next.plugins != settings.plugins);
         let ended = tokio::select! {
+            file = std::future::ready(&settings.dir), if has_changed => again_for(file, ports, &log),
             file = composed.sources.changed() => again_for(&file, ports, &log),
             () = signals.stop() => Ended::Done,
         };
@@ -243,9 +249,10 @@ pub async fn run(
                 break Ended::Done;
             }
             signal => {
-                let busy = busy(&host);
-                if signal == Signal::Restart && !busy.is_empty() {
-                    log.line(format_args!("{RESTART_REFUSED}a turn is running in {}", busy.join(", ")));
+                if signal == Signal::Restart
+                    && let Some(why) = refusal(&control, &settings)
+                {
+                    log.line(format_args!("{RESTART_REFUSED}{why}"));
                     continue;
                 }
                 log.line(format_args!("{RESTART_STOPPING} ({})", signal.name()));
@@ -313,6 +320,18 @@ async fn rest(host: &Host, log: &Log) {
     }
 }
 
+/// Returns why the daemon does not restart now, unless it is forced to.
+fn refusal(control: &Control, settings: &Settings) -> Option<String> {
+    let busy = busy(&control.host);
+    if !busy.is_empty() {
+        return Some(format!("a turn is running in {}", busy.join(", ")));
+    }
+    match control.place.files().and_then(|files| settings.next(files)) {
+        Ok(next) => control.backends.refusal(&next.plugins),
+        Err(exit) => Some(exit.to_string()),
+    }
+}
+
 fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
     log.line(format_args!("{RESTART_STOPPING} ({} changed)", file.display()));
     Ended::Again(Some(ports))
@@ -357,6 +376,9 @@ fn record(
         automations: Some(composed.automations.clone()),
         vault: composed.vault_plugin.clone(),
         said: Vec::new(),
+        backends: Backends::of(settings, composed).specs,
+        console: composed.host.core.options.links.console.clone(),
+        api: composed.host.core.options.links.api.clone(),
         argv: settings.detached.then(|| arguments.iter().skip(1).cloned().collect()),
         cwd: settings.detached.then(|| place.working_dir.clone()),
     })

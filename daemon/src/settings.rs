@@ -99,6 +99,8 @@ pub struct Settings {
     pub kept: Option<KeptPorts>,
     /// Lines for the log.
     pub warnings: Vec<String>,
+    /// The flags and the working directory, from which a restart makes its settings.
+    pub given: (RunFlags, PathBuf),
 }
 
 /// The listener of the HTTP API.
@@ -195,9 +197,19 @@ impl Settings {
             detached: flags.detached,
             kept: flags.kept,
             warnings,
+            given: (flags.clone(), working_dir.to_owned()),
         };
         config.set(&mut settings)?;
         Ok(settings)
+    }
+
+    /// Returns the settings of the next start, from the files as they are now.
+    ///
+    /// # Errors
+    /// Invalid or conflicting values: exit 2.
+    pub fn next(&self, files: ConfigFiles) -> Result<Self, Exit> {
+        let (flags, working_dir) = &self.given;
+        Self::new(flags, files, working_dir)
     }
 }
 

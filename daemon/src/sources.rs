@@ -56,6 +56,11 @@ impl Sources {
         self.0.lock().iter_mut().for_each(|(path, seen)| *seen = stamp(path));
     }
 
+    /// Returns whether a recorded file has changed.
+    pub fn have_changed(&self) -> bool {
+        self.look().is_some()
+    }
+
     /// Waits until a recorded file has changed and is no longer written to; returns it.
     pub async fn changed(&self) -> PathBuf {
         let mut last = None;

@@ -345,6 +345,11 @@ fn a_command_prints_of_another_computer_what_it_prints_there() {
     assert_eq!(same(&["session", "show", uris[1]]), shown);
     assert_eq!(same(&["session", "show", &id[..12]]), shown, "the beginning of an id");
     assert!(!same(&["session", "show", id, "-n", "0"]).contains("Hello\n  Hello"));
+    // With the URLs of the sessions.
+    let rows: Value = serde_json::from_str(&same(&["session", "list", "--json"])).unwrap();
+    let row: Value = serde_json::from_str(&same(&["session", "show", id, "--json"])).unwrap();
+    assert_eq!(row["url"], format!("{url}/api/sessions/{id}"));
+    assert_eq!(rows["sessions"][1]["url"], row["url"]);
     for line in
         [&["session", "list", "--limit", "1"][..], &["session", "list", "--text", "another", "--quiet"]]
     {

@@ -169,6 +169,35 @@ fn a_restart_that_cannot_come_up_takes_nothing_down() {
 }
 
 #[test]
+fn a_restart_without_a_backend_is_refused() {
+    let inn = Inn::new();
+    let started = inn.json("start");
+    let disabled = inn.run("plugin disable echo");
+    assert_eq!(disabled.code, Some(0), "{disabled:?}");
+    let remedy = "ostler plugin enable @ostler/echo";
+    assert!(
+        disabled.err.contains(&format!("does not restart without one; enable one with: {remedy}")),
+        "{disabled:?}"
+    );
+    inn.refused("restart", 1, &format!("no enabled plugin has a backend, without which the daemon does not start; enable one with: {remedy}"));
+    let status = inn.json("status");
+    assert_eq!((&status["url"], &status["pid"]), (&started["url"], &started["pid"]));
+    let enabled = inn.run("plugin enable echo");
+    assert!(!enabled.err.contains("backend"), "{enabled:?}");
+    inn.ok("restart");
+    // A plugin that is not loaded yet may have one. If it has none, the command says so.
+    inn.0.write("none.mjs", "export function apply() {}");
+    inn.0.write("config.json", r#"{ "port": 0, "plugins": [{ "name": "./none.mjs" }] }"#);
+    inn.refused("restart", 1, "No backend is loaded, so this host could serve nothing.");
+    inn.0.write("config.json", r#"{ "port": 0, "plugins": [{ "name": "@ostler/echo" }] }"#);
+    inn.ok("start");
+    let removed = inn.run("plugin remove echo --yes");
+    assert!(removed.err.contains("ostler plugin install @ostler/echo"), "{removed:?}");
+    // A restart that is forced is not refused.
+    inn.refused("restart --force", 1, "No backend is loaded, so this host could serve nothing.");
+}
+
+#[test]
 fn a_daemon_that_still_starts_is_seen_and_stopped() {
     let inn = Inn::new();
     inn.0.write(

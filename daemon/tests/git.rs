@@ -1074,6 +1074,69 @@ async fn a_window_looks_after_detached_trees() {
 }
 
 #[tokio::test]
+async fn detached_trees_outlive_the_host_and_their_session() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    create(&mut client, "one", &yard.repo, json!({ "isolation": "worktree", "branch": "main" }))
+        .await
+        .unwrap();
+    let mut made = Vec::new();
+    for _ in 0..4 {
+        let params = json!({ "session": ONE, "prompt": "p" });
+        let answer = client.request("vscode/createAgentHostDetachedWorktree", params).await.unwrap();
+        let path = answer["resource"].as_str().unwrap().strip_prefix("file://").unwrap().to_owned();
+        made.push((answer["handle"].clone(), PathBuf::from(path)));
+    }
+    let [clean, changed, archived, unnamed] = &made[..] else { panic!("{made:?}") };
+    fs::write(changed.1.join("work.txt"), "w\n").unwrap();
+    let set = "vscode/setAgentHostDetachedWorktreeArchived";
+    client.request(set, json!({ "handle": archived.0, "archived": true })).await.unwrap();
+    assert!(!archived.1.exists());
+    daemon.kill();
+
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    // They are no sessions.
+    let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
+    let listed: Vec<&Value> =
+        listed["items"].as_array().unwrap().iter().map(|row| &row["resource"]).collect();
+    assert!(listed.iter().all(|resource| **resource == json!(ONE)), "{listed:?}");
+    client.request("disposeSession", json!({ "channel": ONE })).await.unwrap();
+    let claim = "vscode/claimAgentHostDetachedWorktree";
+    client.request(claim, json!({ "handle": clean.0 })).await.unwrap();
+    client.request(set, json!({ "handle": archived.0, "archived": false })).await.unwrap();
+    assert_eq!(fs::read_to_string(archived.1.join("a.txt")).unwrap(), "a\n");
+    let active = json!({ "scope": "s", "activeHandles": [clean.0] });
+    client.request("vscode/reconcileAgentHostDetachedWorktrees", active).await.unwrap();
+    assert!(made.iter().all(|(_, tree)| tree.exists()), "none is unnamed for a day");
+    let delete = "vscode/deleteAgentHostDetachedWorktree";
+    for (handle, _) in [clean, changed] {
+        client.request(delete, json!({ "handle": handle })).await.unwrap();
+    }
+    assert!(!clean.1.exists());
+    yard.folder.wait_for_log(&format!("kept the working tree {}", changed.1.display()));
+    assert_eq!(fs::read_to_string(changed.1.join("work.txt")).unwrap(), "w\n");
+    assert_eq!(daemon.stop(), Some(0));
+
+    let daemon = yard.start();
+    let mut client = daemon.initialized("c").await;
+    for (handle, _) in [clean, changed] {
+        let unknown = client.request(claim, json!({ "handle": handle })).await.unwrap_err();
+        assert_eq!(
+            unknown["message"],
+            format!("Unknown detached worktree handle {}", handle.as_str().unwrap())
+        );
+    }
+    for (handle, tree) in [archived, unnamed] {
+        client.request(delete, json!({ "handle": handle })).await.unwrap();
+        assert!(!tree.exists());
+    }
+    assert_eq!(yard.git(&["branch", "--list", "agents/*", "--format=%(refname:short)"]).lines().count(), 1);
+    drop(daemon);
+}
+
+#[tokio::test]
 async fn trees_beside_a_served_repository_are_served() {
     let yard = Yard::new(&[("a.txt", "a\n")]);
     let config = json!({ "port": 0, "paths": [yard.repo], "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/git" }] });
@@ -1505,6 +1568,48 @@ async fn a_branch_and_a_commit_of_other_programs_are_facts_of_a_session() {
     let mut client = daemon.initialized("c").await;
     let row = listed(&mut client, ONE).await.unwrap();
     assert_eq!(row["_meta"]["git"]["branchName"], "main", "{row}");
+}
+
+#[tokio::test]
+async fn pushes_and_fetches_of_other_programs_are_facts_of_a_session() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let remote = yard.repo.with_file_name("remote.git");
+    git(&yard.repo, &["init", "-q", "--bare", "-b", "main", remote.to_str().unwrap()]);
+    let (daemon, mut client) = session(&yard).await;
+    let state = client.subscribe(ONE).await;
+    if state["_meta"]["git"]["branchName"] != "main" {
+        until_fact(&mut client, "branchName", json!("main")).await;
+    }
+    // The first push creates the upstream.
+    yard.git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    yard.git(&["push", "-q", "-u", "origin", "main"]);
+    until_fact(&mut client, "outgoingChanges", json!(0)).await;
+    yard.git(&["commit", "-q", "--allow-empty", "-m", "Second"]);
+    until_fact(&mut client, "outgoingChanges", json!(1)).await;
+    yard.git(&["push", "-q"]);
+    until_fact(&mut client, "outgoingChanges", json!(0)).await;
+
+    let other = yard.repo.with_file_name("other");
+    git(&yard.repo, &["clone", "-q", remote.to_str().unwrap(), other.to_str().unwrap()]);
+    git(&other, &["commit", "-q", "--allow-empty", "-m", "Third"]);
+    git(&other, &["push", "-q"]);
+    yard.git(&["fetch", "-q"]);
+    until_fact(&mut client, "incomingChanges", json!(1)).await;
+    // A packed ref changes in another file, and its directory disappears.
+    yard.git(&["pack-refs", "--all"]);
+    yard.git(&["update-ref", "-d", "refs/remotes/origin/main"]);
+    until_fact(&mut client, "incomingChanges", Value::Null).await;
+    yard.git(&["fetch", "-q"]);
+    until_fact(&mut client, "incomingChanges", json!(1)).await;
+
+    // Another branch has another upstream, in a directory that does not exist yet.
+    yard.git(&["checkout", "-q", "-b", "work/one"]);
+    until_fact(&mut client, "branchName", json!("work/one")).await;
+    yard.git(&["push", "-q", "-u", "origin", "work/one"]);
+    until_fact(&mut client, "upstreamBranchName", json!("origin/work/one")).await;
+    yard.git(&["branch", "-q", "--set-upstream-to", "main"]);
+    until_fact(&mut client, "upstreamBranchName", json!("main")).await;
+    drop(daemon);
 }
 
 #[tokio::test]

@@ -147,8 +147,30 @@ export function apply(host) {
     answers(&address, "up").await;
     // The only backend goes: nothing could be served, but its author is still at it.
     folder.write("route.mjs", "export function apply( {\n");
-    folder.wait_for_log("Waiting for a change of a plugin's files.");
+    folder.wait_for_log("Waiting for a change of the configuration or of a plugin's files.");
     folder.write("route.mjs", &AGENT.replace("'up'", "'back'"));
+    assert_eq!(announced(&mut daemon)[0], daemon.block[0]);
+    answers(&address, "back").await;
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_daemon_that_watches_and_has_no_backend_follows_its_configuration() {
+    let route = |says: &str| {
+        format!("export const apply = (host) => {{ host.registerRoute(() => new Response('{says}')); }}")
+    };
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./route.mjs" }] }));
+    folder.write("route.mjs", &route("up"));
+    let mut daemon = folder.start_with(&["--watch-plugins"]);
+    let address = daemon.address().to_owned();
+    answers(&address, "up").await;
+    let config = folder.read("config.json");
+    let mut disabled: serde_json::Value = serde_json::from_str(&config).unwrap();
+    disabled["plugins"][0]["enabled"] = false.into();
+    folder.write("config.json", &disabled.to_string());
+    folder.write("route.mjs", &route("back"));
+    folder.wait_for_log("Waiting for a change of the configuration");
+    folder.write("config.json", &config);
     assert_eq!(announced(&mut daemon)[0], daemon.block[0]);
     answers(&address, "back").await;
     assert_eq!(daemon.stop(), Some(0));

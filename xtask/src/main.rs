@@ -8,7 +8,7 @@ cargo xtask tidy                      check what the compiler does not: edges, f
 cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/configuration.md, docs/verification.md
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask agents [--check] FOLDER|--download   ask the installed ACP agents, or all by npx and uvx, what they support, for docs/agents.md; needs target/debug/ostler
-cargo xtask packages [--subset|--write] [<name>…]   run npm packages under Node and in a plugin; needs npm
+cargo xtask packages [--subset] [<name>…]   run npm packages under Node and in a plugin; needs npm
 cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
 cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>
 cargo xtask dist [--target T] [--binary FILE]   build the packages of a release into target/packages

@@ -2,7 +2,8 @@
 //! results.
 //!
 //! A program is a file in `crates/js/packages/uses`. Its default export returns its observations as JSON. Programs only
-//! connect to the servers of `servers.mjs`, which run under Node.
+//! connect to the servers of `servers.mjs`, which run under Node. The page of the packages is generated from the programs
+//! and the section `ostler` of `package.json`, with which a run compares the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,8 +21,8 @@ use serde_json::Value;
 const SOURCE: &str = "crates/js/packages";
 /// The folder of the installed packages.
 const INSTALLED: &str = "target/packages";
-/// The page with the results.
-const PAGE: &str = "docs/packages.md";
+/// The page with the packages.
+pub(crate) const PAGE: &str = "docs/packages.md";
 /// The timeout of a program.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The beginning of the list of packages without a program, because they were tried and do not work.
@@ -38,8 +39,7 @@ enum Ended {
     Differs(String),
 }
 
-/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`). `--write` writes the
-/// page.
+/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`).
 ///
 /// # Errors
 /// The programs cannot be run, or some fail unexpectedly.
@@ -65,9 +65,6 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
         results.insert(name, ended);
     }
     drop(servers);
-    if flags.iter().any(|flag| *flag == "--write") {
-        fs::write(root.join(PAGE), page(root, &manifest, &results)?).map_err(|error| error.to_string())?;
-    }
     let failed: Vec<&str> = results
         .iter()
         .filter(|(name, ended)| matches!(ended, Ended::Differs(_)) && reason(&manifest, name).is_none())
@@ -253,26 +250,25 @@ fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
     serde_json::from_str(answer).map_err(|error| error.to_string())
 }
 
-/// Returns the page: each program with the packages that it imports.
-fn page(root: &Path, manifest: &Value, results: &BTreeMap<String, Ended>) -> Result<String, String> {
+/// Returns the page: each program with the packages that it imports. A program works unless the manifest says why not.
+pub(crate) fn page(root: &Path) -> Result<String, String> {
+    let manifest = json(&root.join(SOURCE).join("package.json"))?;
     let lock = json(&root.join(SOURCE).join("package-lock.json"))?;
-    let same = results.values().filter(|ended| matches!(ended, Ended::Same)).count();
+    let programs = programs(root)?;
+    let same = programs.iter().filter(|name| reason(&manifest, name).is_none()).count();
     let mut page = format!(
         "# npm packages in plugins\n\nSmall programs that use npm packages, run under Node and in a plugin, against local \
          servers. A package works if\nboth give the same answer. The programs are in [{SOURCE}](../{SOURCE}/uses); `cargo \
-         xtask packages --write` runs\nthem and writes this page; `--subset` runs those marked with *.\n\n{same} of {} \
-         programs answer as under Node.\n\n| program | packages | result |\n|---|---|---|\n",
-        results.len()
+         xtask packages` runs\nthem and compares the results with this page; `--subset` runs those marked with *. `cargo xtask \
+         generate` writes the page.\n\n{same} of {} programs answer as under Node.\n\n| program | packages | result \
+         |\n|---|---|---|\n",
+        programs.len()
     );
-    for (name, ended) in results {
+    for name in &programs {
         let text = fs::read_to_string(root.join(SOURCE).join("uses").join(format!("{name}.mjs")))
             .map_err(|error| error.to_string())?;
-        let mark = if listed(manifest, "subset", name) { " *" } else { "" };
-        let result = match (ended, reason(manifest, name)) {
-            (Ended::Same, _) => "works",
-            (Ended::Differs(_), Some(why)) => why,
-            (Ended::Differs(_), None) => "fails",
-        };
+        let mark = if listed(&manifest, "subset", name) { " *" } else { "" };
+        let result = reason(&manifest, name).unwrap_or("works");
         let _ = writeln!(page, "| `{name}`{mark} | {} | {result} |", imported(&text, &lock).join(", "));
     }
     let unsupported = manifest.pointer("/ostler/unsupported").and_then(Value::as_object);

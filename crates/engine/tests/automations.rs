@@ -10,21 +10,7 @@ use ostler_contract::http::{Body, Method, Request};
 use ostler_contract::points::{AutomationStore, Route, SessionStore, TriggerEvent, TriggerType};
 use ostler_contract::{Plugin, Value, json};
 use ostler_ports::{FileAutomations, FileVault, SqliteSessions, StateDb, memory_records};
-use ostler_testkit::{Builder, MemoryHost, RawClient};
-
-/// A plugin whose trigger type tests fire.
-fn builds() -> Plugin {
-    Plugin::new("@test/builds", |host, _| {
-        Box::pin(async move {
-            host.register_trigger_type(TriggerType {
-                r#type: "build".into(),
-                title: "A build".into(),
-                events: vec![TriggerEvent { id: "done".into(), title: "Done".into(), description: None }],
-                ..TriggerType::default()
-            })
-        })
-    })
-}
+use ostler_testkit::{Builder, MemoryHost, RawClient, builds};
 
 async fn stores(dir: &Path) -> (SessionStore, AutomationStore) {
     let quiet: ostler_ports::Report = Arc::new(|_| {});

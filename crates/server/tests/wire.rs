@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
-use ostler_contract::points::{Tool, ToolContext, ToolSpec, TriggerEvent, TriggerType};
+use ostler_contract::points::{Tool, ToolContext, ToolSpec};
 use ostler_contract::{Call, JsonObject, Plugin, PluginHost, Value, json};
 use ostler_ports::MemoryAutomations;
 use ostler_server::{HostNames, Listener, Server, serve_stdio};
-use ostler_testkit::MemoryHost;
 use ostler_testkit::wire::{End, Transcript, play, recording};
+use ostler_testkit::{MemoryHost, build};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -37,12 +37,7 @@ fn stable() -> Plugin {
                 }),
                 ..Tool::default()
             })?;
-            host.register_trigger_type(TriggerType {
-                r#type: "build".into(),
-                title: "A build".into(),
-                events: vec![TriggerEvent { id: "done".into(), title: "Done".into(), description: None }],
-                ..TriggerType::default()
-            })
+            host.register_trigger_type(build())
         })
     })
 }

@@ -9,11 +9,10 @@ use futures::future::BoxFuture;
 use futures::{SinkExt as _, StreamExt as _};
 use ostler_contract::cluster::ClusterHost;
 use ostler_contract::host::EventData;
-use ostler_contract::points::{TriggerEvent, TriggerType};
 use ostler_contract::shared_runs::{FiredOnce, NewRecord, Once};
-use ostler_contract::{JsonObject, Plugin, PluginHost, Secret, Thrown, json};
+use ostler_contract::{JsonObject, PluginHost, Secret, Thrown, json};
 use ostler_engine::{Connection, Front, Host, LinkDialer, LinkTransport, Principal};
-use ostler_testkit::MemoryHost;
+use ostler_testkit::{MemoryHost, builds};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -32,6 +31,7 @@ pub struct Face {
     pub host: Arc<Host>,
     /// Its access to the database.
     pub member: Arc<Member>,
+    /// The plugin whose events the simulation fires, as the one for webhooks does.
     builds: PluginHost,
 }
 
@@ -80,20 +80,6 @@ pub struct Socket {
     pub outgoing: UnboundedSender<String>,
     /// Receives frames.
     pub incoming: UnboundedReceiver<Bytes>,
-}
-
-/// The plugin whose events the simulation fires, as the one for webhooks does.
-fn builds() -> Plugin {
-    Plugin::new("@test/builds", |host, _| {
-        Box::pin(async move {
-            host.register_trigger_type(TriggerType {
-                r#type: "build".into(),
-                title: "A build".into(),
-                events: vec![TriggerEvent { id: "done".into(), title: "Done".into(), description: None }],
-                ..TriggerType::default()
-            })
-        })
-    })
 }
 
 impl SimulatedHost {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod attacks;
+mod builds;
 pub mod cases;
 mod cluster;
 mod memory_host;
@@ -15,6 +16,7 @@ mod transport;
 pub mod wire;
 pub mod wrapped_store;
 
+pub use builds::{build, builds};
 pub use cluster::{ClusteredHost, MemoryCluster};
 pub use memory_host::{Builder, Lines, MemoryHost, SIGN_IN};
 pub use raw::RawClient;

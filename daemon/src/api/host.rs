@@ -107,7 +107,10 @@ pub(super) async fn restart(ask: Ask, Restart { force }: Restart) -> Result<Rest
             Exit::machine(format!("a turn is running in {}; set force to end it", busy.join(", "))).into()
         );
     }
-    crate::verbs::restart::check(&control.place, record).map_err(super::of_the_host)?;
+    let next = crate::verbs::restart::check(&control.place, record).map_err(super::of_the_host)?;
+    if let Some(why) = control.backends.refusal(&next.plugins).filter(|_| !force) {
+        return Err(Exit::machine(why).into());
+    }
     control.signal_sender.send(if force { Signal::RestartAnyway } else { Signal::Restart });
     Ok(Restarting { restarting: true, url: record.url.clone() })
 }

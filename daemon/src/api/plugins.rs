@@ -10,6 +10,7 @@ use super::shapes::{
     RemovePlugin, Removed, SetOption, UpdatePlugin, Updated,
 };
 use super::{Refused, configured};
+use crate::backends;
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::plugins::{self, Change, Changed, Row};
@@ -68,7 +69,11 @@ async fn change(control: &Arc<Control>, name: &str, change: Change) -> Result<Ch
 async fn set_enabled(control: &Arc<Control>, name: &str, enabled: bool) -> Result<ChangedPlugin, Refused> {
     let _writing = control.writing.lock().await;
     let (files, rows) = configured(control)?;
-    let changed = plugins::set_enabled(&files, &rows, name, enabled)?;
+    let mut changed = plugins::set_enabled(&files, &rows, name, enabled)?;
+    if !enabled {
+        let next = crate::settings::entries(&configured(control)?.0);
+        changed.notes.extend(backends::note(&control.backends.specs, &next));
+    }
     shown(control, &rows, name, changed)
 }
 

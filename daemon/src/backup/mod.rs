@@ -103,8 +103,7 @@ impl<T> Hashed<T> {
     }
 
     fn stored(self, path: String) -> ArchivedFile {
-        let digest = self.context.finish();
-        let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex::encode(self.context.finish());
         ArchivedFile { path, size: self.size, sha256 }
     }
 }

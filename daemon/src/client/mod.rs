@@ -18,6 +18,7 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{AgentInfo, SnapshotState};
 
 use hyper::StatusCode;
+use ostler_engine::Links;
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Error;
 
@@ -40,6 +41,8 @@ pub struct Connection {
     pub version: String,
     /// Name and version of the host, where it reports them.
     pub host: Option<(String, String)>,
+    /// The services that URLs of its sessions belong to, if it is the local daemon.
+    pub links: Links,
 }
 
 impl Connection {
@@ -52,7 +55,10 @@ impl Connection {
             return Self::open(&remote.websocket(), "ostler-cli").await.map(Some);
         }
         match daemon_file::running(&place.folders()?) {
-            Some(record) => Self::open(&record.connect_url, "ostler-cli").await.map(Some),
+            Some(record) => {
+                let opened = Self::open(&record.connect_url, "ostler-cli").await?;
+                Ok(Some(Self { links: record.links(), ..opened }))
+            }
             None => Ok(None),
         }
     }
@@ -135,7 +141,7 @@ impl Connection {
         let id = format!("{name}-{}", uuid::Uuid::new_v4());
         let agreed = client.initialize(id.clone(), versions, vec![]).await.map_err(exit)?;
         let host = agreed.server_info.map(|host| (host.name, host.version.unwrap_or_default()));
-        Ok(Self { client, id, version: agreed.protocol_version, host })
+        Ok(Self { client, id, version: agreed.protocol_version, host, links: Links::default() })
     }
 
     /// The client itself.

@@ -49,8 +49,7 @@ fn state_folder(config: &Path, is_own: bool, environment: &Environment) -> PathB
     let real = real(config);
     let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let hash = digest(&SHA256, real.as_os_str().as_encoded_bytes());
-    let hash: String = hash.as_ref().iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    root.join(format!("{name}-{hash}"))
+    root.join(format!("{name}-{}", hex::encode(&hash.as_ref()[..HASH_BYTES])))
 }
 
 /// Follows the links in the existing part of a path.

@@ -366,7 +366,7 @@ fn hash(value: &Value) -> Result<String, Thrown> {
     Item::json(Vec::new(), 0, text)
         .hash(Kind::Automation, &mut |part| bytes.extend_from_slice(part))
         .map_err(Thrown::new)?;
-    Ok(digest(&SHA256, &bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(digest(&SHA256, &bytes)))
 }
 
 /// Returns whether the options of the plugin ask for a watched folder.

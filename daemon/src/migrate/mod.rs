@@ -139,8 +139,7 @@ async fn digest(kind: Kind, of: &dyn Transfer) -> Result<(u64, String), Exit> {
         count += 1;
         all.update(&hash(kind, &item)?);
     }
-    let digest = all.finish();
-    Ok((count, digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok((count, hex::encode(all.finish())))
 }
 
 fn hash(kind: Kind, item: &Item) -> Result<Vec<u8>, Exit> {

@@ -16,8 +16,6 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::OnceCell;
 
-use super::request::hex;
-
 /// The host's collection of links.
 pub const COLLECTION: &str = "notify-links";
 /// Maximum number of stored links.
@@ -125,7 +123,7 @@ impl Link {
         };
         let record = json!({
             "id": self.id, "rule": rule, "session": session, "chat": chat, "request": request, "as": user,
-            "hash": hex(&self.hash), "until": self.until.to_string(), "state": self.state().word(),
+            "hash": hex::encode(self.hash), "until": self.until.to_string(), "state": self.state().word(),
         });
         match record {
             Value::Object(record) => record,
@@ -314,12 +312,7 @@ fn hash(token: &str) -> [u8; 32] {
 
 fn bytes(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

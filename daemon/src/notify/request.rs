@@ -185,7 +185,7 @@ impl Request {
 
     fn read(request: &SessionInputRequest) -> Option<Self> {
         let text = serde_json::to_vec(request).ok()?;
-        let digest = hex(&digest(&SHA256, &text).as_ref()[..16]);
+        let digest = hex::encode(&digest(&SHA256, &text).as_ref()[..16]);
         let (id, chat, asks) = match request {
             SessionInputRequest::ToolConfirmation(asked) => {
                 let ToolCallConfirmationState::PendingConfirmation(call) = &asked.tool_call else {
@@ -513,10 +513,6 @@ fn file_names(edits: &Value) -> Vec<String> {
     collect(edits, &mut names);
     names.truncate(100);
     names
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

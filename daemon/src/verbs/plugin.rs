@@ -11,6 +11,7 @@ use crate::api::shapes::{
     ChangedPlugin, ConfigurePlugin, InstallPlugin, Installed, NamedPlugin, Plugin, RemoveOption,
     RemovePlugin, Removed, SetOption, UnsetOption, UpdatePlugin, Updated,
 };
+use crate::backends;
 use crate::config::ConfigFiles;
 use crate::daemon_file;
 use crate::exit::Exit;
@@ -18,6 +19,7 @@ use crate::place::Place;
 use crate::plugins::{self, Change, Changed, Row};
 use crate::progress::Progress;
 use crate::remote::Remote;
+use crate::settings::entries;
 
 /// The `ostler plugin` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -117,7 +119,7 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
             for name in &names {
                 removed.push(plugins::remove(&files, &rows, name, keep).await?);
             }
-            Ok(hint(&files, self::removed(removed)))
+            Ok(backend_note(at, hint(&files, self::removed(removed)))?)
         }
         PluginVerb::Update { name, force } => {
             let files = configured()?;
@@ -330,7 +332,16 @@ async fn configure(at: &Place, files: &ConfigFiles, asked: Configure) -> Result<
 
 async fn enable(at: &Place, files: &ConfigFiles, name: &str, enabled: bool) -> Result<Answer, Exit> {
     let changed = plugins::set_enabled(files, &rows(at, files).await, name, enabled)?;
-    told(at, name, changed).await
+    let answer = told(at, name, changed).await?;
+    if enabled { Ok(answer) } else { backend_note(at, answer) }
+}
+
+/// Notes if the running daemon would not restart because no plugin with a backend is enabled any more.
+fn backend_note(at: &Place, answer: Answer) -> Result<Answer, Exit> {
+    let files = at.files()?;
+    let running = daemon_file::running(&files.folders());
+    let note = running.and_then(|record| backends::note(&record.backends, &entries(&files)));
+    Ok(note.into_iter().fold(answer, Answer::note))
 }
 
 fn show(described: &ChangedPlugin) -> Answer {

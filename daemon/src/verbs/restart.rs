@@ -112,8 +112,8 @@ async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Resu
     Err(Exit::machine(format!("{} restarts and did not listen there again in time", remote.url())))
 }
 
-/// Checks the configuration before the daemon stops.
-pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
+/// Checks the configuration before the daemon stops. Returns the settings of its next start.
+pub fn check(place: &Place, record: &Record) -> Result<Settings, Exit> {
     let Some(argv) = &record.argv else {
         return Err(Exit::machine(format!(
             "pid {} runs in the foreground; stop it there and start it again",
@@ -128,5 +128,6 @@ pub fn check(place: &Place, record: &Record) -> Result<(), Exit> {
     common.config_file = common.config_file.map(|file| cwd.join(file));
     let place = Place { common, working_dir: cwd.clone(), ..place.clone() };
     let settings = Settings::new(&flags, place.files()?, &cwd)?;
-    settings.token.token().map(drop)
+    settings.token.token()?;
+    Ok(settings)
 }

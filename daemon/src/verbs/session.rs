@@ -130,7 +130,8 @@ async fn listed(daemon: &Connection, filter: &SessionFilter) -> Result<SessionLi
     // One more than the limit, to find out whether more follow.
     let rows = daemon.sessions(limit.saturating_add(1), is_wanted).await?;
     let rows = rows.into_iter().filter_map(|row| SessionSummary::deserialize(row).ok());
-    let mut sessions: Vec<Session> = rows.map(|row| Session::of(&row, None)).collect();
+    let mut sessions: Vec<Session> =
+        rows.map(|row| Session::of(&row, daemon.links.of(&row.resource))).collect();
     let has_more = sessions.len() > limit;
     sessions.truncate(limit);
     let next = sessions.last().filter(|_| has_more).map(|last| cursor(&last.modified_at, &last.uri));
@@ -198,7 +199,8 @@ async fn read(daemon: &Connection, name: &str, limit: usize) -> Result<SessionDe
             (Some(turns), Some(has_earlier))
         }
     };
-    Ok(SessionDetails { session: Session::of(&row, None), chats, turns, earlier_turns })
+    let session = Session::of(&row, daemon.links.of(&row.resource));
+    Ok(SessionDetails { session, chats, turns, earlier_turns })
 }
 
 /// Reads a session over the HTTP API.

@@ -65,8 +65,7 @@ pub fn prepare(folder: &Folder) {
     folder.write("one.token", "one");
     folder.write("two.token", "two");
     let user = |id: &str, role: &str, token: &str| {
-        let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
-        let hash: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex::encode(ring::digest::digest(&ring::digest::SHA256, token.as_bytes()));
         json!({ "id": id, "roles": [role], "token": format!("sha256:{hash}") })
     };
     let users = json!({ "users": [user("ada", "admin", ADA), user("ben", "member", BEN)] });

@@ -42,7 +42,7 @@ impl Chats {
     /// or the bot answers differently now. `None` if the reader cannot start a session.
     pub async fn chat(&self, bot: &Bot, owner: &str, key: &str) -> Result<Option<Chat>, Thrown> {
         let digest = Sha256::digest(json!([bot.id, owner, key]).to_string());
-        let id: String = digest.iter().take(16).fold("c".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+        let id = format!("c{}", hex::encode(&digest[..16]));
         let _one_at_a_time = self.starting[usize::from(digest[0]) % LANES].lock().await;
         let request = self.request(bot, owner, key);
         let runs = runs(bot, &request);

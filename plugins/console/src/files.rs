@@ -49,8 +49,7 @@ impl Files {
                 Some("svg") => "image/svg+xml",
                 _ => "text/javascript; charset=utf-8",
             };
-            let digest = Sha256::digest(body);
-            let tag: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+            let tag = hex::encode(&Sha256::digest(body)[..12]);
             (*name, File { media, body: Bytes::from_static(body), tag: format!("\"{tag}\"") })
         };
         Self(FILES.iter().map(file).collect())

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler_contract::points::Directories;
-use ostler_contract::{Call, JsonObject, Thrown, Value, json};
+use ostler_contract::{Call, HostFunction, JsonObject, Thrown, Value, json};
 
 use crate::changes::{TRUNCATED, file_uri};
 use crate::program::{Failure, Git};
+use crate::refs_watch;
 use crate::repository::Repository;
 use crate::status::Branch;
 use crate::tree::Trees;
@@ -22,6 +23,9 @@ pub(crate) fn point(trees: Arc<Trees>) -> Directories {
             async move { meta(&trees, Path::new(&directory)).await }
         }),
         refresh: None,
+        watch: Some(Call::new(|(directory, changed): (String, HostFunction<fn()>)| async move {
+            refs_watch::watch(Path::new(&directory), changed).await
+        })),
     }
 }
 

@@ -14,6 +14,7 @@ mod lines;
 mod operations;
 mod program;
 mod publish;
+mod refs_watch;
 mod repository;
 mod restore;
 mod selected;

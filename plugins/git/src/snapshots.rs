@@ -39,7 +39,7 @@ fn part(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     match !text.is_empty() && text.len() <= 100 && text.bytes().all(plain) && !text.starts_with("x-") {
         true => text.to_owned(),
-        false => text.bytes().fold("x-".to_owned(), |name, byte| format!("{name}{byte:02x}")),
+        false => format!("x-{}", hex::encode(text)),
     }
 }
 

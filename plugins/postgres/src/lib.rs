@@ -15,7 +15,11 @@ macro_rules! member {
 }
 
 mod automations;
+#[doc(hidden)]
+pub mod batch;
 mod cluster;
+#[doc(hidden)]
+pub mod commit;
 mod connect;
 mod database;
 mod direct;
@@ -24,6 +28,8 @@ mod external_changes;
 mod failure;
 mod find_runs;
 mod joining;
+#[doc(hidden)]
+pub mod keep_lease;
 #[doc(hidden)]
 pub mod lease;
 mod migrations;
@@ -63,6 +69,7 @@ use connect::Connector;
 use database::Database;
 use external_changes::Listeners;
 use joining::Candidate;
+use keep_lease::Keeper;
 use options::ClusterSettings;
 use policies::Policies;
 use records::Records;
@@ -120,19 +127,18 @@ async fn apply(
     let (ended, renewal) = watch::channel(());
     let database =
         Database::start(connector.clone(), lease.clone(), (stop.clone(), renewal), STORES, say.clone())?;
-    let renewal = Renewal {
-        connector,
+    let keeper = Keeper {
         lease: lease.clone(),
-        host: candidate,
-        wake: wake.clone(),
         stop,
-        url: url.clone(),
-        is_draining: is_draining.clone(),
+        url: url.subscribe(),
         is_emptied: is_emptied.clone(),
         say: say.clone(),
-        ended,
     };
-    tokio::spawn(renewal.run());
+    let mut row = Renewal::new(connector, lease.clone(), candidate, wake.clone(), is_draining.clone());
+    tokio::spawn(async move {
+        keeper.run(&mut row).await;
+        drop(ended);
+    });
     if lease.is_member {
         tokio::spawn(lease.watch());
     }

@@ -50,8 +50,7 @@ impl SchemaState {
 }
 
 fn checksum(sql: &str) -> String {
-    let hash = digest::digest(&digest::SHA256, sql.as_bytes());
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest::digest(&digest::SHA256, sql.as_bytes()))
 }
 
 fn failed(error: Error) -> Thrown {

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::stores::Report;
@@ -15,23 +15,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use crate::batch::{Batch, QueuedWrite};
+use crate::commit::{self, Transaction};
 use crate::connect::{CONNECT, Connector};
 use crate::database::{Target, Write, borrowed, pipelined};
 use crate::failure::{self, Kind};
 use crate::lease::Lease;
 
-/// The maximum number of writes in a transaction.
-const BATCH: usize = 256;
 /// The maximum size of a transaction in bytes, unless a single write is larger.
 const BATCH_BYTES: usize = 8 << 20;
 /// The maximum number of sessions whose positions the writer stores.
 const HEADS: usize = 65_536;
-/// The first pause before another try.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long writes wait before the log says so.
-const LATE: Duration = Duration::from_secs(2);
 
 const WRITE_BATCH: &str = "SELECT write_batch($1, $2)";
 /// Acquires sessions without an owner, or whose owner no longer has a lease.
@@ -101,47 +95,28 @@ struct Open {
     statements: HashMap<&'static str, Statement>,
 }
 
-/// The outcome of a transaction.
-enum Failed {
-    /// It was not committed, or that is unknown; contains the rows if the commit was sent.
-    Unavailable(String, Option<Vec<Result<Vec<Row>, Thrown>>>),
-    /// The database rejected a statement.
-    Refused(Thrown),
-    /// The host has no lease.
-    NoLease,
-    /// The transaction's number was used.
-    Committed,
-}
+/// The rows of each write of a transaction, or why it was refused.
+type Rows = Vec<Result<Vec<Row>, Thrown>>;
+type Failed = commit::Failed<Rows>;
 
-/// The writes of one transaction.
-#[derive(Default)]
-struct Batch {
-    writes: Vec<Queued>,
-    /// Sessions that are appended to.
-    appended: HashSet<String>,
-    /// Sessions that are claimed or released.
-    moved: HashSet<String>,
-}
-
-impl Batch {
-    /// Whether a write can be in this transaction: positions of sessions are read once, at its beginning, and everything in it
-    /// is of one run of the host.
-    fn takes(&self, next: &Queued) -> bool {
-        let Some(last) = self.writes.last() else { return true };
-        // Writes after the removal of a session create it again, in another transaction.
-        let ends = last.write.target.as_ref().is_some_and(|to| to.ends);
-        let appends = next.write.target.as_ref().is_some_and(|to| self.moved.contains(&to.session));
-        let moves = next.write.moves.as_ref().is_some_and(|moves| self.appended.contains(moves));
-        !ends && !appends && !moves && last.incarnation == next.incarnation
+impl QueuedWrite for Queued {
+    fn incarnation(&self) -> &Arc<str> {
+        &self.incarnation
     }
 
-    fn add(&mut self, queued: Queued) {
-        if let Some(target) = &queued.write.target {
-            self.appended.insert(target.session.clone());
-        }
-        self.moved.extend(queued.write.moves.clone());
-        self.writes.push(queued);
+    fn target(&self) -> Option<(&str, bool)> {
+        self.write.target.as_ref().map(|target| (&*target.session, target.ends))
     }
+
+    fn moves(&self) -> Option<&str> {
+        self.write.moves.as_deref()
+    }
+}
+
+/// One transaction of the writer.
+struct Sent<'a> {
+    writer: &'a mut Writer,
+    batch: &'a [Write],
 }
 
 /// The writer.
@@ -206,11 +181,10 @@ impl Writer {
                     }
                     WriterRequest::Flush(answer) => flushes.push(answer),
                 }
-                let is_full = batch.writes.len() >= BATCH || bytes >= BATCH_BYTES;
+                let is_full = batch.is_full() || bytes >= BATCH_BYTES;
                 next = if is_full { None } else { asked.try_recv().ok() };
             }
-            let batch = batch.writes;
-            self.store(batch).await;
+            self.store(batch.into_writes()).await;
             // Later requests were not begun.
             for answer in flushes.drain(..) {
                 let _ = answer.send(());
@@ -250,97 +224,14 @@ impl Writer {
     }
 
     /// Writes a batch in one transaction, and retries as often as necessary.
-    async fn store_together(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Thrown> {
-        // The answer of a transaction whose commit was sent.
-        let mut unsure: Option<Vec<Result<Vec<Row>, Thrown>>> = None;
-        let (begun, mut pause, mut last) = (Instant::now(), PAUSE, None);
-        loop {
-            if let Err(why) = self.lease.check_for(&self.incarnation) {
-                self.heads.clear();
-                let last = last.map(|last| format!(" ({last})")).unwrap_or_default();
-                let unsure = unsure.map_or("", |_| "; this write may have been stored");
-                return Err(Thrown::new(format_args!("{}{last}{unsure}", why.message)));
-            }
-            let outcome = match unsure.is_some() {
-                false => self.attempt(batch).await,
-                // The transaction that may have been committed ends first.
-                true => match self.last_committed().await {
-                    Ok(Some(last)) if last > self.number => {
-                        self.number = last;
-                        self.settle(batch, unsure.as_deref().unwrap_or_default());
-                        return Ok(unsure.unwrap_or_default());
-                    }
-                    Ok(Some(_)) => {
-                        unsure = None;
-                        continue;
-                    }
-                    Ok(None) => Err(Failed::NoLease),
-                    Err(why) => Err(Failed::Unavailable(why, None)),
-                },
-            };
-            match outcome {
-                Ok(rows) => {
-                    self.number += 1;
-                    self.settle(batch, &rows);
-                    if std::mem::take(&mut self.is_late) {
-                        (self.say)("writes are stored again".to_owned());
-                    }
-                    return Ok(rows);
-                }
-                Err(Failed::Refused(why)) => {
-                    self.forget(batch);
-                    return Err(why);
-                }
-                Err(Failed::NoLease) => {
-                    self.forget(batch);
-                    // The row of a host that was taken over is gone; one that has expired can be renewed.
-                    if let Ok(None) = self.last_committed().await {
-                        self.lease.lose(&self.incarnation);
-                    }
-                }
-                Err(Failed::Committed) => {
-                    self.forget(batch);
-                    match self.last_committed().await {
-                        Ok(Some(last)) => self.number = last,
-                        Ok(None) => self.lease.lose(&self.incarnation),
-                        Err(_) => self.open = None,
-                    }
-                }
-                Err(Failed::Unavailable(why, rows)) => {
-                    if !self.is_late && begun.elapsed() > LATE {
-                        self.is_late = true;
-                        (self.say)(format!("writes wait for the database, retrying: {why}"));
-                    }
-                    last = Some(why);
-                    self.open = None;
-                    self.forget(batch);
-                    unsure = rows.or(unsure);
-                }
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    /// Stores the positions after a transaction.
-    fn settle(&mut self, batch: &[Write], rows: &[Result<Vec<Row>, Thrown>]) {
-        for (one, rows) in batch.iter().zip(rows) {
-            let Some(Target { session, ends, .. }) = &one.target else { continue };
-            if *ends || rows.is_err() {
-                self.heads.remove(session);
-            }
-        }
-        if self.heads.len() > HEADS {
+    async fn store_together(&mut self, batch: &[Write]) -> Result<Rows, Thrown> {
+        let (lease, incarnation, mut number) = (self.lease.clone(), self.incarnation.clone(), self.number);
+        let rows = commit::commit(&mut Sent { writer: self, batch }, &lease, &incarnation, &mut number).await;
+        self.number = number;
+        if lease.check_for(&incarnation).is_err() {
             self.heads.clear();
         }
-    }
-
-    fn forget(&mut self, batch: &[Write]) {
-        for one in batch {
-            if let Some(Target { session, .. }) = &one.target {
-                self.heads.remove(session);
-            }
-        }
+        rows
     }
 
     /// How long the writer waits for the answer of a statement, which the database limits too.
@@ -398,10 +289,10 @@ impl Writer {
     }
 
     /// Writes a batch once.
-    async fn attempt(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Failed> {
+    async fn attempt(&mut self, batch: &[Write], number: i64) -> Result<Rows, Failed> {
         let limit = self.limit();
         let late = || Failed::Unavailable("no answer in time".to_owned(), None);
-        let work = tokio::time::timeout(limit, self.transaction(batch)).await;
+        let work = tokio::time::timeout(limit, self.transaction(batch, number)).await;
         let rows = match work {
             Ok(Ok(rows)) => rows,
             Ok(Err(failed)) => {
@@ -429,7 +320,7 @@ impl Writer {
     }
 
     /// Everything of a transaction but its commit.
-    async fn transaction(&mut self, batch: &[Write]) -> Result<Vec<Result<Vec<Row>, Thrown>>, Failed> {
+    async fn transaction(&mut self, batch: &[Write], number: i64) -> Result<Rows, Failed> {
         self.connect().await.map_err(|why| Failed::Unavailable(why, None))?;
         let texts: HashSet<&'static str> =
             batch.iter().map(|one| one.sql.text).chain(["BEGIN", WRITE_BATCH, CLAIM, FIND, REPORT]).collect();
@@ -443,14 +334,14 @@ impl Writer {
             }
         }
         let Open { client, statements } = &*open;
-        let (next, me) = (self.number + 1, &*self.incarnation);
+        let me = &*self.incarnation;
         for one in batch {
             if let Some(session) = &one.moves {
                 self.heads.remove(session);
             }
         }
         let mut sent: Vec<(&Statement, Vec<&(dyn ToSql + Sync)>)> =
-            vec![(&statements["BEGIN"], vec![]), (&statements[WRITE_BATCH], vec![&me, &next])];
+            vec![(&statements["BEGIN"], vec![]), (&statements[WRITE_BATCH], vec![&me, &number])];
         let mut unclaimed: Vec<&String> = Vec::new();
         for one in batch {
             if let Some(Target { session, .. }) = &one.target
@@ -511,6 +402,51 @@ impl Writer {
             _ => Ok(rows),
         });
         Ok(answers.collect())
+    }
+}
+
+impl Transaction for Sent<'_> {
+    type Result = Rows;
+
+    async fn attempt(&mut self, number: i64) -> Result<Rows, Failed> {
+        self.writer.attempt(self.batch, number).await
+    }
+
+    async fn last_committed(&mut self) -> Result<Option<i64>, String> {
+        self.writer.last_committed().await
+    }
+
+    fn settle(&mut self, rows: &Rows) {
+        for (one, rows) in self.batch.iter().zip(rows) {
+            let Some(Target { session, ends, .. }) = &one.target else { continue };
+            if *ends || rows.is_err() {
+                self.writer.heads.remove(session);
+            }
+        }
+        if self.writer.heads.len() > HEADS {
+            self.writer.heads.clear();
+        }
+        if std::mem::take(&mut self.writer.is_late) {
+            (self.writer.say)("writes are stored again".to_owned());
+        }
+    }
+
+    fn forget(&mut self) {
+        for one in self.batch {
+            if let Some(Target { session, .. }) = &one.target {
+                self.writer.heads.remove(session);
+            }
+        }
+    }
+
+    fn disconnect(&mut self) {
+        self.writer.open = None;
+    }
+
+    fn is_late(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.writer.is_late, true) {
+            (self.writer.say)(format!("writes wait for the database, retrying: {why}"));
+        }
     }
 }
 

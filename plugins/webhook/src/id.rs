@@ -14,5 +14,5 @@ pub(crate) fn of(kind: char, texts: &[&str]) -> String {
         digest.update(text.len().to_be_bytes());
         digest.update(text);
     }
-    digest.finalize().iter().take(16).fold(kind.to_string(), |id, byte| format!("{id}{byte:02x}"))
+    format!("{kind}{}", hex::encode(&digest.finalize()[..16]))
 }

@@ -87,7 +87,7 @@ async fn an_event_can_be_signed_and_can_talk_to_a_bot() {
     endpoint(dir.path(), "bot", "bot: bot://echo\nreply: sync\nformat: cloudevents");
     let world = World::start(&dir).await;
     let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), b"hello=world");
-    let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let signature = hex::encode(signature);
     let mut headers = binary("1", &signature);
     headers[0].0 = "x-signature";
     headers[5].1 = "application/x-www-form-urlencoded";

@@ -12,12 +12,8 @@ use ring::hmac;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use support::{World, automation, endpoint, folder, request, write};
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn signed(secret: &str, body: &[u8]) -> String {
-    hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body).as_ref())
+    hex::encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body))
 }
 
 fn now() -> u64 {
@@ -212,10 +208,10 @@ async fn twilio_signs_its_url() {
 #[tokio::test]
 async fn discord_signs_with_its_own_key() {
     let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
-    let world = world(&hex(key.public_key().as_ref()), "verify: discord\ndedupe: true").await;
+    let world = world(&hex::encode(key.public_key().as_ref()), "verify: discord\ndedupe: true").await;
     let call = async |body: &'static str, at: u64| {
         let time = at.to_string();
-        let signature = hex(key.sign(format!("{time}{body}").as_bytes()).as_ref());
+        let signature = hex::encode(key.sign(format!("{time}{body}").as_bytes()).as_ref());
         let headers = [("x-signature-ed25519", signature.as_str()), ("x-signature-timestamp", time.as_str())];
         world.send(request("in", body, &headers)).await
     };

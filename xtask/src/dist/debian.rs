@@ -42,7 +42,7 @@ pub(super) fn write(release: &Release<'_>) -> Result<PathBuf, String> {
                 put(&path, bytes, file.mode).map_err(failed)?;
                 size += bytes.len().div_ceil(1024);
                 if !is_configuration(file) {
-                    let sum: String = Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+                    let sum = hex::encode(Md5::digest(bytes));
                     sums.push_str(&format!("{sum}  {}\n", file.debian));
                 }
             }

@@ -64,7 +64,7 @@ pub(super) fn checksums(out: &Path) -> Result<PathBuf, String> {
 }
 
 fn sum(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest(&SHA256, bytes))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::cargo::cargo;
+use crate::packages;
 
 /// A file and its content.
 struct Generated {
@@ -25,6 +26,7 @@ fn all(root: &Path) -> Result<Vec<Generated>, String> {
     Ok(vec![
         Generated { path: "sdk/index.d.ts", text: sdk::declarations(root)? },
         Generated { path: agents::PAGE, text: agents::page(root)? },
+        Generated { path: packages::PAGE, text: packages::page(root)? },
         Generated { path: protocol::PAGE, text: protocol::page(root)? },
         Generated { path: "docs/javascript.md", text: javascript::page(&surface) },
     ])

@@ -4,7 +4,7 @@ use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
 
 use super::PortValue;
-use crate::call::Call;
+use crate::call::{Call, HostFunction};
 
 /// The source of facts about a directory, such as its branch. They are in the `_meta` of every session in that
 /// directory, where clients read them.
@@ -25,6 +25,10 @@ pub struct Directories {
     pub meta: Call<fn(directory: String) -> JsonObject>,
     /// Reports that a turn has ended in a directory, whose facts can have changed.
     pub refresh: Option<Call<fn(directory: String)>>,
+    /// Reports changes of the facts that other programs make, such as a push from a terminal, while a client is subscribed
+    /// to a session in the directory; returns the function that ends this. The host itself notices another commit and
+    /// another branch (`gitDir` of the working trees).
+    pub watch: Option<Call<fn(directory: String, on_change: HostFunction<fn()>) -> Option<Call<fn()>>>>,
 }
 
 impl PortValue for Directories {

@@ -158,7 +158,8 @@ pub struct KeptSession {
     /// `{ team, project }` that is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
-    /// Present while the session is a draft: a client created it, and no turn has started; or `moving` or `creating`.
+    /// Present while the session is a draft: a client created it, and no turn has started; or `moving`, `creating` or
+    /// `detached`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<KeptDraft>,
     /// Numbers of its annotations.
@@ -206,6 +207,10 @@ pub struct KeptDraft {
     /// both.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub creating: bool,
+    /// The session for which a client requested a detached working tree. The record is of that tree then, and not of a
+    /// session; its id is the tree's handle, and its time of the last change is when a client last named the tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detached: Option<String>,
 }
 
 /// A session with its marks.

@@ -133,6 +133,5 @@ fn record_id(automation: &str, order: &Order) -> String {
     for part in [automation.as_bytes(), b"\0", order.key.bytes()] {
         hash.update(part);
     }
-    let hex = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("s{}", &hex[..ID_LENGTH])
+    format!("s{}", &hex::encode(hash.finish())[..ID_LENGTH])
 }

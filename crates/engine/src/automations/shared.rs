@@ -70,10 +70,9 @@ pub(super) fn kind_of(cause: Cause<'_>) -> WakeKind {
 pub(super) fn mark_cause<'a>(runs: impl IntoIterator<Item = &'a mut AutomationRunState>, cause: &str) {
     let cause = match cause.len() > LONGEST_CAUSE {
         true => {
-            let hash = digest(&SHA256, cause.as_bytes());
-            let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = hex::encode(digest(&SHA256, cause.as_bytes()));
             let kind = cause.split(':').next().unwrap_or_default();
-            format!("{}:sha256:{hex}", kind.get(..LONGEST_CAUSE).unwrap_or(kind))
+            format!("{}:sha256:{hash}", kind.get(..LONGEST_CAUSE).unwrap_or(kind))
         }
         false => cause.to_owned(),
     };

@@ -1,8 +1,6 @@
 //! Attachments of messages. Large ones are stored with their session, once for any number of uses, and messages refer
 //! to them by URI.
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
@@ -179,8 +177,5 @@ fn id_of(content_type: &str, bytes: &[u8]) -> String {
     context.update(content_type.as_bytes());
     context.update(&[0]);
     context.update(bytes);
-    context.finish().as_ref().iter().fold(String::new(), |mut id, byte| {
-        let _ = write!(id, "{byte:02x}");
-        id
-    })
+    hex::encode(context.finish())
 }

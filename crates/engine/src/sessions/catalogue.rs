@@ -16,7 +16,7 @@ use ostler_contract::{Thrown, limit};
 use ostler_protocol::uri::{self, Channel};
 
 use super::create::entry_of;
-use super::moving::{finish_moves, is_being_made};
+use super::moving::{finish_moves, is_no_session};
 use super::{Entry, Place, Resting, Sessions};
 use crate::core::refusals::LOST_LEASE;
 
@@ -135,10 +135,11 @@ impl Sessions {
                 self.core.log.line(format_args!("the drafts of the store could not be read: {why}"));
                 Vec::new()
             });
-            let drafts = self.claimed_drafts(drafts).await;
+            let mut drafts = self.claimed_drafts(drafts).await;
+            let trees = self.load_detached(store, &mut drafts).await;
             let undone = self.undo_unfinished(store, &drafts).await;
             let _ = self.total.fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| {
-                Some(total.saturating_sub(undone))
+                Some(total.saturating_sub(undone + trees))
             });
             finish_moves(&self.core, store, &drafts).await;
             for id in drafts {
@@ -148,8 +149,9 @@ impl Sessions {
             return;
         }
         let mut rows = rows_of(store).await;
-        let being_made = rows.iter().flatten().filter(|stored| is_being_made(&stored.session));
-        let being_made: Vec<_> = being_made.map(|stored| stored.id.clone()).collect();
+        let being_made = rows.iter().flatten().filter(|stored| is_no_session(&stored.session));
+        let mut being_made: Vec<_> = being_made.map(|stored| stored.id.clone()).collect();
+        self.load_detached(store, &mut being_made).await;
         if !being_made.is_empty() {
             self.undo_unfinished(store, &being_made).await;
             finish_moves(&self.core, store, &being_made).await;
@@ -158,7 +160,7 @@ impl Sessions {
         let generation = self.generation();
         match rows {
             Ok(rows) => {
-                for mut stored in rows.into_iter().filter(|stored| !is_being_made(&stored.session)) {
+                for mut stored in rows.into_iter().filter(|stored| !is_no_session(&stored.session)) {
                     let chats = self.chats_in(store, &mut stored).await;
                     self.take_in(
                         Arc::new(entry_of(&stored.id, stored.session, stored.flags, Resting::Asleep)),
@@ -381,7 +383,7 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
             Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
             None => one(store, id.clone()).await?,
         };
-        Ok::<_, Thrown>(stored.filter(|stored| !is_being_made(&stored.session)))
+        Ok::<_, Thrown>(stored.filter(|stored| !is_no_session(&stored.session)))
     };
     let Some(mut stored) = read().await? else { return Ok(None) };
     let mut files_at = None;

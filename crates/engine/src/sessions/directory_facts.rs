@@ -37,12 +37,14 @@ pub(super) enum Occasion {
     Commit,
     /// Another branch is checked out.
     Branch,
+    /// Their source reported a change.
+    Reported,
 }
 
 impl Occasion {
     /// Whether a session that is asleep wakes for changed facts, because clients watch it.
     fn wakes(self) -> bool {
-        matches!(self, Self::Commit | Self::Branch)
+        matches!(self, Self::Commit | Self::Branch | Self::Reported)
     }
 }
 

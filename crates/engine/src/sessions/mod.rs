@@ -24,6 +24,7 @@ mod create;
 pub(crate) mod create_chat_tool;
 mod declared_settings;
 mod deferred;
+mod detached_trees;
 mod directory_facts;
 mod drafts;
 mod emit_limit;

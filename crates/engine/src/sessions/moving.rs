@@ -214,9 +214,10 @@ impl Actor {
     }
 }
 
-/// Whether a stored session was being created: for chats of another one, or with a working tree.
-pub(super) fn is_being_made(stored: &KeptSession) -> bool {
-    stored.draft.as_ref().is_some_and(|draft| draft.moving || draft.creating)
+/// Whether a record is not that of a session yet, because it was being created for chats of another one or with a working
+/// tree, or is that of a detached working tree.
+pub(super) fn is_no_session(stored: &KeptSession) -> bool {
+    stored.draft.as_ref().is_some_and(|draft| draft.moving || draft.creating || draft.detached.is_some())
 }
 
 /// Completes the moves that the end of the host interrupted, for those of the given sessions that were being created.

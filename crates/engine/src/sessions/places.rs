@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_protocol::RpcError;
 use ostler_protocol::names::{RUN_URL_VARIABLE, RUN_VARIABLE, SESSION_URL_VARIABLE, SESSION_VARIABLE};
 use ostler_protocol::wire::state::SessionOrigin;
 
@@ -19,6 +20,7 @@ use super::mailbox::ToSession;
 use super::{Entry, View};
 use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
+use crate::workspace::detached::DetachedTree;
 use crate::workspace::sessions_view::{SessionView, SessionsView};
 use crate::workspace::terminals::Holder;
 use crate::workspace::worktrees::Isolated;
@@ -92,6 +94,12 @@ impl SessionsView for Sessions {
         }
     }
 
+    fn facts_moved(&self, session: &dyn SessionView) {
+        if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
+            sessions.look(&entry, Occasion::Reported);
+        }
+    }
+
     fn is_watched(&self, session: &dyn SessionView) {
         if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
             let (looks, last) = (entry.looks.load(Ordering::Relaxed), *entry.looked_at.lock());
@@ -105,6 +113,26 @@ impl SessionsView for Sessions {
         if let (Some(sessions), Some(entry)) = (self.me(), self.by_uri(session.uri())) {
             sessions.tell(&entry, ToSession::Reviewed { scope, files });
         }
+    }
+
+    fn keep_new_detached<'a>(
+        &'a self,
+        handle: &'a str,
+        detached: &'a DetachedTree,
+    ) -> BoxFuture<'a, Result<(), RpcError>> {
+        self.keep_new_detached(handle, detached).boxed()
+    }
+
+    fn keep_detached<'a>(
+        &'a self,
+        handle: &'a str,
+        detached: &'a DetachedTree,
+    ) -> BoxFuture<'a, Result<(), Thrown>> {
+        self.keep_detached(handle, detached).boxed()
+    }
+
+    fn forget_detached<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, ()> {
+        self.forget_detached(handle).boxed()
     }
 }
 

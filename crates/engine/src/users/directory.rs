@@ -41,7 +41,7 @@ const HASH: &str = "sha256:";
 /// Returns the hash of a token for the file.
 pub fn hash_of(token: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
-    digest.as_ref().iter().fold(HASH.to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    format!("{HASH}{}", hex::encode(digest))
 }
 
 /// A user of the host.

@@ -1,17 +1,16 @@
 //! VS Code's detached worktrees: trees that a window requests in addition to a session's, and manages by handles.
-//! Handles are valid until the host ends.
+//! The sessions store them, so that their handles are valid after a restart.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use ostler_contract::points::Worktree;
-use ostler_contract::{JsonObject, Thrown, Value, json, limit};
+use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::commands::{
     DetachedWorktree, DetachedWorktreeArchived, DetachedWorktreeCreate, DetachedWorktrees,
 };
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use crate::core::file_uris::file_uri;
 use crate::core::refusals::nothing_at;
@@ -21,7 +20,11 @@ use crate::workspace::worktrees::repository_of;
 /// The key in `initialize` that announces detached worktrees.
 pub(crate) const CAPABILITY: &str = "vscode.detachedWorktrees";
 /// How long a tree stays that no window uses.
-const UNNAMED: Duration = Duration::from_secs(24 * 60 * 60);
+const UNNAMED: SignedDuration = SignedDuration::from_hours(24);
+/// How long windows have after a restart to name the trees that they use.
+const AFTER_START: SignedDuration = SignedDuration::from_hours(1);
+/// How much older the stored time at which a window last named a tree can be.
+const STORED_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The maximum number of trees.
 const MOST: usize = 256;
 /// The default prefix of their branches.
@@ -31,13 +34,16 @@ const PREFIX: &str = "agents/";
 #[derive(Debug, Default)]
 pub(crate) struct Detached(Mutex<HashMap<String, DetachedTree>>);
 
+/// One detached tree.
 #[derive(Debug, Clone)]
-struct DetachedTree {
-    /// Its session.
-    session: String,
-    tree: Worktree,
+pub(crate) struct DetachedTree {
+    /// Its session, which may no longer exist.
+    pub session: String,
+    pub tree: Worktree,
     /// When a window last named it.
-    named: Instant,
+    pub named: Timestamp,
+    /// The stored value of `named`.
+    pub stored: Timestamp,
 }
 
 impl Detached {
@@ -45,21 +51,15 @@ impl Detached {
         let detached = self.0.lock().get(handle).cloned();
         detached.ok_or_else(|| RpcError::invalid_params(format!("Unknown detached worktree handle {handle}")))
     }
-
-    fn name(&self, handle: &str) -> Option<DetachedTree> {
-        let mut all = self.0.lock();
-        let detached = all.get_mut(handle)?;
-        detached.named = Instant::now();
-        Some(detached.clone())
-    }
 }
 
 impl Workspace {
     /// Creates a tree like a session's, on a separate branch.
     pub(crate) async fn create_detached(&self, params: DetachedWorktreeCreate) -> Result<Value, RpcError> {
-        let session = match (self.sessions(), ostler_protocol::uri::session_id(&params.session)) {
-            (Some(sessions), Some(id)) => sessions.load(id).await,
-            _ => None,
+        let sessions = self.sessions().ok_or_else(|| nothing_at(&params.session))?;
+        let session = match ostler_protocol::uri::session_id(&params.session) {
+            Some(id) => sessions.load(id).await,
+            None => None,
         };
         let session = session.ok_or_else(|| nothing_at(&params.session))?;
         let repository = session.worktree().and_then(|tree| repository_of(&tree)).ok_or_else(|| {
@@ -74,24 +74,81 @@ impl Workspace {
         let mut chosen = session.settings();
         chosen.insert("worktreeCreateNewBranch".to_owned(), true.into());
         chosen.entry("worktreeBranchPrefix".to_owned()).or_insert_with(|| PREFIX.into());
-        let tree = self.make_tree(&repository, handle.clone(), &chosen).await.map_err(Thrown::into_rpc)?;
+        let now = self.core.clock.now();
+        let detached =
+            |tree| DetachedTree { session: session.uri().to_owned(), tree, named: now, stored: now };
+        // A tree that is stored before it exists is found if the host is killed in between.
+        let planned = self.plan_new_tree(&repository, handle.clone(), &chosen).await?;
+        if let Some(planned) = &planned {
+            sessions.keep_new_detached(&handle, &detached(planned.clone())).await?;
+        }
+        let tree = match self.make_tree(&repository, handle.clone(), &chosen).await {
+            Ok(tree) => tree,
+            Err(why) => {
+                if planned.is_some() {
+                    sessions.forget_detached(&handle).await;
+                }
+                return Err(why.into_rpc());
+            }
+        };
         let resource = file_uri(&tree.path);
-        let detached = DetachedTree { session: session.uri().to_owned(), tree, named: Instant::now() };
-        self.detached.0.lock().insert(handle.clone(), detached);
+        let made = detached(tree);
+        if planned.is_none()
+            && let Err(refused) = sessions.keep_new_detached(&handle, &made).await
+        {
+            self.discard_tree(&made.session, made.tree).await;
+            return Err(refused);
+        }
+        self.detached.0.lock().insert(handle.clone(), made);
         Ok(json!({ "handle": handle, "resource": resource }))
     }
 
+    /// Takes a tree that an earlier run of the host stored. Returns `false` if its repository is not on this host.
+    pub(crate) async fn restore_detached(&self, handle: &str, mut detached: DetachedTree) -> bool {
+        // Hosts of a cluster share the store, but not the disk.
+        if self.core.cluster().is_some()
+            && let Some(repository) = repository_of(&detached.tree)
+            && self.is_there(&repository.root).await == Some(false)
+        {
+            return false;
+        }
+        let earliest = self.core.clock.now().checked_sub(UNNAMED - AFTER_START);
+        detached.named = detached.named.max(earliest.unwrap_or(detached.named));
+        self.detached.0.lock().insert(handle.to_owned(), detached);
+        true
+    }
+
     /// Retains a tree for another day.
-    pub(crate) fn claim_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
+    pub(crate) async fn claim_detached(&self, params: &DetachedWorktree) -> Result<(), RpcError> {
         self.detached.get(&params.handle)?;
-        self.detached.name(&params.handle);
+        self.name_detached(&params.handle).await;
         Ok(())
+    }
+
+    /// Records that a window uses a tree.
+    async fn name_detached(&self, handle: &str) {
+        let now = self.core.clock.now();
+        let stored = {
+            let mut all = self.detached.0.lock();
+            let Some(detached) = all.get_mut(handle) else { return };
+            detached.named = now;
+            if now.duration_since(detached.stored) < STORED_EVERY {
+                return;
+            }
+            detached.stored = now;
+            detached.clone()
+        };
+        if let Some(sessions) = self.sessions()
+            && let Err(why) = sessions.keep_detached(handle, &stored).await
+        {
+            self.core.log.line(format_args!("detached worktree {handle} could not be stored: {why}"));
+        }
     }
 
     /// Removes a clean tree from the disk, or restores it. Its branch stays.
     pub(crate) async fn archive_detached(&self, params: DetachedWorktreeArchived) -> Result<(), RpcError> {
         let detached = self.detached.get(&params.handle)?;
-        self.detached.name(&params.handle);
+        self.name_detached(&params.handle).await;
         match params.archived {
             true => self.archive_tree(&detached.session, &detached.tree, || true).await,
             false => self.restore_tree(&detached.tree, &JsonObject::new()).await?,
@@ -106,16 +163,17 @@ impl Workspace {
             return Err(RpcError::turn_in_progress(format!("{} is mid-turn", detached.session)));
         }
         self.detached.0.lock().remove(&params.handle);
-        self.discard_tree(&detached.session, detached.tree).await;
+        self.end_detached(&params.handle, detached).await;
         Ok(())
     }
 
     /// Removes the trees that no window named for a day, if they are clean.
     pub(crate) async fn reconcile_detached(&self, params: &DetachedWorktrees) {
         for handle in &params.active_handles {
-            self.detached.name(handle);
+            self.name_detached(handle).await;
         }
-        let unnamed = |detached: &DetachedTree| detached.named.elapsed() >= UNNAMED;
+        let unnamed =
+            |detached: &DetachedTree| self.core.clock.now().duration_since(detached.named) >= UNNAMED;
         let old: Vec<(String, DetachedTree)> = {
             let all = self.detached.0.lock();
             let old = all.iter().filter(|(_, detached)| unnamed(detached));
@@ -125,8 +183,16 @@ impl Workspace {
             if self.is_clean(&detached.tree).await && self.detached.0.lock().get(&handle).is_some_and(unnamed)
             {
                 self.detached.0.lock().remove(&handle);
-                self.discard_tree(&detached.session, detached.tree).await;
+                self.end_detached(&handle, detached).await;
             }
+        }
+    }
+
+    /// Removes a tree and its record.
+    async fn end_detached(&self, handle: &str, detached: DetachedTree) {
+        self.discard_tree(&detached.session, detached.tree).await;
+        if let Some(sessions) = self.sessions() {
+            sessions.forget_detached(handle).await;
         }
     }
 

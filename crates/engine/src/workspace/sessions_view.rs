@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use ostler_contract::JsonObject;
+use ostler_contract::Thrown;
 use ostler_contract::points::{ChangesOf, Worktree};
+use ostler_protocol::RpcError;
+
+use crate::workspace::detached::DetachedTree;
 
 /// The sessions of the host.
 pub(crate) trait SessionsView: Debug + Send + Sync {
@@ -21,11 +25,31 @@ pub(crate) trait SessionsView: Debug + Send + Sync {
     /// Refreshes the facts after another program made a commit, or checked out another branch.
     fn head_moved(&self, session: &dyn SessionView, is_other_branch: bool);
 
+    /// Refreshes the facts after the source of facts reported a change, such as a push by another program.
+    fn facts_moved(&self, session: &dyn SessionView);
+
     /// Refreshes the facts of a session that clients watch from now on, unless it just began.
     fn is_watched(&self, session: &dyn SessionView);
 
     /// Stores which files of a changeset users reviewed, with fingerprints of their changes.
     fn keep_reviewed(&self, session: &dyn SessionView, scope: String, files: JsonObject);
+
+    /// Stores a new detached working tree under its handle.
+    fn keep_new_detached<'a>(
+        &'a self,
+        handle: &'a str,
+        detached: &'a DetachedTree,
+    ) -> BoxFuture<'a, Result<(), RpcError>>;
+
+    /// Stores a detached working tree again.
+    fn keep_detached<'a>(
+        &'a self,
+        handle: &'a str,
+        detached: &'a DetachedTree,
+    ) -> BoxFuture<'a, Result<(), Thrown>>;
+
+    /// Removes the record of a detached working tree.
+    fn forget_detached<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, ()>;
 }
 
 /// One session.

@@ -1,12 +1,13 @@
 //! Sessions and changesets with subscribers follow their directories: git's data about the tree, which changes with every
-//! commit, branch and staged file, and for changesets reports of the source of changes and writes through the host.
+//! commit, branch and staged file, reports of the source of facts, and for changesets reports of the source of changes and
+//! writes through the host.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ostler_contract::points::{Changes, Worktrees};
+use ostler_contract::points::{Changes, Directories, Worktrees};
 use ostler_contract::{Call, HostFunction, limit};
 use ostler_protocol::uri;
 use parking_lot::Mutex;
@@ -89,10 +90,14 @@ impl Workspace {
         !self.core.fanout.watchers(session).is_empty() || self.has_watched_changesets(session)
     }
 
-    /// Follows the directories of a session that clients subscribe to. Without a source that knows git's data there is
-    /// nothing to follow.
+    /// Follows the directories of a session that clients subscribe to. Without a source that knows git's data or reports
+    /// facts there is nothing to follow.
     pub(crate) fn session_is_watched(self: &Arc<Self>, session: Arc<dyn SessionView>) {
-        if self.worktrees().is_some_and(|worktrees| worktrees.git_dir.is_some()) {
+        let reports_facts = || {
+            let directories = self.core.registry().and_then(|registry| registry.port::<Directories>());
+            directories.is_some_and(|directories| directories.watch.is_some())
+        };
+        if self.worktrees().is_some_and(|worktrees| worktrees.git_dir.is_some()) || reports_facts() {
             self.follow_trees(&session);
         }
     }
@@ -140,6 +145,21 @@ impl Workspace {
         })
     }
 
+    /// Makes the source of facts report changes of a directory; returns the function that ends this.
+    async fn watch_facts(&self, directory: &str, moved: &Arc<Notify>) -> Option<Call<fn()>> {
+        let watch = self.core.registry()?.port::<Directories>()?.watch.clone()?;
+        let reported = moved.clone();
+        let on_change = HostFunction::now(move |()| {
+            reported.notify_one();
+            Ok(())
+        });
+        let begun = watch.within(limit::DIRECTORY, (directory.to_owned(), on_change)).await;
+        begun.unwrap_or_else(|why| {
+            self.core.log.line(format_args!("facts of {directory} are not watched: {}", why.for_log()));
+            None
+        })
+    }
+
     async fn git_dir(&self, directory: &str) -> Option<String> {
         let git_dir = self.core.registry()?.port::<Worktrees>()?.git_dir.clone()?;
         let told = git_dir.within(limit::REPOSITORY, (directory.to_owned(),)).await;
@@ -153,10 +173,12 @@ impl Workspace {
 /// Refreshes after every change, until there are no subscribers.
 async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify>) {
     let Some(begun) = workspace.upgrade() else { return };
-    let git = begun.git_dir(directory).await;
+    let facts = Arc::new(Notify::new());
+    // Facts are watched before they are read, so that no change is missed.
+    let (git, facts_watch) = futures::join!(begun.git_dir(directory), begun.watch_facts(directory, &facts));
     drop(begun);
     let mut watch = None;
-    let (mut seen, mut head) = (None, None);
+    let (mut seen, mut head, mut facts_moved) = (None, None, false);
     while let Some(workspace) = workspace.upgrade() {
         let Some(followers) = workspace.followed_trees.watched(directory, &workspace) else { break };
         let sessions: Vec<_> = followers.iter().map(|follower| follower.session.clone()).collect();
@@ -173,10 +195,13 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
             .zip(workspace.core.local_system.get())
             .map(|(git, here)| FOLLOWED.map(|file| here.stamp(&format!("{git}/{file}"))));
         let begun = Instant::now();
-        if let (Some([branch, commit, _]), Some(all)) = (&now, workspace.sessions()) {
-            let last = head.replace((*branch, *commit));
-            if let Some((last_branch, _)) = last.filter(|last| *last != (*branch, *commit)) {
-                sessions.iter().for_each(|session| all.head_moved(&**session, last_branch != *branch));
+        if let Some(all) = workspace.sessions() {
+            let current = now.map(|[branch, commit, _]| (branch, commit));
+            let last = std::mem::replace(&mut head, current);
+            if let Some((last, current)) = last.zip(current).filter(|(last, current)| last != current) {
+                sessions.iter().for_each(|session| all.head_moved(&**session, last.0 != current.0));
+            } else if std::mem::take(&mut facts_moved) {
+                sessions.iter().for_each(|session| all.facts_moved(&**session));
             } else {
                 // After git's files were checked, so that no change is missed in between.
                 let new = followers.iter().filter(|follower| follower.is_new);
@@ -191,11 +216,22 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
         }
         drop(workspace);
         let took = begun.elapsed();
-        if tokio::time::timeout(LOOK_EVERY, moved.notified()).await.is_ok() {
-            // Many changes cause one refresh, and refreshes use at most half of the time.
-            tokio::time::sleep(GATHERED.max(took)).await;
-            seen = None;
+        // Many changes cause one refresh, and refreshes use at most half of the time.
+        let gathered = GATHERED.max(took);
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = moved.notified() => {
+                tokio::time::sleep(gathered).await;
+                seen = None;
+            }
+            () = facts.notified() => {
+                tokio::time::sleep(gathered).await;
+                facts_moved = true;
+            }
         }
+    }
+    if let Some(watch) = facts_watch {
+        let _ = watch.within(limit::DIRECTORY, ()).await;
     }
     if let Some(watch) = watch {
         end_watch(watch).await;

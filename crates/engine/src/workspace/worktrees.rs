@@ -141,6 +141,17 @@ impl Workspace {
         Ok(Some(planned))
     }
 
+    /// Returns where [`Workspace::make_tree`] will create a tree; `None` if its source does not plan trees.
+    pub(super) async fn plan_new_tree(
+        &self,
+        repository: &Repository,
+        name: String,
+        chosen: &JsonObject,
+    ) -> Result<Option<Worktree>, RpcError> {
+        let request = request(repository, name, chosen);
+        self.plan_tree(&WantedTree { directory: repository.root.clone(), request }).await
+    }
+
     /// Creates a session's working tree.
     pub(crate) async fn isolate(&self, wanted: WantedTree) -> Result<Isolated, RpcError> {
         let WantedTree { directory, request } = wanted;
@@ -179,9 +190,9 @@ impl Workspace {
         dirty.is_ok_and(|dirty| !dirty)
     }
 
-    /// Returns whether a tree is on the disk; `None` without access to a local system.
-    async fn is_there(&self, tree: &Worktree) -> Option<bool> {
-        let (here, path) = (self.core.local_system.get()?.clone(), tree.path.clone());
+    /// Returns whether a path is on the disk; `None` without access to a local system.
+    pub(super) async fn is_there(&self, path: &str) -> Option<bool> {
+        let (here, path) = (self.core.local_system.get()?.clone(), path.to_owned());
         tokio::task::spawn_blocking(move || here.look(&path).is_some()).await.ok()
     }
 
@@ -190,7 +201,7 @@ impl Workspace {
         let _moving = self.moving_trees.hold(&tree.path).await;
         // Without a branch or a repository it could not be restored.
         let returns = tree.branch.is_some() && repository_of(tree).is_some();
-        if returns && still() && self.is_there(tree).await == Some(true) {
+        if returns && still() && self.is_there(&tree.path).await == Some(true) {
             self.release_tree(session, tree.clone()).await;
         }
     }
@@ -199,7 +210,7 @@ impl Workspace {
     pub(crate) async fn restore_tree(&self, tree: &Worktree, chosen: &JsonObject) -> Result<(), RpcError> {
         let _moving = self.moving_trees.hold(&tree.path).await;
         let (Some(repository), Some(branch)) = (repository_of(tree), &tree.branch) else { return Ok(()) };
-        if self.worktrees().is_none() || self.is_there(tree).await != Some(false) {
+        if self.worktrees().is_none() || self.is_there(&tree.path).await != Some(false) {
             return Ok(());
         }
         let name = Path::new(&tree.path).file_name().unwrap_or_default().to_string_lossy().into_owned();

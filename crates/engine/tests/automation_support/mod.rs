@@ -8,13 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ostler_contract::points::{
-    AutomationProgress, AutomationStore, Emit, KeptAutomation, RunPage, TriggerEvent, TriggerType,
-};
-use ostler_contract::{Call, JsonObject, Plugin, Thrown, Value, json};
+use ostler_contract::points::{AutomationProgress, AutomationStore, Emit, KeptAutomation, RunPage};
+use ostler_contract::{Call, JsonObject, Thrown, Value, json};
 use ostler_engine::Principal;
 use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
-use ostler_testkit::{Builder, MemoryHost, RawClient, Stage};
+use ostler_testkit::{Builder, MemoryHost, RawClient, Stage, builds};
 
 /// Outlives a host, as files and a database do.
 #[derive(Clone, Default)]
@@ -177,20 +175,6 @@ impl Kept {
             close: None,
         }
     }
-}
-
-/// A plugin whose trigger type `build` tests fire.
-pub fn builds() -> Plugin {
-    Plugin::new("@test/builds", |host, _| {
-        Box::pin(async move {
-            host.register_trigger_type(TriggerType {
-                r#type: "build".into(),
-                title: "A build".into(),
-                events: vec![TriggerEvent { id: "done".into(), title: "Done".into(), description: None }],
-                ..TriggerType::default()
-            })
-        })
-    })
 }
 
 /// A definition that waits for the build, with settings of this host's.

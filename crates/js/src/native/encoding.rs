@@ -83,7 +83,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 fn decode<'js>(ctx: Ctx<'js>, value: Value<'js>, encoding: String) -> Result<Value<'js>> {
     let bytes = bytes_of(&value).unwrap_or_default();
     let text = match encoding.as_str() {
-        "hex" => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        "hex" => hex::encode(&bytes),
         "base64" => BASE64.encode(&bytes),
         "base64url" => BASE64URL.encode(&bytes),
         "latin1" => bytes.iter().map(|byte| *byte as char).collect(),

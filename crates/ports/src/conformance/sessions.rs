@@ -89,7 +89,12 @@ fn kept(uri: &str) -> KeptSession {
         ),
         backend_id: Some("b-1".into()),
         scope: Some(json!({ "team": "inn", "project": null })),
-        draft: Some(KeptDraft { client: Some("c".into()), moving: true, creating: true }),
+        draft: Some(KeptDraft {
+            client: Some("c".into()),
+            moving: true,
+            creating: true,
+            detached: Some("echo:/other".into()),
+        }),
         annotations: AnnotationCounts { annotations: 2, entries: 3 },
         toggled: JsonObject::from_iter([(
             "hay".to_owned(),

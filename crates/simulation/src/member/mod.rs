@@ -1,5 +1,6 @@
-//! A host's access to the model of the database, with the protocol of `@ostler/postgres`: the lease is that of the plugin; the
-//! writer, the renewal and the directory of the cluster do the same steps as those of the plugin, against the model.
+//! A host's access to the model of the database, with the protocol of `@ostler/postgres`: the lease, its renewal and the
+//! protocol of transactions are the plugin's code, against the model; the stores and the directory of the cluster do the same
+//! steps as those of the plugin.
 
 mod automations;
 mod cluster;
@@ -8,7 +9,6 @@ mod sessions;
 mod shared_runs;
 mod writer;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,9 +50,9 @@ pub struct Member {
     writes: mpsc::UnboundedSender<Queued>,
     url: watch::Sender<Option<String>>,
     is_draining: AtomicBool,
-    is_emptied: AtomicBool,
+    is_emptied: Arc<AtomicBool>,
     runs_listener: Mutex<Option<RunsListener>>,
-    stop: tokio::sync::Notify,
+    stop: Arc<tokio::sync::Notify>,
     ended: watch::Sender<bool>,
 }
 
@@ -98,9 +98,9 @@ impl Member {
             writes,
             url: watch::Sender::new(None),
             is_draining: AtomicBool::new(false),
-            is_emptied: AtomicBool::new(false),
+            is_emptied: Arc::default(),
             runs_listener: Mutex::default(),
-            stop: tokio::sync::Notify::new(),
+            stop: Arc::default(),
             ended: watch::Sender::new(false),
         });
         tokio::spawn(Writer::new(database.clone(), lease.clone()).run(queued));
@@ -239,9 +239,6 @@ impl Member {
         })
     }
 }
-
-/// Queued writes, as far as they fit into one transaction.
-type Batch = VecDeque<Queued>;
 
 fn is_set(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire)

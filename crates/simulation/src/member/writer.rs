@@ -1,20 +1,18 @@
-//! The writing task of a host: one transaction at a time. It does what the writer of the plugin does: transactions are numbered,
-//! so that one whose answer was lost is not executed twice, and appends say the owner, the epoch and the position that the writer
-//! knows.
+//! The writing task of a host: one transaction at a time. What is in a transaction, and when it is sent again, is the plugin's
+//! code. As in its writer, appends say the owner, the epoch and the position that the writer knows.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
+use ostler_plugin_postgres::batch::{Batch, QueuedWrite};
+use ostler_plugin_postgres::commit::{self, Failed, Transaction};
 use ostler_plugin_postgres::lease::Lease;
 use tokio::sync::mpsc;
 
-use super::{Batch, LONGEST_PAUSE, PAUSE, STATEMENT};
+use super::STATEMENT;
 use crate::database::Database;
 use crate::database::tables::{Head, Refused, Tables};
-
-/// The maximum number of writes in a transaction.
-const BATCH: usize = 256;
 
 /// The session that a write appends to.
 #[derive(Debug, Clone)]
@@ -42,6 +40,20 @@ pub struct Queued {
     pub answer: Box<dyn FnOnce(Option<Thrown>) + Send>,
 }
 
+impl QueuedWrite for Queued {
+    fn incarnation(&self) -> &Arc<str> {
+        &self.incarnation
+    }
+
+    fn target(&self) -> Option<(&str, bool)> {
+        self.target.as_ref().map(|target| (&*target.session, target.ends))
+    }
+
+    fn moves(&self) -> Option<&str> {
+        self.moves.as_deref()
+    }
+}
+
 /// What a transaction executes.
 #[derive(Clone)]
 struct Statement {
@@ -52,13 +64,16 @@ struct Statement {
 
 type Heads = BTreeMap<String, Head>;
 
+/// Why a call of the database has no answer.
+const UNREACHABLE: &str = "the database cannot be reached";
+
 /// The writer.
 pub struct Writer {
     database: Database,
     lease: Arc<Lease>,
     incarnation: Arc<str>,
     /// The number of the last transaction that was committed.
-    number: u64,
+    number: i64,
     heads: Heads,
 }
 
@@ -71,19 +86,27 @@ impl Writer {
 
     /// Serves writes until nobody can send any.
     pub async fn run(mut self, mut queued: mpsc::UnboundedReceiver<Queued>) {
-        let mut waiting = Batch::new();
+        let mut held = None;
         loop {
-            if waiting.is_empty() {
-                match queued.recv().await {
-                    Some(first) => waiting.push_back(first),
+            let first = match held.take() {
+                Some(held) => held,
+                None => match queued.recv().await {
+                    Some(first) => first,
                     None => return,
+                },
+            };
+            let mut batch = Batch::default();
+            batch.add(first);
+            while !batch.is_full()
+                && let Ok(next) = queued.try_recv()
+            {
+                if !batch.takes(&next) {
+                    held = Some(next);
+                    break;
                 }
+                batch.add(next);
             }
-            while let Ok(next) = queued.try_recv() {
-                waiting.push_back(next);
-            }
-            let batch = take(&mut waiting);
-            self.store(batch).await;
+            self.store(batch.into_writes()).await;
         }
     }
 
@@ -110,62 +133,16 @@ impl Writer {
 
     /// Commits a transaction, and tries as often as necessary.
     async fn commit(&mut self, statements: &Arc<[Statement]>) -> Result<(), Thrown> {
-        let (mut pause, mut is_unsure) = (PAUSE, false);
-        loop {
-            if let Err(why) = self.lease.check_for(&self.incarnation) {
-                self.heads.clear();
-                return Err(why);
-            }
-            if is_unsure {
-                // The transaction that may have been committed ends first.
-                match self.last_committed().await {
-                    Some(Some(last)) if last > self.number => {
-                        self.number = last;
-                        self.heads.clear();
-                        return Ok(());
-                    }
-                    Some(Some(_)) => {
-                        is_unsure = false;
-                        continue;
-                    }
-                    Some(None) => self.lease.lose(&self.incarnation),
-                    None => {}
-                }
-            } else {
-                match self.attempt(statements.clone()).await {
-                    Some(Ok(heads)) => {
-                        self.number += 1;
-                        self.heads = heads;
-                        return Ok(());
-                    }
-                    Some(Err(Refused::NoLease)) => {
-                        self.heads.clear();
-                        if self.last_committed().await == Some(None) {
-                            self.lease.lose(&self.incarnation);
-                        }
-                    }
-                    Some(Err(Refused::Committed)) => {
-                        self.heads.clear();
-                        match self.last_committed().await {
-                            Some(Some(last)) => self.number = last,
-                            Some(None) => self.lease.lose(&self.incarnation),
-                            None => {}
-                        }
-                    }
-                    None => {
-                        self.heads.clear();
-                        is_unsure = true;
-                    }
-                }
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        let (lease, incarnation, mut number) = (self.lease.clone(), self.incarnation.clone(), self.number);
+        let mut sent = Sent { writer: self, statements };
+        let committed = commit::commit(&mut sent, &lease, &incarnation, &mut number).await;
+        self.number = number;
+        committed.map(drop)
     }
 
     /// Sends the transaction once; the answer is nothing if it may or may not have been committed.
-    async fn attempt(&self, statements: Arc<[Statement]>) -> Option<Result<Heads, Refused>> {
-        let (me, number, heads) = (self.incarnation.clone(), self.number + 1, self.heads.clone());
+    async fn attempt(&self, statements: Arc<[Statement]>, number: u64) -> Option<Result<Heads, Refused>> {
+        let (me, heads) = (self.incarnation.clone(), self.heads.clone());
         let is_member = self.lease.is_member;
         let call = self.database.call(&self.lease.id, Some(&self.incarnation), move |tables| {
             tables.begin(&me, number)?;
@@ -184,26 +161,43 @@ impl Writer {
     }
 }
 
-/// Takes the writes of the next transaction: positions of sessions are read once, at its beginning, and everything in it is of
-/// one run of the host.
-fn take(waiting: &mut Batch) -> Vec<Queued> {
-    let (mut batch, mut appended, mut moved): (Vec<Queued>, HashSet<String>, HashSet<String>) =
-        Default::default();
-    while let Some(next) = waiting.front() {
-        let fits = batch.last().is_none_or(|last| {
-            let ends = last.target.as_ref().is_some_and(|target| target.ends);
-            let appends = next.target.as_ref().is_some_and(|target| moved.contains(&target.session));
-            let moves = next.moves.as_ref().is_some_and(|session| appended.contains(session));
-            !ends && !appends && !moves && last.incarnation == next.incarnation
-        });
-        if !fits || batch.len() >= BATCH {
-            break;
+/// One transaction of the writer.
+struct Sent<'a> {
+    writer: &'a mut Writer,
+    statements: &'a Arc<[Statement]>,
+}
+
+impl Transaction for Sent<'_> {
+    type Result = Heads;
+
+    async fn attempt(&mut self, number: i64) -> Result<Heads, Failed<Heads>> {
+        match self.writer.attempt(self.statements.clone(), number.unsigned_abs()).await {
+            Some(Ok(heads)) => Ok(heads),
+            Some(Err(Refused::NoLease)) => Err(Failed::NoLease),
+            Some(Err(Refused::Committed)) => Err(Failed::Committed),
+            // It may have been committed. Its positions are not known then.
+            None => Err(Failed::Unavailable(UNREACHABLE.to_owned(), Some(Heads::new()))),
         }
-        appended.extend(next.target.as_ref().map(|target| target.session.clone()));
-        moved.extend(next.moves.clone());
-        batch.extend(waiting.pop_front());
     }
-    batch
+
+    async fn last_committed(&mut self) -> Result<Option<i64>, String> {
+        match self.writer.last_committed().await {
+            Some(number) => Ok(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX))),
+            None => Err(UNREACHABLE.to_owned()),
+        }
+    }
+
+    fn settle(&mut self, heads: &Heads) {
+        self.writer.heads.clone_from(heads);
+    }
+
+    fn forget(&mut self) {
+        self.writer.heads.clear();
+    }
+
+    fn disconnect(&mut self) {}
+
+    fn is_late(&mut self, _: &str) {}
 }
 
 /// Executes the statements of a transaction; returns the positions of sessions after it.

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, hex, one, seconds,
+    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, from_hex, one,
+    seconds,
 };
 use crate::route::Head;
 
@@ -33,7 +34,7 @@ struct Discord;
 impl Scheme for Discord {
     fn claim(&self, head: &Head) -> Option<Claim> {
         let time = one(&head.headers, "x-signature-timestamp")?;
-        let signature = hex(one(&head.headers, "x-signature-ed25519")?, 64)?;
+        let signature = from_hex(one(&head.headers, "x-signature-ed25519")?, 64)?;
         Some(Claim {
             at: Some(seconds(time)?),
             prefix: time.as_bytes().to_vec(),
@@ -43,12 +44,12 @@ impl Scheme for Discord {
     }
 
     fn unusable(&self, secret: &str) -> Option<&'static str> {
-        let good = hex(secret, 32).is_some();
+        let good = from_hex(secret, 32).is_some();
         (!good).then_some("is not the public key of a Discord application, 64 hexadecimal digits")
     }
 
     fn check(&self, claim: &Claim, secret: &str, body: &[u8], _: u64) -> Result<(), Unsigned> {
-        let key = UnparsedPublicKey::new(&ED25519, hex(secret, 32).ok_or(WRONG)?);
+        let key = UnparsedPublicKey::new(&ED25519, from_hex(secret, 32).ok_or(WRONG)?);
         let signed = [&claim.prefix, body].concat();
         let signature = claim.signatures.first().ok_or(WRONG)?;
         key.verify(&signed, signature).map_err(|_| WRONG)

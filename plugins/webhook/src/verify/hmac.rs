@@ -11,8 +11,8 @@ use ostler_contract::{JsonObject, Value};
 use ring::hmac;
 
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, hex, one, seconds,
-    to_hex,
+    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, from_hex, one,
+    seconds,
 };
 use crate::route::Head;
 
@@ -157,14 +157,14 @@ impl Hmac {
 
     fn decoded(&self, text: &str) -> Option<Vec<u8>> {
         match self.encoding {
-            Encoding::Hex => hex(text, self.algorithm.1.digest_algorithm().output_len()),
+            Encoding::Hex => from_hex(text, self.algorithm.1.digest_algorithm().output_len()),
             Encoding::Base64 => STANDARD.decode(text).ok(),
         }
     }
 
     fn encoded(&self, signature: &[u8]) -> String {
         match self.encoding {
-            Encoding::Hex => to_hex(signature),
+            Encoding::Hex => hex::encode(signature),
             Encoding::Base64 => STANDARD.encode(signature),
         }
     }

@@ -312,16 +312,8 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// Parses a number of bytes in hex.
-fn hex(text: &str, length: usize) -> Option<Vec<u8>> {
-    if text.len() != 2 * length {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    text.as_bytes().chunks(2).map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()).collect()
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn from_hex(text: &str, length: usize) -> Option<Vec<u8>> {
+    hex::decode(text).ok().filter(|bytes| bytes.len() == length)
 }
 
 /// A call whose signature is known.

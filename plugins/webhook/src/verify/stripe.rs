@@ -8,7 +8,7 @@ use ring::hmac::HMAC_SHA256;
 use serde::Deserialize;
 
 use super::hmac::{Encoding, MOST, made, shell_made};
-use super::{Claim, Delivery, Outgoing, Scheme, Sender, Shell, Signing, TIME, hex, one, seconds, to_hex};
+use super::{Claim, Delivery, Outgoing, Scheme, Sender, Shell, Signing, TIME, from_hex, one, seconds};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -34,7 +34,7 @@ impl Scheme for Stripe {
             match part.trim().split_once('=')? {
                 ("t", value) if time.is_none() => time = Some(value),
                 ("t", _) => return None,
-                ("v1", value) if signatures.len() < MOST => signatures.extend(hex(value, 32)),
+                ("v1", value) if signatures.len() < MOST => signatures.extend(from_hex(value, 32)),
                 _ => {}
             }
         }
@@ -54,7 +54,7 @@ impl Scheme for Stripe {
         let time = signing.now;
         let prefix = format!("{time}.");
         let parts = [prefix.as_bytes(), call.body.as_bytes()];
-        let signature = to_hex(&made(HMAC_SHA256, &self.key(signing.secret), &parts));
+        let signature = hex::encode(made(HMAC_SHA256, &self.key(signing.secret), &parts));
         call.header("Stripe-Signature", format!("t={time},v1={signature}"));
         Ok(())
     }

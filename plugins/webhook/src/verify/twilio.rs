@@ -14,9 +14,7 @@ use ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY as HMAC_SHA1;
 use url::{Url, form_urlencoded};
 
 use super::hmac::made;
-use super::{
-    Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, one, to_hex,
-};
+use super::{Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, one};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -109,7 +107,7 @@ impl Scheme for Twilio {
 
     fn check(&self, claim: &Claim, secret: &str, body: &[u8], _: u64) -> Result<(), Unsigned> {
         if let Some(hash) = hash(&claim.prefix) {
-            let same = to_hex(digest(&SHA256, body).as_ref()).eq_ignore_ascii_case(&hash);
+            let same = hex::encode(digest(&SHA256, body)).eq_ignore_ascii_case(&hash);
             return if same { claim.is_one_of(&self.made(secret, &claim.prefix, &[])) } else { Err(WRONG) };
         }
         if body.iter().filter(|byte| **byte == b'&').count() >= MOST_FIELDS {
@@ -122,7 +120,7 @@ impl Scheme for Twilio {
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        let hash = to_hex(digest(&SHA256, call.body.as_bytes()).as_ref());
+        let hash = hex::encode(digest(&SHA256, call.body.as_bytes()));
         let query = format!("{HASH}={hash}");
         let made = self.made(signing.secret, format!("?{query}").as_bytes(), &[]);
         call.header("X-Twilio-Signature", STANDARD.encode(&made[0]));

@@ -197,7 +197,7 @@ lanes! { connection, by, prepared, responder;
         responder.settle(by.front().workspace.create_detached(params).await);
     };
     spawned DetachedWorktreeClaim(params) => {
-        responder.settle(by.front().workspace.claim_detached(&params));
+        responder.settle(by.front().workspace.claim_detached(&params).await);
     };
     spawned DetachedWorktreeSetArchived(params) => {
         responder.settle(by.front().workspace.archive_detached(params).await);
