@@ -9,7 +9,7 @@ use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::message::count_values;
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::shared_runs::FiredOnce;
+use ostler_contract::shared_runs::{EventRecords, FiredOnce};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
 use crate::condition::{self, ConditionError};
@@ -83,7 +83,8 @@ pub(crate) async fn call(
         let answer = accepted(endpoint);
         first.once(move || answer.clone())
     });
-    let fired = host.fire_event(r#type, event, data, routing, once).await;
+    let records = EventRecords { once, log: None };
+    let fired = host.fire_event(r#type, event, data, routing, records).await;
     let (firing, is_recorded) = match fired {
         Ok(FiredOnce::Fired(firing)) => (firing, false),
         Ok(FiredOnce::Recorded(firing)) => (firing, true),
@@ -100,6 +101,7 @@ pub(crate) async fn call(
     };
     seen.runs = match firing {
         Firing::Started(runs) => runs,
+        Firing::Requested => Vec::new(),
         Firing::Full => return Ok(Refusal::NoRoom.into()),
     };
     let about = About { runs: seen.runs.clone(), session: None };
