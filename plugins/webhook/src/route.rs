@@ -8,7 +8,6 @@ use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
-use tokio::time::Instant;
 
 use crate::callbacks::Callbacks;
 use crate::cloudevents::{self, Event};
@@ -86,7 +85,6 @@ enum Unread {
 impl Webhook {
     /// Answers one request.
     pub async fn serve(self: &Arc<Self>, request: Request) -> Result<Response, Thrown> {
-        let started = Instant::now();
         let Some(id) = endpoint_id(request.uri().path()) else { return Ok(refused(Refusal::NoEndpoint)) };
         let Some(endpoint) = self.endpoint(&id).await? else { return Ok(refused(Refusal::NoEndpoint)) };
         if request.method() != Method::POST {
@@ -101,7 +99,7 @@ impl Webhook {
             Ok((head, body)) => (true, self.answer(&endpoint, head, body, &bodies, &mut seen).await),
             Err(refusal) => (false, Ok(refusal.into())),
         };
-        seen.answered(&outcome, started);
+        seen.answered(&outcome);
         self.deliveries.add(&id, seen, admitted);
         outcome.map(|answer| answer.linked(&self.host))
     }
