@@ -506,6 +506,10 @@ async fn serves(folder: &Folder, count: usize) {
     let during = folder.run(&["migrate", "--to", "files", "--url", "postgresql://a@127.0.0.1/b"]);
     refused(&during, 1, "run ostler stop first");
     assert_eq!(daemon.stop(), Some(0));
+    let log: Value = serde_json::from_str(&ok(folder.run(&["webhook", "log", "in", "--json"]))).unwrap();
+    let calls = log["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), count, "the log of calls was copied, too: {log}");
+    assert!(calls.iter().all(|call| call["status"] == 202 && call["runs"][0].is_string()), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

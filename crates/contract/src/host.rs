@@ -19,7 +19,7 @@ use crate::live::{Live, Pending};
 use crate::points::{Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry, Vault};
 use crate::recorder::Recorder;
 use crate::shape::Shape;
-use crate::shared_runs::{FiredOnce, Once, RunTransactions, SharedRuns};
+use crate::shared_runs::{EventRecords, FiredOnce, RunTransactions, SharedRuns};
 use crate::thrown::Thrown;
 use crate::users::UsersStore;
 
@@ -151,6 +151,8 @@ pub struct Routing {
 pub enum Firing {
     /// The URIs of the started runs, each of them durable.
     Started(Vec<String>),
+    /// The requests for runs are durable, and another host has not decided about them yet. The runs start later.
+    Requested,
     /// Too many ordered runs wait; nothing is stored, and the event can be sent again later.
     Full,
 }
@@ -209,9 +211,9 @@ pub trait HostCalls: Send + Sync {
     ) -> Result<Fired, Thrown>;
 
     /// Like `fireTrigger`, with data that may be long JSON text, and with runs that may be ordered or share sessions.
-    /// Returns when each run is durable. Text that is not a JSON object is rejected with an `RpcError`. With `once`, an event
-    /// that is fired again starts no other runs, and its record is stored in the same transaction as its runs where the store
-    /// can do so. A host that does not implement this call neither orders runs nor shares sessions, and fires each event.
+    /// Returns when each run is durable. Text that is not a JSON object is rejected with an `RpcError`. An event with
+    /// `records.once` that is fired again starts no other runs. Records are stored in the same transaction as the runs where the
+    /// store can do so. A host that does not implement this call neither orders runs nor shares sessions, and fires each event.
     #[inner]
     fn fire_event(
         &self,
@@ -220,7 +222,7 @@ pub trait HostCalls: Send + Sync {
         event: String,
         data: EventData,
         _routing: Option<Routing>,
-        _once: Option<Once>,
+        _records: EventRecords,
     ) -> Pending<FiredOnce> {
         let data = match data {
             EventData::Fields(data) => Ok(data),
@@ -247,6 +249,12 @@ pub trait HostCalls: Send + Sync {
         _shared: Option<Arc<dyn SharedRuns>>,
     ) -> Result<(), Thrown> {
         Err(Thrown::new(format_args!("plugin {}: this host shares no runs", caller.plugin)))
+    }
+
+    /// Returns whether records can be stored in the transaction of runs. Other hosts may write to such a store, now or later.
+    #[inner]
+    fn has_run_transactions(&self, _caller: &Caller) -> Result<bool, Thrown> {
+        Ok(false)
     }
 
     /// Sets the store of the users file. Once, in `apply`.

@@ -24,8 +24,33 @@ pub struct NewRecord {
     pub record: JsonObject,
 }
 
-/// The record of the runs that an event started, or of an event whose runs are not decided yet.
-pub type RecordOf = Arc<dyn Fn(Option<&[String]>) -> NewRecord + Send + Sync>;
+/// The URIs of the runs of an event when its records are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventRuns<'a> {
+    /// The runs that it started or was merged into.
+    Decided(&'a [String]),
+    /// The runs that it requests. The owner of an automation may merge one into another run, or drop it.
+    Requested(&'a [String]),
+}
+
+/// Creates a record that is stored with the runs of an event.
+pub type RecordOf = Arc<dyn Fn(EventRuns<'_>) -> NewRecord + Send + Sync>;
+
+/// The records that are stored in the transaction of an event's runs.
+#[derive(Clone, Default)]
+pub struct EventRecords {
+    /// What identifies the event.
+    pub once: Option<Once>,
+    /// The log entry of the event. A host that does not share its runs stores it only together with `once`.
+    pub log: Option<RecordOf>,
+}
+
+impl Debug for EventRecords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { once, log } = self;
+        f.debug_struct("EventRecords").field("once", once).field("log", &log.is_some()).finish()
+    }
+}
 
 /// Identifies an event, so that the same event starts no other runs, and the record that is stored with its runs.
 #[derive(Clone)]
@@ -45,11 +70,11 @@ impl Debug for Once {
 /// The outcome of an event that is fired once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FiredOnce {
-    /// It was fired, and its record is stored.
+    /// It was fired, and the record that identifies it is stored.
     Recorded(Firing),
-    /// It was fired; the caller stores the record.
+    /// It was fired; the caller stores that record.
     Fired(Firing),
-    /// Its record exists, so nothing was fired.
+    /// That record exists, so nothing was fired.
     Repeated,
 }
 
@@ -139,15 +164,21 @@ pub struct Work {
 
 /// Stores runs together with a record.
 pub trait RunTransactions: Debug + Send + Sync {
-    /// Stores runs and a record in one transaction. Returns `false` and stores nothing if the record exists.
-    fn store(&self, runs: Vec<AutomationRunState>, record: NewRecord) -> Pending<bool>;
+    /// Stores runs, a record, and a log entry if there is one in one transaction. Returns `false` and stores nothing if the
+    /// record exists.
+    fn store(
+        &self,
+        runs: Vec<AutomationRunState>,
+        record: NewRecord,
+        log: Option<NewRecord>,
+    ) -> Pending<bool>;
 }
 
 /// The runs of automations that several hosts share. Automations are owned by runs of hosts, like sessions, and only the
 /// owner stores runs.
 pub trait SharedRuns: Debug + Send + Sync {
-    /// Stores wakes, and a record in the same transaction.
-    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>) -> Pending<Sent>;
+    /// Stores wakes, a record and a log entry in one transaction.
+    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>, log: Option<NewRecord>) -> Pending<Sent>;
 
     /// Returns what is decided about wakes: their run, or `None` for a wake without one.
     fn outcomes(&self, wakes: Vec<String>) -> Pending<HashMap<String, Option<String>>>;

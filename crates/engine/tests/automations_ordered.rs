@@ -32,8 +32,10 @@ async fn fire(yard: &Yard, repo: &str, n: u64, session: bool) -> Firing {
 
 async fn fire_data(yard: &Yard, data: EventData, session: bool) -> Firing {
     let builds = yard.host.plugin("builds");
-    let firing =
-        builds.fire_event("build".into(), "done".into(), data, routing(session), None).await.unwrap();
+    let firing = builds
+        .fire_event("build".into(), "done".into(), data, routing(session), Default::default())
+        .await
+        .unwrap();
     let firing = firing.firing().unwrap();
     settle().await;
     firing
@@ -99,7 +101,11 @@ async fn a_field_of_a_long_text_orders_too() {
         let data = EventData::Text { text: text.to_string().into(), over: fields(json!({ "over": 1 })) };
         let started = tokio::spawn({
             let builds = yard.host.plugin("builds").clone();
-            async move { builds.fire_event("build".into(), "done".into(), data, routing(false), None).await }
+            async move {
+                builds
+                    .fire_event("build".into(), "done".into(), data, routing(false), Default::default())
+                    .await
+            }
         });
         assert!(
             matches!(started.await.unwrap().unwrap().firing(), Some(Firing::Started(runs)) if runs.len() == 1)
@@ -109,8 +115,10 @@ async fn a_field_of_a_long_text_orders_too() {
     assert_eq!(said(&yard), ["1", "3"]);
     let builds = yard.host.plugin("builds");
     let data = EventData::Text { text: "[]".into(), over: JsonObject::new() };
-    let refused =
-        builds.fire_event("build".into(), "done".into(), data, routing(false), None).await.unwrap_err();
+    let refused = builds
+        .fire_event("build".into(), "done".into(), data, routing(false), Default::default())
+        .await
+        .unwrap_err();
     assert!(refused.rpc.is_some(), "{refused:?}");
 }
 
@@ -212,8 +220,10 @@ async fn an_event_is_refused_while_the_store_cannot_list_its_automations() {
     let yard = Yard::new(&kept).await;
     let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": 4 })));
     let builds = yard.host.plugin("builds");
-    let refused =
-        builds.fire_event("build".into(), "done".into(), data, routing(false), None).await.unwrap_err();
+    let refused = builds
+        .fire_event("build".into(), "done".into(), data, routing(false), Default::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.message, "the automations could not be read yet; send the event again");
 }
 
@@ -251,8 +261,10 @@ async fn an_event_that_finds_no_room_is_refused_whole() {
     for n in 0..=1000 {
         let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": n })));
         let builds = yard.host.plugin("builds");
-        let firing =
-            builds.fire_event("build".into(), "done".into(), data, routing(false), None).await.unwrap();
+        let firing = builds
+            .fire_event("build".into(), "done".into(), data, routing(false), Default::default())
+            .await
+            .unwrap();
         assert!(matches!(firing.firing(), Some(Firing::Started(runs)) if runs.len() == 1));
     }
     kept.put("b", on_build(json!({ "hourlyCap": 5000 })));

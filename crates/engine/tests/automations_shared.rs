@@ -9,7 +9,7 @@ use std::sync::Arc;
 use automation_support::shared::Town;
 use automation_support::{Yard, on_build, pass, settle, statuses};
 use ostler_contract::host::{EventData, Firing, Routing};
-use ostler_contract::shared_runs::{FiredOnce, NewRecord, Once};
+use ostler_contract::shared_runs::{EventRecords, EventRuns, FiredOnce, NewRecord, Once};
 use ostler_contract::{JsonObject, Value, json};
 
 const LOST: &str = "its host, a, was lost while this run was going";
@@ -18,21 +18,30 @@ fn fields(data: Value) -> JsonObject {
     data.as_object().cloned().unwrap()
 }
 
+/// The record of an event with its runs.
+fn record(collection: &str, id: &str, runs: EventRuns<'_>) -> NewRecord {
+    let (EventRuns::Decided(runs) | EventRuns::Requested(runs)) = runs;
+    NewRecord { collection: collection.into(), record: fields(json!({ "id": id, "runs": runs })) }
+}
+
 fn once(id: &str) -> Once {
-    let id = id.to_owned();
-    Once {
-        cause: format!("webhook:in:{id}"),
-        record: Arc::new(move |_| NewRecord {
-            collection: "repeats".into(),
-            record: fields(json!({ "id": id.clone() })),
-        }),
+    let name = id.to_owned();
+    Once { cause: format!("webhook:in:{id}"), record: Arc::new(move |runs| record("repeats", &name, runs)) }
+}
+
+fn records(id: &str, is_once: bool) -> EventRecords {
+    let name = id.to_owned();
+    EventRecords {
+        once: is_once.then(|| once(id)),
+        log: Some(Arc::new(move |runs| record("log", &name, runs))),
     }
 }
 
 async fn fire_once(yard: &Yard, id: &str, n: u64) -> FiredOnce {
     let builds = yard.host.plugin("builds");
     let data = EventData::Fields(fields(json!({ "n": n })));
-    let fired = builds.fire_event("build".into(), "done".into(), data, None, Some(once(id))).await.unwrap();
+    let fired =
+        builds.fire_event("build".into(), "done".into(), data, None, records(id, true)).await.unwrap();
     settle().await;
     fired
 }
@@ -93,6 +102,26 @@ async fn an_event_with_an_id_starts_one_run_on_whatever_hosts_it_arrives() {
     assert!(is_started(&fire_once(&hosts[1], "y", 2).await));
     assert_eq!(town.records().len(), 2);
     assert_eq!(town.kept.runs_of("a").len(), 2);
+    let log = town.log();
+    assert_eq!(log.iter().map(|row| &row["id"]).collect::<Vec<_>>(), ["x", "y"], "one entry of each event");
+    for (row, run) in log.iter().zip(town.kept.runs_of("a")) {
+        assert_eq!(row["runs"], json!([run["resource"]]), "with its run");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_without_an_id_is_logged_with_its_runs_where_hosts_share_them() {
+    let town = Town::default();
+    town.kept.put("a", on_build(json!({ "overlap": "parallel" })));
+    let host = town.host("a").await;
+    let builds = host.host.plugin("builds");
+    let data = EventData::Fields(fields(json!({ "n": 1 })));
+    let fired =
+        builds.fire_event("build".into(), "done".into(), data, None, records("x", false)).await.unwrap();
+    assert!(matches!(&fired, FiredOnce::Fired(Firing::Started(runs)) if runs.len() == 1), "{fired:?}");
+    let run = &town.kept.runs_of("a")[0]["resource"];
+    assert_eq!(town.log(), [fields(json!({ "id": "x", "runs": [run] }))]);
+    assert!(town.records().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +188,10 @@ async fn ordered_events_of_two_hosts_run_in_their_order() {
         let data = EventData::Fields(fields(json!({ "k": "x", "n": n })));
         let routing = Some(Routing { by: "k".into(), session: false });
         let builds = yard.host.plugin("builds");
-        let firing = builds.fire_event("build".into(), "done".into(), data, routing, None).await.unwrap();
+        let firing = builds
+            .fire_event("build".into(), "done".into(), data, routing, Default::default())
+            .await
+            .unwrap();
         assert!(matches!(firing.firing(), Some(Firing::Started(runs)) if runs.len() == 1));
         settle().await;
     }
@@ -194,11 +226,15 @@ async fn a_single_host_stores_the_runs_of_an_event_with_its_record() {
     let waits = fire_once(&yard, "y", 2).await;
     assert_eq!(fire_once(&yard, "z", 3).await, waits, "it is merged into the run that waits");
     assert_eq!(town.records().len(), 3);
+    let logged: Vec<_> = town.log().iter().map(|row| row["runs"].clone()).collect();
+    assert_eq!(logged.len(), 3);
+    assert!(logged[0] != logged[1] && logged[1] == logged[2], "{logged:?}");
     yard.end(0, 0).await;
     pass(1).await;
     assert!(yard.begun()[1].1.starts_with("Build 3, 2 so far"), "{:?}", yard.begun());
     yard.end(1, 1).await;
     assert_eq!(fire_once(&yard, "x", 5).await, FiredOnce::Repeated, "and takes no place");
+    assert_eq!(town.log().len(), 3, "nor an entry");
     assert!(
         matches!(fire_once(&yard, "w", 6).await, FiredOnce::Recorded(Firing::Started(runs)) if runs.len() == 1)
     );

@@ -111,8 +111,10 @@ fn runs(tables: &Tables, entries: &Entries, problems: &mut Vec<String>) {
         if !causes.contains_key(&("each", format!("webhook:in:{n}").as_str())) {
             problems.push(format!("the acknowledged event {n} has no run"));
         }
-        if !tables.records.contains_key(&("deliveries".to_owned(), format!("event-{n}"))) {
-            problems.push(format!("the acknowledged event {n} has no record"));
+        for collection in ["deliveries", "log"] {
+            if !tables.records.contains_key(&(collection.to_owned(), format!("event-{n}"))) {
+                problems.push(format!("the acknowledged event {n} has no record in {collection}"));
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::{SinkExt as _, StreamExt as _};
 use ostler_contract::cluster::ClusterHost;
 use ostler_contract::host::EventData;
-use ostler_contract::shared_runs::{FiredOnce, NewRecord, Once};
+use ostler_contract::shared_runs::{EventRecords, EventRuns, FiredOnce, NewRecord, Once, RecordOf};
 use ostler_contract::{JsonObject, PluginHost, Secret, Thrown, json};
 use ostler_engine::{Connection, Front, Host, LinkDialer, LinkTransport, Principal};
 use ostler_testkit::{MemoryHost, builds};
@@ -228,14 +228,17 @@ pub async fn fire(
     let (answer, answered) = oneshot::channel();
     address.handle.spawn(async move {
         let data: JsonObject = [("n".to_owned(), json!(n))].into_iter().collect();
-        let record = move |_: Option<&[String]>| NewRecord {
-            collection: "deliveries".into(),
-            record: [("id".to_owned(), json!(id))].into_iter().collect(),
+        let record_in = |collection: &'static str| -> RecordOf {
+            let id = id.clone();
+            Arc::new(move |_: EventRuns<'_>| NewRecord {
+                collection: collection.into(),
+                record: [("id".to_owned(), json!(id))].into_iter().collect(),
+            })
         };
-        let cause = format!("webhook:in:{n}");
-        let once = Once { cause, record: Arc::new(record) };
+        let once = Once { cause: format!("webhook:in:{n}"), record: record_in("deliveries") };
+        let records = EventRecords { once: Some(once), log: Some(record_in("log")) };
         let fired =
-            face.builds.fire_event("build".into(), "done".into(), EventData::Fields(data), None, Some(once));
+            face.builds.fire_event("build".into(), "done".into(), EventData::Fields(data), None, records);
         drop(face);
         let _ = answer.send(fired.await);
     });

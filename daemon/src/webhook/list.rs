@@ -24,9 +24,7 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
             }
         };
         let set = endpoints.secret(&facts.secret).await?.is_some_and(|secret| !secret.is_empty());
-        let last = deliveries.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
-        let last = last.as_ref().and_then(|log| log.get("deliveries")).and_then(Value::as_array);
-        let last = last.and_then(|rows| rows.last()).cloned();
+        let last = super::log::recorded(&deliveries, id).await?.accepted.pop();
         rows.push(json!({
             "id": id, "url": url, "bot": facts.bot, "automation": facts.bot.is_none(), "reply": facts.reply,
             "verify": facts.verify(), "secret": facts.secret, "secretSet": set, "warnings": facts.warnings,

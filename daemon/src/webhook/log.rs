@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use ostler_contract::{Value, json, limit};
+use ostler_contract::points::StoredCollection;
+use ostler_contract::{JsonObject, Value, json, limit};
+use ostler_plugin_webhook::recorded_calls::{RecordedCalls, listed_bodies, rows_of};
 use ostler_plugin_webhook::{BODY_INDEX, DELIVERIES};
 use ostler_protocol::wire::state::{ResponsePart, SnapshotState, TurnState};
 
@@ -48,28 +50,40 @@ pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Conne
 
 /// Returns the stored calls of an endpoint, oldest first.
 pub(super) async fn calls(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Exit> {
-    let held = endpoints
-        .collection(DELIVERIES)
-        .await?
-        .get
-        .within(limit::STORE, (id.to_owned(),))
-        .await
-        .map_err(machine)?;
-    let rows = |field: &str| -> Vec<Value> {
-        let rows = held.as_ref().and_then(|held| held.get(field)).and_then(Value::as_array);
-        rows.cloned().unwrap_or_default()
-    };
-    let mut all = [rows("deliveries"), rows("refused")].concat();
-    all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
-    Ok(all)
+    Ok(recorded(&endpoints.collection(DELIVERIES).await?, id).await?.all())
+}
+
+/// Returns the stored calls of an endpoint.
+pub(super) async fn recorded(deliveries: &StoredCollection, id: &str) -> Result<RecordedCalls, Exit> {
+    let (list, rows) = list_and_rows(deliveries, id).await?;
+    Ok(RecordedCalls::of(list.as_ref(), rows))
+}
+
+/// Returns the list of an endpoint in a collection, and its rows.
+pub(super) async fn list_and_rows(
+    collection: &StoredCollection,
+    id: &str,
+) -> Result<(Option<JsonObject>, Vec<JsonObject>), Exit> {
+    let list = collection.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    let rows = collection.find.within(limit::STORE, (rows_of(id),)).await.map_err(machine)?;
+    Ok((list, rows))
+}
+
+/// Removes the list of an endpoint from a collection, and its rows.
+pub(super) async fn remove_list_and_rows(collection: &StoredCollection, id: &str) -> Result<(), Exit> {
+    let (_, rows) = list_and_rows(collection, id).await?;
+    let ids = rows.iter().filter_map(|row| row.get("id")?.as_str());
+    for id in ids.chain([id]) {
+        collection.remove.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
+    }
+    Ok(())
 }
 
 /// Returns the calls whose bodies are stored. Their answers may not be recorded, because the log is written up to half
 /// a second after a call, and the daemon can end in between.
 async fn stored_bodies(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Exit> {
-    let index = endpoints.collection(BODY_INDEX).await?;
-    let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
-    let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
+    let (list, rows) = list_and_rows(&endpoints.collection(BODY_INDEX).await?, id).await?;
+    let rows = listed_bodies(list.as_ref(), rows);
     let now = jiff::Timestamp::now();
     let row = |row: &Value| {
         let until =
@@ -80,7 +94,7 @@ async fn stored_bodies(endpoints: &Endpoints, id: &str) -> Result<Vec<Value>, Ex
         }
         Some(call)
     };
-    Ok(rows.into_iter().flatten().filter_map(row).collect())
+    Ok(rows.iter().filter_map(row).collect())
 }
 
 /// Adds the outcomes of its runs or turn to each call, under `outcomes`.

@@ -2,8 +2,10 @@
 
 use clap::Args;
 use ostler_contract::{Value, json, limit};
+use ostler_plugin_webhook::recorded_calls::listed_bodies;
 use ostler_plugin_webhook::{BODIES, BODY_INDEX, DELIVERIES, ENDPOINTS};
 
+use super::log::{list_and_rows, remove_list_and_rows};
 use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
 
@@ -26,13 +28,7 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOut
     let secret = record.get("secret").and_then(Value::as_str).map(str::to_owned);
     let collection = endpoints.collection(ENDPOINTS).await?;
     collection.remove.within(limit::STORE, (id.clone(),)).await.map_err(machine)?;
-    endpoints
-        .collection(DELIVERIES)
-        .await?
-        .remove
-        .within(limit::STORE, (id.clone(),))
-        .await
-        .map_err(machine)?;
+    remove_list_and_rows(&endpoints.collection(DELIVERIES).await?, id).await?;
     forget_bodies(endpoints, id).await?;
     let mut lines = vec![format!("Removed {id}; calls to it return 404.")];
     let mut removed = false;
@@ -60,10 +56,9 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOut
 /// Removes the stored bodies of an endpoint, then the list of them.
 async fn forget_bodies(endpoints: &Endpoints, id: &str) -> Result<(), Exit> {
     let (index, bodies) = (endpoints.collection(BODY_INDEX).await?, endpoints.collection(BODIES).await?);
-    let record = index.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
-    let rows = record.as_ref().and_then(|record| record.get("bodies")?.as_array());
-    for body in rows.into_iter().flatten().filter_map(|row| row["id"].as_str()) {
+    let (list, rows) = list_and_rows(&index, id).await?;
+    for body in listed_bodies(list.as_ref(), rows).iter().filter_map(|row| row["id"].as_str()) {
         bodies.remove.within(limit::STORE, (body.to_owned(),)).await.map_err(machine)?;
     }
-    index.remove.within(limit::STORE, (id.to_owned(),)).await.map(drop).map_err(machine)
+    remove_list_and_rows(&index, id).await
 }

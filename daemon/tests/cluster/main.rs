@@ -11,6 +11,7 @@ mod faults;
 mod history;
 mod hosts;
 mod load;
+mod log;
 mod ownership;
 mod relay;
 mod runs;

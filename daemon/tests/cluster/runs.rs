@@ -100,6 +100,10 @@ async fn overlap_and_the_cap_hold_over_two_hosts() {
     until(LIMIT, "the run ends", || unfinished_runs(&server) == 0).await;
     let dropped = "SELECT sum((run::json #>> '{_meta,ostler.dropped}')::int) FROM ostler.automation_runs";
     assert_eq!(server.psql("ostler", dropped), "9");
+    let log = crate::log::calls(&daemons[0], "in").await;
+    let of_runs: Vec<usize> =
+        log[log.len() - 10..].iter().map(|row| row["runs"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(of_runs.iter().sum::<usize>(), 1, "the log has no run of a call that was dropped: {log:?}");
 
     // The first runs count, too.
     let before: usize = server.psql("ostler", "SELECT count(*) FROM ostler.automation_runs").parse().unwrap();

@@ -33,6 +33,24 @@ const TRIES: usize = 400;
 
 const STORE: &str = "SELECT store_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 const SEND: &str = "SELECT status, wake FROM send_wakes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+/// The same with a log entry, which is stored if the runs are.
+const STORE_LOGGED: &str = "WITH stored AS MATERIALIZED (
+         SELECT store_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS status
+     ), logged AS (
+         INSERT INTO records (collection, id, record, digest, fields)
+             SELECT $14::text, $15::text, $16::text, $17::bytea, $18::bigint[] FROM stored WHERE status = 'new'
+             ON CONFLICT DO NOTHING
+     )
+     SELECT status FROM stored";
+const SEND_LOGGED: &str = "WITH sent AS MATERIALIZED (
+         SELECT status, wake FROM send_wakes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+     ), logged AS (
+         INSERT INTO records (collection, id, record, digest, fields)
+             SELECT $12::text, $13::text, $14::text, $15::bytea, $16::bigint[]
+             WHERE NOT EXISTS (SELECT 1 FROM sent WHERE status <> 'sent')
+             ON CONFLICT DO NOTHING
+     )
+     SELECT status, wake FROM sent";
 const CLAIM: &str = "SELECT automation, previous FROM claim_automations($1, $2)";
 const RELEASE: &str = "UPDATE automation_owners AS owners SET owner = NULL
      WHERE owner = $1 AND NOT EXISTS (
@@ -261,8 +279,23 @@ fn record_params(record: Option<&NewRecord>) -> Result<(Vec<Param>, usize), Thro
     })
 }
 
+/// Adds the parameters of a log entry, if there is one; returns their size.
+fn add_log(log: Option<&NewRecord>, params: &mut Vec<Param>) -> Result<usize, Thrown> {
+    if log.is_none() {
+        return Ok(0);
+    }
+    let (log, bytes) = record_params(log)?;
+    params.extend(log);
+    Ok(bytes)
+}
+
 impl RunTransactions for Shared {
-    fn store(&self, runs: Vec<AutomationRunState>, record: NewRecord) -> Pending<bool> {
+    fn store(
+        &self,
+        runs: Vec<AutomationRunState>,
+        record: NewRecord,
+        log: Option<NewRecord>,
+    ) -> Pending<bool> {
         let database = self.database.clone();
         let write = move || {
             let prepare = || {
@@ -280,7 +313,9 @@ impl RunTransactions for Shared {
                     Box::new(columns.accepted),
                 ];
                 params.extend(record);
-                Ok(Write::new(STORE, params, bytes + more))
+                let sql = if log.is_some() { STORE_LOGGED } else { STORE };
+                let more = more + add_log(log.as_ref(), &mut params)?;
+                Ok(Write::new(sql, params, bytes + more))
             };
             match prepare() {
                 Ok(write) => database.write(write, |rows| {
@@ -301,7 +336,7 @@ impl RunTransactions for Shared {
 }
 
 impl SharedRuns for Shared {
-    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>) -> Pending<Sent> {
+    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>, log: Option<NewRecord>) -> Pending<Sent> {
         let database = self.database.clone();
         let write = move || {
             let prepare = || {
@@ -325,7 +360,9 @@ impl SharedRuns for Shared {
                     Box::new(MOST_WAITING),
                 ];
                 params.extend(record);
-                Ok(Write::new(SEND, params, bytes + more))
+                let sql = if log.is_some() { SEND_LOGGED } else { SEND };
+                let more = more + add_log(log.as_ref(), &mut params)?;
+                Ok(Write::new(sql, params, bytes + more))
             };
             match prepare() {
                 Ok(write) => database.write(write, |rows| {

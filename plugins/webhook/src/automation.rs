@@ -9,11 +9,11 @@ use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::message::count_values;
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::shared_runs::FiredOnce;
+use ostler_contract::shared_runs::{EventRecords, FiredOnce};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
 use crate::condition::{self, ConditionError};
-use crate::deliveries::Delivery;
+use crate::deliveries::{Delivery, RowWithRuns};
 use crate::endpoint::Endpoint;
 use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
@@ -83,7 +83,9 @@ pub(crate) async fn call(
         let answer = accepted(endpoint);
         first.once(move || answer.clone())
     });
-    let fired = host.fire_event(r#type, event, data, routing, once).await;
+    let row = webhook.deliveries.row_with_runs(&endpoint.id, seen);
+    let records = EventRecords { once, log: row.as_ref().map(|row| row.record.clone()) };
+    let fired = host.fire_event(r#type, event, data, routing, records).await;
     let (firing, is_recorded) = match fired {
         Ok(FiredOnce::Fired(firing)) => (firing, false),
         Ok(FiredOnce::Recorded(firing)) => (firing, true),
@@ -98,11 +100,25 @@ pub(crate) async fn call(
         Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
         Err(why) => return Err(why),
     };
-    seen.runs = match firing {
-        Firing::Started(runs) => runs,
+    let stored = row.as_ref().map(RowWithRuns::runs);
+    let runs = match firing {
+        Firing::Started(runs) => {
+            seen.runs.clone_from(&runs);
+            runs
+        }
+        Firing::Requested => {
+            seen.runs = stored.unwrap_or_default().to_vec();
+            Vec::new()
+        }
         Firing::Full => return Ok(Refusal::NoRoom.into()),
     };
-    let about = About { runs: seen.runs.clone(), session: None };
+    // Where the owner of an automation merged its run into another one, or dropped it.
+    if stored.is_some_and(|stored| !stored.is_empty() && stored != seen.runs)
+        && let Err(why) = webhook.deliveries.replace(&endpoint.id, seen).await
+    {
+        webhook.problem(&endpoint.id, &format!("cannot store the runs of a call in its log: {why}"));
+    }
+    let about = About { runs, session: None };
     Ok(accepted(endpoint).about(about).recorded(is_recorded))
 }
 

@@ -1,23 +1,27 @@
 //! The log of calls: recent calls of an endpoint with their answers and outcomes. It contains nothing of a body, a
 //! token or a URL.
+//!
+//! On a host with files, a list of each endpoint is stored up to half a second later. Where several hosts may write, the row of
+//! a call is a record of its own, which is stored together with the runs of the call; what is known later replaces that record.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use ostler_contract::http::StatusCode;
 use ostler_contract::points::Collection;
+use ostler_contract::shared_runs::{EventRuns, NewRecord, RecordOf};
 use ostler_contract::{JsonObject, PluginHost, Thrown, Value};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::DELIVERIES;
+use crate::recorded_calls::{ADMITTED, REFUSED, RecordedCalls, row_record, rows_of};
 use crate::reply::Answer;
+use crate::shared_store::SharedStore;
 
-/// How many accepted calls are retained per endpoint.
-const ADMITTED: usize = 50;
-/// How many rejected calls are retained, which anyone can make in any number.
-const REFUSED: usize = 20;
 /// How long lines are collected before they are stored.
 const GATHER: Duration = Duration::from_millis(500);
 
@@ -25,6 +29,9 @@ const GATHER: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Delivery {
+    /// When it arrived.
+    #[serde(skip)]
+    started: Option<Instant>,
     /// Its id, for a replay.
     pub id: String,
     /// Time of its arrival, ISO 8601.
@@ -71,18 +78,48 @@ pub(crate) struct Delivery {
 impl Delivery {
     /// Creates the log entry of a new call.
     pub fn begun() -> Self {
-        Self { id: crate::id::fresh('d'), at: crate::now(), ..Self::default() }
+        let started = Some(Instant::now());
+        Self { started, id: crate::id::fresh('d'), at: crate::now(), ..Self::default() }
     }
 
     /// Records its answer.
-    pub fn answered(&mut self, outcome: &Result<Answer, Thrown>, started: Instant) {
+    pub fn answered(&mut self, outcome: &Result<Answer, Thrown>) {
         let (status, why) = match outcome {
             Ok(answer) => (answer.status, answer.body.get("message").and_then(Value::as_str)),
             Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Some("the host failed; see its log")),
         };
         self.status = status.as_u16();
         self.why = self.why.take().or_else(|| why.map(str::to_owned));
-        self.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.ms = self.elapsed();
+    }
+
+    fn elapsed(&self) -> u64 {
+        let elapsed = self.started.map_or(Duration::ZERO, |started| started.elapsed());
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns its record. JSON of this type is always an object.
+    fn record(&self, endpoint: &str, is_refused: bool) -> JsonObject {
+        let row = match serde_json::to_value(self) {
+            Ok(Value::Object(row)) => row,
+            _ => JsonObject::new(),
+        };
+        row_record(endpoint, row, is_refused)
+    }
+}
+
+/// The row of an accepted call that is stored together with its runs.
+pub(crate) struct RowWithRuns {
+    /// Creates the record.
+    pub record: RecordOf,
+    /// The runs in that record, once it was created.
+    runs: Arc<OnceLock<Vec<String>>>,
+}
+
+impl RowWithRuns {
+    /// Returns the runs of the stored row.
+    pub fn runs(&self) -> &[String] {
+        self.runs.get().map_or(&[], Vec::as_slice)
     }
 }
 
@@ -111,9 +148,17 @@ impl Row {
             Self::New(_) | Self::Stored(_) => false,
         }
     }
+
+    /// Returns its record, unless it is one of an earlier start.
+    fn record(&self, endpoint: &str, is_refused: bool) -> Option<JsonObject> {
+        match self {
+            Self::New(delivery) => Some(delivery.record(endpoint, is_refused)),
+            Self::Stored(_) => None,
+        }
+    }
 }
 
-/// The log of one endpoint.
+/// The log of one endpoint. In a shared store, it has only what is not stored yet.
 #[derive(Debug, Default)]
 struct Log {
     /// Whether the stored entries of earlier starts are included.
@@ -121,19 +166,45 @@ struct Log {
     dirty: bool,
     deliveries: VecDeque<Row>,
     refused: VecDeque<Row>,
+    /// Answers to the callbacks of stored calls: the turn and the answer.
+    callbacks: VecDeque<(String, String)>,
+    /// Records of rows that the list replaces.
+    replaced: Vec<String>,
+}
+
+impl Log {
+    /// Adds the older rows of another log of the endpoint.
+    fn prepend(&mut self, older: Self) {
+        prepend(&mut self.deliveries, older.deliveries, ADMITTED);
+        prepend(&mut self.refused, older.refused, REFUSED);
+        prepend(&mut self.callbacks, older.callbacks, ADMITTED);
+    }
+}
+
+fn prepend<T>(
+    to: &mut VecDeque<T>,
+    older: impl IntoIterator<Item = T, IntoIter: DoubleEndedIterator>,
+    most: usize,
+) {
+    for one in older.into_iter().rev() {
+        if to.len() < most {
+            to.push_front(one);
+        }
+    }
 }
 
 /// The logs of all endpoints.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     records: Collection,
+    store: SharedStore,
     held: Mutex<HashMap<String, Log>>,
     changed: Arc<Notify>,
 }
 
 impl Deliveries {
-    pub fn new(records: Collection) -> Self {
-        Self { records, held: Mutex::default(), changed: Arc::default() }
+    pub fn new(records: Collection, store: SharedStore) -> Self {
+        Self { records, store, held: Mutex::default(), changed: Arc::default() }
     }
 
     /// Records a call.
@@ -157,14 +228,51 @@ impl Deliveries {
         self.changed.notify_one();
     }
 
+    /// Returns the row of an accepted call to be stored together with its runs, if the store can do so.
+    pub fn row_with_runs(&self, endpoint: &str, delivery: &Delivery) -> Option<RowWithRuns> {
+        if !self.store.is_shared() {
+            return None;
+        }
+        let (endpoint, delivery) = (endpoint.to_owned(), delivery.clone());
+        let runs: Arc<OnceLock<Vec<String>>> = Arc::default();
+        let created = runs.clone();
+        let record = move |runs: EventRuns<'_>| {
+            let (EventRuns::Decided(runs) | EventRuns::Requested(runs)) = runs;
+            let runs = created.get_or_init(|| runs.to_vec()).clone();
+            let status = StatusCode::ACCEPTED.as_u16();
+            let row = Delivery { status, ms: delivery.elapsed(), runs, ..delivery.clone() };
+            NewRecord { collection: DELIVERIES.to_owned(), record: row.record(&endpoint, false) }
+        };
+        Some(RowWithRuns { record: Arc::new(record), runs })
+    }
+
+    /// Replaces the stored row of an accepted call before its answer.
+    pub async fn replace(&self, endpoint: &str, delivery: &Delivery) -> Result<(), Thrown> {
+        let (status, ms) = (StatusCode::ACCEPTED.as_u16(), delivery.elapsed());
+        let row = Delivery { status, ms, ..delivery.clone() };
+        self.records.put.call((row.record(endpoint, false),)).await
+    }
+
     /// Records the answer to a call's callback.
     pub fn called_back(&self, endpoint: &str, turn: &str, said: &str) {
         let mut held = self.held();
-        let Some(log) = held.get_mut(endpoint) else { return };
-        if log.deliveries.iter_mut().rev().any(|row| row.call_back(turn, said)) {
-            log.dirty = true;
-            self.changed.notify_one();
+        let log = match held.get_mut(endpoint) {
+            Some(log) => log,
+            // The call is in the store.
+            None if self.store.is_shared() => held.entry(endpoint.to_owned()).or_default(),
+            None => return,
+        };
+        if !log.deliveries.iter_mut().rev().any(|row| row.call_back(turn, said)) {
+            if !self.store.is_shared() {
+                return;
+            }
+            log.callbacks.push_back((turn.to_owned(), said.to_owned()));
+            while log.callbacks.len() > ADMITTED {
+                log.callbacks.pop_front();
+            }
         }
+        log.dirty = true;
+        self.changed.notify_one();
     }
 
     /// Stores new log lines, until the plugin ends.
@@ -189,44 +297,111 @@ impl Deliveries {
             held.iter().filter(|(_, log)| log.dirty).map(|(id, log)| (id.clone(), log.loaded)).collect()
         };
         for (endpoint, loaded) in dirty {
-            if !loaded {
-                let before = self.records.get.call((endpoint.clone(),)).await?.unwrap_or_default();
-                self.load(&endpoint, &before);
+            if self.store.is_shared() {
+                self.flush_rows(&endpoint).await?;
+                continue;
             }
-            if let Some(record) = self.take(&endpoint) {
+            if !loaded {
+                let list = self.records.get.call((endpoint.clone(),)).await?;
+                let rows = self.records.find.call((rows_of(&endpoint),)).await?;
+                self.load(&endpoint, list.as_ref(), rows);
+            }
+            if let Some((record, replaced)) = self.take(&endpoint) {
                 self.records.put.call((record,)).await?;
+                for id in replaced {
+                    self.records.remove.call((id,)).await?;
+                }
             }
         }
         Ok(())
     }
 
-    fn load(&self, endpoint: &str, before: &JsonObject) {
+    fn load(&self, endpoint: &str, list: Option<&JsonObject>, rows: Vec<JsonObject>) {
         let mut held = self.held();
         let Some(log) = held.get_mut(endpoint) else { return };
-        let older = |field: &str| before.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
-        for row in older("deliveries").into_iter().rev() {
-            if log.deliveries.len() < ADMITTED {
-                log.deliveries.push_front(Row::Stored(row));
-            }
-        }
-        for row in older("refused").into_iter().rev() {
-            if log.refused.len() < REFUSED {
-                log.refused.push_front(Row::Stored(row));
-            }
-        }
+        log.replaced = rows.iter().filter_map(|row| row.get("id")?.as_str().map(str::to_owned)).collect();
+        let calls = RecordedCalls::of(list, rows);
+        prepend(&mut log.deliveries, calls.accepted.into_iter().map(Row::Stored), ADMITTED);
+        prepend(&mut log.refused, calls.refused.into_iter().map(Row::Stored), REFUSED);
         log.loaded = true;
     }
 
-    fn take(&self, endpoint: &str) -> Option<JsonObject> {
+    /// Returns the list of an endpoint, and the records that it replaces.
+    fn take(&self, endpoint: &str) -> Option<(JsonObject, Vec<String>)> {
         let mut held = self.held();
         let log = held.get_mut(endpoint)?;
         log.dirty = false;
         let rows = |rows: &VecDeque<Row>| serde_json::to_value(rows).ok();
-        Some(JsonObject::from_iter([
+        let list = JsonObject::from_iter([
             ("id".to_owned(), endpoint.into()),
             ("deliveries".to_owned(), rows(&log.deliveries)?),
             ("refused".to_owned(), rows(&log.refused)?),
-        ]))
+        ]);
+        Some((list, std::mem::take(&mut log.replaced)))
+    }
+
+    /// Stores the new rows of an endpoint in a shared store. What fails is stored by the next flush.
+    async fn flush_rows(&self, endpoint: &str) -> Result<(), Thrown> {
+        let Some(new) = self.held().remove(endpoint) else { return Ok(()) };
+        let stored = match self.store_rows(endpoint, &new).await {
+            Ok(()) => self.prune(endpoint).await,
+            Err(why) => Err(why),
+        };
+        if stored.is_err() {
+            let mut held = self.held();
+            let log = held.entry(endpoint.to_owned()).or_default();
+            log.prepend(new);
+            log.dirty = true;
+            drop(held);
+            self.changed.notify_one();
+        }
+        stored
+    }
+
+    async fn store_rows(&self, endpoint: &str, new: &Log) -> Result<(), Thrown> {
+        let accepted = new.deliveries.iter().filter_map(|row| row.record(endpoint, false));
+        let refused = new.refused.iter().filter_map(|row| row.record(endpoint, true));
+        let mut records: Vec<JsonObject> = accepted.chain(refused).collect();
+        let key = |record: &JsonObject| {
+            ["at", "id"].map(|field| record.get(field).and_then(Value::as_str).map(str::to_owned))
+        };
+        // Every host locks rows in the same order.
+        records.sort_by_key(key);
+        let puts = join_all(records.into_iter().map(|record| self.records.put.call((record,)))).await;
+        puts.into_iter().collect::<Result<(), _>>()?;
+        for (turn, said) in &new.callbacks {
+            let mut wanted = rows_of(endpoint);
+            wanted.insert("turn".to_owned(), turn.as_str().into());
+            for mut row in self.records.find.call((wanted,)).await? {
+                row.insert("callback".to_owned(), said.as_str().into());
+                self.records.put.call((row,)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest rows beyond the limits. Turns the list of a host with files or of an earlier version into rows.
+    async fn prune(&self, endpoint: &str) -> Result<(), Thrown> {
+        let list = self.records.get.call((endpoint.to_owned(),)).await?;
+        let rows = self.records.find.call((rows_of(endpoint),)).await?;
+        if list.is_some() {
+            let is_row = |row: &JsonObject| rows.iter().any(|one| one.get("id") == row.get("id"));
+            let RecordedCalls { accepted, refused, .. } = RecordedCalls::of(list.as_ref(), Vec::new());
+            let accepted = accepted.into_iter().map(|row| (row, false));
+            for (row, is_refused) in accepted.chain(refused.into_iter().map(|row| (row, true))) {
+                let Value::Object(mut row) = row else { continue };
+                let at = row.get("at").and_then(Value::as_str).unwrap_or_default();
+                let id = crate::id::of('d', &[endpoint, at]);
+                row.entry("id").or_insert_with(|| id.into());
+                if !is_row(&row) {
+                    self.records.put.call((row_record(endpoint, row, is_refused),)).await?;
+                }
+            }
+            self.records.remove.call((endpoint.to_owned(),)).await?;
+        }
+        let excess = RecordedCalls::of(list.as_ref(), rows).excess;
+        let removed = join_all(excess.into_iter().map(|id| self.records.remove.call((id,)))).await;
+        removed.into_iter().collect::<Result<Vec<bool>, _>>().map(drop)
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<String, Log>> {

@@ -17,10 +17,12 @@ mod host_connection;
 mod id;
 mod limits;
 mod log_limit;
+pub mod recorded_calls;
 mod repeats;
 mod replay;
 mod reply;
 mod route;
+mod shared_store;
 mod stored_bodies;
 mod threads;
 mod token;
@@ -42,18 +44,21 @@ use host_connection::HostConnection;
 use limits::Limits;
 use repeats::Repeats;
 use route::Webhook;
+use shared_store::SharedStore;
 use stored_bodies::StoredBodies;
 use threads::Threads;
 
 /// The collection of endpoints.
 pub const ENDPOINTS: &str = "webhooks";
-/// The collection of recent calls: the endpoint's id, `deliveries` and `refused`, oldest first.
+/// The collection of recent calls, see [`recorded_calls`]: records with the endpoint's id, `deliveries` and `refused`, oldest
+/// first, or, where several hosts may write, a record of each call.
 pub const DELIVERIES: &str = "webhook-deliveries";
 /// The collections of other data: threads, first answers, and pending callbacks.
 const THREADS: &str = "webhook-threads";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
-/// The collections of bodies that can be replayed: their index per endpoint, and the encrypted bodies.
+/// The collections of bodies that can be replayed: their index, which has the form of [`DELIVERIES`] with `bodies`, and the
+/// encrypted bodies.
 pub const BODY_INDEX: &str = "webhook-kept";
 /// See [`BODY_INDEX`].
 pub const BODIES: &str = "webhook-bodies";
@@ -120,18 +125,20 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     report_edits(host, &endpoints)?;
     let collection = |name: &str| host.records(name.to_owned(), None);
     let seconds = options.get("syncTimeoutSeconds").and_then(Value::as_f64).unwrap_or(SYNC_TIMEOUT.into());
+    let store = SharedStore::new(host.clone());
     let webhook = Arc::new(Webhook {
         host: host.clone(),
         endpoints,
         connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
         callbacks: Callbacks::new(collection(CALLBACKS)?),
-        deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?)),
+        deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?, store.clone())),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
         stored_bodies: StoredBodies::new(
             collection(BODY_INDEX)?,
             host.records(BODIES.to_owned(), Some(bodies_options()))?,
+            store,
         ),
         replays: Bodies::new(Budget::new(REPLAYS), 0),
         told: Default::default(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ostler_contract::http::StatusCode;
 use ostler_contract::points::Collection;
-use ostler_contract::shared_runs::{NewRecord, Once};
+use ostler_contract::shared_runs::{EventRuns, NewRecord, Once};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
@@ -103,9 +103,13 @@ impl First {
         Once {
             cause: format!("webhook:{}:{}", self.endpoint, self.key),
             record: Arc::new(move |runs| {
-                let about = About { runs: runs.unwrap_or_default().to_vec(), session: None };
+                let (runs, is_decided) = match runs {
+                    EventRuns::Decided(runs) => (runs.to_vec(), true),
+                    EventRuns::Requested(_) => (Vec::new(), false),
+                };
+                let about = About { runs, session: None };
                 let mut record = record_of(&id, &endpoint, &answer().about(about));
-                if runs.is_none() {
+                if !is_decided {
                     record.insert(UNDECIDED.to_owned(), true.into());
                 }
                 NewRecord { collection: REPEATS.to_owned(), record }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use ostler_contract::points::{Description, Method};
 use ostler_contract::protocol::RpcError;
 use ostler_contract::{Call, JsonObject, PluginHost, Slug, Thrown, Value};
-use tokio::time::Instant;
 
 use crate::deliveries::Delivery;
 use crate::route::Webhook;
@@ -56,7 +55,7 @@ fn wrong(why: impl Into<String>) -> Thrown {
 impl Webhook {
     /// Delivers a stored call again, without checks for repetition and rate limit; returns the row of the new delivery.
     async fn replay(self: &Arc<Self>, delivery: &str) -> Result<Value, Thrown> {
-        let started = Instant::now();
+        let mut seen = Box::new(Delivery::begun());
         let stored = self.stored_bodies.find(delivery).await?.ok_or_else(|| {
             wrong(format!(
                 "no body of delivery {delivery} is stored; endpoints with keepBodies store bodies of up to {} for as long as it says, the newest {MOST} of at most {} in total",
@@ -75,11 +74,10 @@ impl Webhook {
         let retention = retention
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer has keepBodies")))?;
         let admitted = stored.open(delivery, self.host.secret(retention.key.clone(), None).await?).await?;
-        let mut seen = Box::new(Delivery::begun());
         seen.replays = Some(delivery.to_owned());
         seen.bytes = Some(admitted.body.len());
         let outcome = self.deliver(&endpoint, &admitted, &self.replays, &mut seen, None).await;
-        seen.answered(&outcome, started);
+        seen.answered(&outcome);
         let row = serde_json::to_value(&seen).map_err(Thrown::new);
         self.deliveries.add(&of, seen, true);
         outcome?;

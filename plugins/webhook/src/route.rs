@@ -10,7 +10,6 @@ use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::points::Collection;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
-use tokio::time::Instant;
 
 use crate::callbacks::Callbacks;
 use crate::cloudevents::{self, Event};
@@ -91,7 +90,6 @@ impl Webhook {
         self: &Arc<Self>,
         request: Request,
     ) -> impl Future<Output = Result<Response, Thrown>> + Send {
-        let started = Instant::now();
         let (parts, body) = request.into_parts();
         let (method, bodies) = (parts.method, parts.extensions.get::<Bodies>().cloned().unwrap_or_default());
         let head = Head { uri: parts.uri, headers: parts.headers };
@@ -110,7 +108,7 @@ impl Webhook {
                 Ok(body) => (true, self.answer(&endpoint, &mut call, body, &bodies, &mut seen).await),
                 Err(refusal) => (false, Ok(refusal.into())),
             };
-            seen.answered(&outcome, started);
+            seen.answered(&outcome);
             self.deliveries.add(&id, seen, admitted);
             outcome.map(|answer| answer.linked(&self.host))
         }

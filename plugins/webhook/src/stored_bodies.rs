@@ -1,7 +1,7 @@
 //! Stored bodies of deliveries for replays: encrypted with a key from the vault, limited in time and number per
 //! endpoint.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::deliveries::Delivery;
 use crate::extras::duration;
+use crate::recorded_calls::{listed_bodies, row_record, rows_of};
 use crate::route::{Admitted, Head};
+use crate::shared_store::SharedStore;
 
 /// The default vault name of the key.
 pub(crate) const KEY: &str = "host:webhook-bodies";
@@ -30,6 +32,8 @@ pub(crate) const MOST: usize = 50;
 pub(crate) const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum size of a stored body.
 pub(crate) const LARGEST: usize = 1024 * 1024;
+/// How long a body may be missing after its call.
+const STORING: Duration = Duration::from_secs(60);
 /// The maximum time for which bodies are stored.
 const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
 
@@ -72,12 +76,24 @@ pub(crate) struct StoredBodies {
     /// The bodies of each endpoint. Written before a body, so that every body is in it.
     index: Collection,
     bodies: Collection,
-    /// One writer for each endpoint's index.
+    store: SharedStore,
+    /// One writer of this host for each endpoint's index.
     writing: tokio::sync::Mutex<Known>,
 }
 
-/// Indexes that were read or written.
-type Known = HashMap<String, Vec<Row>>;
+/// Indexes that were read or written, unless other hosts may write them.
+type Known = HashMap<String, Index>;
+
+/// The bodies of an endpoint.
+#[derive(Debug, Clone, Default)]
+struct Index {
+    /// Oldest first.
+    rows: Vec<Row>,
+    /// Whether there is a list of them.
+    has_list: bool,
+    /// Which of them are records.
+    records: HashSet<String>,
+}
 
 /// A body of the index, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -109,8 +125,8 @@ pub(crate) struct Stored {
 }
 
 impl StoredBodies {
-    pub fn new(index: Collection, bodies: Collection) -> Self {
-        Self { index, bodies, writing: tokio::sync::Mutex::default() }
+    pub fn new(index: Collection, bodies: Collection, store: SharedStore) -> Self {
+        Self { index, bodies, store, writing: tokio::sync::Mutex::default() }
     }
 
     /// Stores a call, encrypted; returns until when it is stored, or why it is not.
@@ -139,7 +155,8 @@ impl StoredBodies {
             expires: expires.as_second(),
         };
         let mut writing = self.writing.lock().await;
-        let mut rows = self.rows(&mut writing, endpoint).await?;
+        let mut index = self.read(&writing, endpoint).await?;
+        let rows = &mut index.rows;
         rows.push(row);
         let mut bytes: usize = rows.iter().map(|row| row.bytes).sum();
         let (mut gone, mut left) = (Vec::new(), rows.len());
@@ -156,7 +173,7 @@ impl StoredBodies {
         for id in gone {
             self.bodies.remove.call((id,)).await?;
         }
-        self.write(&mut writing, endpoint, rows).await?;
+        self.write(&mut writing, endpoint, index).await?;
         let record = json!({
             "id": delivery, "endpoint": endpoint, "expires": expires.to_string(), "sealed": sealed,
         });
@@ -186,13 +203,21 @@ impl StoredBodies {
     pub async fn reconcile(&self) -> Result<(), Thrown> {
         let mut writing = self.writing.lock().await;
         let mut bodies: BTreeSet<String> = self.bodies.ids.call(()).await?.into_iter().collect();
-        for record in self.index.list.call(()).await? {
-            let Some(endpoint) = record.get("id").and_then(Value::as_str) else { continue };
-            let mut rows = self.rows(&mut writing, endpoint).await?;
-            let before = rows.len();
-            rows.retain(|row| bodies.remove(&row.id));
-            if rows.len() < before {
-                self.write(&mut writing, endpoint, rows).await?;
+        // Another host may be storing the body of a newer row.
+        let recent = match self.store.is_shared() {
+            true => Timestamp::now().checked_sub(STORING).map_err(Thrown::new)?,
+            false => Timestamp::MAX,
+        };
+        let is_recent = |row: &Row| {
+            let at = row.at.as_ref().and_then(|at| at.parse::<Timestamp>().ok());
+            at.is_some_and(|at| at > recent)
+        };
+        for endpoint in self.endpoints().await? {
+            let mut index = self.read(&writing, &endpoint).await?;
+            let before = index.rows.len();
+            index.rows.retain(|row| bodies.remove(&row.id) || is_recent(row));
+            if index.rows.len() < before {
+                self.write(&mut writing, &endpoint, index).await?;
             }
         }
         for id in bodies {
@@ -202,10 +227,10 @@ impl StoredBodies {
                 self.bodies.remove.call((id,)).await?;
                 continue;
             }
-            let mut rows = self.rows(&mut writing, &stored.endpoint).await?;
+            let mut index = self.read(&writing, &stored.endpoint).await?;
             let (bytes, expires) = (stored.sealed.len() / 4 * 3, stored.expires.as_second());
-            rows.push(Row { id, at: None, bytes, expires });
-            self.write(&mut writing, &stored.endpoint, rows).await?;
+            index.rows.push(Row { id, at: None, bytes, expires });
+            self.write(&mut writing, &stored.endpoint, index).await?;
         }
         Ok(())
     }
@@ -213,13 +238,11 @@ impl StoredBodies {
     /// Deletes expired bodies.
     pub async fn forget_expired(&self) -> Result<(), Thrown> {
         let now = Timestamp::now();
-        let all = self.index.list.call(()).await?;
-        for record in all {
-            let Some(endpoint) = record.get("id").and_then(Value::as_str) else { continue };
+        for endpoint in self.endpoints().await? {
             let mut writing = self.writing.lock().await;
-            let rows = self.rows(&mut writing, endpoint).await?;
+            let mut index = self.read(&writing, &endpoint).await?;
             let (gone, left): (Vec<Row>, Vec<Row>) =
-                rows.into_iter().partition(|row| row.expires <= now.as_second());
+                index.rows.into_iter().partition(|row| row.expires <= now.as_second());
             if gone.is_empty() {
                 continue;
             }
@@ -227,27 +250,63 @@ impl StoredBodies {
             for row in gone {
                 self.bodies.remove.call((row.id,)).await?;
             }
-            self.write(&mut writing, endpoint, left).await?;
+            index.rows = left;
+            self.write(&mut writing, &endpoint, index).await?;
         }
         Ok(())
     }
 
-    async fn rows(&self, writing: &mut Known, endpoint: &str) -> Result<Vec<Row>, Thrown> {
-        if let Some(rows) = writing.get(endpoint) {
-            return Ok(rows.clone());
-        }
-        let record = self.index.get.call((endpoint.to_owned(),)).await?;
-        let rows = record.and_then(|mut record| record.shift_remove("bodies"));
-        Ok(rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default())
+    /// The endpoints with bodies.
+    async fn endpoints(&self) -> Result<BTreeSet<String>, Thrown> {
+        let records = self.index.list.call(()).await?;
+        let endpoint = |record: &JsonObject| {
+            record.get("endpoint").or(record.get("id")).and_then(Value::as_str).map(str::to_owned)
+        };
+        Ok(records.iter().filter_map(endpoint).collect())
     }
 
-    async fn write(&self, writing: &mut Known, endpoint: &str, rows: Vec<Row>) -> Result<(), Thrown> {
-        let bodies = serde_json::to_value(&rows).map_err(Thrown::new)?;
-        let record =
-            JsonObject::from_iter([("id".to_owned(), endpoint.into()), ("bodies".to_owned(), bodies)]);
-        writing.remove(endpoint);
-        self.index.put.call((record,)).await?;
-        writing.insert(endpoint.to_owned(), rows);
+    async fn read(&self, known: &Known, endpoint: &str) -> Result<Index, Thrown> {
+        if let Some(index) = known.get(endpoint) {
+            return Ok(index.clone());
+        }
+        let list = self.index.get.call((endpoint.to_owned(),)).await?;
+        let records = self.index.find.call((rows_of(endpoint),)).await?;
+        let ids = records.iter().filter_map(|record| record.get("id")?.as_str().map(str::to_owned)).collect();
+        let rows = listed_bodies(list.as_ref(), records).into_iter();
+        Ok(Index {
+            rows: rows.filter_map(|row| serde_json::from_value(row).ok()).collect(),
+            has_list: list.is_some(),
+            records: ids,
+        })
+    }
+
+    /// Stores an index that was read and changed.
+    async fn write(&self, known: &mut Known, endpoint: &str, mut index: Index) -> Result<(), Thrown> {
+        known.remove(endpoint);
+        if self.store.is_shared() {
+            for row in index.rows.iter().filter(|row| !index.records.contains(&row.id)) {
+                let record = match serde_json::to_value(row) {
+                    Ok(Value::Object(record)) => row_record(endpoint, record, false),
+                    _ => continue,
+                };
+                self.index.put.call((record,)).await?;
+            }
+            index.records.retain(|id| !index.rows.iter().any(|row| row.id == *id));
+            if index.has_list {
+                index.records.insert(endpoint.to_owned());
+            }
+        } else {
+            let bodies = serde_json::to_value(&index.rows).map_err(Thrown::new)?;
+            let list =
+                JsonObject::from_iter([("id".to_owned(), endpoint.into()), ("bodies".to_owned(), bodies)]);
+            self.index.put.call((list,)).await?;
+        }
+        for replaced in index.records.drain() {
+            self.index.remove.call((replaced,)).await?;
+        }
+        if !self.store.is_shared() {
+            known.insert(endpoint.to_owned(), Index { has_list: true, ..index });
+        }
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use ostler_contract::host::{EventData, Fired, Firing, Routing};
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Registrant;
-use ostler_contract::shared_runs::{FiredOnce, Once, Wake, WakeKind};
+use ostler_contract::shared_runs::{EventRecords, FiredOnce, Wake, WakeKind};
 use ostler_contract::{Caller, HostFunction, JsonObject, Thrown, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::{
@@ -138,7 +138,7 @@ impl Automations {
         event: &str,
         data: EventData,
         routing: Option<Routing>,
-        once: Option<Once>,
+        records: EventRecords,
     ) -> Result<FiredOnce, Thrown> {
         let ended = || Thrown::new("the host ended before this event was heard");
         if !*self.loaded.borrow() {
@@ -152,13 +152,19 @@ impl Automations {
         let woken = match data {
             EventData::Fields(data) => {
                 let (matching, _) = self.index.read().matching(r#type, event, &data);
-                Ok(self.wake_in_order(&by, &matching, event, &data, routing.as_ref(), once))
+                Ok(self.wake_in_order(&by, &matching, event, &data, routing.as_ref(), records))
             }
             EventData::Text { text, over } => {
                 let _alone = self.reading_text.lock().await;
                 let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
                 let woken = tokio::task::spawn_blocking(move || {
-                    automations.wake_all_text(&by, (&r#type, &event), (&text, &over), routing.as_ref(), once)
+                    automations.wake_all_text(
+                        &by,
+                        (&r#type, &event),
+                        (&text, &over),
+                        routing.as_ref(),
+                        records,
+                    )
                 });
                 woken.await.map_err(|_| ended())?
             }
@@ -175,7 +181,7 @@ impl Automations {
         (r#type, event): (&str, &str),
         (text, over): (&[u8], &JsonObject),
         routing: Option<&Routing>,
-        once: Option<Once>,
+        records: EventRecords,
     ) -> Result<BoxFuture<'static, Result<FiredOnce, Thrown>>, Unreadable> {
         let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
         let keys = self.index.read().keys(r#type, event);
@@ -187,7 +193,7 @@ impl Automations {
         names.extend(woken.iter().flat_map(|entry| fields_in(&entry.wire.definition.message.text)));
         names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
-            return Ok(self.wake_in_order(by, &matching, event, &JsonObject::new(), None, once));
+            return Ok(self.wake_in_order(by, &matching, event, &JsonObject::new(), None, records));
         }
         let mut read = select(text, &names)?;
         read.fields.extend(over());
@@ -198,7 +204,7 @@ impl Automations {
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
-        Ok(self.wake_in_order(by, &matching, event, &read.fields, routing, once))
+        Ok(self.wake_in_order(by, &matching, event, &read.fields, routing, records))
     }
 
     /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run. What
@@ -210,7 +216,7 @@ impl Automations {
         event: &str,
         data: &JsonObject,
         routing: Option<&Routing>,
-        once: Option<Once>,
+        records: EventRecords,
     ) -> BoxFuture<'static, Result<FiredOnce, Thrown>> {
         let order = routing.and_then(|routing| Order::of(routing, data));
         let shared = self.core.shared_runs();
@@ -220,26 +226,27 @@ impl Automations {
         if let Some(order) = &order
             && self.find_room(matching, order).is_err()
         {
-            let full = if once.is_some() { FiredOnce::Recorded } else { FiredOnce::Fired };
+            let full = if records.once.is_some() { FiredOnce::Recorded } else { FiredOnce::Fired };
             return Box::pin(ready(Ok(full(Firing::Full))));
         }
         let mut runs: Vec<(Arc<Entry>, AutomationRunState)> =
             matching.iter().filter_map(|waiting| self.run_of_plugin(by, waiting, event, data)).collect();
-        let records = shared.is_some() || self.core.run_transactions().is_some();
-        if let Some(once) = once.as_ref().filter(|_| records) {
+        let is_recorded = shared.is_some() || self.core.run_transactions().is_some();
+        if let Some(once) = records.once.as_ref().filter(|_| is_recorded) {
             mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
         }
         if let Some(shared) = shared {
             let kind = WakeKind::of_event(order.as_ref().and(routing));
             let wakes = runs.into_iter().map(|(_, run)| Wake { run, kind: kind.clone() });
-            return Box::pin(self.clone().send_wakes(shared.clone(), wakes.collect(), once));
+            return Box::pin(self.clone().send_wakes(shared.clone(), wakes.collect(), records));
         }
         let cause = order.as_ref().map_or(Cause::Event, Cause::Ordered);
+        let EventRecords { once, log } = records;
         if let (Some(once), Some(transactions)) = (once, self.core.run_transactions()) {
             let mut group = Vec::new();
             let admit = |(entry, run): (Arc<Entry>, _)| self.admit(&entry, run, cause, Some(&mut group)).1;
             let waits = runs.into_iter().filter_map(admit).collect();
-            return Box::pin(self.clone().serve_group(transactions.clone(), group, waits, once));
+            return Box::pin(self.clone().serve_group(transactions.clone(), group, waits, (once, log)));
         }
         let waits =
             runs.into_iter().filter_map(|(entry, run)| self.wake_here(&entry, run, cause).1).collect();

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ostler_contract::cluster::ClusterEvent;
 use ostler_contract::host::{Firing, Routing};
 use ostler_contract::shared_runs::{
-    Acquired, FiredOnce, Once, RunTransactions, Sent, SharedRuns, Wake, WakeKind,
+    Acquired, EventRecords, EventRuns, FiredOnce, Once, RecordOf, RunTransactions, Sent, SharedRuns, Wake,
+    WakeKind,
 };
 use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::wire::state::AutomationRunState;
@@ -152,10 +153,11 @@ impl Automations {
         let (automations, shared) = (self.clone(), shared.clone());
         tokio::spawn(async move {
             let automation = wake.run.automation.clone();
-            match automations.clone().send_wakes(shared, vec![wake], None).await {
+            match automations.clone().send_wakes(shared, vec![wake], EventRecords::default()).await {
                 Ok(FiredOnce::Fired(Firing::Started(runs))) => {
                     let _ = kept.send(runs.into_iter().next());
                 }
+                Ok(FiredOnce::Fired(Firing::Requested)) => drop(kept.send(None)),
                 Ok(_) => automations
                     .core
                     .log
@@ -171,22 +173,24 @@ impl Automations {
         wait
     }
 
-    /// Stores wakes, and the record of their event with them. Returns their runs once the owners of the automations have
+    /// Stores wakes, and the records of their event with them. Returns their runs once the owners of the automations have
     /// decided.
     pub(super) async fn send_wakes(
         self: Arc<Self>,
         shared: Arc<dyn SharedRuns>,
         wakes: Vec<Wake>,
-        once: Option<Once>,
+        records: EventRecords,
     ) -> Result<FiredOnce, Thrown> {
-        if wakes.is_empty() && once.is_none() {
+        let EventRecords { once, log } = records;
+        if wakes.is_empty() && once.is_none() && log.is_none() {
             return Ok(FiredOnce::Fired(Firing::Started(Vec::new())));
         }
-        let undecided = (!wakes.is_empty()).then_some(());
-        let record = once.map(|once| match undecided {
-            Some(()) => (once.record)(None),
-            None => (once.record)(Some(&[])),
-        });
+        let names: Vec<String> = wakes.iter().map(|wake| wake.run.resource.clone()).collect();
+        let runs = match wakes.is_empty() {
+            true => EventRuns::Decided(&[]),
+            false => EventRuns::Requested(&names),
+        };
+        let (record, log) = (once.map(|once| (once.record)(runs)), log.map(|log| log(runs)));
         {
             // Before they are stored, so that no look decides them too.
             let mut state = self.shared.state.lock();
@@ -194,8 +198,7 @@ impl Automations {
                 state.deciding.insert(wake.run.resource.clone());
             }
         }
-        let names: Vec<String> = wakes.iter().map(|wake| wake.run.resource.clone()).collect();
-        let sent = in_time(limit::STORE, shared.send(wakes.clone(), record)).await;
+        let sent = in_time(limit::STORE, shared.send(wakes.clone(), record, log)).await;
         let stored = match sent {
             Ok(Sent::Stored(stored)) => stored,
             not_stored => {
@@ -215,16 +218,14 @@ impl Automations {
                 };
             }
         };
-        if undecided.is_none() {
+        if wakes.is_empty() {
             return Ok(FiredOnce::Recorded(Firing::Started(Vec::new())));
         }
         let waits = stored.into_iter().zip(wakes).map(|(key, wake)| self.await_decision(key, wake)).collect();
-        let runs = match tokio::time::timeout(DECISION, runs_of(waits)).await {
-            Ok(runs) => runs?,
-            // The wakes are stored, so their runs start later.
-            Err(_) => Vec::new(),
-        };
-        Ok(FiredOnce::Fired(Firing::Started(runs)))
+        Ok(FiredOnce::Fired(match tokio::time::timeout(DECISION, runs_of(waits)).await {
+            Ok(runs) => Firing::Started(runs?),
+            Err(_) => Firing::Requested,
+        }))
     }
 
     /// Waits for the decision about a stored wake, which this host makes if it owns the automation.
@@ -448,13 +449,13 @@ impl Automations {
         }
     }
 
-    /// Stores the runs of an event and its record in one transaction, and serves the runs.
+    /// Stores the runs of an event and its records in one transaction, and serves the runs.
     pub(super) async fn serve_group(
         self: Arc<Self>,
         transactions: Arc<dyn RunTransactions>,
         group: Vec<Admitted>,
         waits: Vec<Kept>,
-        once: Once,
+        (once, log): (Once, Option<RecordOf>),
     ) -> Result<FiredOnce, Thrown> {
         let mut names: Vec<String> = Vec::new();
         for one in &group {
@@ -468,7 +469,9 @@ impl Automations {
             let runs = self.runs.lock();
             let states = names.iter().filter_map(|run| runs.state_of(run).cloned()).collect();
             drop(runs);
-            in_time(limit::STORE, transactions.store(states, (once.record)(Some(&names))))
+            let runs = EventRuns::Decided(&names);
+            let (record, log) = ((once.record)(runs), log.map(|log| log(runs)));
+            in_time(limit::STORE, transactions.store(states, record, log))
         };
         // Events that were merged into a run are stored by its task, too.
         for one in &group {

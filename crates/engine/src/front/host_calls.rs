@@ -11,7 +11,7 @@ use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
 };
 use ostler_contract::problem::no_network;
-use ostler_contract::shared_runs::{FiredOnce, Once, RunTransactions, SharedRuns};
+use ostler_contract::shared_runs::{EventRecords, FiredOnce, RunTransactions, SharedRuns};
 use ostler_contract::users::UsersStore;
 use ostler_contract::{
     Call, Caller, Func, HostCalls, HostFunction, JsonObject, Pending, RpcError, Slug, Thrown, Value,
@@ -228,12 +228,12 @@ impl HostCalls for HostDoor {
         event: String,
         data: EventData,
         routing: Option<Routing>,
-        once: Option<Once>,
+        records: EventRecords,
     ) -> Pending<FiredOnce> {
         let (front, caller) = (self.front(), caller.clone());
         Box::pin(async move {
             let automations = front?.automations.clone();
-            automations.fire_event(&caller, &r#type, &event, data, routing, once).await
+            automations.fire_event(&caller, &r#type, &event, data, routing, records).await
         })
     }
 
@@ -247,6 +247,10 @@ impl HostCalls for HostDoor {
             true => Ok(()),
             false => Err(needs(caller, "another plugin stores the runs already")),
         }
+    }
+
+    fn has_run_transactions(&self, _: &Caller) -> Result<bool, Thrown> {
+        Ok(self.front()?.core.run_transactions().is_some())
     }
 
     fn join_users(&self, caller: &Caller, store: Arc<dyn UsersStore>) -> Result<(), Thrown> {

@@ -28,6 +28,7 @@ struct Tables {
     owners: BTreeMap<String, (String, Option<String>)>,
     wakes: Vec<Row>,
     records: BTreeMap<String, JsonObject>,
+    log: Vec<JsonObject>,
     listeners: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -109,6 +110,11 @@ impl Town {
         self.tables.lock().unwrap().records.values().cloned().collect()
     }
 
+    /// The log entries that were stored with runs.
+    pub fn log(&self) -> Vec<JsonObject> {
+        self.tables.lock().unwrap().log.clone()
+    }
+
     fn notify(&self) {
         let listeners = self.tables.lock().unwrap().listeners.clone();
         listeners.iter().for_each(|listener| listener());
@@ -143,13 +149,19 @@ impl Member {
 }
 
 impl RunTransactions for Member {
-    fn store(&self, runs: Vec<AutomationRunState>, record: NewRecord) -> Pending<bool> {
+    fn store(
+        &self,
+        runs: Vec<AutomationRunState>,
+        record: NewRecord,
+        log: Option<NewRecord>,
+    ) -> Pending<bool> {
         let mut tables = self.town.tables.lock().unwrap();
         let id = record.record["id"].as_str().unwrap().to_owned();
         if tables.records.contains_key(&id) {
             return ready(Ok(false));
         }
         tables.records.insert(id, record.record);
+        tables.log.extend(log.map(|log| log.record));
         let mut kept = self.town.kept.runs.lock().unwrap();
         for run in runs {
             match kept.iter_mut().find(|held| held.resource == run.resource) {
@@ -162,7 +174,7 @@ impl RunTransactions for Member {
 }
 
 impl SharedRuns for Member {
-    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>) -> Pending<Sent> {
+    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>, log: Option<NewRecord>) -> Pending<Sent> {
         let mut tables = self.town.tables.lock().unwrap();
         if let Some(NewRecord { record, .. }) = record {
             let id = record["id"].as_str().unwrap().to_owned();
@@ -171,6 +183,7 @@ impl SharedRuns for Member {
             }
             tables.records.insert(id, record);
         }
+        tables.log.extend(log.map(|log| log.record));
         let mut keys = Vec::new();
         for wake in wakes {
             let cause = cause_of(&wake.run);

@@ -193,19 +193,35 @@ fn uri(name: &str) -> String {
 }
 
 fn record(id: &str) -> NewRecord {
+    record_in("deliveries", id)
+}
+
+fn record_in(collection: &str, id: &str) -> NewRecord {
     let record: JsonObject = [("id".to_owned(), Value::from(id))].into_iter().collect();
-    NewRecord { collection: "deliveries".into(), record }
+    NewRecord { collection: collection.into(), record }
+}
+
+/// Returns whether a log entry is stored. It is afterwards.
+async fn is_logged(member: &ClusterMember, id: &str) -> bool {
+    member.runs.send(vec![], Some(record_in("log", id)), None).await.unwrap() == Sent::Repeated
 }
 
 async fn a_cause_has_one_wake(one: &ClusterMember, other: &ClusterMember) {
     one.automations.create.unbounded(("a".into(), automation(), None)).await.unwrap();
-    let sent = one.runs.send(vec![wake("r1", "x")], Some(record("x"))).await.unwrap();
+    let log = |id: &str| Some(record_in("log", id));
+    let sent = one.runs.send(vec![wake("r1", "x")], Some(record("x")), log("first")).await.unwrap();
     assert_eq!(sent, Sent::Stored(vec![uri("r1")]));
-    assert_eq!(other.runs.send(vec![wake("r2", "x")], Some(record("x"))).await, Ok(Sent::Repeated));
-    assert_eq!(other.runs.send(vec![wake("r2", "x")], None).await, Ok(Sent::Stored(vec![uri("r1")])));
+    let again = other.runs.send(vec![wake("r2", "x")], Some(record("x")), log("again"));
+    assert_eq!(again.await, Ok(Sent::Repeated));
+    let merged = other.runs.send(vec![wake("r2", "x")], None, log("merged")).await;
+    assert_eq!(merged, Ok(Sent::Stored(vec![uri("r1")])));
+    assert_eq!(one.runs.send(vec![], None, log("alone")).await, Ok(Sent::Stored(vec![])));
+    for (id, is_stored) in [("first", true), ("again", false), ("merged", true), ("alone", true)] {
+        assert_eq!(is_logged(other, id).await, is_stored, "{id}");
+    }
     let both = tokio::join!(
-        one.runs.send(vec![wake("r3", "y")], Some(record("y"))),
-        other.runs.send(vec![wake("r4", "y")], Some(record("y"))),
+        one.runs.send(vec![wake("r3", "y")], Some(record("y")), None),
+        other.runs.send(vec![wake("r4", "y")], Some(record("y")), None),
     );
     assert!(
         matches!(
@@ -238,7 +254,7 @@ async fn the_owner_decides(one: &ClusterMember, other: &ClusterMember) {
     let outcomes = other.runs.outcomes(vec![uri("r1"), second.clone(), uri("nobody")]).await.unwrap();
     assert_eq!(outcomes.len(), 2);
     assert!(outcomes.values().all(|run| *run == Some(uri("r1"))), "{outcomes:?}");
-    assert_eq!(other.runs.send(vec![wake("r5", "x")], None).await, Ok(Sent::Stored(vec![uri("r1")])));
+    assert_eq!(other.runs.send(vec![wake("r5", "x")], None, None).await, Ok(Sent::Stored(vec![uri("r1")])));
     let duplicate = one.automations.run.unbounded((run("r6", "x", "pending"),)).await;
     assert!(duplicate.is_err(), "a cause has one run");
     assert_eq!(one.automations.unfinished.as_ref().unwrap().unbounded(()).await, Ok(vec![first]));

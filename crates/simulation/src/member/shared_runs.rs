@@ -42,10 +42,18 @@ fn automation_of(run: &AutomationRunState) -> String {
 }
 
 impl RunTransactions for Shared {
-    fn store(&self, runs: Vec<AutomationRunState>, record: NewRecord) -> Pending<bool> {
+    fn store(
+        &self,
+        runs: Vec<AutomationRunState>,
+        record: NewRecord,
+        log: Option<NewRecord>,
+    ) -> Pending<bool> {
         self.0.write(move |tables, me| {
             if !store_new(tables, &record) {
                 return Ok(false);
+            }
+            if let Some(log) = &log {
+                store_new(tables, log);
             }
             for run in &runs {
                 if !tables.runs.get(&run.resource).is_some_and(|row| row.is_ended) {
@@ -57,7 +65,7 @@ impl RunTransactions for Shared {
     }
 }
 
-fn send(tables: &mut Tables, wakes: &[Wake], record: Option<&NewRecord>) -> Sent {
+fn send(tables: &mut Tables, wakes: &[Wake], record: Option<&NewRecord>, log: Option<&NewRecord>) -> Sent {
     let waiting = |id: &str| tables.wakes.iter().filter(|row| row.automation == id && !row.is_done).count();
     if wakes.iter().any(|wake| waiting(&automation_of(&wake.run)) >= MOST_WAITING) {
         return Sent::Full;
@@ -66,6 +74,9 @@ fn send(tables: &mut Tables, wakes: &[Wake], record: Option<&NewRecord>) -> Sent
         && !store_new(tables, record)
     {
         return Sent::Repeated;
+    }
+    if let Some(log) = log {
+        store_new(tables, log);
     }
     let mut stored = Vec::new();
     for wake in wakes {
@@ -124,9 +135,9 @@ fn acquired(tables: &Tables, id: String, previous: Option<String>, own_id: &str)
 }
 
 impl SharedRuns for Shared {
-    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>) -> Pending<Sent> {
-        let (member, sent) =
-            (self.0.clone(), self.0.write(move |tables, _| Ok(send(tables, &wakes, record.as_ref()))));
+    fn send(&self, wakes: Vec<Wake>, record: Option<NewRecord>, log: Option<NewRecord>) -> Pending<Sent> {
+        let member = self.0.clone();
+        let sent = member.write(move |tables, _| Ok(send(tables, &wakes, record.as_ref(), log.as_ref())));
         Box::pin(async move {
             let sent = sent.await;
             member.database.wake();
