@@ -38,14 +38,19 @@ pub struct Running {
 }
 
 impl Context {
-    /// Builds the daemon and finds Node.
+    /// Builds the daemon, unless its program is given, and finds Node.
     ///
     /// # Errors
     /// The daemon does not build or the packages of the floors cannot be installed.
     pub fn prepare(root: &Path, options: &Options) -> Result<Self> {
         raise_file_limit();
-        progress("building as releases are built");
-        let ostler = Ostler::build_with(root, &options.profile)?;
+        let ostler = match &options.program {
+            Some(program) => Ostler::at(program)?,
+            None => {
+                progress(format_args!("building with the profile {}", options.profile));
+                Ostler::build_with(root, &options.profile)?
+            }
+        };
         let node = Node::find(root)?;
         if node.is_none() {
             progress("there is no node on this machine, so ostler is measured alone");

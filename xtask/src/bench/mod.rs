@@ -9,12 +9,14 @@ mod floor;
 mod net;
 mod options;
 mod ostler;
+mod postgres;
 mod process;
 mod replay;
 mod report;
 mod rounds;
 mod soak;
 mod stats;
+mod timing;
 
 use std::io::Write;
 use std::path::Path;

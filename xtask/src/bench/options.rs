@@ -1,5 +1,7 @@
 //! The options of `cargo xtask bench`.
 
+use std::path::PathBuf;
+
 use super::figures::GROUPS;
 
 /// The options of `cargo xtask bench`.
@@ -7,6 +9,8 @@ use super::figures::GROUPS;
 pub struct Options {
     /// The profile that the daemon is built with.
     pub profile: String,
+    /// The program of the daemon, which is not built then.
+    pub program: Option<PathBuf>,
     /// Whether to print JSON instead of a table.
     pub json: bool,
     /// The number of rounds, instead of each figure's default.
@@ -16,7 +20,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { profile: "dist".to_owned(), json: false, rounds: None, names: Vec::new() }
+        Self { profile: "dist".to_owned(), program: None, json: false, rounds: None, names: Vec::new() }
     }
 }
 
@@ -35,6 +39,12 @@ impl Options {
                     options.profile =
                         arguments.next().ok_or("--profile takes the name of a profile")?.clone();
                 }
+                "--program" => {
+                    let program =
+                        arguments.next().ok_or("--program takes the path of the daemon's program")?;
+                    options.program =
+                        Some(std::path::absolute(program).map_err(|why| format!("{program}: {why}"))?);
+                }
                 "--rounds" => {
                     let rounds =
                         arguments.next().and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
@@ -44,7 +54,7 @@ impl Options {
                 other => {
                     let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
                     return Err(format!(
-                        "there is no benchmark {other}; there are {}, and --json, --rounds <n> and --profile <name>",
+                        "there is no benchmark {other}; there are {}, and --json, --rounds <n>, --profile <name> and --program <file>",
                         names.join(", ")
                     ));
                 }
@@ -74,11 +84,12 @@ mod tests {
         assert!(some.json && some.wants("turn") && some.wants("webhook") && !some.wants("start"));
         assert_eq!((some.rounds, some.profile.as_str()), (Some(3), "dist"));
         assert_eq!(read(&["--profile", "release", "git"]).unwrap().profile, "release");
+        assert_eq!(read(&["--program", "/bin/true", "git"]).unwrap().program, Some("/bin/true".into()));
     }
 
     #[test]
     fn what_is_not_there_is_refused() {
-        for wrong in [&["turns"][..], &["--rounds"], &["--rounds", "0"], &["--quick"]] {
+        for wrong in [&["turns"][..], &["--rounds"], &["--rounds", "0"], &["--program"], &["--quick"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

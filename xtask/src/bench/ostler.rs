@@ -1,9 +1,10 @@
 //! The measured daemon: its build, its configuration in a separate folder, its start.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -34,6 +35,32 @@ impl Ostler {
         Ok(Self { program: build(root, "ostler", profile)? })
     }
 
+    /// Uses this program.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn at(program: &Path) -> Result<Self> {
+        match program.is_file() {
+            true => Ok(Self { program: program.to_owned() }),
+            false => Err(Failure::new(format!("{} is not a program", program.display()))),
+        }
+    }
+
+    /// Runs a command of it on a folder until it ends.
+    ///
+    /// # Errors
+    /// Its output, if it fails.
+    pub fn run(&self, folder: &Folder, arguments: &[&OsStr]) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments);
+        let ended =
+            Self::on(folder, &mut command).stdin(Stdio::null()).output().during(self.program.display())?;
+        match ended.status.success() {
+            true => Ok(()),
+            false => Err(Failure::new(String::from_utf8_lossy(&ended.stderr).trim())),
+        }
+    }
+
     /// Starts it on a folder and reads this output.
     ///
     /// # Errors
@@ -44,12 +71,16 @@ impl Ostler {
 
     fn command(&self, folder: &Folder) -> Command {
         let mut command = Command::new(&self.program);
+        Self::on(folder, &mut command);
+        command
+    }
+
+    fn on<'a>(folder: &Folder, command: &'a mut Command) -> &'a mut Command {
         command
             .arg("--config-file")
             .arg(folder.path().join("config.json"))
             .env("XDG_STATE_HOME", folder.path().join(".state"))
-            .current_dir(folder.path());
-        command
+            .current_dir(folder.path())
     }
 
     /// Starts it on a folder and waits until it prints its address.

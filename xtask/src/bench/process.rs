@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 const QUIET: Duration = Duration::from_secs(2);
 /// The interval at which that is checked.
 const LOOK: Duration = Duration::from_millis(50);
+/// The unit of CPU times in milliseconds, the same on all Linux systems that ostler runs on.
+const TICK: u64 = 10;
 /// The interval at which a peak is sampled.
 const PEAK_LOOK: Duration = Duration::from_millis(5);
 
@@ -135,11 +137,40 @@ impl Process {
         Peak::watch(self.child.id())
     }
 
-    /// Returns its CPU time in clock ticks, user and system together.
-    fn processor_time(&self) -> Result<u64> {
+    /// Returns its CPU time, user and system together.
+    ///
+    /// # Errors
+    /// The system does not report it.
+    pub fn processor_time(&self) -> Result<Duration> {
         let file = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&file).during(&file)?;
-        ticks(&text).ok_or_else(|| Failure::new(format!("{file} does not say how long it ran")))
+        let stat = Stat::read(&text);
+        stat.map(|stat| stat.own).ok_or_else(|| Failure::new(format!("{file} does not say how long it ran")))
+    }
+}
+
+/// Returns the CPU time of a process and its children, also of those that have ended.
+///
+/// # Errors
+/// The system does not report it.
+pub fn processor_time_with_children(parent: u32) -> Result<Duration> {
+    let (mut total, mut found) = (Duration::ZERO, false);
+    for entry in std::fs::read_dir("/proc").during("/proc")?.flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // One that has just ended is counted by its parent.
+        let text = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        match Stat::read(&text) {
+            Some(stat) if id == parent => {
+                total += stat.own + stat.ended_children;
+                found = true;
+            }
+            Some(stat) if stat.parent == parent => total += stat.own,
+            _ => {}
+        }
+    }
+    match found {
+        true => Ok(total),
+        false => Err(Failure::new(format!("there is no process {parent}"))),
     }
 }
 
@@ -243,10 +274,25 @@ impl Memory {
     }
 }
 
-/// Returns the sum of the 14th and 15th field of `stat`; the second field may contain spaces and parentheses.
-fn ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+/// Fields of `stat` of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    /// The CPU time of the process.
+    own: Duration,
+    /// The CPU time of its children that have ended.
+    ended_children: Duration,
+}
+
+impl Stat {
+    /// Parses `stat`; the second field may contain spaces and parentheses.
+    fn read(stat: &str) -> Option<Self> {
+        // From the third one on.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let time = |at: usize| Some(Duration::from_millis((ticks(at)? + ticks(at + 1)?) * TICK));
+        Some(Self { parent: fields.get(1)?.parse().ok()?, own: time(11)?, ended_children: time(13)? })
+    }
 }
 
 #[cfg(test)]
@@ -275,9 +321,12 @@ mod tests {
 
     #[test]
     fn processor_time_is_read_behind_any_name() {
-        let stat = "42 (a) b 1) S 1 2 3 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 1 0 99";
-        assert_eq!(ticks(stat), Some(12));
-        assert_eq!(ticks("42 (short) S"), None);
+        let stat = "42 (a) b 1) S 1 2 3 0 -1 4194560 100 0 0 0 7 5 3 6 20 0 1 0 99";
+        let time = Duration::from_millis;
+        let read = Stat { parent: 1, own: time(120), ended_children: time(90) };
+        assert_eq!(Stat::read(stat), Some(read));
+        assert_eq!(Stat::read("42 (short) S"), None);
+        assert!(processor_time_with_children(std::process::id()).is_ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod attacks;
 mod automations;
 mod busy;
 mod cancel;
+mod cluster;
 mod connections;
 mod create_session;
 mod debian;
@@ -114,6 +115,11 @@ pub const GROUPS: &[Group] = &[
         name: "agents",
         what: "agents of the Agent Client Protocol behind the daemon, beside the same agent driven directly",
         measure: agents::measure,
+    },
+    Group {
+        name: "cluster",
+        what: "hosts on PostgreSQL: beside SQLite, through another host, two and three hosts, beside a job queue",
+        measure: cluster::measure,
     },
     Group {
         name: "terminal",

@@ -14,9 +14,35 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The maximum size of a read from a socket; a response is far smaller.
 const READ: usize = 16 * 1024;
 
-struct Caller {
+/// What one connection calls: its server, and its requests, which it sends in rotation.
+#[derive(Debug, Clone)]
+pub struct Calls {
+    /// The address of the server.
+    pub address: SocketAddr,
+    /// The requests.
+    pub requests: Vec<Vec<u8>>,
+}
+
+/// What a load achieved.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// The number of responses.
+    pub answered: u64,
+    /// The time until the end.
+    pub took: Duration,
+}
+
+impl Load {
+    /// Returns the number of responses per second.
+    pub fn per_second(&self) -> f64 {
+        self.answered as f64 / self.took.as_secs_f64()
+    }
+}
+
+struct Caller<'a> {
     stream: TcpStream,
     unread: Vec<u8>,
+    requests: std::iter::Cycle<std::slice::Iter<'a, Vec<u8>>>,
 }
 
 /// The end of a load.
@@ -39,21 +65,31 @@ pub fn calls_per_second(
     status: u16,
     until: Until,
 ) -> Result<f64> {
+    let calls = vec![Calls { address, requests: vec![request.to_owned()] }; connections];
+    Ok(load(&calls, status, until)?.per_second())
+}
+
+/// Sends calls over one connection each until the given end. Every response must have this status.
+///
+/// # Errors
+/// A response with another status, or no response.
+pub fn load(calls: &[Calls], status: u16, until: Until) -> Result<Load> {
+    let connections = calls.len();
     let mut poll = Poll::new()?;
     let mut callers = Vec::with_capacity(connections);
-    for at in 0..connections {
-        let stream = std::net::TcpStream::connect_timeout(&address, LIMIT).during(address)?;
+    for (at, Calls { address, requests }) in calls.iter().enumerate() {
+        let stream = std::net::TcpStream::connect_timeout(address, LIMIT).during(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let mut stream = TcpStream::from_std(stream);
         poll.registry().register(&mut stream, Token(at), Interest::READABLE)?;
-        callers.push(Caller { stream, unread: Vec::new() });
+        callers.push(Caller { stream, unread: Vec::new(), requests: requests.iter().cycle() });
     }
     let mut events = Events::with_capacity(connections);
     let mut buffer = vec![0; READ];
     let begun = Instant::now();
     for caller in &mut callers {
-        caller.stream.write_all(request)?;
+        caller.send()?;
     }
     let mut answered = 0_u64;
     let mut sent = connections as u64;
@@ -72,7 +108,7 @@ pub fn calls_per_second(
                 answered += 1;
                 if sent < most {
                     sent += 1;
-                    caller.stream.write_all(request)?;
+                    caller.send()?;
                 }
             }
         }
@@ -82,7 +118,7 @@ pub fn calls_per_second(
             Until::Answers(answers) => answered >= answers,
         };
         if over {
-            return Ok(answered as f64 / elapsed.as_secs_f64());
+            return Ok(Load { answered, took: elapsed });
         }
     }
 }
@@ -123,7 +159,14 @@ pub fn latencies(
     Ok(took)
 }
 
-impl Caller {
+impl Caller<'_> {
+    /// Sends its next request.
+    fn send(&mut self) -> Result<()> {
+        let request = self.requests.next().ok_or_else(|| Failure::new("a connection without a request"))?;
+        // A request this small always fits into the socket's buffer.
+        Ok(self.stream.write_all(request)?)
+    }
+
     /// Reads the available data; returns the number of completed responses.
     fn read(&mut self, buffer: &mut [u8], status: u16) -> Result<usize> {
         let mut answered = 0;

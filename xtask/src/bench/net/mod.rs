@@ -4,4 +4,6 @@
 pub mod crowd;
 pub mod frames;
 pub mod http_load;
+pub mod talk;
+pub mod turns;
 pub mod ws;
