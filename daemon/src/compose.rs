@@ -20,6 +20,7 @@ use ostler_ports::{
 };
 use ostler_protocol::names;
 use ostler_server::{ToolServers, WebSocketLinks};
+use tokio_tungstenite::Connector;
 
 use crate::bundled;
 use crate::client_plugins::ClientPluginFolders;
@@ -140,7 +141,10 @@ async fn compose_with(
     let (lines, plugin_lines) = (log.clone(), log.clone());
     let (native, exported) = (http.clone(), http.clone());
     host.core.set_outbound(Outbound::new(move |request| native(request)));
-    host.front.set_link_dialer(Arc::new(WebSocketLinks { largest: host.core.budget.limit() }));
+    host.front.set_link_dialer(Arc::new(WebSocketLinks {
+        largest: host.core.budget.limit(),
+        connector: || ostler_net::tls().map(Connector::Rustls).map_err(|error| error.to_string()),
+    }));
     let sources = Sources::default();
     let mut js =
         JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };

@@ -15,7 +15,7 @@ use ostler_engine::{Host, LinkDialer, LinkTransport};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::{Connector, WebSocketStream, connect_async_tls_with_config};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
@@ -74,6 +74,9 @@ pub(crate) fn accept(
 pub struct WebSocketLinks {
     /// The size of the largest message, in bytes.
     pub largest: usize,
+    /// Returns which certificates of hosts at `wss` addresses are accepted; the error says why none can be. Called for each
+    /// connection.
+    pub connector: fn() -> Result<Connector, String>,
 }
 
 impl LinkDialer for WebSocketLinks {
@@ -82,7 +85,7 @@ impl LinkDialer for WebSocketLinks {
         host: ClusterHost,
         token: Secret<String>,
     ) -> BoxFuture<'static, Result<LinkTransport, String>> {
-        let config = config(self.largest);
+        let (config, connector) = (config(self.largest), self.connector);
         Box::pin(async move {
             let url = host.url.unwrap_or_default();
             let url = format!("{}{PATH}", url.trim_end_matches('/'));
@@ -91,8 +94,8 @@ impl LinkDialer for WebSocketLinks {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
             let bearer = bearer.map_err(|_| "the token of the cluster cannot be sent in a header")?;
             request.headers_mut().insert(header::AUTHORIZATION, bearer);
-            let connected = tokio_tungstenite::connect_async_with_config(request, Some(config), true).await;
-            match connected {
+            let connector = connector().map_err(|error| format!("{url}: {error}"))?;
+            match connect_async_tls_with_config(request, Some(config), true, Some(connector)).await {
                 Ok((socket, _)) => Ok(transport(socket)),
                 Err(Error::Http(response)) if response.status() == StatusCode::UNAUTHORIZED => {
                     Err(format!("{url}: the host has another token of the cluster"))

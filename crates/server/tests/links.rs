@@ -10,6 +10,7 @@ use ostler_contract::json;
 use ostler_contract::points::Emit;
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_server::{HostNames, Listener, Server, WebSocketLinks};
+use tokio_tungstenite::Connector;
 use ostler_testkit::{ClusteredHost, MemoryCluster, MemoryHost, RawClient, Stage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,7 +42,7 @@ async fn start(cluster: &MemoryCluster, db: &Arc<StateDb>, id: &str, stage: &Sta
     let builder = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .options(|options| options.delta_window_ms = 0)
-        .links(Arc::new(WebSocketLinks { largest: 64 << 20 }));
+        .links(Arc::new(WebSocketLinks { largest: 64 << 20, connector: || Ok(Connector::Plain) }));
     let host = cluster.start(id, store, builder).await;
     let (address, stop) = serve(host.host.clone()).await;
     host.host.core.cluster().unwrap().set_url(format!("ws://{address}"));

@@ -15,3 +15,5 @@ mod log;
 mod ownership;
 mod relay;
 mod runs;
+#[path = "../tls/mod.rs"]
+mod tls;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 
-use crate::hosts::{TOKEN, chat_of, client, folder, start_turn};
-use crate::support::Client;
+use crate::hosts::{TOKEN, chat_of, client, folder, folder_with, options, start_turn, until};
+use crate::support::{Client, LIMIT};
+use crate::tls::{AUTHORITY, acceptor};
 
 const SESSION: &str = "echo:/one";
 /// How long it may take until another host serves the sessions of one that was killed.
@@ -104,4 +105,54 @@ async fn any_daemon_serves_any_client() {
     ended(&mut far, "t4").await;
     let log = format!("{}{}", here.read("log"), there.read("log"));
     assert!(!log.contains("of-the-cluster"), "{log}");
+}
+
+/// Passes TLS connections on to the port that it is told, without TLS; returns its own port.
+async fn terminator(mut leads_to: tokio::sync::watch::Receiver<u16>) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let to = *leads_to.wait_for(|port| *port != 0).await.unwrap();
+            tokio::spawn(async move {
+                let Ok(mut outer) = acceptor().accept(stream).await else { return };
+                let mut inner = tokio::net::TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+                // The end of either connection ends the other one.
+                let _ = tokio::io::copy_bidirectional(&mut outer, &mut inner).await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_link_over_tls_accepts_the_authorities_of_the_system() {
+    let server = Postgres::start();
+    let (tells, leads_to) = tokio::sync::watch::channel(0);
+    let mut options = options(&server, "a", &["/"]);
+    options["cluster"]["url"] = format!("wss://localhost:{}", terminator(leads_to).await).into();
+    let here = folder_with(&options);
+    let a = here.start();
+    tells.send(a.address().rsplit_once(':').unwrap().1.parse().unwrap()).unwrap();
+    let mut near = client(&a, "near").await;
+    near.request("createSession", json!({ "channel": SESSION, "provider": "echo" })).await.unwrap();
+    near.subscribe(&chat()).await;
+    for (id, authority) in [("b", None), ("c", Some(AUTHORITY))] {
+        let there = folder(&server, id);
+        let mut command = there.command(&[]);
+        if let Some(authority) = authority {
+            command.env("SSL_CERT_FILE", authority);
+        }
+        let daemon = there.started(command);
+        let mut far = client(&daemon, id).await;
+        if authority.is_some() {
+            eventually(&mut far, "subscribe", &json!({ "channel": chat() }), |_| true).await;
+            say(&mut far, "t1").await;
+            ended(&mut near, "t1").await;
+        } else {
+            until(LIMIT, "the certificate is refused", || there.read("log").contains("UnknownIssuer")).await;
+            assert!(far.request("subscribe", json!({ "channel": chat() })).await.is_err());
+        }
+    }
 }

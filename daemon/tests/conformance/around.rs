@@ -91,6 +91,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                 moved.fetch_add(1, Ordering::AcqRel);
                 Ok(())
             })),
+            watch: None,
         },
         None,
     )?;

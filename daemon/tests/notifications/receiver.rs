@@ -8,12 +8,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::LIMIT;
+use crate::tls::acceptor;
 
 /// A request that was posted.
 #[derive(Debug, Clone)]
@@ -164,15 +161,6 @@ impl Smtp {
         });
         Self { port, inbox }
     }
-}
-
-fn acceptor() -> TlsAcceptor {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
-    let chain = CertificateDer::from_pem_file(format!("{folder}/localhost.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(format!("{folder}/localhost.key")).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(vec![chain], key).unwrap()))
 }
 
 async fn mail(stream: TcpStream, inbox: Inbox<Mail>, tls_at_once: bool) {
