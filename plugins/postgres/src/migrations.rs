@@ -13,6 +13,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("run_index", include_str!("migrations/0003_run_index.sql")),
     ("runs", include_str!("migrations/0004_runs.sql")),
     ("users", include_str!("migrations/0005_users.sql")),
+    ("unowned_automations", include_str!("migrations/0006_unowned_automations.sql")),
 ];
 
 /// Serializes hosts that start: held until the transaction ends.
