@@ -274,8 +274,8 @@ fn cluster(session: &Session) -> Result<String, String> {
     drop(fs::remove_file(&record));
     let mut command = Command::new(session.root.join(".ci/postgres"));
     command
-        .args(["cargo", "test", "--package", "ostler", "--locked", "--test", "cluster"])
-        .args(["--", "--ignored", "faults::"])
+        .args(["cargo", "test", "--package", "ostler", "--locked", "--test", "postgres"])
+        .args(["--", "--ignored", "cluster::faults::"])
         .env("OSTLER_FAULT_KILLS", "50")
         .env("OSTLER_FAULT_ROUNDS", "60")
         .env("OSTLER_FAULT_SEED", &seed)
