@@ -431,7 +431,7 @@ fn what_clients_bring_to_sessions() {
             let mut client = daemon.initialized("greedy").await;
             let active = attacks::with_tools("greedy");
             let (mut made, mut refused) = (0, 0);
-            for at in 0..30 {
+            for at in 0..12 {
                 let uri = format!("echo:/{at}");
                 let mut session = json!({ "channel": uri, "provider": "echo" });
                 if at % 2 == 0 {
@@ -449,7 +449,7 @@ fn what_clients_bring_to_sessions() {
                 }
             }
             println!("{made} sessions made, {refused} refused");
-            assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
+            assert!(made > 2 && refused > 2, "{made} made, {refused} refused");
         },
     );
 }
@@ -541,17 +541,18 @@ fn queued_messages_of_clients() {
                         _ => assert_eq!(seen["rejectionReason"], most),
                     }
                 }
-                // One client is enough for the rest, because each short message has the long ones encoded again.
+                // Short ones are counted; where long ones wait too, each has those encoded again.
                 if at > 0 {
                     return;
                 }
-                // Short ones are counted.
-                for nth in 100..170 {
+                let chat = self::chat(&mut client, 100).await;
+                client.dispatch(&chat, 1, prompt("/hang")).await;
+                for nth in 0..70 {
                     let set = attacks::queued(nth, "x");
-                    client.dispatch(&chat, nth, set).await;
+                    client.dispatch(&chat, nth + 2, set).await;
                     let seen = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();
                     match nth {
-                        100..162 => assert_eq!(seen.get("rejectionReason"), None, "{nth}"),
+                        0..64 => assert_eq!(seen.get("rejectionReason"), None, "{nth}"),
                         _ => assert_eq!(
                             seen["rejectionReason"],
                             "64 messages wait in this chat, as many as may; remove one, or wait for a turn"
@@ -567,7 +568,7 @@ fn queued_messages_of_clients() {
 #[test]
 fn long_drafts_of_many_sessions() {
     // Together more than the memory for states.
-    const EACH: i64 = 5;
+    const EACH: i64 = 3;
     let folder = with_small_states();
     attack(
         Kind::Drafts,
@@ -584,7 +585,7 @@ fn long_drafts_of_many_sessions() {
                     client.dispatch(&chat(at), at, draft).await;
                 }
                 // Those that sleep by now have theirs too.
-                for at in [0, 1, EACH / 2, EACH - 1] {
+                for at in 0..EACH {
                     let mut seq = EACH;
                     loop {
                         let state = client.subscribe(&chat(at)).await;
@@ -612,7 +613,7 @@ async fn unsubscribe(client: &mut Client, channel: &str) {
 }
 
 /// The memory for the states of sessions: little of it is in use sooner.
-const STATES: u64 = 48 * MIB;
+const STATES: u64 = 20 * MIB;
 
 fn with_small_states() -> Folder {
     let limits = json!({ "sessionMemoryMb": STATES / MIB });

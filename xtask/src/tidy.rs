@@ -116,6 +116,7 @@ pub fn check(root: &Path) -> Vec<String> {
     absences(root, &mut problems);
     crate::boundary::check(root, &mut problems);
     lengths(root, &mut problems);
+    test_programs(root, &mut problems);
     top(root, &mut problems);
     ledger(root, &mut problems);
     crate::decisions::check(root, &mut problems);
@@ -201,6 +202,30 @@ fn top(root: &Path, problems: &mut Vec<String>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !TOP.contains(&name.as_str()) {
             problems.push(format!("{name} stands at the top of the repository; give it a place"));
+        }
+    }
+}
+
+/// Checks that the `main.rs` of a test program names every file beside it: the compiler ignores others.
+fn test_programs(root: &Path, problems: &mut Vec<String>) {
+    for folder in ["crates", "daemon", "plugins"] {
+        for main in sources(&root.join(folder), &["rs"]) {
+            let folder = main.parent().unwrap_or(root);
+            if !main.ends_with("main.rs") || folder.parent().is_none_or(|parent| !parent.ends_with("tests")) {
+                continue;
+            }
+            let text = fs::read_to_string(&main).unwrap_or_default();
+            let names = |file: &PathBuf| file.parent() == Some(folder) && *file != main;
+            for file in sources(folder, &["rs"]).into_iter().filter(names) {
+                let name = file.file_stem().unwrap_or_default().display();
+                if !text.contains(&format!("mod {name};")) {
+                    problems.push(format!(
+                        "{} is not compiled: {} has no line mod {name};",
+                        relative(root, &file),
+                        relative(root, &main)
+                    ));
+                }
+            }
         }
     }
 }

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from common import LIMIT, examples, fail, run
@@ -176,29 +175,49 @@ def calls(cluster, secret, numbers):
     wait_for(f"runs of {numbers}", ended)
 
 
-def scenario(cluster):
+def scenario(cluster, part):
     cluster.start()
     is_confined(cluster)
     refuses(cluster)
     signs_in(cluster)
     secret = adds_webhook(cluster)
     calls(cluster, secret, [1, 2, 3])
-    sessions = [cluster.new_session(f"session {at}") for at in range(3)]
+    took = None
+    if part != "start":
+        sessions = [cluster.new_session(f"session {at}") for at in range(3)]
+        lost, took = loses_a_host(cluster, sessions, secret)
+        if part == "whole":
+            comes_back(cluster, lost)
+            stops_a_host(cluster, sessions, secret)
+    cluster.token in cluster.balancer.log.read_text() and fail("the log of the balancer contains a token")
+    for one in cluster.running.values():
+        one.stop()
+    cluster.balancer.gone(signal.SIGUSR1)
+    cluster.database.gone(signal.SIGINT)
+    return took
 
-    # A host is killed: another one continues its session, and calls are still accepted.
+
+def loses_a_host(cluster, sessions, secret):
+    """A host is killed: another one continues its session, and calls are still accepted."""
     lost = cluster.owner(sessions[0])
     begun = time.monotonic()
-    cluster.running[lost].kill()
+    cluster.running.pop(lost).kill()
     calls(cluster, secret, [4])
     cluster.send([sessions[0]], "after the loss")
     took = time.monotonic() - begun
     cluster.owner(sessions[0]) != lost or fail(f"{lost} was killed and still has the session")
     cluster.wait_for_hosts(2)
-    # It comes back, with another address.
+    return lost, took
+
+
+def comes_back(cluster, lost):
+    """The host that was killed is started again, with another address."""
     cluster.running[lost] = Running(cluster.hosts[lost], cluster.world).become_ready()
     cluster.wait_for_hosts(3)
 
-    # A host is stopped as for an upgrade, while a turn runs there.
+
+def stops_a_host(cluster, sessions, secret):
+    """A host is stopped as for an upgrade, while a turn runs there."""
     created = set(cluster.sessions())
     answers = []
     slow = threading.Thread(target=lambda: answers.append(cluster.send(["--new"], "/slow 5s was not disturbed")))
@@ -221,32 +240,26 @@ def scenario(cluster):
     cluster.wait_for_hosts(3)
     calls(cluster, secret, [7])
 
-    cluster.token in cluster.balancer.log.read_text() and fail("the log of the balancer contains a token")
-    for one in cluster.running.values():
-        replace(one.container, before_stop=[])
-        one.stop()
-    cluster.balancer.gone(signal.SIGUSR1)
-    cluster.database.gone(signal.SIGINT)
-    return took
-
 
 def main():
-    kind, program = sys.argv[1:]
+    kind, part, program = sys.argv[1:]
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     begun = time.monotonic()
     cluster = Cluster(kind, Path(program))
     try:
-        took = scenario(cluster)
+        took = scenario(cluster, part)
     except BaseException:
         for log in sorted(cluster.work.glob("*.log")):
             print(f"-- {log.name}", log.read_text()[-3000:], sep="\n", file=sys.stderr)
         raise
     finally:
         shutil.rmtree(cluster.work, ignore_errors=True)
-    print(
-        f"cluster: {kind}: three hosts serve clients and calls while one is lost ({took:.1f} s to continue its session) and one "
-        f"is stopped; {time.monotonic() - begun:.0f} s"
-    )
+    done = ["three hosts serve clients and calls"]
+    if took is not None:
+        done.append(f"one is killed and its session continues after {took:.1f} s")
+    if part == "whole":
+        done.append("it comes back, and one is stopped while a turn runs")
+    print(f"cluster: {kind}: {', '.join(done)}; {time.monotonic() - begun:.0f} s")
 
 
 main()

@@ -1,0 +1,8 @@
+//! People, what grants and policies allow them, and strangers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod grants;
+mod people;
+mod policies;
+mod strangers;

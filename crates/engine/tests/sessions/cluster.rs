@@ -1,0 +1,839 @@
+//! Any host of a cluster serves any client: what concerns a session of another host is relayed to it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ostler_contract::call::Signature;
+use ostler_contract::{Call, Thrown, Value, json};
+use ostler_engine::outbox::Closed;
+use ostler_engine::users::{UsersFile, hash_of};
+use ostler_engine::{HostOptions, People};
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_protocol::Version;
+use ostler_testkit::mirror::{Mirror, ROWS, Step};
+use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
+use ostler_testkit::{Builder, ClusteredHost, MemoryCluster, MemoryHost, RawClient, SIGN_IN};
+use proptest::prelude::*;
+
+const SESSION: &str = "echo:/one";
+
+fn chat() -> String {
+    ostler_protocol::uri::default_chat(SESSION)
+}
+
+/// Hosts that share the sessions of a database in memory.
+struct Inn {
+    cluster: MemoryCluster,
+    db: Arc<StateDb>,
+}
+
+impl Inn {
+    fn new() -> Self {
+        Self { cluster: MemoryCluster::new(), db: StateDb::memory().unwrap() }
+    }
+
+    fn builder() -> Builder {
+        MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({}))
+    }
+
+    async fn host(&self, id: &str) -> ClusteredHost {
+        self.start(id, Self::builder()).await
+    }
+
+    async fn start(&self, id: &str, builder: Builder) -> ClusteredHost {
+        let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
+        let store = Arc::new(store).into_point();
+        self.cluster.start(id, store, builder).await
+    }
+}
+
+async fn create(client: &mut RawClient) {
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+}
+
+async fn subscribe(client: &mut RawClient, channel: &str) -> Value {
+    let subscribed = client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    subscribed["snapshot"].clone()
+}
+
+async fn say(client: &mut RawClient, seq: i64, turn: &str, text: &str) {
+    let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": text } });
+    client.dispatch(&chat(), seq, action).await;
+}
+
+/// Returns a client that another host let in before.
+async fn reconnect(host: &ClusteredHost, name: &str, seen: u64, channels: &[&str]) -> (RawClient, Value) {
+    let mut client = host.raw();
+    let params = json!({ "channel": "ahp-root://", "clientId": name, "lastSeenServerSeq": seen,
+        "subscriptions": channels });
+    let result = client.request("reconnect", params).await.unwrap();
+    (client, result)
+}
+
+/// Waits until a condition holds.
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn numbers(actions: &[Value]) -> Vec<u64> {
+    actions.iter().map(|action| action["serverSeq"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_other_hosts_see_a_session_and_each_action_is_sent_once_per_host() {
+    let inn = Inn::new();
+    let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
+    let mut maker = a.connect("maker").await;
+    create(&mut maker).await;
+    subscribe(&mut maker, &chat()).await;
+    let mut others = Vec::new();
+    for at in 0..10 {
+        let mut other =
+            if at % 2 == 0 { b.connect(&format!("b{at}")).await } else { c.connect(&format!("c{at}")).await };
+        let snapshot = subscribe(&mut other, &chat()).await;
+        assert_eq!(
+            (&snapshot["resource"], snapshot["state"]["turns"].as_array().unwrap().len()),
+            (&json!(chat()), 0)
+        );
+        others.push((other, snapshot["fromSeq"].as_u64().unwrap()));
+    }
+    assert_eq!(b.host.sessions.all().len(), 0, "only the owner has the session in memory");
+    inn.cluster.record();
+    say(&mut others[3].0, 1, "t1", "one two three four five").await;
+    let expected: Vec<Value> = maker.actions_until("chat/turnComplete").await;
+    let kinds = |actions: &[Value]| actions.iter().map(|action| action["action"].clone()).collect::<Vec<_>>();
+    for (other, from) in &mut others {
+        let seen = other.actions_until("chat/turnComplete").await;
+        assert_eq!(kinds(&seen), kinds(&expected));
+        assert_eq!(seen[0]["origin"], json!({ "clientId": "c3", "clientSeq": 1 }));
+        let numbers = numbers(&seen);
+        assert!(numbers[0] > *from && numbers.is_sorted_by(|one, next| one < next), "{from}: {numbers:?}");
+    }
+    // Two hosts with five clients each.
+    for action in &expected {
+        let number = format!(r#""serverSeq":{},"#, action["serverSeq"]);
+        let last = format!(r#""serverSeq":{}}}"#, action["serverSeq"]);
+        let sent = inn.cluster.recorded(&number).len() + inn.cluster.recorded(&last).len();
+        assert_eq!(sent, 2, "{action}");
+    }
+    // Later messages do not ask for the owner again.
+    let asked = b.asked();
+    say(&mut others[0].0, 1, "t2", "again").await;
+    for (other, _) in &mut others {
+        other.actions_until("chat/turnComplete").await;
+    }
+    assert_eq!(b.asked(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_without_a_session_serves_its_own_beside() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, &chat()).await;
+    let own = "echo:/own";
+    client.request("createSession", json!({ "channel": own })).await.unwrap();
+    let own_chat = ostler_protocol::uri::default_chat(own);
+    subscribe(&mut client, &own_chat).await;
+    let turn =
+        |text: &str| json!({ "type": "chat/turnStarted", "turnId": text, "message": { "text": text } });
+    client.dispatch(&own_chat, 1, turn("here")).await;
+    client.dispatch(&chat(), 2, turn("there")).await;
+    let mut seen = client.actions_until("chat/turnComplete").await;
+    seen.extend(client.actions_until("chat/turnComplete").await);
+    let numbers = numbers(&seen);
+    assert!(numbers.is_sorted_by(|one, next| one < next), "one sequence: {numbers:?}");
+    assert_eq!(
+        (inn.cluster.owner_of("one").unwrap(), inn.cluster.owner_of("own").unwrap()),
+        ("a".into(), "b".into())
+    );
+    // An id of another host is taken.
+    let taken = client.request("createSession", json!({ "channel": SESSION })).await.unwrap_err();
+    assert_eq!(taken["code"], -32003, "{taken}");
+    // What is not served is rejected to its sender by the owner.
+    client
+        .dispatch(&chat(), 3, json!({ "type": "chat/turnCancelled", "turnId": "none", "duration": 0 }))
+        .await;
+    let rejected = client.next_action().await;
+    assert_eq!(rejected["rejectionReason"], "no such turn is running in this chat");
+    assert!(rejected["serverSeq"].as_u64() >= numbers.last().copied(), "{rejected}");
+    client.notify("unsubscribe", json!({ "channel": chat() })).await;
+    let none = client.request("subscribe", json!({ "channel": "echo:/none" })).await.unwrap_err();
+    assert_eq!(none["code"], -32001, "{none}");
+    client.dispatch(&chat(), 4, turn("unheard")).await;
+    client.dispatch(&own_chat, 5, turn("heard")).await;
+    let seen = client.actions_until("chat/turnComplete").await;
+    assert!(seen.iter().all(|action| action["channel"] == own_chat), "{seen:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_about_a_session_reach_its_owner() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, SESSION).await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    client.actions_until("chat/turnComplete").await;
+    let fork = json!({ "channel": SESSION, "chat": "ahp-chat:/fork",
+        "source": { "kind": "fork", "chat": chat(), "turnId": "t1" } });
+    assert_eq!(client.request("createChat", fork).await, Ok(Value::Null));
+    let forked = subscribe(&mut client, "ahp-chat:/fork").await;
+    assert_eq!(forked["state"]["turns"].as_array().unwrap().len(), 1);
+    // A turn that is cancelled.
+    let slow = json!({ "type": "session/configChanged", "config": { "delayMs": 200 } });
+    client.dispatch(SESSION, 2, slow).await;
+    client.actions_until("session/configChanged").await;
+    say(&mut client, 3, "t2", "a b c d e f g h i j k l m n o p q r s t u v w x y z").await;
+    client.actions_until("chat/responsePart").await;
+    let cancel = json!({ "type": "chat/turnCancelled", "turnId": "t2", "duration": 1 });
+    client.dispatch(&chat(), 4, cancel).await;
+    let cancelled = client.actions_until("chat/turnCancelled").await;
+    assert_eq!(cancelled.last().unwrap()["channel"], chat());
+    let turns = json!({ "channel": chat(), "cursor": "0" });
+    let _ = client.request("fetchTurns", turns).await;
+    let completed = client
+        .request("completions", json!({ "channel": chat(), "kind": "userMessage", "text": "/", "offset": 1 }))
+        .await;
+    assert!(completed.is_ok(), "{completed:?}");
+    assert_eq!(client.request("disposeChat", json!({ "channel": "ahp-chat:/fork" })).await, Ok(Value::Null));
+    assert_eq!(client.request("disposeSession", json!({ "channel": SESSION })).await, Ok(Value::Null));
+    assert!(a.host.sessions.get("one").is_none());
+    let ended = client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap_err();
+    assert_eq!(ended["code"], -32001, "{ended}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lists_of_other_hosts_are_live() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut watcher = b.connect("w").await;
+    let root = subscribe(&mut watcher, "ahp-root://").await;
+    assert_eq!(root["state"]["activeSessions"], 0);
+    let mut maker = a.connect("maker").await;
+    create(&mut maker).await;
+    subscribe(&mut maker, &chat()).await;
+    say(&mut maker, 1, "t1", "some words").await;
+    maker.actions_until("chat/turnComplete").await;
+    let mut seen = Vec::new();
+    while !seen.contains(&"root/activeSessionsChanged".to_owned())
+        || !seen.contains(&"root/sessionAdded".to_owned())
+    {
+        let frame = watcher.next_frame().await.unwrap();
+        let name = match frame["method"].as_str().unwrap() {
+            "action" => frame["params"]["action"]["type"].as_str().unwrap().to_owned(),
+            method => method.to_owned(),
+        };
+        if name == "root/sessionAdded" {
+            assert_eq!(frame["params"]["summary"]["resource"], SESSION);
+        }
+        if name == "root/activeSessionsChanged" {
+            assert_eq!(frame["params"]["action"]["activeSessions"], 1);
+        }
+        seen.push(name);
+    }
+    assert_eq!(seen.iter().filter(|name| *name == "root/sessionAdded").count(), 1);
+    let listed = watcher.request("listSessions", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["resource"], SESSION);
+    maker.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    loop {
+        let frame = watcher.next_frame().await.unwrap();
+        if frame["method"] == "root/sessionRemoved" {
+            assert_eq!(frame["params"]["session"], SESSION);
+            break;
+        }
+    }
+    let count = || {
+        let state = serde_json::to_value(b.host.core.root.agents()).is_ok();
+        state && b.host.sessions.count() == 0
+    };
+    eventually("the session is not counted any more", count).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_and_files_of_a_client_are_reached_through_its_host() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create(&mut a.connect("maker").await).await;
+    let mut editor = b.connect("editor").await;
+    subscribe(&mut editor, SESSION).await;
+    subscribe(&mut editor, &chat()).await;
+    let tool = json!({ "name": "shout", "title": "Shout", "description": "Shouts.",
+        "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } } });
+    let active = json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "editor", "tools": [tool] } });
+    editor.dispatch(SESSION, 1, active).await;
+    editor.actions_until("session/activeClientSet").await;
+    say(&mut editor, 2, "t1", r#"/tool shout {"text":"hey"}"#).await;
+    let ready = editor.actions_until("chat/toolCallReady").await.pop().unwrap();
+    let call = &ready["action"]["toolCallId"];
+    let done = json!({ "type": "chat/toolCallComplete", "turnId": "t1", "toolCallId": call,
+        "result": { "success": true, "pastTenseMessage": "Shouted",
+            "content": [{ "type": "text", "text": "HEY" }] } });
+    editor.dispatch(&chat(), 3, done).await;
+    let ended = editor.actions_until("chat/turnComplete").await;
+    assert!(ended.iter().any(|action| action.to_string().contains("HEY")), "{ended:#?}");
+    // The owner reads a file that the client publishes; two requests have the same number at the two hosts.
+    let mut reader = a.connect("reader").await;
+    let uri = "vscode-agent-client://editor/file/-/home/ada/a.txt";
+    let here = b.connect("here").await;
+    for host in [Some(&mut reader), None] {
+        let mut own = here_or(host, &b).await;
+        let (answer, asked) = futures::join!(own.request("resourceRead", json!({ "uri": uri })), async {
+            loop {
+                let frame = editor.next_frame().await.unwrap();
+                if frame["method"] == "resourceRead" {
+                    let reply = json!({ "jsonrpc": "2.0", "id": frame["id"],
+                        "result": { "data": "aGF5", "encoding": "base64", "contentType": "text/plain" } });
+                    editor.send(&reply.to_string()).await;
+                    return frame["params"]["uri"].clone();
+                }
+            }
+        });
+        assert_eq!(answer.unwrap()["data"], "aGF5");
+        assert_eq!(asked, "file:///home/ada/a.txt");
+    }
+    drop(here);
+}
+
+async fn here_or(given: Option<&mut RawClient>, host: &ClusteredHost) -> RawClient {
+    match given {
+        Some(client) => {
+            let mut fresh = host.raw();
+            fresh.initialize("fresh").await;
+            std::mem::replace(client, fresh)
+        }
+        None => host.connect("other").await,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_continues_at_a_third_host() {
+    let inn = Inn::new();
+    let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    let seen = numbers(&client.actions_until("chat/turnComplete").await).pop().unwrap();
+    client.connection.close();
+    for host in [&c, &b, &a] {
+        let (mut client, result) = reconnect(host, "c", seen, &["ahp-root://", &chat()]).await;
+        assert_eq!(result["type"], "snapshot", "{result}");
+        let snapshots = result["snapshots"].as_array().unwrap();
+        let snapshot = snapshots.iter().find(|snapshot| snapshot["resource"] == chat()).unwrap();
+        assert!(snapshots.iter().any(|snapshot| snapshot["resource"] == "ahp-root://"));
+        let turns = snapshot["state"]["turns"].as_array().unwrap().len();
+        let turn = format!("t{}", turns + 1);
+        say(&mut client, 1, &turn, "more words").await;
+        let actions = client.actions_until("chat/turnComplete").await;
+        let numbers = numbers(&actions);
+        assert!(numbers[0] > snapshot["fromSeq"].as_u64().unwrap());
+        client.connection.close();
+    }
+    // A client that initializes with subscriptions.
+    let mut client = b.raw();
+    let params = json!({ "channel": "ahp-root://", "clientId": "i", "protocolVersions": ["1.0.0"],
+        "initialSubscriptions": [SESSION, chat(), "echo:/none"] });
+    let result = client.request("initialize", params).await.unwrap();
+    let resources: Vec<_> =
+        result["snapshots"].as_array().unwrap().iter().map(|snapshot| snapshot["resource"].clone()).collect();
+    assert_eq!(resources, [json!(SESSION), json!(chat())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_the_same_host_receives_what_it_missed_of_sessions_there() {
+    let inn = Inn::new();
+    let (a, _b) = (inn.host("a").await, inn.host("b").await);
+    let mut client = a.connect("c").await;
+    create(&mut client).await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    let seen = client.actions_until("chat/turnStarted").await.pop().unwrap()["serverSeq"].as_u64().unwrap();
+    client.actions_until("chat/turnComplete").await;
+    client.connection.close();
+    let (_, result) = reconnect(&a, "c", seen, &[&chat()]).await;
+    assert_eq!(result["type"], "replay", "{result}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
+    let inn = Inn::new();
+    let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    let mut bystander = b.connect("bystander").await;
+    subscribe(&mut bystander, "ahp-root://").await;
+    subscribe(&mut client, SESSION).await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    client.actions_until("chat/turnComplete").await;
+    client
+        .dispatch(SESSION, 2, json!({ "type": "session/configChanged", "config": { "delayMs": 100 } }))
+        .await;
+    client.actions_until("session/configChanged").await;
+    say(&mut client, 3, "t2", "a b c d e f g h i j k l m n o p q r s t u v w x y z").await;
+    client.actions_until("chat/responsePart").await;
+    inn.cluster.cut(&a);
+    assert_eq!(client.ended().await, Closed::Moved);
+    // The lease of the owner is valid for some time; the client waits for its end.
+    let chat = chat();
+    let channels = [SESSION, &chat, "ahp-root://"];
+    let waits = reconnect(&b, "c", 1, &channels);
+    let ends = async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        inn.cluster.expire(&a);
+    };
+    let ((mut client, result), ()) = futures::join!(waits, ends);
+    assert_eq!(result["type"], "snapshot");
+    let snapshots = result["snapshots"].as_array().unwrap();
+    assert_eq!(snapshots.len(), 3, "{result:#}");
+    let snapshot = snapshots.iter().find(|snapshot| snapshot["resource"] == chat).unwrap();
+    assert_eq!(snapshot["state"]["turns"][0]["id"], "t1");
+    assert_eq!(inn.cluster.owner_of("one").as_deref(), Some("b"));
+    say(&mut client, 1, "t3", "done").await;
+    client.actions_until("chat/turnComplete").await;
+    // The new owner serves clients of a third host.
+    let mut third = c.connect("third").await;
+    subscribe(&mut third, &chat).await;
+    say(&mut third, 1, "t4", "done").await;
+    client.actions_until("chat/turnComplete").await;
+    assert!(!bystander.connection.outbox.is_closed(), "a client without sessions there stays connected");
+}
+
+/// The writes of a store fail while this is set.
+struct Full(Arc<AtomicBool>);
+
+impl WrapCall for Full {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, is_full) = (call.clone(), self.0.clone());
+        Call::new(move |arguments| {
+            let fails = writes && is_full.load(Ordering::Relaxed);
+            let call = call.clone();
+            async move {
+                match fails {
+                    true => Err(Thrown::new("the disk is full")),
+                    false => call.unbounded(arguments).await,
+                }
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_see_nothing_that_could_not_be_stored() {
+    let inn = Inn::new();
+    let is_full = Arc::new(AtomicBool::new(false));
+    let store = SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")));
+    let store = wrapped_store(&Arc::new(store).into_point(), &Full(is_full.clone()));
+    let a = inn.cluster.start("a", store, Inn::builder()).await;
+    let b = inn.host("b").await;
+    let mut maker = a.connect("maker").await;
+    create(&mut maker).await;
+    let mut clients = [maker, b.connect("far").await];
+    for client in &mut clients {
+        subscribe(client, &chat()).await;
+    }
+    say(&mut clients[0], 1, "t1", "some words").await;
+    for client in &mut clients {
+        client.actions_until("chat/turnComplete").await;
+    }
+    // The end of a turn is written again.
+    say(&mut clients[0], 2, "t2", "/slow 5s done").await;
+    for client in &mut clients {
+        client.actions_until("chat/turnStarted").await;
+    }
+    is_full.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(5500)).await;
+    is_full.store(false, Ordering::Relaxed);
+    for client in &mut clients {
+        client.actions_until("chat/turnComplete").await;
+    }
+    // Neither a start nor an end is shown that is not stored in the end.
+    for (turn, text) in [("t3", "words"), ("t4", "/slow 5s lost")] {
+        let mut clients = [a.connect("near").await, b.connect("far").await];
+        for client in &mut clients {
+            subscribe(client, &chat()).await;
+        }
+        is_full.store(turn == "t3", Ordering::Relaxed);
+        say(&mut clients[0], 1, turn, text).await;
+        if turn == "t4" {
+            clients[0].actions_until("chat/turnStarted").await;
+            is_full.store(true, Ordering::Relaxed);
+        }
+        for client in &mut clients {
+            while let Some(frame) = client.next_frame().await {
+                let shown = &frame["params"]["action"]["type"];
+                assert!(
+                    shown != "chat/turnComplete" && (turn == "t4" || shown != "chat/turnStarted"),
+                    "{frame}"
+                );
+            }
+            assert_eq!(client.ended().await, Closed::Moved);
+        }
+        is_full.store(false, Ordering::Relaxed);
+    }
+    for host in [&a, &b] {
+        let snapshot = subscribe(&mut host.connect("reader").await, &chat()).await;
+        let turns = snapshot["state"]["turns"].as_array().unwrap();
+        let seen: Vec<_> = turns.iter().map(|turn| (turn["id"].clone(), turn["state"].clone())).collect();
+        let expected = [("t1", "complete"), ("t2", "complete"), ("t4", "error")];
+        assert_eq!(seen, expected.map(|(id, state)| (json!(id), json!(state))));
+    }
+    let mut again = b.connect("again").await;
+    subscribe(&mut again, &chat()).await;
+    say(&mut again, 1, "t5", "words").await;
+    again.actions_until("chat/turnComplete").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_replays_nothing_of_a_session_that_another_one_served() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    let seen = numbers(&client.actions_until("chat/turnStarted").await).pop().unwrap();
+    client.actions_until("chat/turnComplete").await;
+    inn.cluster.kill(&a);
+    assert_eq!(client.ended().await, Closed::Moved);
+    // Its own host takes the session over, and numbered the actions of the first owner too.
+    let (_, result) = reconnect(&b, "c", seen, &[&chat()]).await;
+    assert_eq!(result["type"], "snapshot", "{result}");
+    assert_eq!(result["snapshots"][0]["state"]["turns"][0]["state"], "complete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_fail_so_that_they_can_be_repeated_when_the_owner_is_lost() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, SESSION).await;
+    client.notify("unsubscribe", json!({ "channel": SESSION })).await;
+    inn.cluster.cut(&a);
+    let failed = client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap_err();
+    assert_eq!((&failed["code"], &failed["data"]["retryable"]), (&json!(-32603), &json!(true)), "{failed}");
+    // A subscription waits until the session has an owner again.
+    let subscribes = client.request("subscribe", json!({ "channel": SESSION }));
+    let ends = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        inn.cluster.expire(&a);
+    };
+    let (subscribed, ()) = futures::join!(subscribes, ends);
+    assert_eq!(subscribed.unwrap()["snapshot"]["resource"], SESSION);
+    assert_eq!(client.request("disposeSession", json!({ "channel": SESSION })).await, Ok(Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_for_a_former_owner_is_returned_and_sent_to_the_new_one() {
+    let inn = Inn::new();
+    // The first host retains only the latest session.
+    let few = |options: &mut HostOptions| {
+        options.resting_sessions = 0;
+        options.limits.awake_sessions = 1;
+    };
+    let a = inn.start("a", Inn::builder().options(few)).await;
+    let (b, c) = (inn.host("b").await, inn.host("c").await);
+    let mut maker = a.connect("maker").await;
+    create(&mut maker).await;
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t1", "some words").await;
+    client.actions_until("chat/turnComplete").await;
+    client.notify("unsubscribe", json!({ "channel": chat() })).await;
+    eventually("nobody follows it", || !a.host.core.fanout.watchers(&chat()).iter().any(|_| true)).await;
+    let mut others = 0;
+    let mut leave = async || {
+        while a.host.sessions.all().iter().any(|entry| entry.id == "one") {
+            others += 1;
+            let other = format!("echo:/other{others}");
+            let _ = maker.request("createSession", json!({ "channel": other })).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(others < 100, "the session stays in memory");
+        }
+    };
+    leave().await;
+    inn.cluster.give("one", &c);
+    let snapshot = subscribe(&mut client, &chat()).await;
+    assert_eq!(snapshot["state"]["turns"][0]["id"], "t1");
+    assert!(c.host.sessions.all().iter().any(|entry| entry.id == "one"));
+    assert!(!a.host.sessions.all().iter().any(|entry| entry.id == "one"), "its former owner did not load it");
+    say(&mut client, 2, "t2", "some words").await;
+    client.actions_until("chat/turnComplete").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_drains_hands_its_sessions_over() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut near = a.connect("near").await;
+    create(&mut near).await;
+    let mut far = b.connect("far").await;
+    subscribe(&mut far, &chat()).await;
+    say(&mut far, 1, "t1", "some words").await;
+    far.actions_until("chat/turnComplete").await;
+    a.host.set_draining(true).await.unwrap();
+    assert_eq!(far.ended().await, Closed::Moved);
+    let (mut far, result) = reconnect(&b, "far", 1, &[&chat()]).await;
+    assert_eq!(result["snapshots"][0]["state"]["turns"][0]["id"], "t1", "{result}");
+    assert_eq!(inn.cluster.owner_of("one").as_deref(), Some("b"));
+    say(&mut far, 2, "t2", "some words").await;
+    far.actions_until("chat/turnComplete").await;
+    // Its clients are served by the other host, also with new sessions.
+    subscribe(&mut near, &chat()).await;
+    near.request("createSession", json!({ "channel": "echo:/new" })).await.unwrap();
+    assert_eq!(inn.cluster.owner_of("new").as_deref(), Some("b"));
+    let new_chat = ostler_protocol::uri::default_chat("echo:/new");
+    subscribe(&mut near, &new_chat).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_disconnected_without_the_others() {
+    let inn = Inn::new();
+    let a = inn.host("a").await;
+    let small = |options: &mut HostOptions| options.outbox = 64 * 1024;
+    let b = inn.start("b", Inn::builder().options(small)).await;
+    create(&mut a.connect("maker").await).await;
+    let (mut client, mut slow) = (b.connect("c").await, b.connect("slow").await);
+    subscribe(&mut client, &chat()).await;
+    subscribe(&mut slow, &chat()).await;
+    let long = "word ".repeat(2000);
+    for turn in 0..16 {
+        say(&mut client, turn, &format!("t{turn}"), &long).await;
+        client.actions_until("chat/turnComplete").await;
+    }
+    assert_eq!(slow.ended().await, Closed::Behind);
+    slow.connection.close();
+    assert!(!client.connection.outbox.is_closed());
+    say(&mut client, 20, "last", "word").await;
+    client.actions_until("chat/turnComplete").await;
+    // The owner no longer has a connection for it.
+    eventually("the connection at the owner is closed", || a.host.core.fanout.watchers(&chat()).len() == 1)
+        .await;
+}
+
+fn users(role_of_ben: &str) -> People {
+    let people = People::new(SIGN_IN, "inn");
+    let file = json!({
+        "roles": { "none": [] },
+        "users": [
+            { "id": "ada", "roles": ["admin"], "token": hash_of("ada's") },
+            { "id": "ben", "roles": [role_of_ben], "token": hash_of("ben's") },
+        ]
+    });
+    people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    people
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_owner_decides_what_a_user_of_another_host_may() {
+    let inn = Inn::new();
+    let a = inn.start("a", Inn::builder().people(users("none"))).await;
+    let b = inn.start("b", Inn::builder().people(users("admin"))).await;
+    let sign_in = |token: &'static str| json!({ "resource": SIGN_IN, "token": token });
+    let mut maker = a.connect("maker").await;
+    maker.request("authenticate", sign_in("ada's")).await.unwrap();
+    create(&mut maker).await;
+    let mut client = b.connect("c").await;
+    let subscribe = json!({ "channel": SESSION });
+    let refused = client.request("subscribe", subscribe.clone()).await.unwrap_err();
+    assert_eq!(refused["code"], -32007, "{refused}");
+    // The identity follows the client, also to a connection that is open there.
+    client.request("authenticate", sign_in("ben's")).await.unwrap();
+    let refused = client.request("subscribe", subscribe.clone()).await.unwrap_err();
+    assert_eq!(refused["message"], "ben may not session:state here");
+    client.request("authenticate", sign_in("ada's")).await.unwrap();
+    let state = client.request("subscribe", subscribe).await.unwrap();
+    assert_eq!(state["snapshot"]["resource"], SESSION);
+    let created = "echo:/two";
+    client.request("createSession", json!({ "channel": created })).await.unwrap();
+    let owners: HashMap<_, _> = [&a, &b]
+        .map(|host| host.host.sessions.all())
+        .into_iter()
+        .flatten()
+        .map(|entry| (entry.uri.clone(), entry.owner.clone()))
+        .collect();
+    assert_eq!(owners[created].as_deref(), Some("user:ada"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_a_plugin_reaches_sessions_of_other_hosts() {
+    let inn = Inn::new();
+    let a = inn.host("a").await;
+    let plugin = || ostler_contract::Plugin::new("@test/bot", |_, _| Box::pin(async { Ok(()) }));
+    let b = inn.start("b", Inn::builder().plugin(plugin(), json!({}))).await;
+    create(&mut a.connect("maker").await).await;
+    let peer = b.plugin("bot").connect().unwrap();
+    let initialize = json!({ "clientId": "bot", "protocolVersions": ["1.0.0"] });
+    let request =
+        |method: &str, params: Value| peer.request.call((method.to_owned(), params.as_object().cloned()));
+    request("initialize", initialize).await.unwrap();
+    let subscribed = request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    assert_eq!(subscribed["snapshot"]["resource"], chat());
+}
+
+/// A client, its connection, and the host it connects to.
+struct Peer {
+    mirror: Mirror,
+    line: Option<RawClient>,
+    home: usize,
+}
+
+impl Peer {
+    fn new(name: &str, version: Version, home: usize) -> Self {
+        Self { mirror: Mirror::new(name, version), line: None, home }
+    }
+
+    fn connect(&mut self, hosts: &[ClusteredHost]) {
+        if self.line.is_none() {
+            self.line = Some(hosts[self.home].raw());
+            self.mirror.connect();
+        }
+    }
+
+    /// Sends and reads what is there to send and to read; a client that was disconnected connects again.
+    async fn exchange(&mut self, hosts: &[ClusteredHost]) {
+        let Some(line) = &mut self.line else { return };
+        for frame in self.mirror.outgoing() {
+            line.send(&frame).await;
+        }
+        for frame in line.ready_frames().await {
+            self.mirror.receive(&frame);
+        }
+        if line.connection.outbox.is_closed() {
+            self.drop_line();
+            self.connect(hosts);
+        }
+    }
+
+    fn drop_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.connection.close();
+            self.mirror.disconnected();
+        }
+    }
+
+    /// Moves to another host, which does not know this client.
+    fn moves(&mut self, to: usize) {
+        self.drop_line();
+        self.home = to;
+        self.mirror.host_ended();
+    }
+}
+
+async fn settle(hosts: &[ClusteredHost], peers: &mut [Peer], rounds: usize, each: Duration) {
+    for _ in 0..rounds {
+        for peer in peers.iter_mut() {
+            peer.exchange(hosts).await;
+        }
+        tokio::time::sleep(each).await;
+    }
+}
+
+/// What a client does: which client, what, to what, and how.
+type Choice = (usize, Step, u8, u8);
+
+fn choice() -> impl Strategy<Value = Choice> {
+    let choice = (0..4_usize, 0..ROWS.len(), any::<u8>(), any::<u8>());
+    choice.prop_map(|(client, row, at, how)| (client, ROWS[row], at, how))
+}
+
+const HOSTS: [&str; 3] = ["a", "b", "c"];
+
+async fn play(steps: Vec<Choice>) {
+    let inn = Inn::new();
+    let mut hosts = Vec::new();
+    for id in HOSTS {
+        hosts.push(inn.start(id, Inn::builder().session_tools()).await);
+    }
+    // Hosts that were killed stay in memory: nothing of them must have an effect.
+    let mut killed = Vec::new();
+    let versions = [Version::V1, Version::V0_9, Version::V1, Version::V0_9];
+    let mut peers: Vec<Peer> = versions
+        .into_iter()
+        .enumerate()
+        .map(|(at, version)| Peer::new(&format!("c{at}"), version, at % hosts.len()))
+        .collect();
+    for peer in &mut peers {
+        peer.connect(&hosts);
+    }
+    for (number, (client, step, at, how)) in steps.into_iter().enumerate() {
+        match step {
+            Step::Drop => peers[client].drop_line(),
+            Step::Return => {
+                let to = usize::from(how) % hosts.len();
+                if peers[client].line.is_none() && to != peers[client].home {
+                    peers[client].moves(to);
+                }
+                peers[client].connect(&hosts);
+            }
+            Step::Restart => {
+                let at = usize::from(how) % hosts.len();
+                inn.cluster.kill(&hosts[at]);
+                let host = inn.start(HOSTS[at], Inn::builder().session_tools()).await;
+                killed.push(std::mem::replace(&mut hosts[at], host));
+                for peer in peers.iter_mut().filter(|peer| peer.home == at && peer.line.is_some()) {
+                    peer.moves(at);
+                    peer.connect(&hosts);
+                }
+            }
+            Step::Wait => {
+                settle(&hosts, &mut peers, 4, Duration::from_millis(u64::from(how) * u64::from(at) / 40))
+                    .await;
+            }
+            // Settings of a host are those of this host.
+            Step::Configure if how % 3 == 0 => {}
+            step => peers[client].mirror.step(step, number, at, how),
+        }
+        settle(&hosts, &mut peers, 1, Duration::from_millis(u64::from(how % 4))).await;
+    }
+    for peer in &mut peers {
+        peer.connect(&hosts);
+    }
+    settle(&hosts, &mut peers, 60, Duration::from_secs(1)).await;
+    for peer in &mut peers {
+        peer.mirror.want_everything();
+    }
+    settle(&hosts, &mut peers, 40, Duration::from_secs(1)).await;
+    let own: BTreeSet<String> = peers.iter().flat_map(|peer| peer.mirror.own()).cloned().collect();
+    let count = peers.len();
+    peers.push(Peer::new("older", Version::V0_9, 1));
+    peers.push(Peer::new("newer", Version::V1, 2));
+    for fresh in &mut peers[count..] {
+        fresh.mirror.follow_sessions(own.clone());
+        fresh.connect(&hosts);
+    }
+    settle(&hosts, &mut peers, 20, Duration::from_secs(1)).await;
+    let (peers, fresh) = peers.split_at(count);
+    for peer in peers {
+        let fresh = fresh.iter().find(|fresh| fresh.mirror.version() == peer.mirror.version()).unwrap();
+        let compared = fresh.mirror.compare(&fresh.mirror).and_then(|()| peer.mirror.compare(&fresh.mirror));
+        compared.unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
+
+/// How many cases are played, which `OSTLER_CLUSTER_CASES` overrides.
+const CASES: u32 = 24;
+
+fn cases() -> u32 {
+    std::env::var("OSTLER_CLUSTER_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #[test]
+    fn all_clients_of_all_hosts_end_equal(steps in proptest::collection::vec(choice(), 1..60)) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(play(steps));
+    }
+}

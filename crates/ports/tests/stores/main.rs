@@ -1,0 +1,23 @@
+//! The stores and the files of a host, from outside.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../edits/mod.rs"]
+mod edits;
+#[path = "../killed/mod.rs"]
+mod killed;
+#[path = "../lines/mod.rs"]
+mod lines;
+
+mod atomic;
+mod automations;
+mod files;
+mod find_runs;
+mod install;
+mod policies;
+mod records;
+mod relocate;
+mod state;
+mod strangers;
+mod usage;
+mod vault;

@@ -1,0 +1,18 @@
+//! The command line, with real daemons: first use, operation, and work on plugins.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod authors;
+mod backup;
+mod commands;
+mod first_use;
+mod folders;
+mod operating;
+mod secrets;
+mod service;
+mod starting;
+mod watching;
+mod webhook_verbs;

@@ -1,0 +1,27 @@
+//! A real daemon as its clients, its people and other programs use it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod acknowledged;
+mod announcing;
+mod api;
+mod automations;
+mod bad_input;
+mod chats;
+mod console;
+mod credentials;
+mod git;
+mod github;
+mod lists;
+mod machines;
+mod observing;
+mod people;
+mod plugins;
+mod routes;
+mod runs;
+mod serving;
+mod tools_endpoint;
+mod webhooks;

@@ -1,0 +1,12 @@
+//! Several real daemons on one real PostgreSQL. `.ci/postgres` runs these tests.
+
+mod clock;
+mod disk;
+mod faults;
+mod history;
+mod hosts;
+mod load;
+mod log;
+mod ownership;
+mod relay;
+mod runs;

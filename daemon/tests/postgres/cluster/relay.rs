@@ -1,0 +1,158 @@
+//! A client of either of two hosts reaches the sessions of both.
+
+use std::time::{Duration, Instant};
+
+use ostler_testkit::postgres::Postgres;
+use serde_json::{Value, json};
+
+use super::hosts::{TOKEN, chat_of, client, folder, folder_with, options, start_turn, until};
+use crate::support::{Client, LIMIT};
+use crate::tls::{AUTHORITY, acceptor};
+
+const SESSION: &str = "echo:/one";
+/// How long it may take until another host serves the sessions of one that was killed.
+const TAKEOVER: Duration = Duration::from_secs(15);
+
+fn chat() -> String {
+    chat_of(SESSION)
+}
+
+async fn say(client: &mut Client, turn: &str) {
+    assert!(start_turn(client, &chat(), turn, turn).await);
+}
+
+/// Reads until a turn ends; returns the number of the action that ended it.
+async fn ended(client: &mut Client, turn: &str) -> u64 {
+    loop {
+        let frame = client.next_frame().await.expect("the connection is open");
+        let params = &frame["params"];
+        assert!(params.get("rejectionReason").is_none(), "{frame}");
+        if params["action"]["type"] == "chat/turnComplete" && params["action"]["turnId"] == turn {
+            return params["serverSeq"].as_u64().unwrap();
+        }
+    }
+}
+
+/// Requests until the answer is one.
+async fn eventually(
+    client: &mut Client,
+    method: &str,
+    params: &Value,
+    holds: impl Fn(&Value) -> bool,
+) -> Value {
+    let end = Instant::now() + TAKEOVER;
+    loop {
+        let answer = client.request(method, params.clone()).await;
+        if let Ok(answer) = &answer
+            && holds(answer)
+        {
+            return answer.clone();
+        }
+        assert!(Instant::now() < end, "{method}: {answer:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn any_daemon_serves_any_client() {
+    let server = Postgres::start();
+    let (here, there) = (folder(&server, "a"), folder(&server, "b"));
+    let (a, b) = (here.start(), there.start());
+    let mut near = client(&a, "near").await;
+    near.request("createSession", json!({ "channel": SESSION, "provider": "echo" })).await.unwrap();
+    near.subscribe(&chat()).await;
+    say(&mut near, "t1").await;
+    ended(&mut near, "t1").await;
+    let mut far = client(&b, "far").await;
+    // The second host knows the address of the first one once that has renewed its lease.
+    let subscribed = eventually(&mut far, "subscribe", &json!({ "channel": chat() }), |_| true).await;
+    let snapshot = &subscribed["snapshot"];
+    assert_eq!(snapshot["state"]["turns"][0]["id"], "t1");
+    say(&mut far, "t2").await;
+    let number = ended(&mut far, "t2").await;
+    assert!(number > snapshot["fromSeq"].as_u64().unwrap());
+    ended(&mut near, "t2").await;
+    let owner = "SELECT owner_id FROM ostler.session_heads WHERE session = 'one' AND owner IS NOT NULL";
+    assert_eq!(server.psql("ostler", owner), "a");
+    let listed = far.request("listSessions", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["resource"], SESSION);
+
+    // The owner is killed: its client elsewhere is disconnected, and continues at the host that takes the session over.
+    a.kill();
+    let begun = Instant::now();
+    while far.next_frame().await.is_some() {}
+    let mut far = Client::connect(&format!("{}/?tkn={TOKEN}", b.url)).await;
+    let back = json!({ "channel": "ahp-root://", "clientId": "far", "lastSeenServerSeq": number,
+        "subscriptions": ["ahp-root://", chat()] });
+    let result = far.request("reconnect", back).await.unwrap();
+    assert_eq!(result["type"], "snapshot");
+    let snapshots = result["snapshots"].as_array().unwrap();
+    let snapshot = snapshots.iter().find(|snapshot| snapshot["resource"] == chat()).unwrap();
+    assert_eq!(snapshot["state"]["turns"].as_array().unwrap().len(), 2, "{snapshot}");
+    assert!(begun.elapsed() < TAKEOVER);
+    say(&mut far, "t3").await;
+    ended(&mut far, "t3").await;
+    assert_eq!(server.psql("ostler", owner), "b");
+
+    // The first host returns, and its clients reach the session at the second one.
+    let a = here.start();
+    let mut near = client(&a, "near").await;
+    let subscribed = eventually(&mut near, "subscribe", &json!({ "channel": chat() }), |_| true).await;
+    assert_eq!(subscribed["snapshot"]["state"]["turns"].as_array().unwrap().len(), 3);
+    say(&mut near, "t4").await;
+    ended(&mut near, "t4").await;
+    ended(&mut far, "t4").await;
+    let log = format!("{}{}", here.read("log"), there.read("log"));
+    assert!(!log.contains("of-the-cluster"), "{log}");
+}
+
+/// Passes TLS connections on to the port that it is told, without TLS; returns its own port.
+async fn terminator(mut leads_to: tokio::sync::watch::Receiver<u16>) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let to = *leads_to.wait_for(|port| *port != 0).await.unwrap();
+            tokio::spawn(async move {
+                let Ok(mut outer) = acceptor().accept(stream).await else { return };
+                let mut inner = tokio::net::TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+                // The end of either connection ends the other one.
+                let _ = tokio::io::copy_bidirectional(&mut outer, &mut inner).await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_link_over_tls_accepts_the_authorities_of_the_system() {
+    let server = Postgres::start();
+    let (tells, leads_to) = tokio::sync::watch::channel(0);
+    let mut options = options(&server, "a", &["/"]);
+    options["cluster"]["url"] = format!("wss://localhost:{}", terminator(leads_to).await).into();
+    let here = folder_with(&options);
+    let a = here.start();
+    tells.send(a.address().rsplit_once(':').unwrap().1.parse().unwrap()).unwrap();
+    let mut near = client(&a, "near").await;
+    near.request("createSession", json!({ "channel": SESSION, "provider": "echo" })).await.unwrap();
+    near.subscribe(&chat()).await;
+    for (id, authority) in [("b", None), ("c", Some(AUTHORITY))] {
+        let there = folder(&server, id);
+        let mut command = there.command(&[]);
+        if let Some(authority) = authority {
+            command.env("SSL_CERT_FILE", authority);
+        }
+        let daemon = there.started(command);
+        let mut far = client(&daemon, id).await;
+        if authority.is_some() {
+            eventually(&mut far, "subscribe", &json!({ "channel": chat() }), |_| true).await;
+            say(&mut far, "t1").await;
+            ended(&mut near, "t1").await;
+        } else {
+            until(LIMIT, "the certificate is refused", || there.read("log").contains("UnknownIssuer")).await;
+            assert!(far.request("subscribe", json!({ "channel": chat() })).await.is_err());
+        }
+    }
+}

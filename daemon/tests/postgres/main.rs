@@ -1,0 +1,14 @@
+//! Real daemons on a real PostgreSQL: their stores, users, moves from and to files, and clusters. `.ci/postgres` runs the
+//! ignored tests.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../tls/mod.rs"]
+mod tls;
+
+mod cluster;
+mod migrate;
+mod stores;
+mod users;

@@ -1,0 +1,18 @@
+//! Calls of endpoints: whose they are, what they start, and what their senders are told.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bots;
+mod cloudevents;
+mod echo;
+mod endpoints;
+mod extras;
+mod filters;
+mod malformed;
+mod more_senders;
+mod ordered;
+mod replays;
+mod senders;
