@@ -15,10 +15,10 @@ use ostler_engine::{Host, LinkDialer, LinkTransport};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio_tungstenite::{Connector, WebSocketStream, connect_async_tls_with_config};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+use tokio_tungstenite::{Connector, WebSocketStream, connect_async_tls_with_config};
 
 use crate::guard::bearer;
 use crate::linger::Socket;

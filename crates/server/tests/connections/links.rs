@@ -8,11 +8,11 @@ use ostler_contract::json;
 use ostler_contract::points::Emit;
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_server::{HostNames, Listener, Server, WebSocketLinks};
-use tokio_tungstenite::Connector;
 use ostler_testkit::{ClusteredHost, MemoryCluster, MemoryHost, RawClient, Stage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio_tungstenite::Connector;
 
 const SESSION: &str = "stage:/one";
 
