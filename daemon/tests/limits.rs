@@ -568,7 +568,7 @@ fn queued_messages_of_clients() {
 #[test]
 fn long_drafts_of_many_sessions() {
     // Together more than the memory for states.
-    const EACH: i64 = 3;
+    const EACH: i64 = 5;
     let folder = with_small_states();
     attack(
         Kind::Drafts,
@@ -585,7 +585,7 @@ fn long_drafts_of_many_sessions() {
                     client.dispatch(&chat(at), at, draft).await;
                 }
                 // Those that sleep by now have theirs too.
-                for at in 0..EACH {
+                for at in [0, 1, EACH / 2, EACH - 1] {
                     let mut seq = EACH;
                     loop {
                         let state = client.subscribe(&chat(at)).await;
@@ -613,7 +613,7 @@ async fn unsubscribe(client: &mut Client, channel: &str) {
 }
 
 /// The memory for the states of sessions: little of it is in use sooner.
-const STATES: u64 = 20 * MIB;
+const STATES: u64 = 48 * MIB;
 
 fn with_small_states() -> Folder {
     let limits = json!({ "sessionMemoryMb": STATES / MIB });

@@ -116,7 +116,7 @@ async fn stripe() {
     assert_eq!(recorded!("stripe-invoice-item", "json").send(&world, "stripe").await, (401, old));
     let recorded = recorded!("stripe-invoice-item", "json");
     let (time, body) = (now(), recorded.body);
-    let signature = hex::encode(&sign(STRIPE.as_bytes(), &[time.as_bytes(), b".", body]));
+    let signature = hex::encode(sign(STRIPE.as_bytes(), &[time.as_bytes(), b".", body]));
     let fresh = recorded.with("Stripe-Signature", format!("t={time},v1={signature},v0={}", "0".repeat(64)));
     assert_eq!(fresh.send(&world, "stripe").await, (202, json!({ "endpoint": "stripe" })));
     let event = event_of(&world, "stripe").await;
@@ -136,7 +136,7 @@ async fn slack() {
     assert_eq!(recorded!("slack-command", "form").send(&world, "slack").await.0, 401);
     let time = now();
     let signed = |recorded: Recorded| {
-        let signature = hex::encode(&sign(SLACK.as_bytes(), &[b"v0:", time.as_bytes(), b":", recorded.body]));
+        let signature = hex::encode(sign(SLACK.as_bytes(), &[b"v0:", time.as_bytes(), b":", recorded.body]));
         recorded
             .with("X-Slack-Request-Timestamp", time.clone())
             .with("X-Slack-Signature", format!("v0={signature}"))
