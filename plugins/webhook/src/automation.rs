@@ -114,7 +114,7 @@ pub(crate) async fn call(
     };
     // Where the owner of an automation merged its run into another one, or dropped it.
     if stored.is_some_and(|stored| !stored.is_empty() && stored != seen.runs)
-        && let Err(why) = webhook.deliveries.replace(&endpoint.id, seen).await
+        && let Err(why) = Box::pin(webhook.deliveries.replace(&endpoint.id, seen)).await
     {
         webhook.problem(&endpoint.id, &format!("cannot store the runs of a call in its log: {why}"));
     }
