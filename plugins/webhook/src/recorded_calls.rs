@@ -58,9 +58,7 @@ impl RecordedCalls {
         for (of, field, most) in
             [(&mut calls.accepted, "deliveries", ADMITTED), (&mut calls.refused, IS_REFUSED, REFUSED)]
         {
-            let listed = list.and_then(|list| list.get(field)).and_then(Value::as_array);
-            let is_missing = |row: &&Value| !row["id"].as_str().is_some_and(|id| ids.contains(id));
-            of.extend(listed.into_iter().flatten().filter(is_missing).cloned());
+            of.extend(only_listed(list, field, &ids));
             of.sort_by(|one, other| order(one).cmp(&order(other)));
             let beyond = of.len().saturating_sub(most);
             let gone = of.drain(..beyond);
@@ -82,9 +80,7 @@ impl RecordedCalls {
 /// Returns the list of stored bodies of an endpoint, oldest first.
 pub fn listed_bodies(list: Option<&JsonObject>, rows: Vec<JsonObject>) -> Vec<Value> {
     let ids: HashSet<String> = rows.iter().filter_map(|row| text(row, "id")).collect();
-    let listed = list.and_then(|list| list.get("bodies")).and_then(Value::as_array);
-    let is_missing = |row: &&Value| !row["id"].as_str().is_some_and(|id| ids.contains(id));
-    let mut all: Vec<Value> = listed.into_iter().flatten().filter(is_missing).cloned().collect();
+    let mut all: Vec<Value> = only_listed(list, "bodies", &ids).collect();
     all.extend(rows.into_iter().map(|mut row| {
         row.shift_remove(ENDPOINT);
         Value::from(row)
@@ -93,6 +89,13 @@ pub fn listed_bodies(list: Option<&JsonObject>, rows: Vec<JsonObject>) -> Vec<Va
     let expires = |row: &Value| row["expires"].as_i64();
     all.sort_by(|one, other| (expires(one), order(one)).cmp(&(expires(other), order(other))));
     all
+}
+
+/// Returns the rows of a list that are no records.
+fn only_listed(list: Option<&JsonObject>, field: &str, ids: &HashSet<String>) -> impl Iterator<Item = Value> {
+    let listed = list.and_then(|list| list.get(field)).and_then(Value::as_array);
+    let is_missing = move |row: &&Value| !row["id"].as_str().is_some_and(|id| ids.contains(id));
+    listed.into_iter().flatten().filter(is_missing).cloned()
 }
 
 fn text(row: &JsonObject, field: &str) -> Option<String> {

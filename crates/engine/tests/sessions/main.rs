@@ -10,6 +10,7 @@ mod changes;
 mod chats;
 mod cluster;
 mod customizations;
+mod detached_trees;
 mod directories;
 mod drafts;
 mod durability;

@@ -16,3 +16,4 @@ mod more_senders;
 mod ordered;
 mod replays;
 mod senders;
+mod shared_log;

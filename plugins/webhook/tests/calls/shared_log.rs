@@ -1,13 +1,10 @@
 //! The log of calls and stored bodies where several hosts may write to the store of records.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::{Outside, SECRET, World, automation, builder, endpoint, folder, records, until, write};
 use ostler_contract::live::Pending;
 use ostler_contract::points::{AutomationStore, RecordStore};
 use ostler_contract::protocol::wire::state::AutomationRunState;
@@ -15,7 +12,6 @@ use ostler_contract::shared_runs::{NewRecord, RunTransactions};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_plugin_webhook::recorded_calls::{RecordedCalls, rows_of};
 use ostler_ports::{FileAutomations, StateDb};
-use support::{Outside, SECRET, World, automation, builder, endpoint, folder, records, until, write};
 use tempfile::TempDir;
 
 const BACK: &str = "https://hooks.example/in/x";
