@@ -22,6 +22,7 @@ both! { PLUGIN:
     a_session_is_given_a_working_tree_of_its_own,
     a_session_a_plugin_starts_is_given_one_too,
     facts_of_a_directory_stand_in_its_sessions,
+    facts_that_change_are_read_again_while_a_session_is_watched,
     pull_requests_of_a_session_are_found_and_made,
     what_a_session_changed_is_listed_watched_and_operated_on,
     a_directory_is_watched_while_its_changeset_is,
@@ -79,10 +80,12 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
         None,
     )?;
     let (seen, moved) = (turns.clone(), turns.clone());
+    let reports: Arc<AtomicU64> = Arc::default();
+    let (reported, watches) = (reports.clone(), host.clone());
     host.register_directories(
         Directories {
             meta: Call::now(move |(directory,): (String,)| {
-                let turns = seen.load(Ordering::Acquire);
+                let turns = seen.load(Ordering::Acquire) + reported.load(Ordering::Acquire);
                 let git = json!({ "branchName": "feature", "directory": directory, "turns": turns });
                 let project = json!({ "uri": "file:///inn", "displayName": "The inn" });
                 Ok(object(json!({ "git": git, "project": project, "ostler.owner": "user:mallory" })))
@@ -91,7 +94,18 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
                 moved.fetch_add(1, Ordering::AcqRel);
                 Ok(())
             })),
-            watch: None,
+            watch: Some(Call::new(move |(directory, changed): (String, HostFunction<fn()>)| {
+                let (reports, watches) = (reports.clone(), watches.clone());
+                async move {
+                    if directory != "/inn/attic" {
+                        return Ok(None);
+                    }
+                    reports.fetch_add(10, Ordering::AcqRel);
+                    changed.call(()).await?;
+                    let ended = move |()| watches.log("facts of /inn/attic are watched no more".into());
+                    Ok(Some(Call::now(ended)))
+                }
+            })),
         },
         None,
     )?;
@@ -346,6 +360,19 @@ async fn facts_of_a_directory_stand_in_its_sessions(side: Side) {
     let listed = client.request("listSessions", json!({ "channel": "ahp-root://" })).await.unwrap();
     assert_eq!(listed["items"][0]["project"], project);
     drop(host);
+}
+
+async fn facts_that_change_are_read_again_while_a_session_is_watched(side: Side) {
+    let (host, mut client) = start(side).await;
+    client.request("createSession", session("one", "/inn/attic", json!({}))).await.unwrap();
+    assert!(lines_of(&host.log, "around").is_empty(), "nobody watches");
+    let mut meta = state(&mut client, "echo:/one").await["_meta"].clone();
+    // Each report adds 10, and each refresh one.
+    while meta["git"]["turns"].as_u64() < Some(10) {
+        meta = client.actions_until("session/metaChanged").await.pop().unwrap()["action"]["_meta"].clone();
+    }
+    client.notify("unsubscribe", json!({ "channel": "echo:/one" })).await;
+    host.log.wait_for("plugin around: facts of /inn/attic are watched no more").await;
 }
 
 async fn pull_requests_of_a_session_are_found_and_made(side: Side) {

@@ -11,6 +11,7 @@ export function apply(host, { bare }) {
     return;
   }
   let turns = 0;
+  let reports = 0;
   host.registerWorktrees({
     repository: (directory) => (directory.startsWith('/inn') ? { root: '/inn' } : null),
     branches: (repository, typed) => ['main', 'maple', 'stable'].filter((branch) => branch.includes(typed)),
@@ -24,11 +25,17 @@ export function apply(host, { bare }) {
   });
   host.registerDirectories({
     meta: (directory) => ({
-      git: { branchName: 'feature', directory, turns },
+      git: { branchName: 'feature', directory, turns: turns + reports },
       project: { uri: 'file:///inn', displayName: 'The inn' },
       'ostler.owner': 'user:mallory',
     }),
     refresh: () => { turns += 1; },
+    watch: async (directory, changed) => {
+      if (directory !== '/inn/attic') return undefined;
+      reports += 10;
+      await changed();
+      return () => host.log('facts of /inn/attic are watched no more');
+    },
   });
   host.registerGithub({
     resource: { resource: 'https://api.github.com/repos', resource_name: 'GitHub' },
