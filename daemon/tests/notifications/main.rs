@@ -6,8 +6,6 @@
 mod receiver;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../tls/mod.rs"]
-mod tls;
 
 use std::time::{Duration, Instant};
 
@@ -532,7 +530,7 @@ async fn slack_and_mail_have_the_link() {
     folder.write("vault.json", &vault.to_string());
     let ada = add(&folder, "ada", "member");
     let mut command = folder.command(&[]);
-    command.env("SSL_CERT_FILE", tls::AUTHORITY);
+    command.env("SSL_CERT_FILE", support::tls::AUTHORITY);
     let daemon = folder.started(command);
     let mut client = connect(&daemon, &ada).await;
     begin(&mut client, "1", "/ask Which?").await;

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use crate::support::LIMIT;
-use crate::tls::acceptor;
+use crate::support::tls::acceptor;
 
 /// A request that was posted.
 #[derive(Debug, Clone)]

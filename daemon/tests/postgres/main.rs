@@ -5,8 +5,6 @@
 
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../tls/mod.rs"]
-mod tls;
 
 mod cluster;
 mod migrate;

@@ -5,6 +5,7 @@
 pub mod attack;
 pub mod collector;
 mod stdio;
+pub mod tls;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

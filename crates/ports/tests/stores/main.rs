@@ -2,11 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../edits/mod.rs"]
 mod edits;
-#[path = "../killed/mod.rs"]
 mod killed;
-#[path = "../lines/mod.rs"]
 mod lines;
 
 mod atomic;

@@ -6,8 +6,8 @@ use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 
 use super::hosts::{TOKEN, chat_of, client, folder, folder_with, options, start_turn, until};
+use crate::support::tls::{AUTHORITY, acceptor};
 use crate::support::{Client, LIMIT};
-use crate::tls::{AUTHORITY, acceptor};
 
 const SESSION: &str = "echo:/one";
 /// How long it may take until another host serves the sessions of one that was killed.

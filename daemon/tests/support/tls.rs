@@ -8,10 +8,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// The certificate of the authority.
-pub const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/authority.pem");
+pub const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/tls/authority.pem");
 
 pub fn acceptor() -> TlsAcceptor {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/tls");
     let chain = CertificateDer::from_pem_file(format!("{folder}/localhost.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(format!("{folder}/localhost.key")).unwrap();
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
