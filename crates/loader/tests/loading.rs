@@ -48,6 +48,8 @@ impl PluginSource for Fakes {
 struct Bench {
     dir: tempfile::TempDir,
     modules: HashMap<String, Result<Module, Thrown>>,
+    /// Imports in place of the modules.
+    source: Option<Arc<dyn PluginSource>>,
     entries: Vec<PluginConfig>,
     vault: HashMap<String, String>,
     log: Arc<Mutex<Vec<String>>>,
@@ -58,6 +60,7 @@ impl Bench {
         Self {
             dir: tempfile::tempdir().unwrap(),
             modules: HashMap::new(),
+            source: None,
             entries: Vec::new(),
             vault: HashMap::new(),
             log: Arc::default(),
@@ -83,7 +86,7 @@ impl Bench {
         let door = HostDoor::new(&host.front);
         let loader = Loader {
             bundled: Vec::new(),
-            source: Arc::new(Fakes(self.modules.clone())),
+            source: self.source.clone().unwrap_or_else(|| Arc::new(Fakes(self.modules.clone()))),
             config_dir: self.dir.path().to_owned(),
             facts: Arc::new(HostFacts { version: "0.1.0".to_owned(), ..HostFacts::default() }),
             calls: door.clone(),
@@ -151,6 +154,56 @@ async fn ids_and_shapes() {
     let states: Vec<State> = bench.load().await.plugins.iter().map(|plugin| plugin.state).collect();
     use State::{Applied, Off, Skipped};
     assert_eq!(states, [Applied, Skipped, Skipped, Skipped, Off, Skipped]);
+}
+
+/// Imports a module without a name, whatever the file.
+struct Nameless(Module);
+
+impl PluginSource for Nameless {
+    fn import(&self, _: &Path, _: &str) -> Pending<Module> {
+        ostler_contract::live::ready(Ok(self.0.clone()))
+    }
+}
+
+#[tokio::test]
+async fn a_module_without_a_name_has_the_id_of_its_package_file_or_folder() {
+    let applied: Arc<Mutex<Vec<String>>> = Arc::default();
+    let takes = applied.clone();
+    let nameless = Module {
+        name: None,
+        ..module(
+            "unused",
+            apply(move |host, _| {
+                takes.lock().unwrap().push(host.id().to_string());
+                Ok(())
+            }),
+        )
+    };
+    let mut bench = Bench::new();
+    for (file, text) in [
+        // The folder of each package is not its id.
+        ("node_modules/@inn/horse/package.json", r#"{ "name": "@inn/horse", "main": "lib/stable.js" }"#),
+        ("node_modules/@inn/horse/lib/stable.js", ""),
+        ("node_modules/oats/package.json", r#"{ "name": "hay", "main": "index.js" }"#),
+        ("node_modules/oats/index.js", ""),
+        ("node_modules/loud/package.json", r#"{ "name": "Loud", "main": "quiet.js" }"#),
+        ("node_modules/loud/quiet.js", ""),
+        ("own/notes.js", ""),
+        ("yard/index.js", ""),
+        ("own/My Notes.js", ""),
+    ] {
+        let path = bench.dir.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let specs = ["@inn/horse", "oats", "loud", "./own/notes.js", "./yard", "./own/My Notes.js"];
+    bench.entries = specs.map(PluginConfig::named).into();
+    bench.source = Some(Arc::new(Nameless(nameless)));
+    insta::assert_snapshot!(bench.lines().await, @r"
+    plugin Loud skipped: its name is not a slug
+    plugin My Notes skipped: its name is not a slug
+    ");
+    assert_eq!(*applied.lock().unwrap(), ["inn-horse", "hay", "notes", "yard"]);
 }
 
 #[tokio::test]
@@ -221,6 +274,18 @@ async fn options_that_do_not_fit_cost_the_plugin_and_nothing_else() {
         plugin.options_schema = Some(json!({ "properties": { "key": { "type": "string" }, "map": {} } }));
         bench.add(file, plugin).options = options.as_object().unwrap().clone();
     }
+    // The resolved text is checked against the schema like any other text.
+    bench.vault.insert("host:short".into(), "s3cret".into());
+    for (file, schema) in [
+        ("j.js", json!({ "type": "string", "minLength": 8 })),
+        ("k.js", json!({ "type": "integer" })),
+        ("l.js", json!({ "enum": ["one", "two"] })),
+    ] {
+        let mut plugin = module(file.trim_end_matches(".js"), apply(|_, _| panic!("must not run")));
+        plugin.options_schema = Some(json!({ "properties": { "key": schema } }));
+        bench.add(file, plugin).options =
+            json!({ "key": { "$secret": "host:short" } }).as_object().unwrap().clone();
+    }
     let mut bad = module("f", apply(|_, _| panic!("must not run")));
     bad.options_schema = Some(json!("nonsense"));
     bench.add("f.js", bad);
@@ -236,6 +301,9 @@ async fn options_that_do_not_fit_cost_the_plugin_and_nothing_else() {
     plugin c skipped: plugins.c.options.map.x[0] names team:t/k: team:t/k belongs to a team or a person, and a plugin is loaded for neither; only host: names are read here
     plugin d skipped: plugins.d.options.key names my-real-key: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
     plugin e skipped: plugins.e.options.key names 5: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>
+    plugin j skipped: plugins.j.options.key must be text of at least 8 characters
+    plugin k skipped: plugins.k.options.key must be an integer
+    plugin l skipped: plugins.l.options.key must be one of one, two
     plugin f skipped: its optionsSchema is not an object
     plugin g skipped: its defaults is not an object
     plugin h skipped: its defaults is not an object

@@ -250,7 +250,10 @@ async fn a_start_says_where_it_is(side: Side) {
         said,
         json!(["parrot:/talk", talk.chat, "/srv/work", Null, false, { "OSTLER_SESSION": "parrot:/talk" }])
     );
-    let servers = json!({ "files": { "type": "stdio", "command": "mcp-files" } });
+    let servers = json!({
+        "files": { "type": "stdio", "command": "mcp-files", "args": ["-r", "."], "env": { "KEY": "k" }, "cwd": "/srv" },
+        "notes": { "type": "http", "url": "https://a.example/mcp", "headers": { "x-key": "k" } },
+    });
     let held = object(servers.clone());
     let host = side
         .host()
@@ -351,6 +354,7 @@ async fn a_chosen_option_reaches_the_backend(side: Side) {
         (json!({ "selectedOptionId": "once" }), true, "true once"),
         (json!({}), true, "true plain"),
         (json!({ "selectedOptionId": "never" }), false, "false never"),
+        (json!({}), false, "false plain"),
     ] {
         let turn = talk.begin("approve").await;
         let seen = talk.client.actions_until("session/inputNeededSet").await;

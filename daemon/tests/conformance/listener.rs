@@ -1,8 +1,11 @@
 //! `on` and `registerClose`: what a plugin is told of, and what it does at the end.
 
+use std::time::Duration;
+
 use ostler_contract::events::{Event, EventName, Handler};
-use ostler_contract::points::{Tool, ToolSpec};
-use ostler_contract::{Call, Frozen, Options, PluginContext, PluginHost, Thrown, json};
+use ostler_contract::points::{AutomationStore, RecordStore, SessionStore, Tool, ToolSpec};
+use ostler_contract::{Call, Frozen, Options, PluginContext, PluginHost, Thrown, Value, json};
+use ostler_testkit::cases::{empty_automations, empty_sessions};
 
 use crate::side::{Both, Side, Talk, lines_of};
 
@@ -11,6 +14,7 @@ const PLUGIN: Both = Both { spec: "@conformance/listener", native, javascript: "
 both! { PLUGIN:
     listeners_hear_in_order_and_change_nothing,
     what_is_said_while_listening_is_announced,
+    a_listener_is_handed_the_context_of_apply,
     nothing_is_heard_that_was_asked_for_after_apply,
     closing_runs_every_function_in_order,
 }
@@ -46,6 +50,17 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         EventName::Listening,
         Call::now(|(event, context): (Frozen<Event>, Frozen<PluginContext>)| {
             let Event::Listening { runtime, port, .. } = &event.0 else { return Ok(()) };
+            let context = context.0;
+            let yaml = context.stringify_yaml.call((json!({ "yes": ["no", 1] }),))?;
+            let facts = json!([
+                context.path,
+                context.paths,
+                context.version,
+                context.host_name,
+                context.config_dir,
+                context.parse_yaml.call((yaml,))?
+            ]);
+            context.log.call((format!("context {facts}"),))?;
             context.say.call((format!("hears {runtime} on {port} at {}", context.config_dir),))
         }),
     )?;
@@ -74,7 +89,11 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
     let (first, last) = (host.clone(), host.clone());
     host.register_close(Call::new(move |()| {
         let host = first.clone();
-        async move { host.log("closes first".into()) }
+        async move {
+            // The others would close before it if it were not awaited.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            host.log("closes first".into())
+        }
     }))?;
     host.register_close(Call::now(|()| Err("stuck".into())))?;
     host.register_close(Call::now(move |()| last.log("closes last".into())))
@@ -118,6 +137,28 @@ async fn what_is_said_while_listening_is_announced(side: Side) {
     assert_eq!(host.host.end_announcements(), [""; 0]);
 }
 
+async fn a_listener_is_handed_the_context_of_apply(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = side.host_with_echo().folder(dir.path()).options(|options| {
+        options.host_name = "inn".into();
+        options.paths = vec!["/srv/work".into(), "/srv/more".into()];
+    });
+    let host = builder.start().await;
+    let listening =
+        Event::Listening { runtime: "ostler".into(), host: "127.0.0.1".into(), port: 9187, guarded: true };
+    host.host.core.events.raise_and_wait(listening).await;
+    let lines = lines_of(&host.log, "listener");
+    let handed =
+        lines.iter().find_map(|line| line.strip_prefix("context ")).unwrap_or_else(|| panic!("{lines:?}"));
+    let version = &host.plugin("listener").facts().version;
+    assert!(!version.is_empty());
+    let folder = dir.path().display().to_string();
+    assert_eq!(
+        serde_json::from_str::<Value>(handed).unwrap(),
+        json!(["/srv/work", ["/srv/work", "/srv/more"], version, "inn", folder, { "yes": ["no", 1] }])
+    );
+}
+
 async fn nothing_is_heard_that_was_asked_for_after_apply(side: Side) {
     let host = side.host_with_echo().start().await;
     let mut talk = Talk::with(&host, "echo").await;
@@ -131,14 +172,33 @@ async fn nothing_is_heard_that_was_asked_for_after_apply(side: Side) {
 }
 
 async fn closing_runs_every_function_in_order(side: Side) {
-    let host = side.host_with_echo().start().await;
-    let mut talk = Talk::with(&host, "echo").await;
-    talk.say("one").await;
+    let builder = side.other(crate::agent::PLUGIN).load(side.host_with_echo(), json!({}));
+    let log = builder.log();
+    let closes = move |store: &'static str| {
+        let log = log.clone();
+        Some(Call::<fn()>::now(move |()| {
+            log.write(&format!("store {store} closes"));
+            Ok(())
+        }))
+    };
+    let collection = Call::now(|_| Err("there are none".into()));
+    let host = builder
+        .automations(AutomationStore { close: closes("automations"), ..empty_automations() })
+        .sessions(SessionStore { close: closes("sessions"), ..empty_sessions() })
+        .records(RecordStore { collection, close: closes("records") })
+        .start()
+        .await;
+    assert_eq!(Talk::with(&host, "parrot").await.say("one").await, "heard: one");
     host.host.close().await;
     let lines = host.log.all();
     let at = |text: &str| {
         lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{text}: {lines:#?}"))
     };
     assert!(lines[at("stuck")].starts_with("plugin listener: its close failed: stuck"), "{lines:#?}");
-    assert!(at("closes first") < at("stuck") && at("stuck") < at("closes last"), "{lines:#?}");
+    // Sessions close first, then the functions of plugins, one after the other, and then the stores.
+    let order = ["plugin agent: close", "closes first", "its close failed", "closes last", "store "].map(at);
+    assert!(order.is_sorted(), "{lines:#?}");
+    for store in ["automations", "sessions", "records"] {
+        at(&format!("store {store} closes"));
+    }
 }

@@ -32,3 +32,4 @@ mod terminals;
 mod tool;
 mod tools_server;
 mod trigger_type;
+mod worker;

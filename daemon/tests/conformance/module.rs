@@ -24,6 +24,7 @@ fn dress(plugin: Plugin) -> Plugin {
             "most": { "type": "integer" },
             "key": { "type": "string", "writeOnly": true },
             "later": { "type": "string", "secretAtUse": true },
+            "servers": { "type": "object", "secretAtUse": true },
             "deep": { "type": "object" },
         },
         "required": ["most"],
@@ -75,7 +76,8 @@ fn with_vault(builder: Builder) -> Builder {
 }
 
 fn options() -> Value {
-    json!({ "key": { "$secret": "host:key" }, "later": { "$secret": "host:later" } })
+    json!({ "key": { "$secret": "host:key" }, "later": { "$secret": "host:later" },
+        "servers": { "a": { "token": { "$secret": "team:t/a" }, "args": ["-v"] } } })
 }
 
 async fn a_module_is_applied_once_with_its_options(side: Side) {
@@ -89,7 +91,10 @@ async fn a_module_is_applied_once_with_its_options(side: Side) {
         .filter_map(|line| line.strip_prefix("applied with "))
         .map(|options| serde_json::from_str(options).unwrap())
         .collect();
-    let handed = json!({ "most": 3, "deep": { "list": [1] }, "key": "the value of host:key", "later": { "$secret": "host:later" } });
+    let mut handed = options();
+    handed["key"] = json!("the value of host:key");
+    handed["most"] = json!(3);
+    handed["deep"] = json!({ "list": [1] });
     assert_eq!(applied, [handed], "defaults, the secret itself, and the reference as it was written");
     let unfit = side.load(with_vault(builder()), json!({ "most": "many" })).may_fail().start().await;
     assert_eq!(unfit.loaded[1].state, State::Skipped);

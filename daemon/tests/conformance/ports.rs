@@ -1,8 +1,9 @@
 //! What each port requires: every required member is named when it is missing, and nothing else is asked for.
 
 use ostler_contract::points::{
-    Changes, Computers, Containers, Diagnostics, Directories, PullRequest, PullRequests, Resource,
-    ResourceFacts, ResourceStore, TerminalStore, Usage, Vault, Worktree, Worktrees,
+    Changes, Computers, Containers, Diagnostics, Directories, Policies, PullRequest, PullRequests,
+    RecordStore, Resource, ResourceFacts, ResourceStore, StoredCollection, TerminalStore, Usage, Vault,
+    Worktree, Worktrees,
 };
 use ostler_contract::{Call, Options, PluginHost, Thrown, Value, json};
 
@@ -18,6 +19,8 @@ both! { PLUGIN:
 const PORTS: &[(&str, &str, &[&str])] = &[
     ("registerVault", "vault", &["get", "set", "delete", "list"]),
     ("registerUsage", "usage", &["record", "total", "pools", "records"]),
+    ("registerPolicies", "policies", &["list", "get", "put", "remove"]),
+    ("registerRecords", "store", &["collection"]),
     ("registerResources", "store", &["list", "read", "resolve", "complete"]),
     ("registerTerminals", "store", &["create"]),
     ("registerComputers", "computers", &["how"]),
@@ -59,6 +62,17 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         pools: Call::now(|()| Ok(vec![])),
         records: Call::now(|_| Ok(vec![])),
         ..Usage::default()
+    };
+    let policies = || Policies {
+        list: Call::now(|()| Ok(vec![])),
+        get: Call::now(|_| Ok(None)),
+        put: Call::now(|_| Ok(())),
+        remove: Call::now(|_| Ok(false)),
+        ..Policies::default()
+    };
+    let records = || RecordStore {
+        collection: Call::now(|_| Ok(StoredCollection::default())),
+        ..RecordStore::default()
     };
     let resources = || ResourceStore {
         list: Call::now(|_| Ok(vec![])),
@@ -103,6 +117,8 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
     let said = [
         tried!(register_vault(vault()): get, set, delete, list),
         tried!(register_usage(usage()): record, total, pools, records),
+        tried!(register_policies(policies()): list, get, put, remove),
+        tried!(register_records(records()): collection),
         tried!(register_resources(resources()): list, read, resolve, complete),
         tried!(register_terminals(terminals()): create),
         tried!(register_computers(computers()): how),

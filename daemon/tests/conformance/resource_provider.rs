@@ -142,11 +142,11 @@ async fn a_scheme_is_described_with_what_it_can_do(side: Side) {
     let without = side.other(LATER).load(builder(), json!({})).start().await;
     let described = without.raw().initialize("c").await["_meta"]["ostler.resourceProviders"].clone();
     assert_eq!(described["plain"], json!({ "root": "plain://", "operations": ["get"] }));
-    assert!(
-        builder().start().await.raw().initialize("c").await["_meta"]
-            .get("ostler.resourceProviders")
-            .is_none()
-    );
+    let none = builder().start().await;
+    let mut client = none.raw();
+    assert_eq!(client.initialize("c").await["_meta"].get("ostler.resourceProviders"), None);
+    let root = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert_eq!(root["snapshot"]["state"]["_meta"].get("ostler.resourceProviders"), None, "{root}");
 }
 
 async fn a_reader_is_who_the_grants_say(side: Side) {

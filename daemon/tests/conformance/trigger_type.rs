@@ -19,6 +19,7 @@ const LATER: Both =
 both! { PLUGIN:
     a_type_is_offered_as_it_was_registered,
     a_fired_event_runs_what_it_matches,
+    a_fired_event_runs_each_that_waits_for_it_and_no_other,
     what_was_not_registered_cannot_be_fired,
     a_type_two_plugins_claim_is_the_firsts,
 }
@@ -71,13 +72,24 @@ fn later(host: PluginHost, _: Options) -> Result<(), Thrown> {
     host.register_tool(fire_tool(&host, "fire-later"))
 }
 
+/// An automation of these settings: the id, whether it is enabled, the type and event it waits for, and its config.
+type Saved = (&'static str, bool, &'static str, &'static str, &'static str);
+
 async fn with_automations(builder: Builder, dir: &Path) -> Builder {
+    let saved = [
+        ("main", true, "build", "done", "{ branch: main }"),
+        ("other", true, "build", "done", "{ branch: other }"),
+    ];
+    with_saved(builder, dir, &saved).await
+}
+
+async fn with_saved(builder: Builder, dir: &Path, saved: &[Saved]) -> Builder {
     let folder = dir.join("automations");
     std::fs::create_dir_all(&folder).unwrap();
-    for (id, config) in [("main", "{ branch: main }"), ("other", "{ branch: other }")] {
+    for (id, enabled, r#type, event, config) in saved {
         let text = format!(
-            "---\ntitle: {id}\nenabled: true\nsession:\n  provider: echo\ntriggers:\n  - id: t\n    kind: event\n    \
-             type: build\n    title: A build\n    events:\n      - id: done\n    config: {config}\n---\nBuilt {{{{event.branch}}}}.\n"
+            "---\ntitle: {id}\nenabled: {enabled}\nsession:\n  provider: echo\ntriggers:\n  - id: t\n    kind: event\n    \
+             type: {type}\n    title: A build\n    events:\n      - id: {event}\n    config: {config}\n---\nBuilt {{{{event.branch}}}}.\n"
         );
         std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
     }
@@ -138,6 +150,41 @@ async fn a_fired_event_runs_what_it_matches(side: Side) {
     let state = client.request("subscribe", json!({ "channel": chat })).await.unwrap();
     let said = state["snapshot"]["state"]["turns"][0]["message"]["text"].as_str().unwrap();
     assert!(said.starts_with("Built main."), "{said}");
+}
+
+async fn a_fired_event_runs_each_that_waits_for_it_and_no_other(side: Side) {
+    let dir = tempfile::tempdir().unwrap();
+    let saved = [
+        ("empty", true, "build", "done", "{}"),
+        ("main", true, "build", "done", "{ branch: main }"),
+        ("number", true, "build", "done", "{ n: 1 }"),
+        ("tagged", true, "build", "done", "{ branch: main, tag: v1 }"),
+        ("off", false, "build", "done", "{}"),
+        ("failed", true, "build", "failed", "{}"),
+        ("another", true, "session", "done", "{}"),
+    ];
+    let host = with_saved(side.host_with_echo(), dir.path(), &saved).await.start().await;
+    let mut talk = Talk::with(&host, "echo").await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for (event, data, woken) in [
+        ("done", json!({ "branch": "main", "n": "1" }), &["empty", "main", "tagged"][..]),
+        ("done", json!({ "branch": "main", "n": 2, "tag": "v2" }), &["empty", "main"]),
+        ("done", json!({ "branch": "dev", "n": 1, "tag": "v1" }), &["empty", "number"]),
+        // What the data lacks never blocks.
+        ("done", json!({}), &["empty", "main", "number", "tagged"]),
+        ("failed", json!({ "branch": "main" }), &["failed"]),
+    ] {
+        let runs = fire(&mut talk, "fire", json!({ "event": event, "data": data })).await;
+        let mut names = Vec::new();
+        for run in runs.as_array().unwrap_or_else(|| panic!("{runs}")) {
+            let subscribed = client.request("subscribe", json!({ "channel": run })).await.unwrap();
+            let automation = subscribed["snapshot"]["state"]["automation"].as_str().unwrap().to_owned();
+            names.push(automation.strip_prefix("ahp-automation:/").unwrap().to_owned());
+        }
+        names.sort_unstable();
+        assert_eq!(names, woken, "{event} {data}");
+    }
 }
 
 async fn what_was_not_registered_cannot_be_fired(side: Side) {

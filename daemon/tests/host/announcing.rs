@@ -166,6 +166,14 @@ async fn mcp_servers_are_read_from_the_file_at_each_sessions_start() {
     start(5, named("team:inn/key"), "absent").await;
     let line = "probe:/5: skipped mcpServers.n: env.KEY names team:inn/key: it is for sessions of team inn";
     folder.wait_for_log(line);
+    // Both forms, with every field they may have.
+    let whole = |secret: Value| {
+        json!({
+            "a": { "type": "http", "url": "https://a.example/mcp", "headers": { "x-key": secret } },
+            "b": { "type": "stdio", "command": "serve", "args": ["--depth", "2"], "env": { "KEY": secret }, "cwd": "/srv/b" },
+        })
+    };
+    start(6, whole(json!({ "$secret": "host:key" })), &whole(json!("<set>")).to_string()).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use ostler_contract::http::{Body, Method, Request};
 use ostler_contract::points::{AutomationStore, Route, SessionStore, TriggerEvent, TriggerType};
 use ostler_contract::{Plugin, Value, json};
 use ostler_ports::{FileAutomations, FileVault, SqliteSessions, StateDb, memory_records};
-use ostler_testkit::{Builder, MemoryHost, RawClient, builds};
+use ostler_testkit::{Builder, MemoryHost, RawClient, Stage, builds};
 
 async fn stores(dir: &Path) -> (SessionStore, AutomationStore) {
     let quiet: ostler_ports::Report = Arc::new(|_| {});
@@ -125,6 +125,38 @@ async fn a_fired_event_runs_the_automations_it_matches_and_each_settles() {
     );
     let listed = client.request("listSessions", json!({})).await.unwrap();
     assert_eq!(listed["items"][0]["origin"]["run"], json!(runs[0]));
+}
+
+#[tokio::test]
+async fn a_run_is_of_the_backend_that_its_automation_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for id in ["first", "second"] {
+        write(dir.path(), id, "{}", "Hello.");
+    }
+    let file = dir.path().join("automations/second.md");
+    let text = std::fs::read_to_string(&file).unwrap().replace("provider: echo", "provider: stage");
+    std::fs::write(&file, text).unwrap();
+    // The default is the first, which the one named is not.
+    let host = builder(dir.path()).await.plugin(Stage::default().plugin(), json!({})).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let fired = host.plugin("builds").fire_trigger("build".into(), "done".into(), object(json!({}))).unwrap();
+    let runs = fired.kept.call(()).await.unwrap();
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    for run in runs {
+        let (automation, session) = until(async || {
+            let run = client.request("subscribe", json!({ "channel": run })).await.unwrap();
+            let state = &run["snapshot"]["state"];
+            let session = state["primarySession"].as_str()?.to_owned();
+            Some((state["automation"].clone(), session))
+        })
+        .await;
+        let provider = if automation == "ahp-automation:/second" { "stage" } else { "echo" };
+        assert!(session.starts_with(&format!("{provider}:/")), "{automation}: {session}");
+        let listed = client.request("listSessions", json!({})).await.unwrap();
+        let row = listed["items"].as_array().unwrap().iter().find(|row| row["resource"] == *session);
+        assert_eq!(row.unwrap()["provider"], provider);
+    }
 }
 
 #[tokio::test]

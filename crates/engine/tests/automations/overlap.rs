@@ -312,7 +312,7 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_asked_of_its_owners_policies_with_the_model_it_names() {
+async fn a_run_is_asked_of_its_owners_policies_with_the_agent_and_model_it_names() {
     let kept = Kept::default();
     let with_model = |model: &str| {
         let mut definition = on_build(json!({}));
@@ -324,11 +324,15 @@ async fn a_run_is_asked_of_its_owners_policies_with_the_model_it_names() {
     let mut pinned = with_model("maker/large");
     pinned["_meta"]["ostler"]["pinned"] = json!(true);
     kept.put_of("pinned", Some("user:ada"), pinned);
+    let mut another = on_build(json!({}));
+    another["session"] = json!({ "provider": "echo" });
+    kept.put_of("another", Some("user:ada"), another);
     let known = people(&["ada"], &[("ada", &["session:read", "session:create"])]);
     let rows = [
         json!({ "id": "yes", "scope": "all", "kind": "agent", "effect": "allow" }),
         json!({ "id": "frugal", "scope": "user:ada", "kind": "agent", "effect": "deny",
             "match": { "model": ["maker/large"] } }),
+        json!({ "id": "quiet", "scope": "all", "kind": "agent", "effect": "deny", "match": { "agent": ["echo"] } }),
     ];
     let reads = Arc::new(AtomicUsize::new(0));
     let counted = reads.clone();
@@ -343,24 +347,25 @@ async fn a_run_is_asked_of_its_owners_policies_with_the_model_it_names() {
         close: None,
     };
     let mut yard = Yard::with(&kept, Stage::default(), |builder| {
+        let builder = builder.plugin(ostler_plugin_echo::plugin(), json!({}));
         builder.people(known).policies(policies).options(|options| options.check_policies = true)
     })
     .await;
     // The host itself looks when it starts.
     reads.store(0, Ordering::SeqCst);
-    for id in ["small", "large", "pinned"] {
+    for id in ["small", "large", "pinned", "another"] {
         yard.press(id, "r").await.unwrap();
     }
     let waits = |id: &&str| kept.runs_of(id).is_empty() || statuses(&kept.runs_of(id)) == ["pending"];
-    while ["small", "large", "pinned"].iter().any(waits) {
+    while ["small", "large", "pinned", "another"].iter().any(waits) {
         settle().await;
     }
     assert_eq!(statuses(&kept.runs_of("small")), ["running"]);
-    assert_eq!(reads.load(Ordering::SeqCst), 3, "once for each run");
-    for id in ["large", "pinned"] {
+    assert_eq!(reads.load(Ordering::SeqCst), 4, "once for each run");
+    let frugal = "frugal refuses agent stage with model maker/large";
+    for (id, why) in [("large", frugal), ("pinned", frugal), ("another", "quiet refuses agent echo")] {
         let runs = kept.runs_of(id);
         assert_eq!(statuses(&runs), ["failed"]);
-        let why = "frugal refuses agent stage with model maker/large";
         assert_eq!(runs[0]["lifecycle"]["error"]["message"], why);
     }
     assert_eq!(yard.host.host.sessions.count(), 1, "no session is made for what is refused");

@@ -25,7 +25,18 @@ export function apply(host) {
     throw new Error('deaf');
   });
   host.on('turn_end', (event, { log }) => log('after the deaf one'));
-  host.on('listening', ({ port, runtime }, { say, configDir }) => say(`hears ${runtime} on ${port} at ${configDir}`));
+  host.on('listening', ({ port, runtime }, context) => {
+    const { path, paths, version, hostName, configDir, log, say, parseYaml, stringifyYaml } = context;
+    try {
+      paths.push('/forged');
+      throw new Error('the paths could be written to');
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+    const yaml = parseYaml(stringifyYaml({ yes: ['no', 1] }));
+    log(`context ${JSON.stringify([path, paths, version, hostName, configDir, yaml])}`);
+    say(`hears ${runtime} on ${port} at ${configDir}`);
+  });
   host.registerTool({
     definition: { name: 'late' },
     run: () => {
@@ -38,7 +49,8 @@ export function apply(host) {
   });
   host.registerTool({ definition: { name: 'say' }, run: () => host.say('too late') });
   host.registerClose(async () => {
-    await null;
+    // The others would close before it if it were not awaited.
+    await new Promise((resolve) => setTimeout(resolve, 30));
     host.log('closes first');
   });
   host.registerClose(() => {

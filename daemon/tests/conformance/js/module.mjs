@@ -7,6 +7,7 @@ export const optionsSchema = {
     most: { type: 'integer' },
     key: { type: 'string', writeOnly: true },
     later: { type: 'string', secretAtUse: true },
+    servers: { type: 'object', secretAtUse: true },
     deep: { type: 'object' },
   },
   required: ['most'],
@@ -15,11 +16,19 @@ export const optionsSchema = {
 export async function apply(host, options) {
   await null;
   host.log(`applied with ${JSON.stringify(options)}`);
-  try {
-    options.later.$secret = 'host:other';
-    throw new Error('a reference could be written to');
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
+  // What is read at use is frozen at every depth.
+  for (const write of [
+    () => (options.later.$secret = 'host:other'), () => (options.servers.b = {}), () => (options.servers.a.token = 'x'),
+    () => (options.servers.a.token.$secret = 'host:other'), () => options.servers.a.args.push('x'),
+  ]) {
+    let written = true;
+    try {
+      write();
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      written = false;
+    }
+    if (written) throw new Error(`${write} could write`);
   }
   options.most = 99;
   options.deep.list.push(2);

@@ -377,6 +377,7 @@ async fn on_a_host_that_knows_people_the_plugins_grants_decide() {
         "bot://helper answered no chat: the plugin webhook needs the grants bot:chat and session:create";
     for (grants, status, why) in [
         (&[][..], 409, Some(READ)),
+        (&["bot:chat", "session:create", "session:read", "session:write"], 409, Some(READ)),
         (&["bot:get", "session:read", "session:write", "session:create"], 409, Some(CHAT)),
         (&["bot:get", "bot:chat", "session:read", "chat:send"], 409, Some(CHAT)),
         (&["bot:get", "bot:chat", "session:create"], 409, Some("plugin:webhook may not chat:turns here")),
