@@ -23,7 +23,9 @@ macro_rules! scripts {
 
 /// The implemented Node modules, by the name after `node:`.
 const NODE: &[(&str, &str)] = scripts!("node":
-    "assert" "assert/strict" "async_hooks" "buffer" "child_process" "cluster" "console" "constants" "crypto" "dgram"
+    "_http_agent" "_http_client" "_http_common" "_http_incoming" "_http_outgoing" "_http_server" "_stream_duplex"
+    "_stream_passthrough" "_stream_readable" "_stream_transform" "_stream_wrap" "_stream_writable" "_tls_common"
+    "_tls_wrap" "assert" "assert/strict" "async_hooks" "buffer" "child_process" "cluster" "console" "constants" "crypto" "dgram"
     "diagnostics_channel" "dns" "dns/promises" "domain" "events" "fs" "fs/promises" "http" "http2" "https" "inspector"
     "inspector/promises" "module" "net" "os" "path" "path/posix" "path/win32" "perf_hooks" "process" "punycode"
     "querystring" "readline" "readline/promises" "repl" "sea" "sqlite" "stream" "stream/consumers" "stream/promises"
@@ -34,9 +36,9 @@ const NODE: &[(&str, &str)] = scripts!("node":
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "buffer" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes" "crypto-constants"
     "deep-equal" "diffie-hellman" "ecdh" "errors" "event-source" "event-target" "fetch" "follow" "form-data" "format" "fs" "generate-keys" "globals" "headers"
-    "histogram" "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing"
-    "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers"
-    "intl/words" "keys" "legacy-url" "messaging" "mock-timers"
+    "histogram" "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing" "http1/parser"
+    "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/rounding"
+    "intl/words" "keys" "legacy-url" "members" "messaging" "mock-timers"
     "parse-args" "performance" "primes" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
     "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
@@ -78,6 +80,20 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
 
 /// Every public module of Node, implemented or not, so that none of these names is resolved as an npm package.
 const NODE_NAMES: &[&str] = &[
+    "_http_agent",
+    "_http_client",
+    "_http_common",
+    "_http_incoming",
+    "_http_outgoing",
+    "_http_server",
+    "_stream_duplex",
+    "_stream_passthrough",
+    "_stream_readable",
+    "_stream_transform",
+    "_stream_wrap",
+    "_stream_writable",
+    "_tls_common",
+    "_tls_wrap",
     "assert",
     "assert/strict",
     "async_hooks",

@@ -5,6 +5,7 @@ mod attributes;
 mod blank;
 mod edits;
 mod enums;
+mod regexps;
 
 use std::path::Path;
 
@@ -51,18 +52,19 @@ pub(crate) enum Unused {
 /// Returns the source as the engine reads it: without types and without import attributes. `unused` is only called for
 /// a file that has imports and types. An error contains the problem and its position.
 pub(crate) fn strip(path: &Path, source: String, unused: impl FnOnce() -> Unused) -> Result<String, String> {
-    if is_typescript(path) {
+    let source = if is_typescript(path) {
         let unused =
             if source.contains("import") || source.contains("export") { unused() } else { Unused::Dropped };
-        strip_types(path, &source, unused)
+        strip_types(path, &source, unused)?
     } else if attributes::may_hold(&source) {
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, &source, source_type(path)).parse();
         // The engine reports syntax errors.
-        Ok(if parsed.panicked { source.clone() } else { attributes::blank(&source, &parsed.program) })
+        if parsed.panicked { source.clone() } else { attributes::blank(&source, &parsed.program) }
     } else {
-        Ok(source)
-    }
+        source
+    };
+    Ok(regexps::escape(path, source))
 }
 
 fn strip_types(path: &Path, source: &str, unused: Unused) -> Result<String, String> {

@@ -189,3 +189,17 @@ fn import_attributes_are_left_out_of_javascript_too() {
     );
     assert_eq!(js("const a = 'with { b }'; with: for (;;) {}"), "const a = 'with { b }'; with: for (;;) {}");
 }
+
+#[test]
+fn hyphens_outside_of_classes_become_codes() {
+    let js = |source: &str| strip(Path::new("/p/a.js"), source.to_owned(), || Unused::Dropped).unwrap();
+    assert_eq!(js(r"x = /-?\d{1,10}[WDHMS-]/v;"), r"x = /\x2d?\d{1,10}[WDHMS-]/v;");
+    assert_eq!(
+        js(r"x = /(?:[[a-z]--[aeiou]]-)\-|(?-i:a)/giv"),
+        r"x = /(?:[[a-z]--[aeiou]]\x2d)\-|(?-i:a)/giv"
+    );
+    for same in ["x = /a-b/u;", "x = '/-/v';", "x = 1 / v - 2;", "// -/v\nx = /[a-b]/v;"] {
+        assert_eq!(js(same), same);
+    }
+    assert_eq!(stripped("const x: RegExp = /-/v;").replace(' ', ""), r"constx=/\x2d/v;");
+}

@@ -1,6 +1,7 @@
 // `Blob` and `File`.
 
 import { TextDecoder, TextEncoder } from 'internal/text';
+import { enumerable } from 'internal/members';
 
 function bytesOf(part, endings) {
   if (part instanceof Blob) return part._bytes;
@@ -102,3 +103,5 @@ export class File extends Blob {
     return 'File';
   }
 }
+
+enumerable([Blob, File], ['webkitRelativePath']);

@@ -19,11 +19,31 @@ export class Module {
   require(specifier) {
     return requireFrom(specifier, this.filename, this);
   }
+
+  /** Runs text as this module. */
+  _compile(source, path) {
+    const run = native.compile(source, path);
+    return run.call(this.exports, this.exports, createRequire(path, this), this, path, folder(path));
+  }
 }
 
 Module._cache = cache;
+Module._load = (specifier, parent) => requireFrom(specifier, nameOf(parent), parent);
+Module._resolveFilename = (specifier, parent) => createRequire(nameOf(parent), parent).resolve(specifier);
+Module._nodeModulePaths = (from) => {
+  const parts = from.split('/').filter((part, at) => at === 0 || part !== '');
+  return parts
+    .map((part, at) => (part === 'node_modules' ? '' : `${parts.slice(0, at + 1).join('/')}/node_modules`))
+    .filter((path) => path !== '')
+    .reverse();
+};
+Module.wrapper = ['(function (exports, require, module, __filename, __dirname) { ', '\n});'];
+Module.wrap = (source) => Module.wrapper.join(source);
 Module._extensions = { '.js': () => {}, '.json': () => {} };
 Module.Module = Module;
+
+/** The file of a module; without one, a file in the working folder. */
+const nameOf = (parent) => parent?.filename ?? `${globalThis.process.cwd()}/[eval]`;
 
 function folder(path) {
   const end = path.lastIndexOf('/');

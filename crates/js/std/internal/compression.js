@@ -1,6 +1,8 @@
 // `CompressionStream` and `DecompressionStream`.
 
 import zlib from 'node:zlib';
+import { include } from 'internal/members';
+import { webInterface } from 'internal/streams/common';
 
 const FORMATS = {
   deflate: ['createDeflate', 'createInflate'],
@@ -67,4 +69,9 @@ export class DecompressionStream extends Pair {
   constructor(format) {
     super(format, 1);
   }
+}
+
+for (const Class of [CompressionStream, DecompressionStream]) {
+  include(Class, Pair);
+  webInterface(Class);
 }

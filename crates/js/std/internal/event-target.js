@@ -2,6 +2,7 @@
 
 import { setTimeout } from 'internal/timers';
 import { wrongType } from 'internal/errors';
+import { enumerable } from 'internal/members';
 
 const kListeners = Symbol.for('ostler.listeners');
 
@@ -314,3 +315,8 @@ export class AbortController {
     return 'AbortController';
   }
 }
+
+enumerable([AbortController, CloseEvent, CustomEvent, ErrorEvent, Event, EventTarget, MessageEvent]);
+for (const Class of [CloseEvent, CustomEvent, ErrorEvent, MessageEvent])
+  Object.defineProperty(Class.prototype, Symbol.toStringTag, { configurable: true, value: Class.name });
+Object.defineProperty(AbortSignal.prototype, 'aborted', { enumerable: true });

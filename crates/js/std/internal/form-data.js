@@ -4,6 +4,7 @@ import { URLSearchParams } from 'internal/url';
 import { Blob, File } from 'internal/blob';
 import { TextDecoder, TextEncoder } from 'internal/text';
 import { randomUUID } from 'internal/random';
+import { enumerable } from 'internal/members';
 
 function entry(name, value, filename) {
   if (!(value instanceof Blob)) return [`${name}`.toWellFormed(), `${value}`.toWellFormed()];
@@ -73,6 +74,7 @@ export class FormData {
     return 'FormData';
   }
 }
+enumerable([FormData]);
 
 const escape = (text) => text.replace(/\n/g, '%0A').replace(/\r/g, '%0D').replace(/"/g, '%22');
 

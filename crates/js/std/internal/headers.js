@@ -1,5 +1,7 @@
 // `Headers`.
 
+import { enumerable } from 'internal/members';
+
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 // eslint-disable-next-line no-control-regex
 const VALUE = /^[^\u0000\n\r]*$/;
@@ -142,3 +144,4 @@ export class Headers {
 
 for (const name of ['_freeze', '_pairs'])
   Object.defineProperty(Headers.prototype, name, { enumerable: false });
+enumerable([Headers]);

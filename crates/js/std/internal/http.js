@@ -8,6 +8,7 @@ import { isDisturbed } from 'internal/streams/readable';
 import { FormData, readForm, writeForm } from 'internal/form-data';
 import { TextDecoder, TextEncoder } from 'internal/text';
 import { URL, URLSearchParams } from 'internal/url';
+import { enumerable, include } from 'internal/members';
 
 const EMPTY = new Uint8Array(0);
 
@@ -71,7 +72,13 @@ function fromOutside(body) {
   return body.all ? { next: () => charged(body), all: () => charged(body.all) } : { next: body };
 }
 
-class Body {
+/** Puts the fields of a class on an object of another one. */
+function Given(object) {
+  return object;
+}
+
+/** What requests and responses include: its fields are put on them, and its members are theirs. */
+class Body extends Given {
   #body = null;
   #used = false;
   #stream = null;
@@ -227,7 +234,7 @@ function parseUrl(text) {
 
 const inside = Symbol('inside');
 
-export class Request extends Body {
+export class Request {
   #url;
   #method = 'GET';
   #headers;
@@ -244,7 +251,7 @@ export class Request extends Body {
   };
 
   constructor(input, init = {}) {
-    super();
+    new Body(this);
     if (input === inside) {
       this.#url = init.url;
       this.#method = init.method;
@@ -361,7 +368,7 @@ for (const name of [
   });
 }
 
-export class Response extends Body {
+export class Response {
   #status;
   #statusText;
   #headers;
@@ -370,7 +377,7 @@ export class Response extends Body {
   #redirected = false;
 
   constructor(body, init = {}) {
-    super();
+    new Body(this);
     if (body === inside) {
       this.#status = init.status;
       this.#statusText = init.statusText;
@@ -468,6 +475,10 @@ for (const [Class, names] of [
 ]) {
   for (const name of names) Object.defineProperty(Class.prototype, name, { enumerable: false });
 }
+
+include(Request, Body);
+include(Response, Body);
+enumerable([Request, Response]);
 
 /** A request that came to the host. */
 export function requestFrom(parts) {

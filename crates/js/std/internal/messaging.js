@@ -7,6 +7,7 @@ import { structuredClone } from 'internal/structured-clone';
 import native from 'native/ports';
 import { Deserializer, Serializer } from 'internal/serialize';
 import { wrongType } from 'internal/errors';
+import { enumerable } from 'internal/members';
 
 const inside = Symbol('inside');
 const kReceive = Symbol('receive');
@@ -432,3 +433,4 @@ export class BroadcastChannel extends Port {
   }
 }
 handlers(BroadcastChannel, ['message', 'messageerror']);
+enumerable([BroadcastChannel]);

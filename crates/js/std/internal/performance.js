@@ -5,6 +5,7 @@ import { EventTarget } from 'internal/event-target';
 import { checkFunction, coded, wrongType } from 'internal/errors';
 import { eventLoopUtilization } from 'internal/histogram';
 import { setImmediate } from 'internal/timers';
+import { enumerable } from 'internal/members';
 
 export class PerformanceEntry {
   constructor(name, entryType, startTime, duration, detail) {
@@ -196,3 +197,8 @@ export class Performance extends EventTarget {
 }
 
 export const performance = new Performance();
+
+enumerable(
+  [Performance, PerformanceEntry, PerformanceObserver, PerformanceObserverEntryList],
+  ['eventLoopUtilization', 'supportedEntryTypes', 'timerify'],
+);

@@ -1,6 +1,7 @@
 // `TextEncoder` and `TextDecoder`, whole and as streams.
 
 import native from 'native/encoding';
+import { enumerable } from 'internal/members';
 
 const labels = {
   'utf-8': ['utf-8', 'utf8', 'unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'x-unicode20utf8'],
@@ -133,6 +134,7 @@ export class TextDecoder {
     return 'TextDecoder';
   }
 }
+enumerable([TextEncoder, TextDecoder]);
 
 /** Whether no half of a surrogate pair stands alone. */
 function isWellFormed(bytes) {

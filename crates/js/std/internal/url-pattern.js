@@ -2,6 +2,7 @@
 
 import native from 'native/url-pattern';
 import { coded } from 'internal/errors';
+import { enumerable } from 'internal/members';
 
 const PARTS = ['protocol', 'username', 'password', 'hostname', 'port', 'pathname', 'search', 'hash'];
 
@@ -121,3 +122,5 @@ export class URLPattern {
     return this.#hasRegExpGroups;
   }
 }
+
+enumerable([URLPattern]);

@@ -2,6 +2,7 @@
 
 import native from 'native/url';
 import { coded } from 'internal/errors';
+import { enumerable } from 'internal/members';
 
 const names = [
   'href',
@@ -309,7 +310,4 @@ export class URL {
   static revokeObjectURL() {}
 }
 
-for (const name of names) {
-  const own = Object.getOwnPropertyDescriptor(URL.prototype, name);
-  Object.defineProperty(URL.prototype, name, { ...own, enumerable: true });
-}
+enumerable([URL, URLSearchParams]);

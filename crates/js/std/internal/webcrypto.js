@@ -4,6 +4,7 @@ import { Bytes } from 'internal/buffer';
 import native from 'native/crypto';
 import { getRandomValues, randomUUID } from 'internal/random';
 import { newPrivate, newRsa } from 'internal/generate-keys';
+import { enumerable } from 'internal/members';
 import {
   CURVES,
   KeyObject,
@@ -440,3 +441,5 @@ export class Crypto {
 }
 
 export const crypto = new Crypto(inside);
+
+enumerable([Crypto, CryptoKey, SubtleCrypto]);

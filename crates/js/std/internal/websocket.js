@@ -4,6 +4,7 @@ import native from 'native/websocket';
 import { Blob } from 'internal/blob';
 import { CloseEvent, ErrorEvent, Event, EventTarget, MessageEvent, handlers } from 'internal/event-target';
 import { URL } from 'internal/url';
+import { enumerable } from 'internal/members';
 
 export class WebSocket extends EventTarget {
   static CONNECTING = 0;
@@ -151,3 +152,4 @@ for (const name of ['CONNECTING', 'OPEN', 'CLOSING', 'CLOSED']) {
   Object.defineProperty(WebSocket.prototype, name, { value: WebSocket[name], enumerable: true });
 }
 handlers(WebSocket, 'open', 'message', 'error', 'close');
+enumerable([WebSocket]);

@@ -2,6 +2,7 @@
 
 import native from 'native/worker';
 import { EventEmitter } from 'node:events';
+import { Readable } from 'node:stream';
 import { resolve, isAbsolute } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import process from 'node:process';
@@ -71,7 +72,29 @@ function environment(given) {
   return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, `${value}`]));
 }
 
+/** The stream of a worker's output, which packages show or pass on; reading it throws. */
+function output(name) {
+  const stream = new Readable({ read() {} });
+  const refuse = () => {
+    throw missing(
+      `worker.${name}`,
+      "a worker's output is in the log of the plugin; send messages with postMessage",
+    );
+  };
+  for (const use of ['pipe', 'read', 'resume', 'iterator', Symbol.asyncIterator])
+    Object.defineProperty(stream, use, { value: refuse, configurable: true, writable: true });
+  for (const listen of ['on', 'once', 'addListener', 'prependListener']) {
+    const usual = stream[listen];
+    const value = (event, listener) =>
+      event === 'data' || event === 'readable' ? refuse() : Reflect.apply(usual, stream, [event, listener]);
+    Object.defineProperty(stream, listen, { value, configurable: true, writable: true });
+  }
+  return stream;
+}
+
 export class Worker extends EventEmitter {
+  #stdout;
+  #stderr;
   #handle;
   #port;
   #id;
@@ -163,17 +186,11 @@ export class Worker extends EventEmitter {
   }
 
   get stdout() {
-    throw missing(
-      'worker.stdout',
-      "a worker's output is in the log of the plugin; send messages with postMessage",
-    );
+    return (this.#stdout ??= output('stdout'));
   }
 
   get stderr() {
-    throw missing(
-      'worker.stderr',
-      "a worker's output is in the log of the plugin; send messages with postMessage",
-    );
+    return (this.#stderr ??= output('stderr'));
   }
 
   get performance() {

@@ -282,102 +282,94 @@ function opened(stream, path, { fd, flags, mode }, usual) {
   return told;
 }
 
-export class ReadStream extends Readable {
-  bytesRead = 0;
-  #handle;
-  #at;
-  #end;
+const kHandle = Symbol('handle');
+const kAt = Symbol('at');
+const kEnd = Symbol('end');
+const hide = (stream, name, value) => Object.defineProperty(stream, name, { value, writable: true });
 
-  constructor(path, options = {}) {
-    const settings = settingsOf(options);
-    super({
-      highWaterMark: settings.highWaterMark ?? 65536,
-      encoding: settings.encoding,
-      emitClose: true,
-      signal: settings.signal,
-    });
-    this.path = path;
-    this.#at = settings.start ?? null;
-    this.#end = settings.end ?? Infinity;
-    this.#handle = opened(this, path, settings, 'r');
-  }
+function destroyStream(error, callback) {
+  this[kHandle]
+    .then((handle) => handle.close())
+    .then(
+      () => callback(error),
+      () => callback(error),
+    );
+}
 
-  async _read(size) {
-    try {
-      const handle = await this.#handle;
-      const left =
-        this.#end === Infinity ? size : Math.min(size, this.#end - (this.#at ?? this.bytesRead) + 1);
-      if (left <= 0) {
-        this.push(null);
-        return;
-      }
-      const { bytesRead, buffer } = await handle.read(Bytes.alloc(left), 0, left, this.#at);
-      this.bytesRead += bytesRead;
-      if (this.#at !== null) this.#at += bytesRead;
-      this.push(bytesRead === 0 ? null : buffer.subarray(0, bytesRead));
-    } catch (error) {
-      this.destroy(error);
+// Functions and not classes: packages call them for objects of their own.
+export function ReadStream(path, options) {
+  if (!(this instanceof ReadStream)) return new ReadStream(path, options);
+  const settings = settingsOf(options ?? {});
+  Readable.call(this, {
+    highWaterMark: settings.highWaterMark ?? 65536,
+    encoding: settings.encoding,
+    emitClose: true,
+    signal: settings.signal,
+  });
+  this.bytesRead = 0;
+  this.path = path;
+  hide(this, kAt, settings.start ?? null);
+  hide(this, kEnd, settings.end ?? Infinity);
+  hide(this, kHandle, opened(this, path, settings, 'r'));
+}
+Object.setPrototypeOf(ReadStream.prototype, Readable.prototype);
+Object.setPrototypeOf(ReadStream, Readable);
+
+ReadStream.prototype._read = async function read(size) {
+  try {
+    const handle = await this[kHandle];
+    const left =
+      this[kEnd] === Infinity ? size : Math.min(size, this[kEnd] - (this[kAt] ?? this.bytesRead) + 1);
+    if (left <= 0) {
+      this.push(null);
+      return;
     }
+    const { bytesRead, buffer } = await handle.read(Bytes.alloc(left), 0, left, this[kAt]);
+    this.bytesRead += bytesRead;
+    if (this[kAt] !== null) this[kAt] += bytesRead;
+    this.push(bytesRead === 0 ? null : buffer.subarray(0, bytesRead));
+  } catch (error) {
+    this.destroy(error);
   }
+};
+ReadStream.prototype._destroy = destroyStream;
+ReadStream.prototype.close = function close(callback) {
+  if (callback) this.once('close', callback);
+  this.destroy();
+};
 
-  _destroy(error, callback) {
-    this.#handle
-      .then((handle) => handle.close())
-      .then(
-        () => callback(error),
-        () => callback(error),
-      );
-  }
-
-  close(callback) {
-    if (callback) this.once('close', callback);
-    this.destroy();
-  }
+export function WriteStream(path, options) {
+  if (!(this instanceof WriteStream)) return new WriteStream(path, options);
+  const settings = settingsOf(options ?? {});
+  Writable.call(this, {
+    highWaterMark: settings.highWaterMark ?? 16384,
+    defaultEncoding: settings.encoding ?? 'utf8',
+    decodeStrings: true,
+    emitClose: true,
+    signal: settings.signal,
+  });
+  this.bytesWritten = 0;
+  this.path = path;
+  hide(this, kAt, settings.start ?? null);
+  hide(this, kHandle, opened(this, path, settings, 'w'));
 }
+Object.setPrototypeOf(WriteStream.prototype, Writable.prototype);
+Object.setPrototypeOf(WriteStream, Writable);
 
-export class WriteStream extends Writable {
-  bytesWritten = 0;
-  #handle;
-  #at;
-
-  constructor(path, options = {}) {
-    const settings = settingsOf(options);
-    super({
-      highWaterMark: settings.highWaterMark ?? 16384,
-      defaultEncoding: settings.encoding ?? 'utf8',
-      decodeStrings: true,
-      emitClose: true,
-      signal: settings.signal,
-    });
-    this.path = path;
-    this.#at = settings.start ?? null;
-    this.#handle = opened(this, path, settings, 'w');
-  }
-
-  _write(chunk, encoding, callback) {
-    this.#handle
-      .then(async (handle) => {
-        await handle.write(chunk, 0, chunk.length, this.#at);
-        this.bytesWritten += chunk.length;
-        if (this.#at !== null) this.#at += chunk.length;
-      })
-      .then(() => callback(), callback);
-  }
-
-  _destroy(error, callback) {
-    this.#handle
-      .then((handle) => handle.close())
-      .then(
-        () => callback(error),
-        () => callback(error),
-      );
-  }
-
-  close(callback) {
-    if (callback) this.once('close', callback);
-    this.end();
-  }
-}
+WriteStream.prototype._write = function write(chunk, encoding, callback) {
+  this[kHandle]
+    .then(async (handle) => {
+      await handle.write(chunk, 0, chunk.length, this[kAt]);
+      this.bytesWritten += chunk.length;
+      if (this[kAt] !== null) this[kAt] += chunk.length;
+    })
+    .then(() => callback(), callback);
+};
+WriteStream.prototype._destroy = destroyStream;
+WriteStream.prototype.close = function close(callback) {
+  if (callback) this.once('close', callback);
+  this.end();
+};
 
 fs.ReadStream = ReadStream;
 fs.WriteStream = WriteStream;

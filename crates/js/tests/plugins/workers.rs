@@ -146,7 +146,7 @@ async fn what_workers_use_is_the_plugins() {
 async fn what_a_worker_lacks_says_so() {
     let body = "const tell = (run) => { try { run(); return 'nothing'; } catch (error) { return error.name === 'Error' ? error.code : error.name; } };\n\
          const worker = start('parentPort.on(\"message\", () => {});');\n\
-         const said = [tell(() => start('', { stdout: true })), tell(() => worker.stdout), tell(() => worker.postMessage(new SharedArrayBuffer(8))), tell(() => worker.getHeapSnapshot())];\n\
+         const said = [tell(() => start('', { stdout: true })), tell(() => worker.stdout.on('data', () => {})), tell(() => worker.postMessage(new SharedArrayBuffer(8))), tell(() => worker.getHeapSnapshot())];\n\
          await worker.terminate();\n\
          return said;";
     let lacks = "ERR_METHOD_NOT_IMPLEMENTED";

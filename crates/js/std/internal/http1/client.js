@@ -119,7 +119,8 @@ export function ClientRequest(input, given, after) {
       this.once('close', () => signal.removeEventListener('abort', give));
     }
   }
-  const connect = { ...options, path: this.socketPath, method: undefined, headers: undefined };
+  // Agents of packages read the method and the headers.
+  const connect = { ...options, path: this.socketPath };
   if (this.agent) {
     this.agent.addRequest(this, { ...connect, socketPath: this.socketPath });
   } else {

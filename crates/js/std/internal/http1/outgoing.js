@@ -336,6 +336,12 @@ Object.assign(prototype, {
     let bytes = typeof data === 'string' ? Bytes.from(data, encoding === 'buffer' ? 'utf8' : encoding) : data;
     if (!this._headerSent) {
       this._headerSent = true;
+      if (!this._writes()) {
+        // Agents replace the head of a request that waits, which is text as in Node.
+        const whole = bytes.length === 0;
+        const room = this._writeRaw(this._header, whole ? callback : undefined, 'latin1');
+        return whole ? room : this._writeRaw(bytes, callback);
+      }
       const head = Bytes.from(this._header, 'latin1');
       if (bytes.length === 0) bytes = head;
       else if (bytes.length <= JOINED) bytes = Bytes.concat([head, bytes]);
@@ -344,7 +350,13 @@ Object.assign(prototype, {
     return this._writeRaw(bytes, callback);
   },
 
-  _writeRaw(bytes, callback) {
+  /** Whether the connection is there and this message's turn. */
+  _writes() {
+    const { socket } = this;
+    return socket && (socket.destroyed || (socket._httpMessage === this && socket.writable));
+  },
+
+  _writeRaw(bytes, callback, encoding) {
     const { socket } = this;
     if (socket?.destroyed) {
       if (callback) nextTick(callback, hangUp('socket hang up'));
@@ -359,7 +371,7 @@ Object.assign(prototype, {
       }
       return socket.write(bytes, callback);
     }
-    this.outputData.push([bytes, callback]);
+    this.outputData.push({ data: bytes, encoding, callback });
     this.outputSize += bytes.length;
     return this.outputSize < HIGH_WATER_MARK;
   },
@@ -371,7 +383,7 @@ Object.assign(prototype, {
     this.outputSize = 0;
     let room = true;
     socket.cork();
-    for (const [bytes, callback] of waiting) room = socket.write(bytes, callback);
+    for (const { data, encoding, callback } of waiting) room = socket.write(data, encoding, callback);
     socket.uncork();
     return room;
   },

@@ -1,7 +1,7 @@
 // `Intl.DateTimeFormat`.
 
 import native from 'native/zones';
-import { dates, pick, supports } from 'internal/intl/locales';
+import { dates, keyword, pick, supports } from 'internal/intl/locales';
 
 const months = [
   'January',
@@ -18,6 +18,10 @@ const months = [
   'December',
 ];
 const weekdays = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+
+/** Whether hours count in halves of a day. */
+const HALVES = { h11: true, h12: true, h23: false, h24: false };
+const ERAS = { short: ['AD', 'BC'], long: ['Anno Domini', 'Before Christ'], narrow: ['A', 'B'] };
 
 const two = (number) => String(number).padStart(2, '0');
 
@@ -71,6 +75,7 @@ export const DateTimeFormat = supports(
   class DateTimeFormat {
     #locale;
     #options;
+    #keyword = '';
     format;
 
     constructor(locales, options = {}) {
@@ -86,8 +91,16 @@ export const DateTimeFormat = supports(
       delete given._defaults;
       this.#locale = pick(locales, (locale) => isNumeric(locale, given));
       given.timeZone = zoneOf(given.timeZone);
+      const cycle = keyword(locales, 'hc');
+      if (Object.hasOwn(HALVES, cycle ?? '')) {
+        const asked = given.hour12 === undefined ? given.hourCycle : HALVES[cycle] === given.hour12 ? cycle : '';
+        if (asked === undefined || asked === cycle) {
+          given.hourCycle = cycle;
+          this.#keyword = `-u-hc-${cycle}`;
+        }
+      }
       if (given.hourCycle && given.hour12 === undefined)
-        given.hour12 = given.hourCycle === 'h11' || given.hourCycle === 'h12';
+        given.hour12 = HALVES[given.hourCycle];
       given.hour12 ??= dates(this.#locale)[2];
       this.#options = given;
       this.format = (when) =>
@@ -97,13 +110,13 @@ export const DateTimeFormat = supports(
     }
 
     resolvedOptions() {
-      const { timeZone, hour12, ...rest } = this.#options;
+      const { timeZone, hour12, hourCycle, ...rest } = this.#options;
       const hours =
         rest.hour !== undefined || rest.timeStyle !== undefined
-          ? { hourCycle: hour12 ? 'h12' : 'h23', hour12 }
+          ? { hourCycle: hourCycle ?? (hour12 ? 'h12' : 'h23'), hour12 }
           : {};
       return {
-        locale: this.#locale,
+        locale: this.#locale + this.#keyword,
         calendar: 'gregory',
         numberingSystem: 'latn',
         timeZone,
@@ -121,6 +134,10 @@ export const DateTimeFormat = supports(
       const parts = [];
       const put = (type, value) => parts.push({ type, value: `${value}` });
       this.#date(options, local, put);
+      if (options.era) {
+        if (parts.length > 0) put('literal', ' ');
+        put('era', ERAS[options.era][local.getUTCFullYear() > 0 ? 0 : 1]);
+      }
       this.#time(options, local, put, parts.length > 0);
       if (options.timeZoneName) {
         const short = options.timeZoneName === 'short' && hasAbbreviation(options.timeZone, abbreviation);
@@ -156,10 +173,12 @@ export const DateTimeFormat = supports(
     }
 
     #date({ weekday, year, month, day }, local, put) {
+      const since = local.getUTCFullYear();
+      const counted = since > 0 ? since : 1 - since;
       const name = (list, at, width) =>
         width === 'long' ? list[at] : width === 'short' ? list[at].slice(0, 3) : list[at][0];
       const values = {
-        year: year && (year === '2-digit' ? two(local.getUTCFullYear() % 100) : local.getUTCFullYear()),
+        year: year && (year === '2-digit' ? two(counted % 100) : counted),
         day: day && (day === '2-digit' ? two(local.getUTCDate()) : local.getUTCDate()),
       };
       const worded = month === 'long' || month === 'short' || month === 'narrow';
@@ -257,7 +276,7 @@ export const DateTimeFormat = supports(
       if (hour === '2-digit') return true;
       const english = this.#locale.startsWith('en') && dates(this.#locale)[2];
       return (
-        !hour12 && next !== undefined && (english || (next === 'numeric' && dates(this.#locale)[4] !== 'H'))
+        !hour12 && (english || (next === 'numeric' && dates(this.#locale)[4] !== 'H'))
       );
     }
 

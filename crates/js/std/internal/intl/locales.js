@@ -74,16 +74,23 @@ export function getCanonicalLocales(locales) {
     const text = `${locale}`;
     if (!/^[a-z]{2,8}([-_][a-z0-9]{1,8})*$/i.test(text))
       throw new RangeError(`Incorrect locale information provided: ${text}`);
-    return text
-      .split(/[-_]/)
+    const parts = text.split(/[-_]/);
+    const extensions = parts.findIndex((part) => part.length === 1);
+    return parts
       .map((part, at) => {
-        if (at === 0) return part.toLowerCase();
+        if (at === 0 || (extensions > 0 && at >= extensions)) return part.toLowerCase();
         if (part.length === 4) return part[0].toUpperCase() + part.slice(1).toLowerCase();
         return part.length === 2 || part.length === 3 ? part.toUpperCase() : part.toLowerCase();
       })
       .join('-');
   });
   return [...new Set(tags)];
+}
+
+/** What a locale says of a key after `-u-`, such as `hc` (hour cycle). */
+export function keyword(locales, key) {
+  const [, words = ''] = getCanonicalLocales(locales)[0]?.split('-u-') ?? [];
+  return new RegExp(`(?:^|-)${key}-(\\w+)`).exec(words)?.[1];
 }
 
 /** The first locale that is formatted completely, or whose part `works` finds to be enough. */

@@ -1,6 +1,7 @@
 // `Intl.NumberFormat`.
 
 import { marks, pick, supports } from 'internal/intl/locales';
+import { fixed, isMode, plain, precise } from 'internal/intl/rounding';
 
 export const symbols = {
   USD: '$',
@@ -85,6 +86,8 @@ export const NumberFormat = supports(
         Math.max(least, style === 'currency' && !compact ? least : style === 'percent' || compact ? 0 : 3);
       if (least > 100 || most > 100 || least < 0 || most < 0 || options.minimumFractionDigits > most)
         throw new RangeError('maximumFractionDigits value is out of range.');
+      if (options.roundingMode !== undefined && !isMode(options.roundingMode))
+        throw new RangeError(`Value ${options.roundingMode} out of range for Intl.NumberFormat options property roundingMode`);
       this.#options = {
         ...options,
         style,
@@ -125,12 +128,21 @@ export const NumberFormat = supports(
       const put = (type, text) => parts.push({ type, value: text });
       if (!big && Number.isNaN(number)) put('nan', 'NaN');
       else if (number === Infinity) put('infinity', '∞');
-      else this.#digits(number, big, suffix !== '' && options.maximumFractionDigits === 0, put, group, point);
+      else
+        this.#digits(
+          number,
+          negative,
+          big,
+          suffix !== '' && options.maximumFractionDigits === 0,
+          put,
+          group,
+          point,
+        );
       if (suffix) put('compact', suffix);
       return this.#dressed(parts, negative, Number(number));
     }
 
-    #digits(number, big, short, put, group, point) {
+    #digits(number, negative, big, short, put, group, point) {
       const {
         minimumFractionDigits: least,
         maximumFractionDigits: most,
@@ -138,21 +150,23 @@ export const NumberFormat = supports(
         minimumSignificantDigits: atLeast,
         minimumIntegerDigits: integers = 1,
         useGrouping,
+        roundingMode: mode = 'halfExpand',
+        roundingIncrement: increment,
+        trailingZeroDisplay,
       } = this.#options;
+      const how = { negative, mode, increment };
       let text;
       if (big) text = `${number}`;
       else if (significant !== undefined || atLeast !== undefined) {
-        const precise =
-          number === 0 ? '0' : plain(Number(number.toPrecision(Math.min(significant ?? 21, 100))));
-        text = precise;
-        const digits = precise.replace('.', '').replace(/^0+/, '').length;
+        text = precise(number, significant ?? 21, how);
+        const digits = text.replace('.', '').replace(/^0+(?=.)/, '').length;
         if (atLeast !== undefined && digits < atLeast)
-          text = `${precise}${precise.includes('.') ? '' : '.'}${'0'.repeat(atLeast - digits)}`;
+          text = `${text}${text.includes('.') ? '' : '.'}${'0'.repeat(atLeast - digits)}`;
       } else if (short) {
         // Compact numbers keep two digits.
         text = plain(number < 100 ? Number(number.toPrecision(2)) : Math.round(number));
       } else {
-        text = fixed(number, most);
+        text = fixed(number, most, how);
       }
       let [whole, fraction = ''] = text.split('.');
       if (significant === undefined && atLeast === undefined && !big) {
@@ -160,6 +174,7 @@ export const NumberFormat = supports(
       }
       if (significant === undefined && atLeast === undefined && !short)
         fraction = fraction.padEnd(least, '0');
+      if (trailingZeroDisplay === 'stripIfInteger' && /^0+$/.test(fraction)) fraction = '';
       whole = whole.padStart(integers, '0');
       const pieces =
         useGrouping === false || useGrouping === 'false' || whole.length < 3 + marks(this.#locale)[2]
@@ -244,24 +259,6 @@ function unitNames(unit) {
   if (other === undefined) return [short, long];
   const per = { second: 's', minute: 'min', hour: 'h', day: 'd' }[other] ?? units[other]?.[0] ?? other;
   return [`${short}/${per}`, `${long} per ${other}`];
-}
-
-/** Without an exponent. */
-function plain(number) {
-  const text = `${number}`;
-  return text.includes('e') ? BigInt(Math.round(number)).toString() : text;
-}
-
-function fixed(number, most) {
-  if (number >= 1e21) return BigInt(number).toString();
-  // Half goes up, as written: 1.005 is a little less than it looks.
-  const text = plain(number);
-  const [whole, fraction = ''] = text.split('.');
-  if (fraction.length <= most || text.includes('e'))
-    return number.toFixed(Math.min(most, Math.max(fraction.length, 0)));
-  const scaled = BigInt(whole + fraction.slice(0, most)) + (fraction[most] >= '5' ? 1n : 0n);
-  const digits = scaled.toString().padStart(most + 1, '0');
-  return most === 0 ? digits : `${digits.slice(0, -most)}.${digits.slice(-most)}`;
 }
 
 function shorten(number, long) {

@@ -1,0 +1,45 @@
+import { simpleParser } from 'mailparser';
+const mail = [
+  'From: "Ä Person" <a@example.com>',
+  'To: b@example.com, c@example.com',
+  'Subject: =?UTF-8?Q?H=C3=A9llo?=',
+  'Date: Mon, 01 Jan 2024 10:00:00 +0100',
+  'Message-ID: <1@example.com>',
+  'MIME-Version: 1.0',
+  'Content-Type: multipart/mixed; boundary="b"',
+  '',
+  '--b',
+  'Content-Type: multipart/alternative; boundary="c"',
+  '',
+  '--c',
+  'Content-Type: text/plain; charset=iso-8859-1',
+  'Content-Transfer-Encoding: quoted-printable',
+  '',
+  'caf=E9',
+  '--c',
+  'Content-Type: text/html; charset=utf-8',
+  'Content-Transfer-Encoding: base64',
+  '',
+  Buffer.from('<p>café</p>').toString('base64'),
+  '--c--',
+  '--b',
+  'Content-Type: application/octet-stream; name="f.bin"',
+  'Content-Disposition: attachment; filename="f.bin"',
+  'Content-Transfer-Encoding: base64',
+  '',
+  'AAEC',
+  '--b--',
+  '',
+].join('\r\n');
+export default async () => {
+  const parsed = await simpleParser(mail);
+  return [
+    parsed.subject,
+    parsed.from.text,
+    parsed.to.value.map(({ address }) => address),
+    parsed.date.toISOString(),
+    parsed.text,
+    parsed.html,
+    parsed.attachments.map(({ filename, size, content, checksum }) => [filename, size, [...content], checksum]),
+  ];
+};

@@ -1,0 +1,4 @@
+import { ClientRequest } from 'node:http';
+
+export { ClientRequest };
+export default { ClientRequest };

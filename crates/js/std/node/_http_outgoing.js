@@ -1,0 +1,4 @@
+import { OutgoingMessage, validateHeaderName, validateHeaderValue } from 'node:http';
+
+export { OutgoingMessage, validateHeaderName, validateHeaderValue };
+export default { OutgoingMessage, validateHeaderName, validateHeaderValue };

@@ -1,0 +1,1 @@
+export { PassThrough as default } from 'node:stream';

@@ -1,0 +1,1 @@
+export { Transform as default } from 'node:stream';

@@ -1,0 +1,4 @@
+import { Writable } from 'node:stream';
+
+export const { fromWeb, toWeb } = Writable;
+export default Writable;
