@@ -35,7 +35,7 @@ Module._nodeModulePaths = (from) => {
   return parts
     .map((part, at) => (part === 'node_modules' ? '' : `${parts.slice(0, at + 1).join('/')}/node_modules`))
     .filter((path) => path !== '')
-    .reverse();
+    .toReversed();
 };
 Module.wrapper = ['(function (exports, require, module, __filename, __dirname) { ', '\n});'];
 Module.wrap = (source) => Module.wrapper.join(source);

@@ -83,6 +83,10 @@ class Body extends Given {
   #used = false;
   #stream = null;
 
+  static addTo(target) {
+    return new Body(target);
+  }
+
   _set(body) {
     this.#body = body;
   }
@@ -251,7 +255,7 @@ export class Request {
   };
 
   constructor(input, init = {}) {
-    new Body(this);
+    Body.addTo(this);
     if (input === inside) {
       this.#url = init.url;
       this.#method = init.method;
@@ -377,7 +381,7 @@ export class Response {
   #redirected = false;
 
   constructor(body, init = {}) {
-    new Body(this);
+    Body.addTo(this);
     if (body === inside) {
       this.#status = init.status;
       this.#statusText = init.statusText;

@@ -93,14 +93,14 @@ export const DateTimeFormat = supports(
       given.timeZone = zoneOf(given.timeZone);
       const cycle = keyword(locales, 'hc');
       if (Object.hasOwn(HALVES, cycle ?? '')) {
-        const asked = given.hour12 === undefined ? given.hourCycle : HALVES[cycle] === given.hour12 ? cycle : '';
+        const asked =
+          given.hour12 === undefined ? given.hourCycle : HALVES[cycle] === given.hour12 ? cycle : '';
         if (asked === undefined || asked === cycle) {
           given.hourCycle = cycle;
           this.#keyword = `-u-hc-${cycle}`;
         }
       }
-      if (given.hourCycle && given.hour12 === undefined)
-        given.hour12 = HALVES[given.hourCycle];
+      if (given.hourCycle && given.hour12 === undefined) given.hour12 = HALVES[given.hourCycle];
       given.hour12 ??= dates(this.#locale)[2];
       this.#options = given;
       this.format = (when) =>
@@ -275,9 +275,7 @@ export const DateTimeFormat = supports(
     #pads(hour, next, hour12) {
       if (hour === '2-digit') return true;
       const english = this.#locale.startsWith('en') && dates(this.#locale)[2];
-      return (
-        !hour12 && (english || (next === 'numeric' && dates(this.#locale)[4] !== 'H'))
-      );
+      return !hour12 && (english || (next === 'numeric' && dates(this.#locale)[4] !== 'H'));
     }
 
     formatRange(from, to) {

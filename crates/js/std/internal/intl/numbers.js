@@ -87,7 +87,9 @@ export const NumberFormat = supports(
       if (least > 100 || most > 100 || least < 0 || most < 0 || options.minimumFractionDigits > most)
         throw new RangeError('maximumFractionDigits value is out of range.');
       if (options.roundingMode !== undefined && !isMode(options.roundingMode))
-        throw new RangeError(`Value ${options.roundingMode} out of range for Intl.NumberFormat options property roundingMode`);
+        throw new RangeError(
+          `Value ${options.roundingMode} out of range for Intl.NumberFormat options property roundingMode`,
+        );
       this.#options = {
         ...options,
         style,
