@@ -295,10 +295,17 @@ fn escape_into(tamed: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '\t' => tamed.push('\t'),
-            control if control.is_control() => tamed.extend(control.escape_default()),
+            hidden if is_hidden(hidden) => tamed.extend(hidden.escape_default()),
             plain => tamed.push(plain),
         }
     }
+}
+
+/// Whether a character is not displayed, but changes how others are: a control character, a separator of lines, or a change
+/// of the direction of text, which makes it look different from what it is.
+pub fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The system's clock.
@@ -318,6 +325,7 @@ mod tests {
     fn an_announced_line_is_one_and_moves_no_cursor() {
         assert_eq!(one_line("a \r\n  b\n\n\tc"), "a   b \tc");
         assert_eq!(one_line("b\u{1b}[32m\u{9b}2J\u{7f}Ü"), "b\\u{1b}[32m\\u{9b}2J\\u{7f}Ü");
+        assert_eq!(one_line("rm \u{202e}fr-\u{2028}שלום"), "rm \\u{202e}fr-\\u{2028}שלום");
     }
 
     #[test]

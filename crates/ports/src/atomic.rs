@@ -269,7 +269,7 @@ pub fn is_leftover(name: &str) -> bool {
 /// Locks a file against other processes that lock it, until dropped, for reading, changing and writing it back. The
 /// lock is a file beside it, because each write replaces the file.
 pub fn lock(path: &Path) -> io::Result<File> {
-    let lock = path.with_file_name(format!(".{}.lock", name_of(path)));
+    let lock = path.with_file_name(format!(".{}{LOCK}", name_of(path)));
     make_private(&lock)?;
     let file = File::options().write(true).open(lock)?;
     let end = Instant::now() + HELD;
@@ -283,6 +283,14 @@ pub fn lock(path: &Path) -> io::Result<File> {
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
         }
     }
+}
+
+/// The end of the name of a lock.
+const LOCK: &str = ".lock";
+
+/// Whether a file is a lock of [`lock`], by its name.
+pub fn is_lock(name: &str) -> bool {
+    name.strip_prefix('.').and_then(|name| name.strip_suffix(LOCK)).is_some_and(|of| !of.is_empty())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::notify::Tester;
 use crate::process::Signal;
 use crate::run::busy;
 use crate::verbs::status::{PROCESSES, PROCESSES_LIMIT};
+use crate::verbs::usage::check_pool;
 
 /// How long a replay may take: a `sync` call waits for its turn.
 const REPLAYED_WITHIN: Duration = Duration::from_secs(300);
@@ -61,6 +62,7 @@ pub(super) async fn configuration(ask: Ask) -> Result<Configuration, Refused> {
 
 /// What a pool was charged. Its owner decides who may ask.
 pub(super) async fn usage(ask: Ask) -> Result<PoolUsage, Refused> {
+    check_pool(&ask.name)?;
     let asked = UsageTotalsParams { pools: Some(vec![ask.name]), ..UsageTotalsParams::default() };
     let totals = ask.control.host.usage.usage_totals(asked, ask.caller.reader().as_ref()).await;
     let mut totals = totals.map_err(|why| match why.code {
@@ -103,9 +105,11 @@ pub(super) async fn restart(ask: Ask, Restart { force }: Restart) -> Result<Rest
     }
     let busy = busy(&control.host);
     if !force && !busy.is_empty() {
-        return Err(
-            Exit::machine(format!("a turn is running in {}; set force to end it", busy.join(", "))).into()
-        );
+        return Err(Exit::machine(format!(
+            "a turn is running in {}; a restart with force ends it",
+            busy.join(", ")
+        ))
+        .into());
     }
     let next = crate::verbs::restart::check(&control.place, record).map_err(super::of_the_host)?;
     if let Some(why) = control.backends.refusal(&next.plugins).filter(|_| !force) {

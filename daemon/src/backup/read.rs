@@ -90,7 +90,7 @@ fn occupied(folders: &Folders) -> io::Result<Vec<PathBuf>> {
     for entry in entries(&folders.config)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if is_covered(&name, is_state(&path, folders)) {
+        if is_covered(&name, is_state(&path, folders)) && !atomic::is_lock(&name) {
             found.push(path);
         }
     }

@@ -106,7 +106,7 @@ fn files(folders: &Folders) -> impl Iterator<Item = Result<PathBuf, (PathBuf, St
     let covered = walk.filter_entry(|entry| {
         let name = entry.file_name().to_string_lossy();
         let own = entry.depth() > 1 || is_covered(&name, is_state(entry.path(), folders));
-        own && !atomic::is_leftover(&name)
+        own && !atomic::is_leftover(&name) && !atomic::is_lock(&name)
     });
     covered.filter_map(|entry| match entry {
         Ok(entry) => entry.file_type().is_file().then(|| Ok(entry.into_path())),

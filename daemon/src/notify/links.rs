@@ -255,6 +255,14 @@ impl Links {
         Ok(())
     }
 
+    /// Removes a link that is in no message. One that cannot be removed from the store ends with the host.
+    pub async fn forget(&self, store: &RecordStore, link: &Link) {
+        self.known.lock().remove(&link.id);
+        if let Ok(stored) = self.collection(store).await {
+            let _ = stored.remove.within(limit::STORE, (link.id.clone(),)).await;
+        }
+    }
+
     /// Returns the link of a path: `<id>/<token>`.
     pub fn find(&self, path: &str) -> Option<Arc<Link>> {
         let (id, token) = path.split_once('/')?;

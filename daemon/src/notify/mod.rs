@@ -26,7 +26,7 @@ use ostler_contract::Thrown;
 use ostler_contract::points::{RecordStore, Vault};
 use ostler_engine::{Host, Log};
 use ostler_protocol::nearest::did_you_mean;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -59,11 +59,9 @@ const GUESSES_WITHIN: Duration = Duration::from_secs(60);
 pub struct Notify {
     host: Arc<Host>,
     links: Links,
-    rules: RwLock<Arc<Rules>>,
+    rules: tokio::sync::watch::Sender<Arc<Rules>>,
     /// The error of the last read of the file.
     failed: Mutex<Option<String>>,
-    /// Notified when the rules have changed.
-    changed: tokio::sync::Notify,
     /// The pending requests of sessions.
     waiting: Mutex<HashMap<watch::Key, watch::Waiting>>,
     /// The base URL of links.
@@ -85,9 +83,8 @@ impl Notify {
     pub async fn start(host: Arc<Host>, folder: &Path, base: &str) -> Arc<Self> {
         let notify = Arc::new(Self {
             links: Links::default(),
-            rules: RwLock::default(),
+            rules: tokio::sync::watch::Sender::default(),
             failed: Mutex::default(),
-            changed: tokio::sync::Notify::new(),
             waiting: Mutex::default(),
             base: base.trim_end_matches('/').to_owned(),
             sender: Sender::default(),
@@ -100,11 +97,12 @@ impl Notify {
         {
             notify.log().line(format_args!("the links of earlier messages could not be read: {why}"));
         }
+        let edits = notify.rules.subscribe();
         let seen = file::first(&notify, folder).await;
         // Subscribe before the first session can wait for input.
         let changes = notify.host.sessions.follow_input();
         tokio::spawn(file::follow(notify.clone(), folder.to_owned(), seen));
-        tokio::spawn(watch::follow(notify.clone(), changes));
+        tokio::spawn(watch::follow(notify.clone(), changes, edits));
         notify
     }
 
@@ -117,12 +115,11 @@ impl Notify {
     }
 
     fn rules(&self) -> Arc<Rules> {
-        self.rules.read().clone()
+        self.rules.borrow().clone()
     }
 
     fn set_rules(&self, rules: Rules) {
-        *self.rules.write() = Arc::new(rules);
-        self.changed.notify_one();
+        self.rules.send_replace(Arc::new(rules));
     }
 
     fn store(&self) -> Result<&RecordStore, Thrown> {

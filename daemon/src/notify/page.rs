@@ -13,6 +13,7 @@ use super::request::{
     ANSWER, Approval, Asks, Choice, Kind, Question, Questions, Request, SHOWN, field, free_field,
     option_answer,
 };
+use crate::log::is_hidden;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#8886;--accent:#1a5fb4}\
@@ -312,13 +313,10 @@ fn text(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Text with bidirectional control characters displays differently from what is run.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                let _ = write!(escaped, "\\u{{{:x}}}", u32::from(character));
-            }
             '\n' | '\t' => escaped.push(character),
-            control if control.is_control() => {
-                let _ = write!(escaped, "\\u{{{:x}}}", u32::from(control));
+            // Otherwise the page could show something else than what is run.
+            hidden if is_hidden(hidden) => {
+                let _ = write!(escaped, "\\u{{{:x}}}", u32::from(hidden));
             }
             other => escaped.push(other),
         }

@@ -11,6 +11,7 @@ use ostler_protocol::wire::state::{
 use ring::digest::{SHA256, digest};
 
 use super::elsewhere::Elsewhere;
+use crate::log::one_line;
 
 /// The longest line in a message, in characters.
 const LONGEST_LINE: usize = 300;
@@ -254,7 +255,7 @@ impl Request {
             }
             Asks::Elsewhere(elsewhere) => elsewhere.line(),
         };
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = one_line(&text.split_whitespace().collect::<Vec<_>>().join(" "));
         match line.char_indices().nth(LONGEST_LINE) {
             Some((at, _)) => format!("{}…", &line[..at]),
             None => line,

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::http::{
-    BodyError, HeaderValue, Method, RETRY_AFTER, Request, Response, StatusCode, header,
-};
+use ostler_contract::http::{BodyError, HeaderValue, Method, Request, Response, StatusCode, header};
 use ostler_engine::Principal;
 use ostler_protocol::grants::Grant;
 use ostler_server::{Guard, HostNames, Mount};
@@ -279,13 +277,15 @@ async fn form(notify: &Notify, request: Request) -> Result<Form, Ending> {
     }
     let read = notify.host.core.bodies.read(request.into_body(), FORM_LIMIT).await;
     let body = read.map_err(|why| {
-        let status = match &why {
-            BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            BodyError::Slow(_) => StatusCode::REQUEST_TIMEOUT,
-            BodyError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
-            BodyError::Cut(_) | BodyError::TooManyValues { .. } => StatusCode::BAD_REQUEST,
+        let (status, advice) = match &why {
+            BodyError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, " Send a shorter answer."),
+            BodyError::Slow(_) => (StatusCode::REQUEST_TIMEOUT, " Send it again."),
+            BodyError::NoMemory => (StatusCode::SERVICE_UNAVAILABLE, ""),
+            BodyError::Cut(_) | BodyError::TooManyValues { .. } => {
+                (StatusCode::BAD_REQUEST, " Send it again.")
+            }
         };
-        Ending(status, "The answer was not sent", format!("{why}. Retry in {RETRY_AFTER} seconds."))
+        Ending(status, "The answer was not sent", format!("{why}.{advice}"))
     })?;
     let mut form = Form::new();
     for (name, value) in url::form_urlencoded::parse(&body) {

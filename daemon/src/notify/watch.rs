@@ -14,13 +14,15 @@ use ostler_protocol::wire::state::SessionStatus;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::client::Client;
 use super::links::{Answerer, Bound, State};
 use super::request::Request;
-use super::rules::{Facts, Rule};
+use super::rules::{Facts, Rule, Rules};
 use super::send::Message;
 use super::{Notify, PATH};
+use crate::log::one_line;
 
 /// A session and the id of a request in it.
 pub(super) type Key = (String, String);
@@ -41,6 +43,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(600);
 pub(super) struct Waiting {
     /// The ids of the rules that send a message about it.
     rules: HashSet<String>,
+    /// Since when it is followed.
+    since: Instant,
     /// Closed when the request no longer waits.
     alive: watch::Sender<()>,
 }
@@ -52,16 +56,33 @@ async fn ended(alive: &mut Alive) {
     while alive.changed().await.is_ok() {}
 }
 
-/// Waits for a time. Returns `false` if the request ends before.
-async fn pause(alive: &mut Alive, time: Duration) -> bool {
-    tokio::select! {
-        () = tokio::time::sleep(time) => true,
-        () = ended(alive) => false,
-    }
+/// How a pause ended.
+enum Paused {
+    /// The time is over.
+    Over,
+    /// The request no longer waits.
+    Withdrawn,
+    /// The rule was edited or removed.
+    Edited,
+}
+
+/// What came of a message.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It was sent, or the request no longer waits.
+    Done,
+    /// It was not sent, and an edited rule may still send one.
+    Unsent,
+    /// Its rule was edited or removed before it was sent.
+    Edited,
 }
 
 /// Follows the requests of sessions for as long as the host runs.
-pub(super) async fn follow(notify: Arc<Notify>, mut changes: Receiver<InputChange>) {
+pub(super) async fn follow(
+    notify: Arc<Notify>,
+    mut changes: Receiver<InputChange>,
+    mut edits: watch::Receiver<Arc<Rules>>,
+) {
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     loop {
         tokio::select! {
@@ -72,7 +93,7 @@ pub(super) async fn follow(notify: Arc<Notify>, mut changes: Receiver<InputChang
                 Err(RecvError::Lagged(_)) => drop(tokio::spawn(scan(notify.clone()))),
                 Err(RecvError::Closed) => return,
             },
-            () = notify.changed.notified() => drop(tokio::spawn(scan(notify.clone()))),
+            Ok(()) = edits.changed() => drop(tokio::spawn(scan(notify.clone()))),
             _ = sweep.tick() => notify.sweep(),
         }
     }
@@ -105,7 +126,7 @@ impl Notify {
         if self.rules().0.is_empty() {
             return;
         }
-        let alive = {
+        let (alive, since) = {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= MOST && !waiting.contains_key(&(session.clone(), id.clone())) {
                 self.log().line(format_args!(
@@ -113,13 +134,15 @@ impl Notify {
                 ));
                 return;
             }
-            let entry = waiting
-                .entry((session.clone(), id.clone()))
-                .or_insert_with(|| Waiting { rules: HashSet::new(), alive: watch::Sender::new(()) });
-            entry.alive.subscribe()
+            let entry = waiting.entry((session.clone(), id.clone())).or_insert_with(|| Waiting {
+                rules: HashSet::new(),
+                since: Instant::now(),
+                alive: watch::Sender::new(()),
+            });
+            (entry.alive.subscribe(), entry.since)
         };
         let notify = self.clone();
-        tokio::spawn(async move { notify.match_rules((session, id), alive).await });
+        tokio::spawn(async move { notify.match_rules((session, id), since, alive).await });
     }
 
     /// Handles a request that no longer waits.
@@ -150,7 +173,7 @@ impl Notify {
     }
 
     /// Sends a message about a request for each matching rule that has sent none yet.
-    async fn match_rules(self: &Arc<Self>, (session, id): Key, alive: Alive) {
+    async fn match_rules(self: &Arc<Self>, (session, id): Key, since: Instant, alive: Alive) {
         let Some((facts, run)) = self.facts(&session).await else { return };
         let rules = self.rules();
         for rule in rules.about(&facts) {
@@ -163,15 +186,18 @@ impl Notify {
                 let (notify, rule, facts, run) = (self.clone(), rule.clone(), facts.clone(), run.clone());
                 let (key, mut alive) = ((session.clone(), id.clone()), alive.clone());
                 tokio::spawn(async move {
-                    let made = notify.notify(&rule, key.clone(), (facts, run), &mut alive).await;
-                    if let Err(why) = &made {
+                    let outcome = notify.notify(&rule, key.clone(), (facts, run), since, &mut alive).await;
+                    if let Err(why) = &outcome {
                         notify.log().line(format_args!("notify rule {}: {why}", rule.id));
                     }
-                    // No message was sent; an edited rule may still send one.
-                    if made != Ok(true)
-                        && let Some(entry) = notify.waiting.lock().get_mut(&key)
-                    {
-                        entry.rules.remove(&*rule.id);
+                    if outcome == Ok(Outcome::Done) {
+                        return;
+                    }
+                    let waits =
+                        notify.waiting.lock().get_mut(&key).map(|entry| entry.rules.remove(&*rule.id));
+                    if waits.is_some() && outcome == Ok(Outcome::Edited) {
+                        let (session, id) = key;
+                        notify.asked(session, id);
                     }
                 });
             }
@@ -191,26 +217,35 @@ impl Notify {
         Some((Facts { owner: entry.owner.clone(), automation, bots }, origin("run")))
     }
 
-    /// Waits for an answer to a request, and then sends a message about it. Returns `false` if no message is needed.
+    /// Waits for a time, as long as the request waits and the rule is in force.
+    async fn pause(&self, rule: &Rule, alive: &mut Alive, time: Duration) -> Paused {
+        let mut rules = self.rules.subscribe();
+        let is_edited = |rules: &Arc<Rules>| rules.get(&rule.id).is_none_or(|now| **now != *rule);
+        tokio::select! {
+            biased;
+            () = ended(alive) => Paused::Withdrawn,
+            Ok(_) = rules.wait_for(is_edited) => Paused::Edited,
+            () = tokio::time::sleep(time) => Paused::Over,
+        }
+    }
+
+    /// Waits for an answer to a request that is followed since a time, and then sends a message about it.
     async fn notify(
         self: &Arc<Self>,
         rule: &Rule,
         (session, id): Key,
         (facts, run): (Facts, Option<String>),
+        since: Instant,
         alive: &mut Alive,
-    ) -> Result<bool, String> {
-        if !pause(alive, rule.after).await {
-            return Ok(false);
+    ) -> Result<Outcome, String> {
+        match self.pause(rule, alive, rule.after.saturating_sub(since.elapsed())).await {
+            Paused::Over => {}
+            Paused::Withdrawn => return Ok(Outcome::Done),
+            Paused::Edited => return Ok(Outcome::Edited),
         }
-        // The rule may have been edited since.
-        let rules = self.rules();
-        let Some(rule) = rules.get(&rule.id).filter(|rule| rules.about(&facts).any(|one| one.id == rule.id))
-        else {
-            return Ok(false);
-        };
         let found = self.request(&session, &id).await;
         let Some((title, request)) = found.filter(|(_, request)| rule.kinds.contains(&request.kind())) else {
-            return Ok(false);
+            return Ok(Outcome::Unsent);
         };
         let answerer = self.answerer(rule, facts.owner.as_deref(), &session)?;
         let now = self.now();
@@ -228,7 +263,7 @@ impl Notify {
             rule: rule.id.to_string(),
             now: now.as_second(),
             is_test: false,
-            title: if title.is_empty() { session.clone() } else { title },
+            title: if title.is_empty() { session.clone() } else { one_line(&title) },
             chat: request.chat.clone(),
             kind: request.kind(),
             asks: request.line(),
@@ -243,8 +278,11 @@ impl Notify {
             expires: until,
             session,
         };
-        self.deliver(rule, message, alive).await;
-        Ok(true)
+        let outcome = self.deliver(rule, message, alive).await;
+        if outcome == Outcome::Edited {
+            self.links.forget(self.store().map_err(|why| why.message)?, &made.link).await;
+        }
+        Ok(outcome)
     }
 
     /// Returns the current request with its session's title, or `None` if it no longer waits.
@@ -286,10 +324,11 @@ impl Notify {
         Ok(Answerer::User(user))
     }
 
-    /// Sends a message until the target accepts it or the message is no longer needed.
-    async fn deliver(&self, rule: &Rule, mut message: Message, alive: &mut Alive) {
+    /// Sends a message until the target accepts it, the message is no longer needed, or the rule is edited.
+    async fn deliver(&self, rule: &Rule, mut message: Message, alive: &mut Alive) -> Outcome {
         let Some(vault) = self.host.core.vault() else {
-            return self.log().line(format_args!("notify rule {}: this host has no vault", rule.id));
+            self.log().line(format_args!("notify rule {}: this host has no vault", rule.id));
+            return Outcome::Unsent;
         };
         let mut wait = FIRST_RETRY;
         for tried in 1..=TRIES {
@@ -298,31 +337,34 @@ impl Notify {
                 let _place = self.sending.acquire().await;
                 // The request may have been answered during the wait for a free slot.
                 if alive.has_changed().is_err() {
-                    return;
+                    return Outcome::Done;
                 }
                 self.sender.send(vault, rule, &message).await
             };
             let session = &message.session;
             let Err(why) = sent else {
-                return self
-                    .log()
-                    .line(format_args!("notify rule {}: sent a message about {session}", rule.id));
+                self.log().line(format_args!("notify rule {}: sent a message about {session}", rule.id));
+                return Outcome::Done;
             };
             if tried == TRIES || self.now() >= message.expires {
-                return self.log().line(format_args!(
+                self.log().line(format_args!(
                     "notify rule {}: the message about {session} was not sent: {why}",
                     rule.id
                 ));
+                return Outcome::Unsent;
             }
             self.log().line(format_args!(
                 "notify rule {}: the message about {session} was not sent: {why}; retrying in {} seconds",
                 rule.id,
                 wait.as_secs()
             ));
-            if !pause(alive, wait).await {
-                return;
+            match self.pause(rule, alive, wait).await {
+                Paused::Over => {}
+                Paused::Withdrawn => return Outcome::Done,
+                Paused::Edited => return Outcome::Edited,
             }
             wait = (2 * wait).min(LONGEST_RETRY);
         }
+        Outcome::Unsent
     }
 }

@@ -125,7 +125,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         lines.push(format!("Check the agent: {host} agent check {agent}"));
     }
     lines.push(format!("Next: {start}"));
-    lines.push(format!("Then: {} session send --new \"Hello\"", names::HOST));
+    lines.push(format!("Then: {host} session send --new \"Hello\""));
     let port = flags.port.unwrap_or(DEFAULT_PORT);
     if !flags.no_console && port != 0 {
         lines.push(format!("Console: http://127.0.0.1:{port}{}", names::route("console", "")));

@@ -18,7 +18,7 @@ mod session;
 mod start;
 pub mod status;
 mod stop;
-mod usage;
+pub mod usage;
 pub mod users;
 pub mod vault;
 mod webhook;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use ostler_contract::json;
+use ostler_contract::owner::Owner;
 
 use crate::answer::Answer;
 use crate::api::shapes::{PoolUsage, Total};
@@ -24,6 +25,7 @@ pub struct UsageFlags {
 /// # Errors
 /// Exit 2 for a pool that the caller cannot read, 1 if no daemon runs or it stores no usage.
 pub async fn usage(at: &Place, UsageFlags { pool }: UsageFlags) -> Result<Answer, Exit> {
+    check_pool(&pool)?;
     if let Some(remote) = at.remote()? {
         return Ok(shown(&remote.get_named("/api/usage/", &pool).await?));
     }
@@ -34,6 +36,17 @@ pub async fn usage(at: &Place, UsageFlags { pool }: UsageFlags) -> Result<Answer
     Ok(shown(
         &total.map_err(|error| Exit::machine(format!("the daemon returned no total of {pool}: {error}")))?,
     ))
+}
+
+/// Checks that a text names a pool. A misspelled one would look like a pool without charges.
+///
+/// # Errors
+/// Exit 2 with the forms of pools.
+pub fn check_pool(pool: &str) -> Result<(), Exit> {
+    match Owner::parse(pool) {
+        Some(_) => Ok(()),
+        None => Err(Exit::usage(format!("invalid pool {pool}: use {}", Owner::FORMS))),
+    }
 }
 
 fn shown(usage: &PoolUsage) -> Answer {

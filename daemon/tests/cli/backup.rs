@@ -148,6 +148,7 @@ fn a_backup_has_what_users_write_and_not_what_belongs_to_a_process_or_comes_from
         ("notes/a/b.md", "deep"),
         (".before-restore-x/config.json", "{}"),
         (".config.json.abc123.ostler-tmp", "half"),
+        (".webhooks.lock", ""),
     ] {
         folder.write(file, text);
     }
@@ -216,6 +217,17 @@ fn a_restore_keeps_what_is_there_unless_it_is_told_otherwise_and_then_moves_it_a
     ok(back_up(&folder, &second));
     assert!(!entries(&second).iter().any(|(name, ..)| name.contains("before-restore")));
     assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
+fn a_folder_with_a_lock_alone_is_empty() {
+    let (folder, other, place) = (webhook(), empty(), tempfile::tempdir().unwrap());
+    let file = archive(&place);
+    ok(back_up(&folder, &file));
+    // What a command that found no endpoint leaves.
+    other.write(".webhooks.lock", "");
+    ok(restore(&other, &file, &[]));
+    assert!(other.read("vault.json").contains("right"));
 }
 
 #[test]

@@ -95,6 +95,22 @@ fn from_nothing_to_an_answer() {
 }
 
 #[test]
+fn the_next_commands_are_for_the_configuration_that_was_written() {
+    let home = Home::new();
+    let line = ["--config-file", "other.json", "init", "--agent", "echo", "--port", "0"];
+    let written = ok(home.run(&line));
+    let lines: Vec<&str> = written.out.lines().skip(1).collect();
+    let program = "ostler --config-file other.json";
+    assert_eq!(
+        lines,
+        [format!("Next: {program} start"), format!("Then: {program} session send --new \"Hello\"")]
+    );
+    for command in ["start", "stop"] {
+        ok(home.run(&["--config-file", "other.json", command]));
+    }
+}
+
+#[test]
 fn a_preset_is_an_agent() {
     let home = Home::new();
     let written = ok(home.run(&["init", "--agent", "claude-acp"]));

@@ -134,6 +134,20 @@ async fn a_call_answers_where_its_runs_are() {
 }
 
 #[tokio::test]
+async fn every_field_that_a_message_shows_is_read_of_a_large_call() {
+    let folder = folder(json!({}), &[("one", r#"Say {{{event.text}}} of {"n":{{event.a.b}}}"#)]);
+    let daemon = folder.start();
+    let long = |word: &str| word.repeat(2_500);
+    let body = json!({ "text": long("ab"), "a": { "b": long("cd") }, "unread": long("x").repeat(200) });
+    call(&daemon, &body).await;
+    let run = ended_runs(&daemon, 1).await.remove(0);
+    let id = run["session"].as_str().unwrap().rsplit('/').next().unwrap();
+    let session = list(&daemon, &format!("/api/sessions/{id}?turns=1")).await;
+    let said = session["turns"][0]["message"]["text"].as_str().unwrap();
+    assert!(said.starts_with(&format!("Say {{{}}} of {{\"n\":{}}}\n", long("ab"), long("cd"))), "{said}");
+}
+
+#[tokio::test]
 async fn links_begin_with_the_public_url_and_lead_to_the_console() {
     let plugins =
         json!([{ "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/console" }]);

@@ -390,6 +390,24 @@ async fn what_work_cost_is_there_after_a_restart_and_told_to_whose_it_is() {
     assert_eq!(read["code"], REFUSED);
 }
 
+#[tokio::test]
+async fn a_misspelled_pool_is_no_pool_without_charges() {
+    let folder = folder(json!({ "http": true, "connectionToken": "the-hosts-own" }));
+    let daemon = folder.start();
+    for pool in ["ada", "users:ada", "user:", "project:core"] {
+        let why = format!("invalid pool {pool}: use user:<id>, ");
+        let (status, said) =
+            refused(&daemon, "the-hosts-own", &format!("GET usage/{pool}"), Value::Null).await;
+        assert_eq!(status, 400, "{said}");
+        assert!(said.starts_with(&why), "{said}");
+        let ended = folder.run(&["usage", pool]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.starts_with(&why), "{ended:?}");
+    }
+    let (status, usage) = api(&daemon, "the-hosts-own", "GET usage/project%3Acore%3Ahay", Value::Null).await;
+    assert_eq!((status, &usage["pool"]), (200, &json!("project:core:hay")));
+}
+
 const BOARD: &str = r"
     export const name = 'board';
     export function apply(host) {

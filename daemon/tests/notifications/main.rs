@@ -244,6 +244,51 @@ async fn a_question_is_answered_with_a_link() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_in_a_message_hides_what_it_is() {
+    let receiver = Receiver::new().await;
+    let folder = folder(&rule(&receiver, "after: 0s,"));
+    let ada = add(&folder, "ada", "member");
+    let daemon = folder.start();
+    let mut client = connect(&daemon, &ada).await;
+    begin(&mut client, "1", "/ask Run \u{1b}[8mrm\u{7}\n\u{202e}fr- now?").await;
+    let message = receiver.inbox.nth(1).await;
+    let data = &message.json()["data"];
+    assert_eq!(data["message"], "Run \\u{1b}[8mrm\\u{7} \\u{202e}fr- now?");
+    assert!(!data["title"].as_str().unwrap().contains(['\u{1b}', '\u{7}', '\u{202e}']), "{data}");
+    let long = post(&daemon, &message.path(), &format!("answer=accept&q0={}", "x".repeat(300_000))).await;
+    assert_eq!(long.status, 413);
+    assert!(long.body.contains("Send a shorter answer") && !long.body.contains("Retry"), "{}", long.body);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_not_accepted_follows_its_rule() {
+    let (wrong, right) = (Receiver::new().await, Receiver::new().await);
+    wrong.failing.store(usize::MAX, std::sync::atomic::Ordering::SeqCst);
+    let folder = folder(&rule(&wrong, "after: 0s,"));
+    let ada = add(&folder, "ada", "member");
+    let daemon = folder.start();
+    let mut client = connect(&daemon, &ada).await;
+    begin(&mut client, "1", "/ask Which?").await;
+    let lost = wrong.inbox.nth(1).await.path();
+    folder.wait_for_log("was not sent: 127.0.0.1 answered 500");
+
+    folder.write("notify.yaml", &rule(&right, "after: 0s,"));
+    let path = right.inbox.nth(1).await.path();
+    get_until(&daemon, &lost, 404, "not valid").await;
+    assert_eq!(post(&daemon, &path, "answer=accept&q0=this").await.status, 200);
+    assert!(said(&mut client).await.contains("You said: this"));
+
+    // So does one whose time has not come.
+    let other = "  - { id: other, owner: user:nobody, slack: { url: host:slack } }\n";
+    folder.write("notify.yaml", &(rule(&right, "after: 1h,") + other));
+    folder.wait_for_log("notify.yaml: 2 rules in force");
+    begin(&mut client, "2", "/ask Again?").await;
+    client.actions_until("chat/inputRequested").await;
+    folder.write("notify.yaml", &(rule(&right, "after: 0s,") + other));
+    assert_eq!(right.inbox.nth(2).await.json()["data"]["session"], "echo:/2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_of_a_client_sends_nothing_in_time_and_ends_a_link_later() {
     let receiver = Receiver::new().await;
     let folder = folder(&rule(&receiver, "after: 1s,"));

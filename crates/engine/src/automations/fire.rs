@@ -22,7 +22,7 @@ use super::catalogue::Entry;
 use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
 use super::merged_wakes::MergedWake;
-use super::message::{RunPlace, fields_in, opening};
+use super::message::{RunPlace, fields_read, opening};
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
@@ -190,7 +190,7 @@ impl Automations {
         decides.extend(over());
         let (matching, _) = self.index.read().matching(r#type, event, &decides);
         let woken: Vec<_> = matching.iter().filter_map(|waiting| self.entry(&waiting.automation)).collect();
-        names.extend(woken.iter().flat_map(|entry| fields_in(&entry.wire.definition.message.text)));
+        names.extend(woken.iter().flat_map(|entry| fields_read(&entry.wire.definition)));
         names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
             return Ok(self.wake_in_order(by, &matching, event, &JsonObject::new(), None, records));

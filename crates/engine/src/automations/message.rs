@@ -50,10 +50,7 @@ pub(super) fn opening(
     run: &AutomationRunState,
     place: RunPlace<'_>,
 ) -> String {
-    let template = match definition.message.text.trim() {
-        "" => &definition.title,
-        _ => &definition.message.text,
-    };
+    let template = template_of(definition);
     let run_url = place.run.and_then(|run| place.links.of(run));
     let own = Facts { run: place.run, run_url, run_session: Some(place.session), ..Facts::default() };
     let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &own) };
@@ -87,24 +84,59 @@ pub(super) fn opening(
     )
 }
 
-/// Fills `{{…}}`. An unknown name stays as it is written; a missing fact becomes an empty string. Extra braces are
-/// text: `{{{at}}}` is the time in braces.
+/// Returns the template of an automation's message: without a message, its title.
+fn template_of(definition: &AutomationDefinition) -> &str {
+    match definition.message.text.trim() {
+        "" => &definition.title,
+        _ => &definition.message.text,
+    }
+}
+
+/// A part of a template.
+enum Part<'a> {
+    Text(&'a str),
+    /// `{{…}}` as it is written, and the name in it.
+    Placeholder {
+        written: &'a str,
+        name: &'a str,
+    },
+}
+
+/// Returns the parts of a template. Extra braces are text: `{{{at}}}` is the time in braces.
+fn parts(template: &str) -> impl Iterator<Item = Part<'_>> {
+    let mut rest = template;
+    let mut placeholder = None;
+    std::iter::from_fn(move || {
+        if let Some(found) = placeholder.take() {
+            return Some(found);
+        }
+        let first = rest.find("{{");
+        let close = first.and_then(|first| Some(first + 2 + rest[first + 2..].find("}}")?));
+        let Some((first, close)) = first.zip(close) else {
+            let text = std::mem::take(&mut rest);
+            return (!text.is_empty()).then_some(Part::Text(text));
+        };
+        // The placeholder begins at the last pair of braces before its end.
+        let open = rest[..close].rfind("{{").unwrap_or(first);
+        let (text, written) = (&rest[..open], &rest[open..close + 2]);
+        placeholder = Some(Part::Placeholder { written, name: rest[open + 2..close].trim() });
+        rest = &rest[close + 2..];
+        Some(Part::Text(text))
+    })
+}
+
+/// Fills the placeholders. An unknown name stays as it is written; a missing fact becomes an empty string.
 fn fill(template: &str, facts: &Facts<'_>) -> String {
     let mut text = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some(open) = rest.find("{{") {
-        let Some(length) = rest[open + 2..].find("}}") else { break };
-        let close = open + 2 + length;
-        // The placeholder begins at the last pair of braces before its end.
-        let open = rest[..close].rfind("{{").unwrap_or(open);
-        text.push_str(&rest[..open]);
-        match rest.get(open + 2..close).and_then(|name| value_of(name.trim(), facts)) {
-            Some(value) => text.push_str(&value),
-            None => text.push_str(&rest[open..close + 2]),
+    for part in parts(template) {
+        match part {
+            Part::Text(part) => text.push_str(part),
+            Part::Placeholder { written, name } => match value_of(name, facts) {
+                Some(value) => text.push_str(&value),
+                None => text.push_str(written),
+            },
         }
-        rest = &rest[close + 2..];
     }
-    text.push_str(rest);
     if facts.event.is_some() {
         text.push_str(&summary(facts));
     }
@@ -138,10 +170,16 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
     }
 }
 
-/// Returns the names of the event's fields that a template reads.
-pub(super) fn fields_in(template: &str) -> Vec<&str> {
-    let parts = template.split("{{").skip(1);
-    parts.filter_map(|part| part.split_once("}}")?.0.trim().strip_prefix("event.")).collect()
+/// Returns the names of the event's fields that the message of an automation reads.
+pub(super) fn fields_read(definition: &AutomationDefinition) -> impl Iterator<Item = &str> {
+    fields_in(template_of(definition))
+}
+
+fn fields_in(template: &str) -> impl Iterator<Item = &str> {
+    parts(template).filter_map(|part| match part {
+        Part::Text(_) => None,
+        Part::Placeholder { name, .. } => name.strip_prefix("event."),
+    })
 }
 
 /// Returns a field by its name; if no field has the whole name, a dot separates an object from its field.
@@ -242,8 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_a_template_reads() {
-        assert_eq!(fields_in("{{event.a}} {{ event.b.c }}{{at}}{{event}} {{event.d"), ["a", "b.c"]);
+    fn the_fields_a_template_reads_are_those_that_are_filled() {
+        for (template, fields) in [
+            ("{{event.a}} {{ event.b.c }}{{at}}{{event}} {{event.d", &["a", "b.c"][..]),
+            (r#"{"n":{{event.a}}} {{{event.b.c}}}{{{{event.d}}}}"#, &["a", "b.c", "d"]),
+            ("{{ x {{event.a}} }}", &["a"]),
+        ] {
+            let read: Vec<&str> = fields_in(template).collect();
+            assert_eq!(read, fields, "{template}");
+        }
     }
 
     proptest::proptest! {
