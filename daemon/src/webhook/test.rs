@@ -16,6 +16,8 @@ use crate::exit::Exit;
 const LIMIT: Duration = Duration::from_secs(120);
 /// How long to wait until a daemon has read a new record.
 const READ_WITHIN: Duration = Duration::from_secs(5);
+/// How long a call may be missing in the log of a busy daemon.
+const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 /// The shown length of an answer.
 const SHOWN: usize = 1 << 20;
 
@@ -49,7 +51,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
         })?),
         false => None,
     };
-    let before = log::calls(endpoints, id).await?.len();
+    let before = log::calls(endpoints, id).await?;
     // The record exists and is valid, but the daemon may not have read it yet.
     let begun = Instant::now();
     let (status, answer) = loop {
@@ -67,7 +69,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
     let Some(daemon) = daemon.filter(|_| good) else {
         if good {
             // The log contains the call from here on.
-            let _ = logged(endpoints, id, before).await;
+            let _ = logged(endpoints, id, &before).await;
         }
         let mut lines = said.to_vec();
         if good && facts.bot.is_none() {
@@ -77,7 +79,7 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
     };
     let mut screen = endpoints.screen;
     said.iter().for_each(|line| screen.line(line));
-    let call = logged(endpoints, id, before).await?;
+    let call = logged(endpoints, id, &before).await?;
     let mut followed = follow::follow(&daemon, screen, &call, &mut json).await?;
     if !followed.any && facts.bot.is_none() {
         good = false;
@@ -93,16 +95,16 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
 }
 
 /// Returns the log row of this call, which the plugin stores within half a second.
-async fn logged(endpoints: &Endpoints, id: &str, before: usize) -> Result<Value, Exit> {
+async fn logged(endpoints: &Endpoints, id: &str, before: &[Value]) -> Result<Value, Exit> {
     let begun = Instant::now();
     loop {
+        // A full log has as many rows as before, so the row is known by its id.
         let calls = log::calls(endpoints, id).await?;
-        // A full log has as many rows as before.
-        let newer = calls.len() > before || begun.elapsed() > Duration::from_secs(1);
-        if let (true, Some(last)) = (newer, calls.last()) {
-            return Ok(last.clone());
+        let is_new = |call: &Value| !before.iter().any(|older| older["id"] == call["id"]);
+        if let Some(call) = calls.into_iter().rev().find(is_new) {
+            return Ok(call);
         }
-        if begun.elapsed() > READ_WITHIN {
+        if begun.elapsed() > RECORDED_WITHIN {
             return Err(Exit::machine(format!(
                 "the call was not recorded in the log of {id}; see ostler logs"
             )));
