@@ -250,7 +250,8 @@ fn simulation(session: &Session) -> Result<String, String> {
     // Seeds that are short enough to be typed.
     let first = 1_000 + RandomState::new().hash_one(session.check) % 1_000_000_000;
     progress(format_args!("OSTLER_SIMULATION_FIRST={first}"));
-    let arguments = ["test", "--package", "ostler-simulation", "--test", "seeds", "--locked"];
+    let arguments =
+        ["test", "--profile", "simulation", "--package", "ostler-simulation", "--test", "seeds", "--locked"];
     let seeds = std::env::var("OSTLER_SIMULATION_SEEDS").unwrap_or_else(|_| "2000".to_owned());
     let variables =
         [("OSTLER_SIMULATION_FIRST", first.to_string()), ("OSTLER_SIMULATION_SEEDS", seeds.clone())];
