@@ -53,9 +53,12 @@ fn one_writer(tables: &Tables, problems: &mut Vec<String>) {
         let (epoch, position) = (append.epoch, append.position);
         if let Some((before, at)) = last.insert(&append.session, (epoch, position))
             && (epoch < before || position != at + 1)
-            && (epoch, position) != (1, 0)
         {
             problems.push(format!("{place}: {epoch}/{position} follows {before}/{at}"));
+        }
+        if append.ends {
+            last.remove(append.session.as_str());
+            writers.retain(|(session, _), _| *session != append.session);
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct Client {
     socket: Option<Socket>,
     /// The index of its host.
     home: usize,
+    /// Whether it waits for its host where others move to another one.
+    stays: bool,
     random: Random,
     /// Dispatched actions by `clientSeq`.
     dispatched: BTreeMap<i64, (String, Value)>,
@@ -84,6 +86,7 @@ impl Client {
             mirror: Mirror::new(name, Version::V1),
             socket: None,
             home,
+            stays: false,
             random,
             dispatched: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -93,6 +96,11 @@ impl Client {
             next_act: Duration::from_secs(2),
             count: 0,
         }
+    }
+
+    /// Makes it wait for its host instead of moving to another one.
+    pub fn staying(self) -> Self {
+        Self { stays: true, ..self }
     }
 
     /// Returns its copy of the state.
@@ -122,7 +130,7 @@ impl Client {
                     self.mirror.connect();
                 }
                 None => {
-                    self.home += 1;
+                    self.home += usize::from(!self.stays);
                     self.retry = now + self.random.millis(50, 300);
                 }
             }
@@ -219,7 +227,7 @@ impl Client {
         self.mirror.disconnected();
         self.asked.clear();
         self.dispatched.clear();
-        if self.random.chance(70) {
+        if self.random.chance(70) && !self.stays {
             self.home += 1;
         }
         self.retry = now + self.random.millis(20, 300);

@@ -308,7 +308,7 @@ impl Simulation {
         let fresh: Vec<Arc<Mutex<Vec<Client>>>> = (0..HOSTS.len())
             .map(|at| {
                 let random = Random::new(self.seed, 300 + at as u64);
-                let client = Client::new(&self.world, &format!("new{at}"), at, random);
+                let client = Client::new(&self.world, &format!("new{at}"), at, random).staying();
                 let fresh = Arc::new(Mutex::new(vec![client]));
                 self.users.start(client::run(fresh.clone()));
                 fresh

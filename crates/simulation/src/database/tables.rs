@@ -70,6 +70,8 @@ pub struct Append {
     pub by: String,
     /// Until when the lease of that host was valid.
     pub lease: Duration,
+    /// Whether it removed the session. Another one with the same name begins with epoch 1.
+    pub ends: bool,
 }
 
 /// The owner of the runs of an automation.
@@ -352,6 +354,7 @@ impl Tables {
             position: at.position,
             by: me.to_owned(),
             lease,
+            ends,
         });
         if ends {
             self.heads.remove(session);
