@@ -301,6 +301,8 @@ impl Fanout {
     /// Forgets the past of channels, because another host may continue them: a client that reconnects receives snapshots.
     pub(crate) fn forget_past<'a>(&self, channels: impl Iterator<Item = &'a str>) {
         let mut inner = self.inner();
+        // A client that has seen the last number has not seen what another host changed since.
+        inner.seq += 1;
         let seq = inner.seq;
         channels.for_each(|channel| inner.log.forget(channel, seq));
     }
@@ -701,6 +703,22 @@ mod tests {
         assert_eq!(again(&["quiet", "busy"], last - 3), Some(vec![last - 2, last - 1, last]));
         assert_eq!(again(&[], seen), Some(Vec::new()), "nothing was missed where nothing was watched");
         assert_eq!(again(&[], 6), None, "a number of another run");
+    }
+
+    #[tokio::test]
+    async fn the_past_of_a_channel_that_another_host_continued_is_not_replayed() {
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
+        let of = |channel: &str| vec![(channel.to_owned(), subscriber(1, Version::V1, None))];
+        fanout.publish("moved", vec![action("a")]);
+        fanout.publish("here", vec![action("b")]);
+        let last = fanout.seq();
+        assert!(fanout.resume(last, &of("moved")).is_some());
+        fanout.forget_past(["moved"].into_iter());
+        assert!(fanout.resume(last, &of("moved")).is_none(), "also for who has seen the last action here");
+        assert!(fanout.resume(last, &of("here")).is_some());
+        let snapshot = fanout.seq();
+        fanout.publish("moved", vec![action("c")]);
+        assert_eq!(fanout.resume(snapshot, &of("moved")).expect("known").envelopes.len(), 1);
     }
 
     #[tokio::test]
