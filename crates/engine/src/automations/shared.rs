@@ -55,6 +55,15 @@ struct State {
     waiting: HashMap<String, Vec<Keep>>,
     /// Whether this host is notified of work.
     listens: bool,
+    /// How often this host lost its lease, and with it what it decided.
+    losses: u64,
+}
+
+/// The wakes of one call of which this host decides before they are stored.
+#[derive(Debug, Default)]
+struct Claimed {
+    wakes: HashSet<String>,
+    losses: u64,
 }
 
 /// Returns the kind of a wake.
@@ -144,7 +153,8 @@ impl Automations {
     /// Forgets every run, because another host may take them over. Their turns are ended by the sessions.
     fn forget_runs(&self) {
         self.runs.lock().forget_all();
-        *self.shared.state.lock() = State { listens: true, ..State::default() };
+        let mut state = self.shared.state.lock();
+        *state = State { listens: true, losses: state.losses + 1, ..State::default() };
     }
 
     /// Stores one wake; returns its run.
@@ -191,22 +201,13 @@ impl Automations {
             false => EventRuns::Requested(&names),
         };
         let (record, log) = (once.map(|once| (once.record)(runs)), log.map(|log| log(runs)));
-        {
-            // Before they are stored, so that no look decides them too.
-            let mut state = self.shared.state.lock();
-            for wake in wakes.iter().filter(|wake| state.may_decide(id_of(&wake.run))).collect::<Vec<_>>() {
-                state.deciding.insert(wake.run.resource.clone());
-            }
-        }
+        // Before they are stored, so that no look decides them too.
+        let claimed = self.shared.state.lock().claim(&wakes);
         let sent = in_time(limit::STORE, shared.send(wakes.clone(), record, log)).await;
         let stored = match sent {
             Ok(Sent::Stored(stored)) => stored,
             not_stored => {
-                let mut state = self.shared.state.lock();
-                for name in &names {
-                    state.deciding.remove(name);
-                }
-                drop(state);
+                self.shared.state.lock().release(&claimed);
                 return match not_stored {
                     Ok(Sent::Full) => Ok(FiredOnce::Fired(Firing::Full)),
                     Ok(_) => Ok(FiredOnce::Repeated),
@@ -221,23 +222,26 @@ impl Automations {
         if wakes.is_empty() {
             return Ok(FiredOnce::Recorded(Firing::Started(Vec::new())));
         }
-        let waits = stored.into_iter().zip(wakes).map(|(key, wake)| self.await_decision(key, wake)).collect();
+        let wait = |(key, wake)| self.await_decision(key, wake, &claimed);
+        let waits = stored.into_iter().zip(wakes).map(wait).collect();
         Ok(FiredOnce::Fired(match tokio::time::timeout(DECISION, runs_of(waits)).await {
             Ok(runs) => Firing::Started(runs?),
             Err(_) => Firing::Requested,
         }))
     }
 
-    /// Waits for the decision about a stored wake, which this host makes if it owns the automation.
-    fn await_decision(self: &Arc<Self>, key: String, wake: Wake) -> Kept {
+    /// Waits for the decision about a stored wake, which is made here if it was claimed.
+    fn await_decision(self: &Arc<Self>, key: String, wake: Wake, claimed: &Claimed) -> Kept {
         let (keep, wait) = oneshot::channel();
+        let (resource, entry) = (&wake.run.resource, self.entry(id_of(&wake.run)));
         let here = {
             let mut state = self.shared.state.lock();
-            let own = state.deciding.contains(&wake.run.resource);
-            let here = own && key == wake.run.resource;
-            if own && !here {
-                // An earlier wake has the same cause.
-                state.deciding.remove(&wake.run.resource);
+            // Otherwise a look may decide it now: it has taken the automation over since.
+            let own = claimed.losses == state.losses && claimed.wakes.contains(resource);
+            let here = entry.filter(|_| own && key == *resource);
+            if own && here.is_none() {
+                // An earlier wake has the same cause, or the automation was removed.
+                state.deciding.remove(resource);
             }
             match state.decided.get(&key) {
                 Some(run) => drop(keep.send(run.clone())),
@@ -245,12 +249,9 @@ impl Automations {
             }
             here
         };
-        match self.entry(id_of(&wake.run)).filter(|_| here) {
+        match here {
             Some(entry) => self.decide(&entry, wake),
-            None => {
-                self.shared.state.lock().deciding.remove(&wake.run.resource);
-                self.shared.changed.notify_one();
-            }
+            None => self.shared.changed.notify_one(),
         }
         wait
     }
@@ -499,6 +500,23 @@ impl Automations {
 impl State {
     fn may_decide(&self, id: &str) -> bool {
         self.owned.contains(id) && !self.full.contains(id)
+    }
+
+    /// Marks wakes that are not stored yet as decided by this host, if it owns their automations.
+    fn claim(&mut self, wakes: &[Wake]) -> Claimed {
+        let mut claimed = Claimed { losses: self.losses, ..Claimed::default() };
+        for wake in wakes.iter().filter(|wake| self.may_decide(id_of(&wake.run))) {
+            claimed.wakes.insert(wake.run.resource.clone());
+        }
+        self.deciding.extend(claimed.wakes.iter().cloned());
+        claimed
+    }
+
+    /// Leaves claimed wakes to a later look, which finds those that were stored.
+    fn release(&mut self, claimed: &Claimed) {
+        if claimed.losses == self.losses {
+            self.deciding.retain(|wake| !claimed.wakes.contains(wake));
+        }
     }
 }
 

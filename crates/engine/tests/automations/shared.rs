@@ -1,6 +1,7 @@
 //! Automations that several hosts share: one run for each cause, and overlap, order and the cap as on one host.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::shared::Town;
 use crate::support::{Yard, on_build, pass, settle, statuses};
@@ -118,6 +119,23 @@ async fn an_event_without_an_id_is_logged_with_its_runs_where_hosts_share_them()
     let run = &town.kept.runs_of("a")[0]["resource"];
     assert_eq!(town.log(), [fields(json!({ "id": "x", "runs": [run] }))]);
     assert!(town.records().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_that_is_decided_before_its_sender_knows_that_it_is_stored_starts_one_turn() {
+    let town = Town::default();
+    town.kept.put("a", on_build(json!({ "overlap": "parallel" })));
+    let host = town.host("a").await;
+    town.delay_answers(Duration::from_millis(300));
+    // Nobody owns the automation: the host finds the wake, takes the automation over and decides before the answer arrives.
+    for n in 0..2 {
+        assert_eq!(host.fire(n).await.len(), 1);
+        pass(2).await;
+        host.end(n as usize, n as usize).await;
+        pass(2).await;
+        assert_eq!(host.begun().len() as u64, n + 1, "{:?}", host.begun());
+    }
+    assert_eq!(statuses(&town.kept.runs_of("a")), ["completed", "completed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,8 @@ struct Tables {
     records: BTreeMap<String, JsonObject>,
     log: Vec<JsonObject>,
     listeners: Vec<Arc<dyn Fn() + Send + Sync>>,
+    /// How long the answer to a stored wake is on its way; that to a stored run takes twice as long.
+    answer_takes: Duration,
 }
 
 /// The database.
@@ -101,6 +103,11 @@ impl Town {
         settle().await;
     }
 
+    /// Delays the answers to wakes that are stored by a time, and those to runs by twice that.
+    pub fn delay_answers(&self, by: Duration) {
+        self.tables.lock().unwrap().answer_takes = by;
+    }
+
     pub fn owner(&self, automation: &str) -> Option<String> {
         self.tables.lock().unwrap().owners.get(automation).map(|(owner, _)| owner.clone())
     }
@@ -129,7 +136,7 @@ impl Member {
         store.run = Call::new(move |(run,): (AutomationRunState,)| {
             let (inner, member) = (inner.clone(), member.clone());
             async move {
-                {
+                let answer_takes = {
                     let mut tables = member.town.tables.lock().unwrap();
                     if tables.owners.get(&id_of(&run)).is_none_or(|(owner, _)| *owner != member.name) {
                         return Err(Thrown::new("another host has the runs"));
@@ -138,9 +145,11 @@ impl Member {
                     if let Some(row) = tables.wakes.iter_mut().find(|row| row.wake.run.resource == uri) {
                         row.outcome = Some(Some(uri));
                     }
-                }
+                    tables.answer_takes
+                };
                 inner.unbounded((run,)).await?;
                 member.town.notify();
+                tokio::time::sleep(2 * answer_takes).await;
                 Ok(())
             }
         });
@@ -198,9 +207,16 @@ impl SharedRuns for Member {
             keys.push(wake.run.resource.clone());
             tables.wakes.push(Row { wake, cause, outcome: None });
         }
+        let answer_takes = tables.answer_takes;
         drop(tables);
         self.town.notify();
-        ready(Ok(Sent::Stored(keys)))
+        if answer_takes.is_zero() {
+            return ready(Ok(Sent::Stored(keys)));
+        }
+        Box::pin(async move {
+            tokio::time::sleep(answer_takes).await;
+            Ok(Sent::Stored(keys))
+        })
     }
 
     fn outcomes(&self, wakes: Vec<String>) -> Pending<HashMap<String, Option<String>>> {
