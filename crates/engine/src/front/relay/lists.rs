@@ -136,7 +136,7 @@ impl Relay {
         }
     }
 
-    /// Reports the stored rows of the sessions of a host, because the link to it ended.
+    /// Reports the rows of the sessions of a host, because the link to it ended: what it reported last may be missing.
     pub(super) fn forget_rows(self: &Arc<Self>, front: &Arc<Front>, link: &Link) {
         let mut lost = Vec::new();
         self.lists.0.lock().retain(|session, live| {
@@ -149,11 +149,17 @@ impl Relay {
         let (relay, front) = (self.clone(), front.clone());
         tokio::spawn(async move {
             for session in lost {
-                let Some(row) = front.sessions.stored_row(&session).await else { continue };
-                // Its next host reports it.
-                let is_served =
-                    relay.lists.0.lock().contains_key(&session) || front.sessions.by_uri(&session).is_some();
-                if !is_served && let Some(frame) = changed(&session, &fields_of(&row)) {
+                let Some(stored) = front.sessions.stored_row(&session).await else { continue };
+                // Its next host has reported it.
+                if relay.lists.0.lock().contains_key(&session) {
+                    continue;
+                }
+                // If this host has taken it over, that alone changed nothing that it would report.
+                let fields = match front.sessions.by_uri(&session) {
+                    Some(entry) => fields_of(&entry.view().summary),
+                    None => fields_of(&stored),
+                };
+                if let Some(frame) = changed(&session, &fields) {
                     front.core.fanout.notify_clients(uri::ROOT, frame);
                 }
             }
