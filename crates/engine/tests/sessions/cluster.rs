@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler_contract::call::Signature;
+use ostler_contract::points::SessionFlags;
 use ostler_contract::{Call, Thrown, Value, json};
 use ostler_engine::outbox::Closed;
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{HostOptions, People};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_protocol::Version;
+use ostler_protocol::wire::state::SessionStatus;
 use ostler_testkit::mirror::{Mirror, ROWS, Step};
 use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
 use ostler_testkit::{Builder, ClusteredHost, MemoryCluster, MemoryHost, RawClient, SIGN_IN};
@@ -502,13 +504,44 @@ async fn a_host_replays_nothing_of_a_session_that_another_one_served() {
     subscribe(&mut client, &chat()).await;
     say(&mut client, 1, "t1", "some words").await;
     let seen = numbers(&client.actions_until("chat/turnStarted").await).pop().unwrap();
-    client.actions_until("chat/turnComplete").await;
+    let last = numbers(&client.actions_until("chat/turnComplete").await).pop().unwrap();
     inn.cluster.kill(&a);
     assert_eq!(client.ended().await, Closed::Moved);
     // Its own host takes the session over, and numbered the actions of the first owner too.
-    let (_, result) = reconnect(&b, "c", seen, &[&chat()]).await;
-    assert_eq!(result["type"], "snapshot", "{result}");
-    assert_eq!(result["snapshots"][0]["state"]["turns"][0]["state"], "complete");
+    for seen in [seen, last] {
+        let (_, result) = reconnect(&b, "c", seen, &[&chat()]).await;
+        assert_eq!(result["type"], "snapshot", "{result}");
+        assert_eq!(result["snapshots"][0]["state"]["turns"][0]["state"], "complete");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_takes_over_reports_what_the_lost_host_did_not() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut watcher = b.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    let mut maker = a.connect("maker").await;
+    create(&mut maker).await;
+    subscribe(&mut maker, &chat()).await;
+    say(&mut maker, 1, "t1", "some words").await;
+    maker.actions_until("chat/turnComplete").await;
+    while watcher.next_frame().await.unwrap()["method"] != "root/sessionAdded" {}
+    // As if it had been stored by the first owner, whose link ended before it was sent.
+    let store = Arc::new(SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let flags = SessionFlags { is_archived: true, ..SessionFlags::default() };
+    store.set_flags.unbounded(("one".to_owned(), flags)).await.unwrap();
+    inn.cluster.give("one", &b);
+    subscribe(&mut watcher, SESSION).await;
+    inn.cluster.kill(&a);
+    loop {
+        let frame = watcher.next_frame().await.unwrap();
+        let status = frame["params"]["changes"]["status"].as_u64().unwrap_or_default();
+        if status & u64::from(SessionStatus::IsArchived.bits()) != 0 {
+            assert_eq!(frame["method"], "root/sessionSummaryChanged");
+            break;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

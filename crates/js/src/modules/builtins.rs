@@ -21,7 +21,7 @@ macro_rules! scripts {
     };
 }
 
-/// The implemented Node modules, by the name after `node:`.
+/// The modules of Node, by the name after `node:`: all of them, so that none of these names is resolved as an npm package.
 const NODE: &[(&str, &str)] = scripts!("node":
     "_http_agent" "_http_client" "_http_common" "_http_incoming" "_http_outgoing" "_http_server" "_stream_duplex"
     "_stream_passthrough" "_stream_readable" "_stream_transform" "_stream_wrap" "_stream_writable" "_tls_common"
@@ -78,88 +78,12 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("zones", crate::native::zones::native),
 ];
 
-/// Every public module of Node, implemented or not, so that none of these names is resolved as an npm package.
-const NODE_NAMES: &[&str] = &[
-    "_http_agent",
-    "_http_client",
-    "_http_common",
-    "_http_incoming",
-    "_http_outgoing",
-    "_http_server",
-    "_stream_duplex",
-    "_stream_passthrough",
-    "_stream_readable",
-    "_stream_transform",
-    "_stream_wrap",
-    "_stream_writable",
-    "_tls_common",
-    "_tls_wrap",
-    "assert",
-    "assert/strict",
-    "async_hooks",
-    "buffer",
-    "child_process",
-    "cluster",
-    "console",
-    "constants",
-    "crypto",
-    "dgram",
-    "diagnostics_channel",
-    "dns",
-    "dns/promises",
-    "domain",
-    "events",
-    "fs",
-    "fs/promises",
-    "http",
-    "http2",
-    "https",
-    "inspector",
-    "inspector/promises",
-    "module",
-    "net",
-    "os",
-    "path",
-    "path/posix",
-    "path/win32",
-    "perf_hooks",
-    "process",
-    "punycode",
-    "querystring",
-    "readline",
-    "readline/promises",
-    "repl",
-    "sea",
-    "sqlite",
-    "stream",
-    "stream/consumers",
-    "stream/promises",
-    "stream/web",
-    "string_decoder",
-    "sys",
-    "test",
-    "test/reporters",
-    "timers",
-    "timers/promises",
-    "tls",
-    "trace_events",
-    "tty",
-    "url",
-    "util",
-    "util/types",
-    "v8",
-    "vm",
-    "wasi",
-    "worker_threads",
-    "zlib",
-];
-
 /// The modules that Node only imports with the prefix `node:`.
 const PREFIX_ONLY: &[&str] = &["sea", "sqlite", "test", "test/reporters"];
 
 /// Returns whether Node has a module of that name, with or without `node:`.
 pub(super) fn is_node_builtin(name: &str) -> bool {
-    NODE_NAMES.contains(&name.strip_prefix("node:").unwrap_or(name))
+    exists(name.strip_prefix("node:").unwrap_or(name))
 }
 
 /// Returns the names of the implemented Node modules.

@@ -9,6 +9,7 @@ use oxc_parser::Parser;
 use oxc_span::SourceType;
 
 use super::edits::Edits;
+use super::ending;
 
 /// Returns whether a source may contain a regular expression with the flag `v`; most do not, and need no parsing.
 fn may_hold(source: &str) -> bool {
@@ -25,8 +26,8 @@ pub(super) fn escape(path: &Path, source: String) -> String {
     if !may_hold(&source) {
         return source;
     }
-    let kind = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("cjs" | "cts") => SourceType::cjs(),
+    let kind = match ending(path) {
+        "cjs" | "cts" => SourceType::cjs(),
         _ => SourceType::unambiguous(),
     };
     let allocator = Allocator::default();
