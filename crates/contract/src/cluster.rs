@@ -55,6 +55,11 @@ pub enum ClusterEvent {
     LeaseRegained,
     /// A host started, stopped, was lost, or began to drain.
     HostsChanged,
+    /// Another host added a session to the list: it created one, or a draft became one.
+    SessionAdded {
+        /// The id of the session.
+        id: String,
+    },
     /// Another host changed or created a session.
     SessionChanged {
         /// The id of the session.
@@ -64,6 +69,8 @@ pub enum ClusterEvent {
     SessionRemoved {
         /// The id of the session.
         id: String,
+        /// Its URI, if it was listed.
+        listed: Option<String>,
     },
     /// Another host stored or ended a run.
     RunChanged {

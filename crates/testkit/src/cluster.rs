@@ -349,13 +349,27 @@ fn pipe(cluster: &MemoryCluster, one: &Member, other: &Member) -> (Outgoing, Inc
 /// Rejects the writes of a host that has lost its lease, and notifies the other hosts of changes.
 fn fenced(store: &SessionStore, member: &Arc<Member>) -> SessionStore {
     let fenced = SessionStore { close: None, ..wrapped_store(store, &Fence(member.clone())) };
-    let changed = |id: String| ClusterEvent::SessionChanged { id };
+    let (added, gone) = (store.clone(), store.clone());
     SessionStore {
-        set_config: reported(&fenced.set_config, member, move |(id, _)| changed(id.clone())),
-        set_flags: reported(&fenced.set_flags, member, move |(id, _)| changed(id.clone())),
-        forget: reported(&fenced.forget, member, |(id,)| ClusterEvent::SessionRemoved { id: id.clone() }),
+        set_config: reported(&fenced.set_config, member, move |(id, kept)| {
+            let (id, is_new) = (id.clone(), kept.draft.is_none() && listed_as(&added, id).is_none());
+            let added = is_new.then(|| ClusterEvent::SessionAdded { id: id.clone() });
+            added.into_iter().chain([ClusterEvent::SessionChanged { id }]).collect()
+        }),
+        set_flags: reported(&fenced.set_flags, member, |(id, _)| {
+            vec![ClusterEvent::SessionChanged { id: id.clone() }]
+        }),
+        forget: reported(&fenced.forget, member, move |(id,)| {
+            vec![ClusterEvent::SessionRemoved { id: id.clone(), listed: listed_as(&gone, id) }]
+        }),
         ..fenced
     }
+}
+
+/// The URI of a session, if it is listed.
+fn listed_as(store: &SessionStore, id: &str) -> Option<String> {
+    let kept = futures::executor::block_on(store.config.unbounded((id.to_owned(),))).ok()??;
+    kept.draft.is_none().then_some(kept.uri)
 }
 
 /// Rejects writes without a lease.
@@ -381,14 +395,16 @@ impl WrapCall for Fence {
 fn reported<S: Signature>(
     call: &Call<S>,
     member: &Arc<Member>,
-    event: impl Fn(&S::Arguments) -> ClusterEvent + Send + Sync + 'static,
+    events: impl Fn(&S::Arguments) -> Vec<ClusterEvent> + Send + Sync + 'static,
 ) -> Call<S> {
     let (call, member) = (call.clone(), member.clone());
     Call::new(move |arguments| {
-        let (call, member, event) = (call.clone(), member.clone(), event(&arguments));
+        let (call, member, events) = (call.clone(), member.clone(), events(&arguments));
         async move {
             let answer = call.unbounded(arguments).await?;
-            member.cluster.raise(Some(&member), &event);
+            for event in &events {
+                member.cluster.raise(Some(&member), event);
+            }
             Ok(answer)
         }
     })

@@ -138,9 +138,9 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                 }
                 match (kind.as_str(), collection) {
                     // Several changes of a session are one event.
-                    ("session", _) => {
+                    ("session", listed) => {
                         if sessions.insert((id.clone(), how)) {
-                            database.lease.tell(&session_event(id, how));
+                            database.lease.tell(&session_event(id, how, listed));
                         }
                     }
                     ("run", Some(automation)) => {
@@ -158,9 +158,10 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
     }
 }
 
-fn session_event(id: String, how: ChangeType) -> ClusterEvent {
+fn session_event(id: String, how: ChangeType, listed: Option<String>) -> ClusterEvent {
     match how {
-        ChangeType::Deleted => ClusterEvent::SessionRemoved { id },
-        _ => ClusterEvent::SessionChanged { id },
+        ChangeType::Added => ClusterEvent::SessionAdded { id },
+        ChangeType::Updated => ClusterEvent::SessionChanged { id },
+        ChangeType::Deleted => ClusterEvent::SessionRemoved { id, listed },
     }
 }

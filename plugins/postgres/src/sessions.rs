@@ -75,6 +75,11 @@ const SET_CONFIG: &str = append!(
          INSERT INTO sessions (id, uri, listed_at, draft, kept) SELECT session, $5, $6, $7, $8 FROM own
          ON CONFLICT (id) DO UPDATE SET uri = excluded.uri, listed_at = excluded.listed_at, draft = excluded.draft,
              kept = excluded.kept
+     ), noted AS (
+         INSERT INTO changes (kind, id, operation, origin) SELECT 'session', session, 'insert', $2 FROM own
+         WHERE $9 AND $6 IS NOT NULL AND NOT EXISTS (
+             SELECT 1 FROM sessions WHERE sessions.id = own.session AND sessions.listed_at IS NOT NULL
+         )
      )"
 );
 const SET_TURN: &str = append!(
@@ -97,7 +102,11 @@ const SET_ATTACHMENT: &str = append!(
 const FORGET: &str = "WITH own AS (
          DELETE FROM session_heads WHERE session = $1 AND owner = $2 AND epoch = $3 AND head = $4 RETURNING session
      ),
-     gone AS (DELETE FROM sessions USING own WHERE id = own.session),
+     gone AS (DELETE FROM sessions USING own WHERE id = own.session RETURNING id, uri, listed_at),
+     noted AS (
+         INSERT INTO changes (kind, collection, id, operation, origin)
+         SELECT 'session', uri, id, 'delete', $2 FROM gone WHERE $5 AND listed_at IS NOT NULL
+     ),
      parts AS (DELETE FROM session_parts USING own WHERE session_parts.session = own.session),
      uris AS (DELETE FROM session_chat_uris USING own WHERE session_chat_uris.session = own.session),
      of_chats AS (DELETE FROM turns USING own WHERE turns.session = own.session),
@@ -250,8 +259,13 @@ impl Sessions {
         let is_draft = kept.draft.is_some();
         let listed_at = (!is_draft).then_some(kept.modified_at);
         let params: Vec<Param> =
-            vec![Box::new(kept.uri), Box::new(listed_at), Box::new(is_draft), Box::new(text)];
+            vec![Box::new(kept.uri), Box::new(listed_at), Box::new(is_draft), Box::new(text), self.notes()];
         self.database.put(Write::append(id, SET_CONFIG, params, size).listed())
+    }
+
+    /// The parameter that says whether other hosts may read what the statement notes in `changes`.
+    fn notes(&self) -> Param {
+        Box::new(self.database.lease.is_member)
     }
 
     fn set_chats(&self, (id, chats): (String, Vec<KeptChat>)) -> Pending<()> {
@@ -266,7 +280,7 @@ impl Sessions {
     }
 
     fn forget(&self, id: String) -> Pending<()> {
-        let mut write = Write::append(id.clone(), FORGET, vec![], 0);
+        let mut write = Write::append(id.clone(), FORGET, vec![self.notes()], 0);
         write.target = Some(Target { session: id, ends: true, is_listed: true });
         self.database.put(write)
     }

@@ -117,13 +117,15 @@ impl Sessions {
     }
 
     /// Returns the row of a session in the store, if it is listed.
-    pub(crate) async fn stored_row(&self, uri: &str) -> Option<SessionSummary> {
-        let store = self.core.session_store()?;
-        let id = uri::session_id(uri)?.to_owned();
-        // Without an answer, the row changes with the next change of the session.
-        let mut stored = store.session.as_ref()?.within(limit::STORE, (id,)).await.ok()??;
+    ///
+    /// # Errors
+    /// The error of the store.
+    pub(crate) async fn stored_row(&self, id: &str) -> Result<Option<SessionSummary>, Thrown> {
+        let Some(store) = self.core.session_store() else { return Ok(None) };
+        let Some(session) = &store.session else { return Ok(None) };
+        let Some(mut stored) = session.within(limit::STORE, (id.to_owned(),)).await? else { return Ok(None) };
         let chats = self.chats_in(store, &mut stored).await;
-        stored.session.draft.is_none().then(|| self.at_rest(&stored, &chats))
+        Ok(stored.session.draft.is_none().then(|| self.at_rest(&stored, &chats)))
     }
 
     /// Returns all sessions in memory, by id.

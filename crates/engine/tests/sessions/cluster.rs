@@ -261,6 +261,67 @@ async fn the_lists_of_other_hosts_are_live() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_of_a_host_without_a_link_is_added_to_lists_and_removed() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut watcher = b.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    inn.cluster.cut(&a);
+    let mut maker = a.connect("maker").await;
+    create_used(&mut maker).await;
+    let added = notified(&mut watcher).await;
+    assert_eq!(
+        (&added["method"], &added["params"]["summary"]["resource"]),
+        (&json!("root/sessionAdded"), &json!(SESSION))
+    );
+    eventually("the session is counted", || b.host.sessions.count() == 1).await;
+    maker.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    let removed = notified(&mut watcher).await;
+    assert_eq!(
+        (&removed["method"], &removed["params"]["session"]),
+        (&json!("root/sessionRemoved"), &json!(SESSION))
+    );
+    eventually("the session is not counted any more", || b.host.sessions.count() == 0).await;
+    // With a link, each change is reported once; the same URI again is news.
+    inn.cluster.kill(&a);
+    let c = inn.host("c").await;
+    let mut maker = c.connect("maker").await;
+    for _ in 0..2 {
+        create_used(&mut maker).await;
+        maker.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    create_used(&mut maker).await;
+    let mut seen = Vec::new();
+    while seen.len() < 5 {
+        let method = notified(&mut watcher).await["method"].clone();
+        if method != "root/sessionSummaryChanged" {
+            seen.push(method);
+        }
+    }
+    let (added, removed) = ("root/sessionAdded", "root/sessionRemoved");
+    assert_eq!(seen, [added, removed, added, removed, added]);
+}
+
+/// Creates a session and uses it, so that it is listed.
+async fn create_used(client: &mut RawClient) {
+    create(client).await;
+    subscribe(client, &chat()).await;
+    say(client, 1, "t1", "some words").await;
+    client.actions_until("chat/turnComplete").await;
+}
+
+/// Returns the next notification about a list.
+async fn notified(client: &mut RawClient) -> Value {
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["method"].as_str().unwrap_or_default().starts_with("root/session") {
+            return frame;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn tools_and_files_of_a_client_are_reached_through_its_host() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_contract::cluster::{Cluster, ClusterEvent, SessionOwner};
-use ostler_contract::points::{AutomationStore, KeptSession, SessionStore};
+use ostler_contract::points::{AutomationStore, KeptDraft, KeptSession, SessionStore};
 use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationRunState};
 use ostler_contract::shared_runs::{NewRecord, Sent, SharedRuns, Wake, WakeKind};
 use ostler_contract::{JsonObject, Value, json};
@@ -33,7 +33,11 @@ impl Events {
     }
 
     fn has(&self, event: &ClusterEvent) -> bool {
-        self.0.lock().unwrap().contains(event)
+        self.count(event) > 0
+    }
+
+    fn count(&self, event: &ClusterEvent) -> usize {
+        self.0.lock().unwrap().iter().filter(|heard| *heard == event).count()
     }
 }
 
@@ -80,6 +84,15 @@ async fn store(member: &ClusterMember, session: &str, title: &str) -> bool {
     member.sessions.set_config.unbounded((session.to_owned(), kept)).await.is_ok()
 }
 
+async fn store_draft(member: &ClusterMember, session: &str) -> bool {
+    let kept = KeptSession {
+        uri: format!("echo:/{session}"),
+        draft: Some(KeptDraft::default()),
+        ..KeptSession::default()
+    };
+    member.sessions.set_config.unbounded((session.to_owned(), kept)).await.is_ok()
+}
+
 async fn title(member: &ClusterMember, session: &str) -> Option<String> {
     let kept = member.sessions.config.unbounded((session.to_owned(),)).await.unwrap();
     kept.map(|kept| kept.title)
@@ -118,6 +131,8 @@ async fn a_session_has_one_owner(one: &ClusterMember, other: &ClusterMember, hea
     let changed = ClusterEvent::SessionChanged { id: "s".into() };
     until("the other host is told of the change", async || heard[1].has(&changed)).await;
     assert!(!heard[0].has(&changed), "a host is not told of its own changes");
+    let added = ClusterEvent::SessionAdded { id: "s".into() };
+    assert_eq!(heard.each_ref().map(|heard| heard.count(&added)), [0, 1], "before the change itself");
 
     // A release follows the writes before it, and precedes later claims.
     let written = one.sessions.set_config.unbounded((
@@ -142,9 +157,24 @@ async fn a_session_has_one_owner(one: &ClusterMember, other: &ClusterMember, hea
     assert_eq!(other.cluster.owner("unborn".into()).await, Ok(SessionOwner::Nobody { last: None }));
     assert!(claim(one, "gone").await && store(one, "gone", "x").await);
     one.sessions.forget.unbounded(("gone".into(),)).await.unwrap();
-    let removed = ClusterEvent::SessionRemoved { id: "gone".into() };
+    let removed = ClusterEvent::SessionRemoved { id: "gone".into(), listed: Some("echo:/gone".into()) };
     until("the other host is told of the end", async || heard[1].has(&removed)).await;
     assert_eq!(owner(other, "gone").await, None);
+
+    // A draft is listed once it is a session.
+    for session in ["draft", "used"] {
+        assert!(claim(one, session).await && store_draft(one, session).await);
+    }
+    assert!(store(one, "used", "x").await && store(one, "used", "y").await);
+    for session in ["draft", "used"] {
+        one.sessions.forget.unbounded((session.into(),)).await.unwrap();
+    }
+    let removed = ClusterEvent::SessionRemoved { id: "used".into(), listed: Some("echo:/used".into()) };
+    until("the other host is told of the end", async || heard[1].has(&removed)).await;
+    let removed = ClusterEvent::SessionRemoved { id: "draft".into(), listed: None };
+    assert!(heard[1].has(&removed), "a draft was never listed");
+    let added = |id: &str| heard[1].count(&ClusterEvent::SessionAdded { id: id.into() });
+    assert_eq!((added("draft"), added("used"), added("s")), (0, 1, 1));
 
     // Both at once.
     for number in 0..8 {

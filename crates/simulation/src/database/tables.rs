@@ -6,7 +6,7 @@ use std::time::Duration;
 use ostler_contract::JsonObject;
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{ClusterEvent, ClusterHost, SessionOwner};
-use ostler_contract::points::{AutomationProgress, KeptAutomation};
+use ostler_contract::points::{AutomationProgress, KeptAutomation, KeptSession};
 use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::shared_runs::Wake;
 
@@ -431,12 +431,30 @@ impl Tables {
     }
 
     /// Records that listings of sessions have changed.
-    pub fn changed_session(&mut self, by: &str, id: &str, is_gone: bool) {
-        let id = id.to_owned();
-        let event = match is_gone {
-            true => ClusterEvent::SessionRemoved { id },
-            false => ClusterEvent::SessionChanged { id },
-        };
-        self.changes.push((by.to_owned(), event));
+    pub fn changed_session(&mut self, by: &str, id: &str) {
+        self.changes.push((by.to_owned(), ClusterEvent::SessionChanged { id: id.to_owned() }));
+    }
+
+    /// Stores a session.
+    pub fn keep_session(&mut self, by: &str, id: &str, kept: KeptSession) {
+        let is_new = self.listed(id).is_none();
+        self.sessions.set_kept(id, kept);
+        if is_new && self.listed(id).is_some() {
+            self.changes.push((by.to_owned(), ClusterEvent::SessionAdded { id: id.to_owned() }));
+        }
+        self.changed_session(by, id);
+    }
+
+    /// Removes a session.
+    pub fn remove_session(&mut self, by: &str, id: &str) {
+        let listed = self.listed(id);
+        self.sessions.remove(id);
+        self.changes.push((by.to_owned(), ClusterEvent::SessionRemoved { id: id.to_owned(), listed }));
+    }
+
+    /// The URI of a session, if it is listed.
+    fn listed(&self, id: &str) -> Option<String> {
+        let kept = self.sessions.get(id)?.kept.as_ref()?;
+        kept.draft.is_none().then(|| kept.uri.clone())
     }
 }

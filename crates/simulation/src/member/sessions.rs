@@ -39,7 +39,7 @@ macro_rules! set_part {
                 let set: fn(&mut SessionRow, $value) = $set;
                 set(tables.sessions.of(&session), value.clone());
                 if $listed {
-                    tables.changed_session(me, &session, false);
+                    tables.changed_session(me, &session);
                 }
                 Ok(())
             })
@@ -56,8 +56,7 @@ pub fn store(own: &M) -> SessionStore {
         set_config: member!(own, |member: &M, (id, kept): (String, KeptSession)| {
             let session = id.clone();
             member.append(&id, move |tables, me| {
-                tables.sessions.set_kept(&session, kept.clone());
-                tables.changed_session(me, &session, false);
+                tables.keep_session(me, &session, kept.clone());
                 Ok(())
             })
         }),
@@ -87,8 +86,7 @@ pub fn store(own: &M) -> SessionStore {
         forget: member!(own, |member: &M, (id,): (String,)| {
             let target = Target { session: id.clone(), ends: true };
             member.queue(Some(target), None, move |tables, me| {
-                tables.sessions.remove(&id);
-                tables.changed_session(me, &id, true);
+                tables.remove_session(me, &id);
                 Ok(())
             })
         }),

@@ -106,12 +106,22 @@ impl Relay {
         let RootChange { summary, session, changes } = notified.params;
         match (&*notified.method, summary, session) {
             ("root/sessionAdded", Some(summary), _) => {
-                self.has_row(link, &summary.resource, fields_of(&summary));
+                let fields = fields_of(&summary);
+                self.has_row(link, &summary.resource, fields.clone());
+                if !self.reports.is_news(&summary.resource, true) {
+                    if let Some(frame) = changed(&summary.resource, &fields) {
+                        core.fanout.notify_clients(uri::ROOT, frame);
+                    }
+                    return;
+                }
                 front.sessions.counts_listed(true);
                 core.feeds.sessions.put(|| Arc::new(summary));
             }
             ("root/sessionRemoved", _, Some(session)) => {
-                self.lists.0.lock().remove(&session);
+                self.forget_row(&session);
+                if !self.reports.is_news(&session, false) {
+                    return;
+                }
                 front.sessions.counts_listed(false);
                 core.feeds.sessions.remove(&session);
             }
@@ -122,6 +132,10 @@ impl Relay {
         }
         core.fanout.notify_clients(uri::ROOT, frame.to_owned());
         core.root.set_active_sessions(&core.fanout, front.sessions.count());
+    }
+
+    pub(super) fn forget_row(&self, session: &str) {
+        self.lists.0.lock().remove(session);
     }
 
     fn has_row(&self, link: &Link, session: &str, fields: JsonObject) {
@@ -149,7 +163,9 @@ impl Relay {
         let (relay, front) = (self.clone(), front.clone());
         tokio::spawn(async move {
             for session in lost {
-                let Some(stored) = front.sessions.stored_row(&session).await else { continue };
+                let Some(id) = uri::session_id(&session) else { continue };
+                // Without an answer, the row changes with the next change of the session.
+                let Ok(Some(stored)) = front.sessions.stored_row(id).await else { continue };
                 // Its next host has reported it.
                 if relay.lists.0.lock().contains_key(&session) {
                     continue;

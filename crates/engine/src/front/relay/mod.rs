@@ -11,6 +11,7 @@ mod gateway;
 mod link;
 mod lists;
 mod owned;
+mod unreported;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
@@ -64,6 +65,7 @@ pub(crate) struct Relay {
     links: Mutex<HashMap<String, Arc<Link>>>,
     owners: Mutex<Owners>,
     lists: lists::Lists,
+    reports: unreported::Reports,
     /// The runs of hosts whose links have ended, so that attempts to open them again are not logged.
     reported: Mutex<HashSet<String>>,
 }
@@ -174,6 +176,7 @@ impl Front {
             links: Mutex::default(),
             owners: Mutex::default(),
             lists: lists::Lists::default(),
+            reports: unreported::Reports::default(),
             reported: Mutex::default(),
         });
         if self.relay.set(relay.clone()).is_err() {
@@ -199,10 +202,14 @@ impl Relay {
                 self.follow_hosts();
             }
             ClusterEvent::LeaseLost | ClusterEvent::LeaseRegained => self.owners.lock().hosts.clear(),
-            ClusterEvent::SessionRemoved { id } => {
+            ClusterEvent::SessionAdded { id } => self.was_added(id),
+            ClusterEvent::SessionRemoved { id, listed } => {
                 self.owners.lock().hosts.remove(&id);
+                if let Some(session) = listed {
+                    self.was_removed(id, session);
+                }
             }
-            // Changes of lists arrive over links.
+            // Changes of rows arrive over links.
             ClusterEvent::SessionChanged { .. } | ClusterEvent::RunChanged { .. } => {}
         }
     }
@@ -385,6 +392,7 @@ impl Relay {
             return Ok(self.elsewhere(host, session));
         }
         if !self.cluster.is_draining() {
+            self.reports.forget(channel);
             return Ok(Route::Here);
         }
         let other = another(&self.cluster, &session).await.map_err(|why| unknown(&session, &why))?;

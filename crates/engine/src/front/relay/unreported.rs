@@ -1,0 +1,124 @@
+//! Sessions that other hosts added to the list or removed from it while no link reported that. The database has these
+//! changes in order, so each is looked for once the link had the time to report it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_protocol::message::encode;
+use ostler_protocol::wire::state::SessionSummary;
+use ostler_protocol::{json, uri};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Relay;
+use crate::front::Front;
+
+/// How long the link to a host has to report what the database reports.
+const LINK_TIME: Duration = Duration::from_secs(1);
+/// How long a report counts. The database may report the same change later.
+const REPORT_COUNTS: Duration = Duration::from_secs(60);
+/// The maximum number of retained reports. A client may be told of a change twice if there were more in that time.
+const REPORTS_MAX: usize = 10_000;
+
+/// What clients were told about the lists of other hosts.
+#[derive(Debug, Default)]
+pub(super) struct Reports(Mutex<Retained>);
+
+#[derive(Debug, Default)]
+struct Retained {
+    /// Whether a session is in the list, by URI, and when that was reported.
+    latest: HashMap<String, (bool, Instant)>,
+    /// The changes that are looked for, by the id of the session.
+    awaited: HashSet<(String, bool)>,
+}
+
+impl Reports {
+    /// Retains that a session was added or removed. Returns whether clients have to be told.
+    pub(super) fn is_news(&self, session: &str, is_listed: bool) -> bool {
+        let (mut retained, now) = (self.0.lock(), Instant::now());
+        if retained.latest.len() >= REPORTS_MAX {
+            retained.latest.retain(|_, (_, at)| now < *at + REPORT_COUNTS);
+        }
+        if retained.latest.len() >= REPORTS_MAX {
+            retained.latest.clear();
+        }
+        let before = retained.latest.insert(session.to_owned(), (is_listed, now));
+        before.is_none_or(|(was_listed, at)| was_listed != is_listed || now >= at + REPORT_COUNTS)
+    }
+
+    /// Forgets what was reported of a session, because this host creates one with its URI.
+    pub(super) fn forget(&self, session: &str) {
+        self.0.lock().latest.remove(session);
+    }
+
+    /// Returns whether nobody waits for this change yet.
+    fn awaits(&self, id: &str, is_listed: bool) -> bool {
+        self.0.lock().awaited.insert((id.to_owned(), is_listed))
+    }
+
+    fn arrived(&self, id: &str, is_listed: bool) {
+        self.0.lock().awaited.remove(&(id.to_owned(), is_listed));
+    }
+}
+
+impl Relay {
+    /// Tells clients of a session that another host added to the list, unless the link to that host does.
+    pub(super) fn was_added(self: &Arc<Self>, id: String) {
+        if !self.reports.awaits(&id, true) {
+            return;
+        }
+        let relay = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(LINK_TIME).await;
+            relay.reports.arrived(&id, true);
+            let Some(front) = relay.front.upgrade() else { return };
+            // If it was removed since, the database reports that, too.
+            let Ok(Some(summary)) = front.sessions.stored_row(&id).await else { return };
+            let mut rows = [summary];
+            relay.show_rows(&front, &mut rows);
+            let [summary] = rows;
+            let summary = front.sessions.get(&id).map_or(summary, |entry| (*entry.view().summary).clone());
+            if relay.reports.is_news(&summary.resource, true) {
+                relay.publish_added(&front, summary);
+            }
+        });
+    }
+
+    /// Tells clients of a listed session that another host removed, unless the link to that host does.
+    pub(super) fn was_removed(self: &Arc<Self>, id: String, session: String) {
+        if !self.reports.awaits(&id, false) {
+            return;
+        }
+        let relay = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(LINK_TIME).await;
+            relay.reports.arrived(&id, false);
+            let Some(front) = relay.front.upgrade() else { return };
+            // If there is another one with its URI since, the database reports that, too.
+            let is_gone = matches!(front.sessions.stored_row(&id).await, Ok(None));
+            if is_gone && relay.reports.is_news(&session, false) {
+                relay.publish_removed(&front, &session);
+            }
+        });
+    }
+
+    fn publish_added(&self, front: &Front, summary: SessionSummary) {
+        let params = json!({ "channel": uri::ROOT, "summary": summary });
+        if let Ok(frame) = encode::notification("root/sessionAdded", &params) {
+            front.core.fanout.notify_clients(uri::ROOT, frame);
+        }
+        front.core.feeds.sessions.put(|| Arc::new(summary));
+        self.count_again();
+    }
+
+    fn publish_removed(&self, front: &Front, session: &str) {
+        self.forget_row(session);
+        let params = json!({ "channel": uri::ROOT, "session": session });
+        if let Ok(frame) = encode::notification("root/sessionRemoved", &params) {
+            front.core.fanout.notify_clients(uri::ROOT, frame);
+        }
+        front.core.feeds.sessions.remove(session);
+        self.count_again();
+    }
+}
