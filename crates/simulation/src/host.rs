@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -72,6 +73,7 @@ pub struct SimulatedHost {
     machine: Machine,
     address: Address,
     addresses: Addresses,
+    has_stopped: Arc<AtomicBool>,
 }
 
 /// A connection of a client.
@@ -123,7 +125,13 @@ impl SimulatedHost {
             std::future::pending::<()>().await;
             drop(memory);
         });
-        Self { id: id.to_owned(), machine, address, addresses: addresses.clone() }
+        Self {
+            id: id.to_owned(),
+            machine,
+            address,
+            addresses: addresses.clone(),
+            has_stopped: Arc::default(),
+        }
     }
 
     /// Returns the computer.
@@ -150,11 +158,20 @@ impl SimulatedHost {
         }
     }
 
-    /// Stops in order.
+    /// Stops in order. Its process ends after that.
     pub fn stop(&self) {
         if let Some(face) = self.face() {
-            self.machine.start(async move { face.host.close().await });
+            let has_stopped = self.has_stopped.clone();
+            self.machine.start(async move {
+                face.host.close().await;
+                has_stopped.store(true, Ordering::Relaxed);
+            });
         }
+    }
+
+    /// Returns whether it has stopped in order.
+    pub fn has_stopped(&self) -> bool {
+        self.has_stopped.load(Ordering::Relaxed)
     }
 
     /// Ends the lease of another host.

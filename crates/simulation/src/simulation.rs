@@ -79,6 +79,7 @@ struct Slot {
     runs: u64,
     suspended: Option<Duration>,
     is_draining: bool,
+    is_stopping: bool,
     skew: Duration,
 }
 
@@ -123,6 +124,7 @@ impl Simulation {
                 runs: 0,
                 suspended: None,
                 is_draining: false,
+                is_stopping: false,
                 skew: random.millis(0, 4000),
             })
             .collect();
@@ -196,6 +198,12 @@ impl Simulation {
                 host.machine().run_for(STEP);
             }
         }
+        for (at, name) in HOSTS.iter().enumerate() {
+            if self.slots[at].host.as_ref().is_some_and(SimulatedHost::has_stopped) {
+                self.history.note(name, "has stopped");
+                self.crash(at);
+            }
+        }
         self.users.run_for(STEP);
     }
 
@@ -205,7 +213,7 @@ impl Simulation {
             return;
         }
         slot.runs += 1;
-        slot.is_draining = false;
+        (slot.is_draining, slot.is_stopping) = (false, false);
         let parts = (&self.database, &self.network, &self.addresses);
         slot.host = Some(SimulatedHost::start(HOSTS[at], slot.runs, slot.skew, parts));
     }
@@ -229,10 +237,7 @@ impl Simulation {
         match event {
             Event::Crash(at) => self.crash(at),
             Event::Start(at) => {
-                // A host that stopped in order has ended by now, or is killed.
-                if self.slots[at].is_draining {
-                    self.crash(at);
-                }
+                self.kill_leaving(at);
                 self.start(at);
             }
             Event::Suspend(at) => {
@@ -252,6 +257,7 @@ impl Simulation {
                 }
             }
             Event::Stop(at) => {
+                self.slots[at].is_stopping = true;
                 if let Some(host) = &self.slots[at].host {
                     host.stop();
                 }
@@ -271,11 +277,15 @@ impl Simulation {
         self.database.set_faults(Faults::default());
         for at in 0..self.slots.len() {
             self.resume(at, true);
-            if self.slots[at].is_draining {
-                // It may have been stopping.
-                self.crash(at);
-            }
+            self.kill_leaving(at);
             self.start(at);
+        }
+    }
+
+    /// Kills a host that drains or stops, which it does not finish in time.
+    fn kill_leaving(&mut self, at: usize) {
+        if self.slots[at].is_draining || self.slots[at].is_stopping {
+            self.crash(at);
         }
     }
 
