@@ -424,6 +424,11 @@ impl Fanout {
         self.notify_each(channel, frame, |subscriber| !subscriber.outbox.is_of_host());
     }
 
+    /// Sends a notification to the other hosts of the cluster alone.
+    pub(crate) fn notify_hosts(&self, channel: &str, frame: String) {
+        self.notify_each(channel, frame, |subscriber| subscriber.outbox.is_of_host());
+    }
+
     fn notify_each(&self, channel: &str, frame: String, which: impl Fn(&Subscriber) -> bool) {
         let inner = self.inner();
         let Some(entry) = inner.channels.get(channel) else { return };

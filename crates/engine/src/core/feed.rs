@@ -82,6 +82,11 @@ impl<T: Serialize> Feed<T> {
         Self { start, retained: Mutex::new(retained), changed: watch::Sender::new(()) }
     }
 
+    /// Returns whether changes are retained.
+    pub(crate) fn is_read(&self) -> bool {
+        self.retained.lock().is_read
+    }
+
     /// Adds an entry that is new or changed.
     pub(crate) fn put(&self, entry: impl FnOnce() -> Arc<T>) {
         self.add(|| {

@@ -16,6 +16,7 @@ use crate::core::editor_settings::{self, is_ignored, is_own, too_much, wrong_val
 use crate::core::fanout::{Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::no_setting;
+use crate::core::terminal_lists::TerminalLists;
 
 /// The setting of the host that approves all tool calls.
 pub const AUTO_APPROVE: &str = "globalAutoApproveEnabled";
@@ -24,6 +25,7 @@ pub const AUTO_APPROVE: &str = "globalAutoApproveEnabled";
 #[derive(Debug)]
 pub struct Root {
     state: Mutex<RootState>,
+    terminals: Mutex<TerminalLists>,
     own: Arc<Mutex<HashMap<ConnectionId, JsonObject>>>,
     /// Connections that are signed in.
     known: Arc<Mutex<HashSet<ConnectionId>>>,
@@ -44,6 +46,7 @@ impl Root {
                 config: Some(RootConfigState { schema: host_schema(), values: JsonObject::new() }),
                 meta: None,
             }),
+            terminals: Mutex::default(),
             own: Arc::default(),
             known: Arc::default(),
             sign_in: OnceLock::new(),
@@ -147,13 +150,51 @@ impl Root {
         self.state.lock().terminals = Some(Vec::new());
     }
 
-    /// Replaces the list of terminals.
+    /// Replaces the list of the terminals of this host.
     pub fn set_terminals(&self, fanout: &Fanout, terminals: Vec<TerminalInfo>) {
-        if self.state.lock().terminals.as_ref() == Some(&terminals) {
-            return;
+        // Locked until all is sent, so that an older list never follows a newer one.
+        let mut lists = self.terminals.lock();
+        lists.own = terminals;
+        if self.list_terminals(fanout, &lists)
+            && let Some(frame) = lists.notification()
+        {
+            fanout.notify_hosts(uri::ROOT, frame);
+        }
+    }
+
+    /// Replaces the list of the terminals of another host, by its run.
+    pub fn set_terminals_elsewhere(&self, fanout: &Fanout, incarnation: &str, terminals: Vec<TerminalInfo>) {
+        let mut lists = self.terminals.lock();
+        match terminals.is_empty() {
+            true => drop(lists.elsewhere.remove(incarnation)),
+            false => drop(lists.elsewhere.insert(incarnation.to_owned(), terminals)),
+        }
+        self.list_terminals(fanout, &lists);
+    }
+
+    /// Returns the run of the host that has a terminal, if it is another one.
+    pub fn host_of_terminal(&self, terminal: &str) -> Option<String> {
+        let lists = self.terminals.lock();
+        let has = |list: &[TerminalInfo]| list.iter().any(|one| one.resource == terminal);
+        let (host, _) = lists.elsewhere.iter().find(|(_, list)| has(list)).filter(|_| !has(&lists.own))?;
+        Some(host.clone())
+    }
+
+    /// Returns the notification of the terminals of this host for other hosts, if there are any.
+    pub fn terminals_notification(&self) -> Option<String> {
+        let lists = self.terminals.lock();
+        if lists.own.is_empty() { None } else { lists.notification() }
+    }
+
+    /// Publishes all terminals; returns whether the list has changed.
+    fn list_terminals(&self, fanout: &Fanout, lists: &TerminalLists) -> bool {
+        let terminals = lists.all();
+        if self.state.lock().terminals.as_ref().is_none_or(|listed| *listed == terminals) {
+            return false;
         }
         let action = RootTerminalsChangedAction { terminals };
         self.apply(fanout, StateAction::RootTerminalsChanged(action), None);
+        true
     }
 
     /// Returns a setting of a connection.

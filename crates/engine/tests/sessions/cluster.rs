@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler_contract::call::Signature;
-use ostler_contract::points::SessionFlags;
+use ostler_contract::points::{SessionFlags, Terminal, TerminalEvents, TerminalRequest, TerminalStore};
 use ostler_contract::{Call, Thrown, Value, json};
+use ostler_engine::feed::{Change, FeedRead};
 use ostler_engine::outbox::Closed;
 use ostler_engine::users::{UsersFile, hash_of};
 use ostler_engine::{HostOptions, People};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_protocol::Version;
-use ostler_protocol::wire::state::SessionStatus;
+use ostler_protocol::wire::state::{SessionStatus, SessionSummary};
 use ostler_testkit::mirror::{Mirror, ROWS, Step};
 use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
 use ostler_testkit::{Builder, ClusteredHost, MemoryCluster, MemoryHost, RawClient, SIGN_IN};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 const SESSION: &str = "echo:/one";
@@ -245,6 +247,18 @@ async fn the_lists_of_other_hosts_are_live() {
     assert_eq!(seen.iter().filter(|name| *name == "root/sessionAdded").count(), 1);
     let listed = watcher.request("listSessions", json!({})).await.unwrap();
     assert_eq!(listed["items"][0]["resource"], SESSION);
+    // Readers of the API receive the whole row.
+    let feed = &b.host.core.feeds.sessions;
+    let mut place = feed.place();
+    let titled = json!({ "type": "session/titleChanged", "title": "Renamed" });
+    maker.dispatch(SESSION, 2, titled).await;
+    let has_title = || {
+        let FeedRead::Changes(changes) = feed.read(place) else { panic!("lost") };
+        place = changes.last().map_or(place, |(last, _)| *last);
+        let is_it = |change: &Change<SessionSummary>| matches!(change, Change::Put(row) if row.title == "Renamed" && row.resource == SESSION);
+        changes.iter().any(|(_, change)| is_it(change))
+    };
+    eventually("the row is reported", has_title).await;
     maker.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
     loop {
         let frame = watcher.next_frame().await.unwrap();
@@ -309,6 +323,83 @@ async fn create_used(client: &mut RawClient) {
     subscribe(client, &chat()).await;
     say(client, 1, "t1", "some words").await;
     client.actions_until("chat/turnComplete").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn terminals_of_other_hosts_are_listed_and_used() {
+    let inn = Inn::new();
+    let (opened, typed) =
+        (Arc::new(Mutex::new(Vec::<TerminalEvents>::new())), Arc::new(Mutex::new(String::new())));
+    let own = |typed: &Arc<Mutex<String>>, opened: &Arc<Mutex<Vec<TerminalEvents>>>| {
+        let (typed, opened) = (typed.clone(), opened.clone());
+        move |host: &ostler_contract::PluginHost| {
+            let create = Call::now(move |(_, events): (TerminalRequest, TerminalEvents)| {
+                opened.lock().push(events);
+                let typed = typed.clone();
+                let input = Call::now(move |(text,): (String,)| {
+                    typed.lock().push_str(&text);
+                    Ok(())
+                });
+                Ok(Terminal { input, dispose: Call::now(|()| Ok(())), ..Terminal::default() })
+            });
+            host.register_terminals(TerminalStore { create, ..TerminalStore::default() }, None)
+        }
+    };
+    let a = inn.start("a", Inn::builder().own(own(&typed, &opened))).await;
+    let unused = (Arc::default(), Arc::default());
+    let b = inn.start("b", Inn::builder().own(own(&unused.0, &unused.1))).await;
+    create_used(&mut a.connect("maker").await).await;
+    let mut client = b.connect("c").await;
+    let root = subscribe(&mut client, "ahp-root://").await;
+    assert_eq!(root["state"]["terminals"], json!([]));
+
+    // One of a session is opened at the host of the session.
+    let (terminal, of_host) = ("ahp-terminal:/of-session", "ahp-terminal:/of-host");
+    let claim = json!({ "kind": "session", "session": SESSION, "chat": chat() });
+    client.request("createTerminal", json!({ "channel": terminal, "claim": claim })).await.unwrap();
+    assert_eq!((opened.lock().len(), unused.1.lock().len()), (1, 0));
+    let snapshot = subscribe(&mut client, terminal).await;
+    assert_eq!(snapshot["resource"], terminal);
+    let data = opened.lock()[0].data.clone();
+    data.call(("hello".to_owned(),)).unwrap();
+    let said = client.actions_until("terminal/data").await.pop().unwrap();
+    assert_eq!((&said["channel"], &said["action"]["data"]), (&json!(terminal), &json!("hello")));
+    let input = json!({ "type": "terminal/input", "data": "ls\n" });
+    client.dispatch(terminal, 1, input).await;
+    eventually("the terminal receives the input", || *typed.lock() == "ls\n").await;
+
+    // One of no session is found by clients of other hosts, too.
+    let mut other = a.connect("other").await;
+    let claim = json!({ "kind": "client", "clientId": "other" });
+    other.request("createTerminal", json!({ "channel": of_host, "claim": claim })).await.unwrap();
+    let listed = |action: &Value| -> Vec<String> {
+        let terminals = action["action"]["terminals"].as_array().unwrap();
+        terminals.iter().map(|one| one["resource"].as_str().unwrap().to_owned()).collect()
+    };
+    loop {
+        let changed = client.actions_until("root/terminalsChanged").await.pop().unwrap();
+        if listed(&changed) == [terminal, of_host] {
+            break;
+        }
+    }
+    assert_eq!(subscribe(&mut client, of_host).await["resource"], of_host);
+    client.request("disposeTerminal", json!({ "channel": of_host })).await.unwrap();
+    let changed = client.actions_until("root/terminalsChanged").await.pop().unwrap();
+    assert_eq!(listed(&changed), [terminal]);
+    let missing = client.request("subscribe", json!({ "channel": of_host })).await.unwrap_err();
+    assert_eq!(missing["code"], -32008, "{missing}");
+
+    // A host that begins to follow knows them; those of a lost host are gone.
+    let c = inn.start("c", Inn::builder().own(own(&unused.0, &unused.1))).await;
+    let mut late = c.connect("late").await;
+    let root = subscribe(&mut late, "ahp-root://").await;
+    if root["state"]["terminals"] == json!([]) {
+        let changed = late.actions_until("root/terminalsChanged").await.pop().unwrap();
+        assert_eq!(listed(&changed), [terminal]);
+    }
+    inn.cluster.kill(&a);
+    let changed = late.actions_until("root/terminalsChanged").await.pop().unwrap();
+    assert_eq!(listed(&changed), Vec::<String>::new());
 }
 
 /// Returns the next notification about a list.

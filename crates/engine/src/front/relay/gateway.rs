@@ -168,6 +168,7 @@ pub(super) fn subject(command: &Command) -> Option<&str> {
         Command::MoveChat(params) => &params.channel,
         Command::Completions(params) => &params.channel,
         Command::InvokeChangesetOperation(params) => &params.channel,
+        Command::DisposeTerminal(params) => &params.channel,
         Command::DetachedWorktreeCreate(params) => &params.session,
         Command::PullRequestCreate(params) => &params.channel,
         Command::CreateTerminal(params) => match &params.claim {

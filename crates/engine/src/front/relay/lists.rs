@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{Link, Relay};
+use crate::core::terminal_lists;
 use crate::front::Front;
 
 /// The maximum number of retained rows.
@@ -93,7 +94,11 @@ pub(super) fn rows_in_memory(front: &Front) -> Vec<String> {
 
 impl Relay {
     /// Publishes a notification of the root channel of another host.
-    pub(super) fn watched(&self, link: &Link, frame: &str) {
+    pub(super) fn watched(self: &Arc<Self>, link: &Link, frame: &str) {
+        if let (Some(front), Some(terminals)) = (self.front.upgrade(), terminal_lists::read(frame)) {
+            let core = &front.core;
+            return core.root.set_terminals_elsewhere(&core.fanout, &link.host.incarnation, terminals);
+        }
         // Its actions concern that host.
         if !frame.starts_with(r#"{"jsonrpc":"2.0","method":"root/session"#) {
             return;
@@ -127,6 +132,7 @@ impl Relay {
             }
             ("root/sessionSummaryChanged", _, Some(session)) => {
                 self.has_row(link, &session, changes.unwrap_or_default());
+                self.row_changed(&front, &session);
             }
             _ => {}
         }

@@ -52,7 +52,7 @@ const CACHED_MAX: usize = 100_000;
 pub(super) enum Route {
     /// This one.
     Here,
-    /// Another one, with the session of the channel.
+    /// Another one, with the session of the channel, or its terminal.
     Elsewhere(Arc<ClusterHost>, String),
 }
 
@@ -272,6 +272,8 @@ impl Relay {
                 front.core.log.line(format_args!("the link to host {id} ended: {why}"));
             }
             self.forget_rows(&front, &link);
+            let incarnation = &link.host.incarnation;
+            front.core.root.set_terminals_elsewhere(&front.core.fanout, incarnation, Vec::new());
             self.count_again();
         }
         self.remove(&link);
@@ -315,6 +317,14 @@ impl Relay {
                 (Some(id), None)
             }
             Channel::Worker { session, .. } => (uri::session_id(&session).map(str::to_owned), None),
+            Channel::Terminal(terminal) => {
+                let incarnation = front.core.root.host_of_terminal(&terminal);
+                let link = incarnation.and_then(|incarnation| self.links.lock().get(&incarnation).cloned());
+                return Ok(match link {
+                    Some(link) => Route::Elsewhere(link.host.clone(), terminal),
+                    None => Route::Here,
+                });
+            }
             Channel::Chat(chat) => {
                 let held = sessions.session_of_chat(&chat).map(|entry| entry.id.clone());
                 if let Some(held) = held

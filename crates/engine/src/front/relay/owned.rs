@@ -187,7 +187,7 @@ impl Serving {
             flow: None,
         };
         core.fanout.subscribe(uri::ROOT, subscriber.clone());
-        for frame in rows_in_memory(&self.front) {
+        for frame in rows_in_memory(&self.front).into_iter().chain(core.root.terminals_notification()) {
             subscriber.outbox.send(frame);
         }
         self.watch = Some(subscriber);

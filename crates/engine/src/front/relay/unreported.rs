@@ -1,5 +1,6 @@
-//! Sessions that other hosts added to the list or removed from it while no link reported that. The database has these
-//! changes in order, so each is looked for once the link had the time to report it.
+//! What the links do not report of the lists of other hosts: sessions that were added or removed while there was no link,
+//! and whole rows. The database has additions and removals in order, so each is looked for once the link had the time
+//! to report it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use crate::front::Front;
 
 /// How long the link to a host has to report what the database reports.
 const LINK_TIME: Duration = Duration::from_secs(1);
+/// How long the changes of a row are collected for readers of the API.
+const ROW_TIME: Duration = Duration::from_millis(200);
 /// How long a report counts. The database may report the same change later.
 const REPORT_COUNTS: Duration = Duration::from_secs(60);
 /// The maximum number of retained reports. A client may be told of a change twice if there were more in that time.
@@ -25,12 +28,20 @@ const REPORTS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Reports(Mutex<Retained>);
 
+/// A change of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Change {
+    Added,
+    Row,
+    Removed,
+}
+
 #[derive(Debug, Default)]
 struct Retained {
     /// Whether a session is in the list, by URI, and when that was reported.
     latest: HashMap<String, (bool, Instant)>,
     /// The changes that are looked for, by the id of the session.
-    awaited: HashSet<(String, bool)>,
+    awaited: HashSet<(String, Change)>,
 }
 
 impl Reports {
@@ -53,32 +64,28 @@ impl Reports {
     }
 
     /// Returns whether nobody waits for this change yet.
-    fn awaits(&self, id: &str, is_listed: bool) -> bool {
-        self.0.lock().awaited.insert((id.to_owned(), is_listed))
+    fn awaits(&self, id: &str, change: Change) -> bool {
+        self.0.lock().awaited.insert((id.to_owned(), change))
     }
 
-    fn arrived(&self, id: &str, is_listed: bool) {
-        self.0.lock().awaited.remove(&(id.to_owned(), is_listed));
+    fn arrived(&self, id: &str, change: Change) {
+        self.0.lock().awaited.remove(&(id.to_owned(), change));
     }
 }
 
 impl Relay {
     /// Tells clients of a session that another host added to the list, unless the link to that host does.
     pub(super) fn was_added(self: &Arc<Self>, id: String) {
-        if !self.reports.awaits(&id, true) {
+        if !self.reports.awaits(&id, Change::Added) {
             return;
         }
         let relay = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(LINK_TIME).await;
-            relay.reports.arrived(&id, true);
+            relay.reports.arrived(&id, Change::Added);
             let Some(front) = relay.front.upgrade() else { return };
             // If it was removed since, the database reports that, too.
-            let Ok(Some(summary)) = front.sessions.stored_row(&id).await else { return };
-            let mut rows = [summary];
-            relay.show_rows(&front, &mut rows);
-            let [summary] = rows;
-            let summary = front.sessions.get(&id).map_or(summary, |entry| (*entry.view().summary).clone());
+            let Some(summary) = relay.current_row(&front, &id).await else { return };
             if relay.reports.is_news(&summary.resource, true) {
                 relay.publish_added(&front, summary);
             }
@@ -87,13 +94,13 @@ impl Relay {
 
     /// Tells clients of a listed session that another host removed, unless the link to that host does.
     pub(super) fn was_removed(self: &Arc<Self>, id: String, session: String) {
-        if !self.reports.awaits(&id, false) {
+        if !self.reports.awaits(&id, Change::Removed) {
             return;
         }
         let relay = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(LINK_TIME).await;
-            relay.reports.arrived(&id, false);
+            relay.reports.arrived(&id, Change::Removed);
             let Some(front) = relay.front.upgrade() else { return };
             // If there is another one with its URI since, the database reports that, too.
             let is_gone = matches!(front.sessions.stored_row(&id).await, Ok(None));
@@ -101,6 +108,31 @@ impl Relay {
                 relay.publish_removed(&front, &session);
             }
         });
+    }
+
+    /// Adds a changed row of another host to what readers of the API receive.
+    pub(super) fn row_changed(self: &Arc<Self>, front: &Front, session: &str) {
+        let Some(id) = uri::session_id(session).map(str::to_owned) else { return };
+        if !front.core.feeds.sessions.is_read() || !self.reports.awaits(&id, Change::Row) {
+            return;
+        }
+        let relay = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(ROW_TIME).await;
+            relay.reports.arrived(&id, Change::Row);
+            let Some(front) = relay.front.upgrade() else { return };
+            if let Some(summary) = relay.current_row(&front, &id).await {
+                front.core.feeds.sessions.put(|| Arc::new(summary));
+            }
+        });
+    }
+
+    /// The row of a session with what its host reported, if it is listed.
+    async fn current_row(&self, front: &Front, id: &str) -> Option<SessionSummary> {
+        let mut rows = [front.sessions.stored_row(id).await.ok()??];
+        self.show_rows(front, &mut rows);
+        let [stored] = rows;
+        Some(front.sessions.get(id).map_or(stored, |entry| (*entry.view().summary).clone()))
     }
 
     fn publish_added(&self, front: &Front, summary: SessionSummary) {
