@@ -21,7 +21,7 @@ const FILES: &[(&str, &str)] = &[
     (".gitignore", "node_modules\n"),
     ("types/node-assert-strict.d.ts", include_str!("plugin_new/types/node-assert-strict.d.ts")),
     ("types/node-test.d.ts", include_str!("plugin_new/types/node-test.d.ts")),
-    ("types/ostler-sdk.d.ts", include_str!("../../sdk/index.d.ts")),
+    ("types/ostler-sdk.d.ts", include_str!("plugin_new/types/ostler-sdk.d.ts")),
 ];
 
 /// Writes a new plugin into a folder of its name under `parent`; returns the folder.

@@ -1,6 +1,9 @@
 //! Calls cargo from a program that cargo itself runs.
 
+use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 /// The variables that `cargo run` sets for the program that it runs. Build scripts watch some of them, so a nested
 /// cargo with these variables would consider every build script changed.
@@ -16,4 +19,22 @@ pub fn cargo() -> Command {
         }
     }
     command
+}
+
+/// Returns the packages of the workspace, as `cargo metadata` describes them.
+///
+/// # Errors
+/// cargo cannot read the workspace.
+pub fn packages(root: &Path) -> Result<Vec<Value>, String> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cargo metadata could not be started: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(metadata["packages"].as_array().cloned().unwrap_or_default())
 }

@@ -11,6 +11,7 @@ pub mod examples;
 pub mod generate;
 pub mod modules;
 pub mod packages;
+mod publication;
 pub mod tidy;
 pub mod verify;
 pub mod vscode;

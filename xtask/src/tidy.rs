@@ -1,6 +1,6 @@
 //! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of
 //! files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
-//! the book, and generated files.
+//! the book, generated files, and what published crates need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -111,7 +111,13 @@ pub fn root() -> PathBuf {
 /// Returns all problems, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut problems = Vec::new();
-    edges(root, &mut problems);
+    match crate::cargo::packages(root) {
+        Ok(packages) => {
+            edges(&packages, &mut problems);
+            crate::publication::check(root, &packages, &mut problems);
+        }
+        Err(why) => problems.push(why),
+    }
     crate::modules::check(root, &mut problems);
     absences(root, &mut problems);
     crate::boundary::check(root, &mut problems);
@@ -126,18 +132,9 @@ pub fn check(root: &Path) -> Vec<String> {
     problems
 }
 
-fn edges(root: &Path, problems: &mut Vec<String>) {
-    let output = crate::cargo::cargo()
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(root)
-        .output();
-    let metadata: Value = match output {
-        Ok(output) if output.status.success() => serde_json::from_slice(&output.stdout).unwrap_or_default(),
-        other => return problems.push(format!("cargo metadata did not answer: {other:?}")),
-    };
-    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+fn edges(packages: &[Value], problems: &mut Vec<String>) {
     let own: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
-    for package in &packages {
+    for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
         // Only the composition root may depend on all crates.
         if name == "ostler" {

@@ -12,9 +12,9 @@ use crate::token;
 
 /// The endpoint's id.
 pub(super) const ENDPOINT: &str = "github-push";
-const PLUGIN: &str = include_str!("../../../examples/plugins/push-notes.ts");
+const PLUGIN: &str = include_str!("push-notes.ts");
 /// A push event of GitHub.
-pub(super) const PAYLOAD: &str = include_str!("../../../examples/payloads/github-push.json");
+pub(super) const PAYLOAD: &str = include_str!("github-push.json");
 
 /// The automation, without the endpoint in its trigger.
 const AUTOMATION: &str = "---

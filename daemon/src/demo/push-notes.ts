@@ -1,0 +1,1 @@
+../../../examples/plugins/push-notes.ts

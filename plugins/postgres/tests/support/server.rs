@@ -1,0 +1,1 @@
+../../../../crates/testkit/src/postgres.rs
