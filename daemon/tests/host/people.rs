@@ -192,9 +192,9 @@ fn people_teams_and_projects_are_kept_by_verbs() {
         assert!(err.contains(sentence), "{arguments:?}: {err}");
     };
     assert_eq!(run(&["user", "list"]).1, "no users\n");
-    fails(&["user", "add", "ada", "--role", "nope"], "unknown role nope");
+    fails(&["user", "add", "ada", "--role", "nope"], "unknown role nope; the roles are admin, guest, member");
     fails(&["user", "add", "a:b"], "is not a valid id");
-    fails(&["user", "add", "ada", "--member", "core"], "unknown team core");
+    fails(&["user", "add", "ada", "--member", "core"], "unknown team core; there are no teams yet");
     assert_eq!(run(&["team", "add", "core", "--title", "Core"]).0, Some(0));
     assert_eq!(run(&["project", "add", "search"]).0, Some(0));
     let token = add(&folder, &["ada", "--member", "core:search", "--primary", "core:search"]);

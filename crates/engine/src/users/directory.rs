@@ -140,7 +140,10 @@ impl Directory {
         for role in &roles {
             match self.roles.get(role) {
                 Some(held) => grants.extend(held.iter().cloned()),
-                None => lines.push(format!("user {id} has unknown role {role}; ignored")),
+                None => {
+                    let known = self.known_roles();
+                    lines.push(format!("user {id} has unknown role {role}; ignored{known}"));
+                }
             }
         }
         grants.dedup();
@@ -218,7 +221,10 @@ impl Directory {
             named.into_iter().partition(|role| self.roles.contains_key(*role));
         let lines = unknown
             .into_iter()
-            .map(|role| format!("{issuer} assigns user {id} the unknown role {role:?}; ignored"))
+            .map(|role| {
+                let known = self.known_roles();
+                format!("{issuer} assigns user {id} the unknown role {role:?}; ignored{known}")
+            })
             .collect();
         let claimed: Vec<String> = known.into_iter().map(str::to_owned).collect();
         Some((self.person_claiming(id, &claimed)?, lines))
@@ -270,6 +276,11 @@ impl Directory {
         self.users.get(id).and_then(|user| user.trust_token).or(self.trust_token)
     }
 
+    /// Returns the end of a message about an unknown role: the roles that exist.
+    pub(super) fn known_roles(&self) -> String {
+        known("role", self.roles.keys())
+    }
+
     /// Returns all roles with their grants.
     pub(super) fn roles(&self) -> impl Iterator<Item = (&str, &[Grant])> {
         self.roles.iter().map(|(role, grants)| (role.as_str(), grants.as_slice()))
@@ -290,6 +301,18 @@ impl Directory {
     /// Returns the grants of a role.
     pub fn role(&self, role: &str) -> Option<&[Grant]> {
         self.roles.get(role).map(Vec::as_slice)
+    }
+}
+
+/// Returns the end of a message about an unknown name: those that exist, of which a long list is shortened.
+pub(super) fn known<'a>(kind: &str, names: impl ExactSizeIterator<Item = &'a String>) -> String {
+    const SHOWN: usize = 20;
+    let all = names.len();
+    let shown: Vec<&str> = names.take(SHOWN).map(String::as_str).collect();
+    match all.saturating_sub(SHOWN) {
+        _ if all == 0 => format!("; there are no {kind}s yet"),
+        0 => format!("; the {kind}s are {}", shown.join(", ")),
+        more => format!("; the {kind}s are {} and {more} more", shown.join(", ")),
     }
 }
 

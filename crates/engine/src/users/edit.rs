@@ -4,7 +4,7 @@ use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, RpcError, Value, json};
 
-use super::directory::{BUILT_IN_ROLES, Directory, GROUP_ROLE, checked_grant, is_id, texts};
+use super::directory::{BUILT_IN_ROLES, Directory, GROUP_ROLE, checked_grant, is_id, known, texts};
 use super::file::UsersFile;
 
 /// A kind of record; its name is its URI scheme.
@@ -249,7 +249,9 @@ impl UsersFile {
         match kind {
             Kind::User => {
                 for role in texts(fields, "roles").map_err(wrong)? {
-                    let given = before.role(&role).ok_or_else(|| refused(format!("unknown role {role}")))?;
+                    let given = before
+                        .role(&role)
+                        .ok_or_else(|| refused(format!("unknown role {role}{}", before.known_roles())))?;
                     by.must_hold(given, &format!("role {role}"))?;
                 }
                 for membership in texts(fields, "memberships").map_err(wrong)? {
@@ -284,15 +286,23 @@ impl UsersFile {
     fn check_scope(&self, scope: &str, every: bool) -> Result<(), RpcError> {
         let (team, project) =
             scope.split_once(':').map_or((scope, None), |(team, project)| (team, Some(project)));
-        if !self.part(Kind::Team).contains_key(team) {
-            return Err(refused(format!("unknown team {team}")));
+        let teams = self.part(Kind::Team);
+        if !teams.contains_key(team) {
+            return Err(refused(format!("unknown team {team}{}", known("team", teams.keys()))));
         }
         match project {
             Some("*") if every => Ok(()),
-            Some(project) if !self.part(Kind::Project).contains_key(project) => {
-                Err(refused(format!("unknown project {project}")))
+            Some(project) => {
+                let projects = self.part(Kind::Project);
+                match projects.contains_key(project) {
+                    true => Ok(()),
+                    false => Err(refused(format!(
+                        "unknown project {project}{}",
+                        known("project", projects.keys())
+                    ))),
+                }
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
