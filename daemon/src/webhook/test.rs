@@ -43,6 +43,9 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
         let name = &facts.secret;
         Exit::usage(format!("{name} is not set; set it with: ostler vault set {name}"))
     })?;
+    if let Some(why) = facts.unusable(&secret) {
+        return Err(Exit::usage(format!("{} {why}", facts.secret)));
+    }
     let body = flags.body.unwrap_or_else(|| curl::body(&facts));
     let (url, local) = (endpoints.url(id), endpoints.local_url(id));
     let daemon = match flags.follow {

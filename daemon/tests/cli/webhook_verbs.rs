@@ -148,6 +148,14 @@ async fn what_cannot_be_added_is_said_and_leaves_nothing() {
             "bot must be bot://<slug>",
         ),
         (AddFlags { value: Some(String::new()), ..fire.clone() }, "the secret is empty"),
+        (
+            AddFlags { value: Some("one\ntwo".to_owned()), ..fire.clone() },
+            "the secret contains a line break or another control character, which a header cannot contain",
+        ),
+        (
+            AddFlags { value: Some("tail ".to_owned()), ..fire.clone() },
+            "the secret begins or ends with a space, which a bearer token cannot",
+        ),
     ] {
         let exit = endpoints.run(WebhookVerb::Add(flags)).await.unwrap_err();
         assert_eq!(exit.code(), 2);

@@ -6,7 +6,7 @@ use ostler_contract::{JsonObject, Slug, Value, VaultName};
 use url::Url;
 
 use crate::extras::{self, Extras, Format};
-use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, condition};
+use crate::{BODY_LIMIT, TEXT_LIMIT, cloudevents, condition, token};
 
 /// The target of calls to an endpoint.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +69,10 @@ impl Endpoint {
 
     /// Returns why a secret is invalid for its sender.
     pub fn unusable(&self, secret: &str) -> Option<&'static str> {
-        self.extras.verify.as_ref().and_then(|verify| verify.scheme.unusable(secret))
+        match &self.extras.verify {
+            Some(verify) => verify.scheme.unusable(secret),
+            None => token::unusable(secret),
+        }
     }
 
     /// Validates a record; returns the endpoint and its harmless problems.

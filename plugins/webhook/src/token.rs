@@ -11,6 +11,16 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
+/// Returns why a secret cannot be sent as a bearer token.
+pub(crate) fn unusable(secret: &str) -> Option<&'static str> {
+    let is_sendable = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
+    if !secret.bytes().all(is_sendable) {
+        return Some("contains a line break or another control character, which a header cannot contain");
+    }
+    // The end of a header is not part of its value.
+    (secret.trim_ascii() != secret).then_some("begins or ends with a space, which a bearer token cannot")
+}
+
 /// Returns whether a token is the secret. Hashes both first, so that the duration reveals neither a common prefix nor
 /// the length of the secret.
 pub(crate) fn is_secret(token: &[u8], secret: &str) -> bool {
@@ -25,6 +35,23 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_no_header_carries_is_unusable() {
+        for good in ["s3cret", "two words", "tab\there", "schl\u{fc}ssel"] {
+            assert_eq!(unusable(good), None, "{good:?}");
+            let header =
+                HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {good}").try_into().unwrap())]);
+            assert!(is_secret(bearer(&header).unwrap(), good), "{good:?}");
+        }
+        for control in ["one\ntwo", "one\r", "one\0two", "one\u{7f}"] {
+            let why = unusable(control).unwrap();
+            assert!(why.contains("control character"), "{control:?}: {why}");
+        }
+        for space in [" s3cret", "s3cret ", "\ts3cret"] {
+            assert!(unusable(space).unwrap().contains("space"), "{space:?}");
+        }
+    }
 
     #[test]
     fn only_the_whole_secret_passes() {

@@ -22,6 +22,18 @@ async fn each_endpoint_has_its_own_secret() {
 }
 
 #[tokio::test]
+async fn a_secret_that_no_header_carries_is_reported() {
+    let dir = folder();
+    write(dir.path(), "vault.json", r#"{ "host:lines": "one\ntwo" }"#);
+    endpoint(dir.path(), "a", "automation: true\nsecret: host:lines");
+    let world = World::start(&dir).await;
+    assert_eq!(world.post_with("a", "{}", &[("authorization", "Bearer one")]).await.0, 401);
+    let says = "is unavailable: host:lines contains a line break or another control character, which a header cannot contain";
+    world.host.log.wait_for(says).await;
+    assert!(!world.host.log.has("two"), "the value is in no line");
+}
+
+#[tokio::test]
 async fn the_trigger_has_one_event_and_asks_for_one_endpoint() {
     let world = World::start(&folder()).await;
     let mut client = world.client().await;
