@@ -19,6 +19,25 @@ pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Erro
     })
 }
 
+/// The levels of lists and objects within each other that a text can have.
+pub const MOST_LEVELS: usize = 127;
+
+/// Returns what a text is that [`read_json`] did not read, after "The body is": where it was to be an object, it can be
+/// JSON of another kind.
+pub fn what_it_is(error: &serde_json::Error) -> String {
+    match is_too_deep(error) {
+        true => format!("JSON with more than {MOST_LEVELS} levels of lists and objects"),
+        false if error.is_data() => "not a JSON object".to_owned(),
+        false => "not JSON".to_owned(),
+    }
+}
+
+/// Returns whether a text has more levels than [`MOST_LEVELS`].
+pub fn is_too_deep(error: &serde_json::Error) -> bool {
+    // The kind of an error is only in its text.
+    error.is_syntax() && error.to_string().starts_with("recursion limit exceeded")
+}
+
 /// Replaces each escape of a lone surrogate; `None` if there is none.
 pub fn well_formed(text: &[u8]) -> Option<Vec<u8>> {
     let mut mended: Option<Vec<u8>> = None;
@@ -66,6 +85,18 @@ mod tests {
 
     fn mended(text: &str) -> Option<String> {
         well_formed(text.as_bytes()).map(|text| String::from_utf8(text).expect("text stays text"))
+    }
+
+    #[test]
+    fn a_text_of_too_many_levels_is_told_from_one_that_is_not_json() {
+        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        let read = |text: &str| read_json::<Value>(text.as_bytes()).map_err(|error| what_it_is(&error));
+        assert!(read(&deep(MOST_LEVELS)).is_ok());
+        let why = read(&deep(MOST_LEVELS + 1)).unwrap_err();
+        assert_eq!(why, "JSON with more than 127 levels of lists and objects");
+        assert_eq!(read("[").unwrap_err(), "not JSON");
+        let error = read_json::<crate::JsonObject>(b"[1]").unwrap_err();
+        assert_eq!(what_it_is(&error), "not a JSON object");
     }
 
     #[test]

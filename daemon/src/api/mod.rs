@@ -31,6 +31,7 @@ use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode
 use ostler_contract::{Charge, JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_protocol::RpcError;
+use ostler_protocol::surrogates::what_it_is;
 use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, refuse};
 
 use self::rows::Ask;
@@ -273,7 +274,8 @@ async fn body(control: &Control, request: Request) -> Result<(JsonObject, Charge
         Ok(_) => Err(Refused::Body("The body is not a JSON object".to_owned())),
         // Where it breaks, not what stands there.
         Err(JsonBodyError::Json(error)) => Err(Refused::Body(format!(
-            "The body is not JSON: line {}, column {}",
+            "The body is {}: line {}, column {}",
+            what_it_is(&error),
             error.line(),
             error.column()
         ))),

@@ -45,7 +45,7 @@ pub(super) const STATUSES: &[Status] = &[
     }),
     status(401, "No token, or an unknown token.", |_| true),
     status(403, "A grant is missing, or the `Host` or `Origin` is not accepted.", |_| true),
-    status(404, "Unknown path, run or session, or the API is disabled.", has_name),
+    status(404, "Unknown path, run, session or webhook endpoint, or the API is disabled.", has_name),
     status(405, "Wrong method; `Allow` has the right one.", |_| false),
     status(408, "The body did not arrive in time.", has_body),
     status(

@@ -40,7 +40,9 @@ pub(super) async fn list(ask: Ask) -> Result<Vec<Endpoint>, Refused> {
 }
 
 pub(super) async fn log(ask: Ask) -> Result<EndpointLog, Refused> {
-    run(&ask, WebhookVerb::Log { id: ask.name.clone() }).await
+    let endpoints = endpoints(&ask)?;
+    endpoints.find(&ask.name).await?.map_err(Refused::Missing)?;
+    typed(endpoints.run(WebhookVerb::Log { id: ask.name.clone() }).await?.json)
 }
 
 pub(super) async fn test(ask: Ask, body: CallEndpoint) -> Result<CalledEndpoint, Refused> {

@@ -194,14 +194,22 @@ impl Endpoints {
 
     /// Returns the record of an endpoint.
     async fn record(&self, id: &str) -> Result<JsonObject, Exit> {
+        self.find(id).await?.map_err(Exit::Usage)
+    }
+
+    /// Returns the record of an endpoint, or the message that it does not exist.
+    ///
+    /// # Errors
+    /// Exit 2 for an invalid id, 1 for a failure of the store.
+    pub async fn find(&self, id: &str) -> Result<Result<JsonObject, String>, Exit> {
         slug(id)?;
         let collection = self.collection(ENDPOINTS).await?;
         if let Some(held) = collection.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)? {
-            return Ok(held);
+            return Ok(Ok(held));
         }
         let all = collection.list.within(limit::STORE, ()).await.map_err(machine)?;
         let hint = did_you_mean(id, all.iter().filter_map(|record| record.get("id")?.as_str()));
-        Err(Exit::usage(format!("unknown endpoint {id}; list endpoints with: ostler webhook list{hint}")))
+        Ok(Err(format!("unknown endpoint {id}; list endpoints with: ostler webhook list{hint}")))
     }
 
     async fn secret(&self, name: &str) -> Result<Option<String>, Exit> {

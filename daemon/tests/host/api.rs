@@ -105,7 +105,8 @@ async fn every_answer_is_as_the_document_says() {
         ("GET", "/api/sessions/{session}", "none?turns=101", None, 400),
         ("GET", "/api/user/permissions", "", None, 200),
         ("GET", "/api/webhook/list", "", None, 200),
-        ("GET", "/api/webhook/log/{endpoint}", "none", None, 400),
+        ("GET", "/api/webhook/log/{endpoint}", "none", None, 404),
+        ("GET", "/api/webhook/log/{endpoint}", "No", None, 400),
         ("POST", "/api/webhook/test", "", Some(json!({ "id": "none" })), 400),
         ("POST", "/api/notify/test", "", Some(json!({ "rule": "none" })), 400),
         // Only a page of the console signs in.
@@ -238,6 +239,10 @@ async fn what_is_wrong_with_the_host_is_not_said_of_the_request() {
         assert!(answer.status == 409 && answer.body.contains("config.json"), "{path}: {}", answer.body);
     }
     folder.write("config.json", &config);
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let answer = ask(&daemon, "POST", "/api/plugin/enable", TOKEN, Some(&deep)).await;
+    let says = "The body is JSON with more than 127 levels of lists and objects: line 1, column ";
+    assert!(answer.status == 400 && answer.body.contains(says), "{}: {}", answer.status, answer.body);
     let long = json!({ "name": "x".repeat(1024 * 1024) });
     let answer = ask(&daemon, "POST", "/api/plugin/enable", TOKEN, Some(&long)).await;
     assert_eq!(answer.status, 413, "{}", answer.body);

@@ -8,7 +8,7 @@ use ostler_contract::budget::VALUE;
 use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::message::count_values;
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{read_json, what_it_is};
 use ostler_contract::shared_runs::{EventRecords, FiredOnce};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
@@ -172,10 +172,7 @@ fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<Data, String> {
         return Ok(Data::Text(admitted.body.clone()));
     }
     let fields = read_json(&admitted.body);
-    fields.map(Arc::new).map(Data::Fields).map_err(|error| {
-        let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
-        what.to_owned()
-    })
+    fields.map(Arc::new).map(Data::Fields).map_err(|error| what_it_is(&error))
 }
 
 fn is_form(admitted: &Admitted) -> bool {

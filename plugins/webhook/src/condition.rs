@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use ostler_contract::http::Uri;
 use ostler_contract::protocol::message::count_values;
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{read_json, what_it_is};
 use ostler_contract::{JsonObject, Value};
 use rhai::packages::{Package, StandardPackage};
 use rhai::serde::to_dynamic;
@@ -110,10 +110,8 @@ fn holds(compiled: &AST, call: Call) -> Result<bool, ConditionError> {
             if count_values(&text) > MOST_VALUES {
                 return Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")));
             }
-            let fields = read_json::<JsonObject>(&text).map_err(|error| {
-                let what = if error.is_data() { "not a JSON object" } else { "not JSON" };
-                ConditionError::Call(what.to_owned())
-            })?;
+            let fields = read_json::<JsonObject>(&text);
+            let fields = fields.map_err(|error| ConditionError::Call(what_it_is(&error)))?;
             to_dynamic(&fields)
         }
     };

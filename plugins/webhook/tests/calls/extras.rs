@@ -151,6 +151,10 @@ async fn what_an_endpoint_was_sent_is_put_down_without_a_secret() {
     let rows = world.deliveries("fire", 2).await;
     assert_eq!((&rows[0]["status"], &rows[1]["status"]), (&json!(202), &json!(400)));
     assert_eq!(rows[1]["why"], "The body is not JSON");
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    assert_eq!(world.post("fire", deep).await.0, 400);
+    let why = world.deliveries("fire", 3).await[2]["why"].clone();
+    assert_eq!(why, "The body is JSON with more than 127 levels of lists and objects");
     let run = rows[0]["runs"][0].as_str().unwrap();
     assert_eq!(world.chat(run).await["resource"], json!(run), "it names the run");
     let told = until(async || {
