@@ -166,7 +166,9 @@ fn look(dir: &Path) -> Lock {
 /// Returns why a second daemon cannot start on a folder.
 pub fn already(folders: &Folders) -> String {
     match (running(folders), starting(folders)) {
-        (Some(record), _) => format!("One is already running: {} (pid {})", record.url, record.pid),
+        (Some(record), _) => {
+            format!("One is already running: {} (pid {}); stop it with: ostler stop", record.url, record.pid)
+        }
         (None, Some(pid)) => format!("One is already starting (pid {pid})"),
         (None, None) => "One is already starting".to_owned(),
     }
@@ -313,7 +315,10 @@ mod tests {
         let elsewhere = Folders { state: dir.path().join("elsewhere"), ..folders.clone() };
         assert_eq!(running(&elsewhere), Some(record()));
         let second = Holding::take(&elsewhere).unwrap_err().to_string();
-        assert_eq!(second, "Could not start it: One is already running: ws://127.0.0.1:1 (pid 7)");
+        assert_eq!(
+            second,
+            "Could not start it: One is already running: ws://127.0.0.1:1 (pid 7); stop it with: ostler stop"
+        );
         assert_eq!(starting(folders), None, "it is up");
         drop(holding);
         assert_eq!((running(folders), starting(folders)), (None, None));

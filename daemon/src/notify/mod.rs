@@ -171,7 +171,14 @@ impl Tester<'_> {
         let rules = read(self.folder).map_err(Exit::usage)?;
         let rule = rules.get(id).ok_or_else(|| {
             let hint = did_you_mean(id, rules.0.iter().map(|rule| &*rule.id));
-            Exit::usage(format!("unknown rule {id} in {}{hint}", self.folder.join(FILE).display()))
+            let file = self.folder.join(FILE);
+            let known: Vec<&str> = rules.0.iter().map(|rule| &*rule.id).collect();
+            let known = match known.as_slice() {
+                [] => "; it has no rules yet".to_owned(),
+                ids if hint.is_empty() => format!("; the rules are {}", ids.join(", ")),
+                _ => hint,
+            };
+            Exit::usage(format!("unknown rule {id} in {}{known}", file.display()))
         })?;
         let link = format!("{}{PATH}/{TEST}", self.base);
         let message = Message::test(rule, Timestamp::now(), link.clone());

@@ -109,7 +109,11 @@ async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Resu
             Err(exit) => return Err(exit),
         }
     }
-    Err(Exit::machine(format!("{} restarts and did not listen there again in time", remote.url())))
+    Err(Exit::machine(format!(
+        "{} restarts and did not listen there again in time; with port 0 it selects another port; at its computer, see \
+         ostler status and ostler logs",
+        remote.url()
+    )))
 }
 
 /// Checks the configuration before the daemon stops. Returns the settings of its next start.

@@ -67,9 +67,6 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     {
         flags.value = Some(ask::piped("secret")?);
     }
-    if let WebhookVerb::Rm(flags) = &verb {
-        ask::sure(at, flags.yes, &format!("Remove endpoint {}?", flags.id))?;
-    }
     let mut endpoints = match database {
         Some(direct) => Endpoints::in_database(direct, &base),
         None => Endpoints::of(&dir, &base)?,
@@ -79,6 +76,11 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
     endpoints.screen = Screen::of(&at.common);
     if in_memory {
         endpoints.automations = None;
+    }
+    if let WebhookVerb::Rm(flags) = &verb {
+        // A mistyped id is no question.
+        endpoints.find(&flags.id).await?.map_err(Exit::Usage)?;
+        ask::sure(at, flags.yes, &format!("Remove endpoint {}?", flags.id))?;
     }
     Ok(answer(endpoints.run(verb).await?))
 }

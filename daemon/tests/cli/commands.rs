@@ -84,7 +84,9 @@ fn a_daemon_runs_in_the_background_until_it_is_stopped() {
     assert!(url.starts_with("ws://127.0.0.1:"), "{started}");
     let served = std::fs::canonicalize(inn.0.path()).unwrap();
     assert_eq!(started["paths"], json!([served]));
-    inn.refused("start", 1, &format!("Could not start it: One is already running: {url} (pid {pid})"));
+    let running =
+        format!("Could not start it: One is already running: {url} (pid {pid}); stop it with: ostler stop");
+    inn.refused("start", 1, &running);
     // In the foreground neither: one folder has one daemon.
     inn.refused("--port 0", 1, &format!("One is already running: {url} (pid {pid})"));
 

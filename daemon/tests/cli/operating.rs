@@ -228,6 +228,7 @@ fn an_endpoint_is_removed_with_its_secret_and_its_log() {
     inn.ok(&["webhook", "add", "twin", "--automation", "--secret", "host:in"]);
     inn.ok(&["webhook", "test", "in", "--follow"]);
     inn.refused(&["webhook", "rm", "in"], 2, "Confirm with --yes");
+    inn.refused(&["webhook", "rm", "nobody"], 2, "unknown endpoint nobody;");
     let kept = inn.ok(&["webhook", "rm", "in", "--yes"]);
     assert!(kept.contains("Kept host:in in the vault: another endpoint uses it."), "{kept}");
     assert!(kept.contains("automation note (Note) still has a trigger for it"), "{kept}");

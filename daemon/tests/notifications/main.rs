@@ -650,6 +650,8 @@ async fn a_rule_is_tested_by_a_command_and_by_a_request() {
         "{}",
         unknown.err
     );
+    let unlike = folder.run(&["notify", "test", "mail"]).err;
+    assert!(unlike.contains("unknown rule mail in ") && unlike.contains("; the rules are hook"), "{unlike}");
 
     let daemon = folder.start();
     assert_eq!(get(&daemon, "/notify/test").await.status, 200);
