@@ -34,15 +34,15 @@ const NODE: &[(&str, &str)] = scripts!("node":
 );
 
 const INTERNAL: &[(&str, &str)] = scripts!("internal":
-    "absent" "blob" "bridge" "buffer" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes" "crypto-constants"
+    "absent" "blob" "bridge" "buffer" "buffer-numbers" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes" "crypto-constants"
     "deep-equal" "diffie-hellman" "ecdh" "errors" "event-source" "event-target" "fetch" "follow" "form-data" "format" "fs" "generate-keys" "globals" "headers"
     "histogram" "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing" "http1/parser"
     "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/rounding"
-    "intl/words" "keys" "legacy-url" "members" "messaging" "mock-timers"
+    "intl/words" "keys" "kinds" "legacy-url" "members" "messaging" "mock-timers"
     "parse-args" "performance" "primes" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
-    "stream/base" "stream/duplex" "stream/helpers" "stream/pipeline" "stream/readable" "stream/writable"
+    "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
-    "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "test" "text"
+    "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "styles" "test" "text"
     "ticks" "timers" "tls" "url" "url-pattern" "vm-contexts" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509" "x509-certificate"
 );
 

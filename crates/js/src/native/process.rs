@@ -37,6 +37,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "priority": priority,
         "setPriority": set_priority,
         "isProxy": is_proxy,
+        "proxied": proxied,
         "settled": settled,
         "isTerminal": is_terminal,
         "find": find,
@@ -91,6 +92,20 @@ fn set_priority(ctx: Ctx<'_>, process: u32, nice: i32) -> Result<()> {
 fn is_proxy(value: Value<'_>) -> bool {
     // SAFETY: it only inspects a live value.
     unsafe { rquickjs::qjs::JS_IsProxy(value.as_raw()) }
+}
+
+/// Returns the target and the handler of a proxy; both are null if it was revoked.
+fn proxied<'js>(ctx: Ctx<'js>, proxy: Value<'js>) -> Vec<Value<'js>> {
+    // SAFETY: the value is alive, and the returned values are owned references.
+    unsafe {
+        let raw = ctx.as_raw().as_ptr();
+        [
+            rquickjs::qjs::JS_GetProxyTarget(raw, proxy.as_raw()),
+            rquickjs::qjs::JS_GetProxyHandler(raw, proxy.as_raw()),
+        ]
+        .map(|part| Value::from_raw(ctx.clone(), part))
+        .to_vec()
+    }
 }
 
 /// Returns the result of a promise: an array of whether it was fulfilled, and the value; `None` while it is pending.

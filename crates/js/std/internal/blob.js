@@ -1,7 +1,7 @@
 // `Blob` and `File`.
 
 import { TextDecoder, TextEncoder } from 'internal/text';
-import { enumerable } from 'internal/members';
+import { enumerable, shown } from 'internal/members';
 
 function bytesOf(part, endings) {
   if (part instanceof Blob) return part._bytes;
@@ -30,6 +30,10 @@ export class Blob {
     Object.defineProperty(this, '_bytes', { value: bytes });
     const type = `${options?.type ?? ''}`;
     this.#type = /[^\u0020-\u007e]/.test(type) ? '' : type.toLowerCase();
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    return shown(this, { size: this.size, type: this.type }, depth, options, inspect);
   }
 
   get size() {

@@ -1,7 +1,9 @@
 // `Buffer` and what stands beside it in `node:buffer`.
 
-import { coded, outOfRange, wrongType, wrongValue } from 'internal/errors';
+import { coded, outOfBounds, outOfRange, wrongType, wrongValue } from 'internal/errors';
+import { methods as numeric } from 'internal/buffer-numbers';
 import native from 'native/encoding';
+import loader from 'native/globals';
 
 const encodings = {
   utf8: 'utf8',
@@ -21,7 +23,18 @@ const encodings = {
 export const kMaxLength = Number.MAX_SAFE_INTEGER;
 export const kStringMaxLength = 2 ** 29 - 24;
 export const constants = { MAX_LENGTH: kMaxLength, MAX_STRING_LENGTH: kStringMaxLength };
-export const INSPECT_MAX_BYTES = 50;
+/** How many bytes of a buffer are shown. */
+let shownBytes = 50;
+export const showing = {
+  get INSPECT_MAX_BYTES() {
+    return shownBytes;
+  },
+  set INSPECT_MAX_BYTES(many) {
+    if (typeof many !== 'number') throw wrongType('INSPECT_MAX_BYTES', 'of type number', many);
+    if (!(many >= 0)) throw outOfRange('INSPECT_MAX_BYTES', '>= 0', many);
+    shownBytes = many;
+  },
+};
 
 function encodingOf(name) {
   if (name === undefined || name === null || name === '') return 'utf8';
@@ -63,11 +76,22 @@ function checkSize(size) {
 }
 
 /** Bytes of anything that holds some, without a copy. */
-function view(value, name = 'buffer') {
+function view(value, name = 'buffer', expected = 'an instance of Buffer or Uint8Array') {
   if (value instanceof Uint8Array) return value;
   if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
   if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) return new Uint8Array(value);
-  throw wrongType(name, 'an instance of Buffer or Uint8Array', value);
+  throw wrongType(name, expected, value);
+}
+
+/** A part of an `ArrayBuffer`. */
+function part(bytes, offset, length) {
+  const from = offset === undefined ? 0 : Number.isNaN(+offset) ? 0 : +offset;
+  const most = bytes.byteLength - from;
+  if (!(most >= 0)) throw outOfBounds('offset');
+  if (length === undefined) return new FastBuffer(bytes, from, most);
+  const many = +length > 0 ? +length : 0;
+  if (many > most) throw outOfBounds('length');
+  return new FastBuffer(bytes, from, many);
 }
 
 // Functions that packages call with `new`, as they may.
@@ -77,7 +101,7 @@ const statics = {
   from: function from(value, encodingOrOffset, length) {
     if (typeof value === 'string') return fromText(value, encodingOrOffset);
     if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) {
-      return new FastBuffer(value, encodingOrOffset, length);
+      return part(value, encodingOrOffset, length);
     }
     if (value !== null && typeof value === 'object') {
       if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
@@ -123,7 +147,10 @@ const statics = {
   },
 
   byteLength(value, encoding) {
-    if (typeof value !== 'string') return view(value, 'string').byteLength;
+    if (typeof value !== 'string') {
+      const expected = 'of type string or an instance of Buffer or ArrayBuffer';
+      return view(value, 'string', expected).byteLength;
+    }
     // As in Node, what is not known is taken for UTF-8.
     switch (encodings[`${encoding}`.toLowerCase()] ?? 'utf8') {
       case 'utf8':
@@ -148,12 +175,16 @@ const statics = {
       if (length < 0 || length > Number.MAX_SAFE_INTEGER)
         throw outOfRange('length', `>= 0 && <= ${Number.MAX_SAFE_INTEGER}`, length);
     }
-    const total = length ?? list.reduce((sum, part) => sum + part.length, 0);
+    if (list.length === 0) return new FastBuffer(0);
+    list.forEach((one, at) => {
+      if (!(one instanceof Uint8Array))
+        throw wrongType(`list[${at}]`, 'an instance of Buffer or Uint8Array', one);
+    });
+    const total = length ?? list.reduce((sum, one) => sum + one.length, 0);
     const all = statics.alloc(total);
     let at = 0;
-    for (const part of list) {
+    for (const bytes of list) {
       if (at >= total) break;
-      const bytes = view(part, 'list[0]');
       all.set(bytes.length > total - at ? bytes.subarray(0, total - at) : bytes, at);
       at += bytes.length;
     }
@@ -187,6 +218,11 @@ for (const name in statics) {
     writable: true,
     enumerable: !name.startsWith('_'),
   });
+}
+
+function bytesOf(value, name) {
+  if (value instanceof Uint8Array) return value;
+  throw wrongType(name, 'an instance of Buffer or Uint8Array', value);
 }
 
 /** A whole number within these bounds. */
@@ -260,9 +296,10 @@ function fillWith(buffer, value, offset, end, encoding) {
   const from = offset === undefined ? 0 : whole(offset, 'offset', kMaxLength);
   const to = offset === undefined || end === undefined ? buffer.length : whole(end, 'end', buffer.length);
   if (from >= to) return buffer;
-  let bytes = [Number(value) & 0xff];
+  let bytes = [0];
   if (typeof value === 'string') bytes = fromText(value, encoding);
-  else if (value !== null && typeof value === 'object') bytes = view(value, 'value');
+  else if (ArrayBuffer.isView(value)) bytes = view(value);
+  else bytes = [Number(value) & 0xff];
   if (bytes.length === 0) {
     if (value !== '') throw wrongValue('value', value);
     bytes = [0];
@@ -299,14 +336,21 @@ const methods = {
     return this === other || statics.compare(this, other) === 0;
   },
 
-  compare(target, targetStart = 0, targetEnd = target.length, sourceStart = 0, sourceEnd = this.length) {
-    return statics.compare(
-      this.subarray(sourceStart, sourceEnd),
-      view(target, 'target').subarray(targetStart, targetEnd),
-    );
+  compare(target, targetStart, targetEnd, sourceStart, sourceEnd) {
+    const other = bytesOf(target, 'target');
+    const at = (value, name, fallback, most) => (value === undefined ? fallback : whole(value, name, most));
+    const from = at(targetStart, 'targetStart', 0, Number.MAX_SAFE_INTEGER);
+    const to = at(targetEnd, 'targetEnd', other.length, other.length);
+    const ownFrom = at(sourceStart, 'sourceStart', 0, Number.MAX_SAFE_INTEGER);
+    const ownTo = at(sourceEnd, 'sourceEnd', this.length, this.length);
+    if (ownFrom >= ownTo) return from >= to ? 0 : -1;
+    if (from >= to) return 1;
+    const { subarray } = Uint8Array.prototype;
+    return statics.compare(subarray.call(this, ownFrom, ownTo), subarray.call(other, from, to));
   },
 
   copy(target, targetStart = 0, sourceStart = 0, sourceEnd = this.length) {
+    bytesOf(this, 'source');
     const into = view(target, 'target');
     const whole = (number) => (Number.isSafeInteger(Math.floor(number)) ? Math.floor(number) : 0);
     targetStart = whole(targetStart);
@@ -380,12 +424,25 @@ const methods = {
     return swap(this, 8);
   },
 
-  [Symbol.for('nodejs.util.inspect.custom')]() {
-    const shown = Array.from(this.subarray(0, INSPECT_MAX_BYTES), (byte) =>
-      byte.toString(16).padStart(2, '0'),
-    );
-    const more = this.length > INSPECT_MAX_BYTES ? ` ... ${this.length - INSPECT_MAX_BYTES} more bytes` : '';
-    return `<Buffer${shown.length > 0 ? ' ' : ''}${shown.join(' ')}${more}>`;
+  [Symbol.for('nodejs.util.inspect.custom')](left, options) {
+    const most = Math.min(shownBytes, this.length);
+    const shown = Array.from({ length: most }, (_, at) => this[at].toString(16).padStart(2, '0'));
+    const more = this.length - most;
+    let text = shown.join(' ');
+    if (more > 0) text += ` ... ${more} more byte${more > 1 ? 's' : ''}`;
+    // What it has besides bytes.
+    const extra = options && Object.keys(this).filter((key) => !/^(?:0|[1-9]\d*)$/.test(key));
+    if (extra?.length > 0) {
+      const { inspect } = loader.load('internal/inspect');
+      const members = Object.defineProperties(
+        Object.create(null),
+        Object.fromEntries(extra.map((key) => [key, Object.getOwnPropertyDescriptor(this, key)])),
+      );
+      const written = inspect(members, { ...options, breakLength: Infinity, compact: true });
+      text += `${text ? ', ' : ''}${written.slice('[Object: null prototype] { '.length, -2)}`;
+    }
+    const name = this.constructor?.name || 'Buffer';
+    return `<${name} ${text}>`;
   },
 };
 
@@ -398,116 +455,7 @@ function swap(buffer, size) {
   return buffer;
 }
 
-// Numbers: `readUInt16LE`, `writeDoubleBE` and their like.
-const numbers = [
-  ['Int8', 1, -(2 ** 7), 2 ** 7 - 1],
-  ['Uint8', 1, 0, 2 ** 8 - 1],
-  ['Int16', 2, -(2 ** 15), 2 ** 15 - 1],
-  ['Uint16', 2, 0, 2 ** 16 - 1],
-  ['Int32', 4, -(2 ** 31), 2 ** 31 - 1],
-  ['Uint32', 4, 0, 2 ** 32 - 1],
-  ['Float32', 4],
-  ['Float64', 8],
-  ['BigInt64', 8, -(2n ** 63n), 2n ** 63n - 1n],
-  ['BigUint64', 8, 0n, 2n ** 64n - 1n],
-];
-const spelt = {
-  Float32: ['Float'],
-  Float64: ['Double'],
-  Uint8: ['UInt8', 'Uint8'],
-  Uint16: ['UInt16', 'Uint16'],
-  Uint32: ['UInt32', 'Uint32'],
-  BigUint64: ['BigUInt64', 'BigUint64'],
-};
-
-function place(buffer, offset, size) {
-  if (typeof offset !== 'number') throw wrongType('offset', 'of type number', offset);
-  if (Math.floor(offset) !== offset) throw outOfRange('offset', 'an integer', offset);
-  if (offset < 0 || offset + size > buffer.length) {
-    if (buffer.length < size) {
-      throw coded(RangeError, 'ERR_BUFFER_OUT_OF_BOUNDS', 'Attempt to access memory outside buffer bounds');
-    }
-    throw outOfRange('offset', `>= 0 and <= ${buffer.length - size}`, offset);
-  }
-  return new DataView(buffer.buffer, buffer.byteOffset, buffer.byteLength);
-}
-
-for (const [type, size, least, most] of numbers) {
-  for (const name of spelt[type] ?? [type]) {
-    for (const [ending, little] of size === 1
-      ? [['', true]]
-      : [
-          ['LE', true],
-          ['BE', false],
-        ]) {
-      methods[`read${name}${ending}`] = function read(offset = 0) {
-        return place(this, offset, size)[`get${type}`](offset, little);
-      };
-      methods[`write${name}${ending}`] = function write(value, offset = 0) {
-        if (size < 8 || least === undefined) value = +value;
-        if (size === 1 && typeof offset !== 'number') throw wrongType('offset', 'of type number', offset);
-        if (least !== undefined) checkValue(value, least, most, size);
-        place(this, offset, size)[`set${type}`](offset, value, little);
-        return offset + size;
-      };
-    }
-  }
-}
-
-/** Whether a number fits into so many bytes. */
-function checkValue(value, least, most, size) {
-  if (!(value < least || value > most)) return;
-  const n = typeof least === 'bigint' ? 'n' : '';
-  const power = (bits) => `2${n} ** ${bits}${n}`;
-  let range = `>= ${least} and <= ${most}`;
-  if (size > 4) {
-    range = least
-      ? `>= -(${power(size * 8 - 1)}) and < ${power(size * 8 - 1)}`
-      : `>= 0${n} and < ${power(size * 8)}`;
-  }
-  throw outOfRange('value', range, value);
-}
-
-/** Whether a number has as many bytes as there may be. */
-function checkWidth(size) {
-  if (typeof size !== 'number') throw wrongType('byteLength', 'of type number', size);
-  if (!Number.isInteger(size)) throw outOfRange('byteLength', 'an integer', size);
-  if (size < 1 || size > 6) throw outOfRange('byteLength', '>= 1 and <= 6', size);
-}
-
-for (const [ending, order] of [
-  ['LE', 1],
-  ['BE', -1],
-]) {
-  for (const [signed, names] of [
-    [false, ['UInt', 'Uint']],
-    [true, ['Int']],
-  ]) {
-    for (const name of names) {
-      methods[`read${name}${ending}`] = function read(offset, size) {
-        checkWidth(size);
-        place(this, offset, size);
-        let value = 0;
-        for (let i = 0; i < size; i += 1) value = value * 256 + this[offset + (order > 0 ? size - 1 - i : i)];
-        return signed && value >= 2 ** (size * 8 - 1) ? value - 2 ** (size * 8) : value;
-      };
-      methods[`write${name}${ending}`] = function write(value, offset, size) {
-        checkWidth(size);
-        value = +value;
-        const half = 2 ** (size * 8 - 1);
-        const [least, most] = signed ? [-half, half - 1] : [0, half * 2 - 1];
-        checkValue(value, least, most, size);
-        place(this, offset, size);
-        let rest = value < 0 ? value + 2 ** (size * 8) : value;
-        for (let i = 0; i < size; i += 1) {
-          this[offset + (order > 0 ? i : size - 1 - i)] = rest % 256;
-          rest = Math.floor(rest / 256);
-        }
-        return offset + size;
-      };
-    }
-  }
-}
+Object.assign(methods, numeric);
 
 for (const name of Reflect.ownKeys(methods)) {
   Object.defineProperty(FastBuffer.prototype, name, {
@@ -530,8 +478,11 @@ for (const [name, encoding] of Object.entries({
     [`${name}Slice`](start, end) {
       return this.toString(encoding, start, end);
     },
-    [`${name}Write`](text, offset, length) {
-      return this.write(text, offset, length, encoding);
+    [`${name}Write`](text, offset = 0, length = this.length - offset) {
+      if (typeof text !== 'string') throw wrongType('argument', 'of type string', text);
+      if (offset < 0 || offset > this.length) throw outOfBounds('offset');
+      if (length < 0 || length > this.length - offset) throw outOfBounds('length');
+      return put(this, text, offset, length, encoding);
     },
   };
   for (const method in pair) {
@@ -576,17 +527,21 @@ export function btoa(text) {
   return native.decode(native.encode(given, 'latin1'), 'base64');
 }
 
+/** Bytes to look at, of which none may be left out. */
+function input(value) {
+  if (!(value instanceof ArrayBuffer || (ArrayBuffer.isView(value) && !(value instanceof DataView))))
+    throw wrongType('input', 'an instance of ArrayBuffer, Buffer, or TypedArray', value);
+  if ((value.buffer ?? value).detached)
+    throw coded(Error, 'ERR_INVALID_STATE', 'Invalid state: Cannot validate on a detached buffer');
+  return view(value);
+}
+
 export function isUtf8(bytes) {
-  try {
-    native.decodeUtf8(view(bytes, 'input'), false, true);
-    return true;
-  } catch {
-    return false;
-  }
+  return Boolean(native.decodeUtf8(input(bytes), false, true));
 }
 
 export function isAscii(bytes) {
-  return view(bytes, 'input').every((byte) => byte < 0x80);
+  return Uint8Array.prototype.every.call(input(bytes), (byte) => byte < 0x80);
 }
 
 export function transcode(source, from, to) {

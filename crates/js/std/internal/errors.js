@@ -24,7 +24,11 @@ function received(value) {
 
 /** An argument of the wrong type; `expected` goes on after *must be*. */
 export function wrongType(name, expected, value) {
-  const what = name.includes(' ') ? name : name.includes('.') ? `"${name}" property` : `"${name}" argument`;
+  const what = name.endsWith(' property')
+    ? `"${name.slice(0, -' property'.length)}" property`
+    : name.endsWith(' argument')
+      ? name
+      : `"${name}" ${name.includes('.') ? 'property' : 'argument'}`;
   const message = `The ${what} must be ${expected}. ${received(value)}`;
   return coded(TypeError, 'ERR_INVALID_ARG_TYPE', message);
 }
@@ -51,6 +55,24 @@ export function outOfRange(name, range, value) {
   return coded(RangeError, 'ERR_OUT_OF_RANGE', message);
 }
 
+/** A value as errors name it. */
+export function kindOf(value) {
+  if (value?.constructor?.name) {
+    if (typeof value === 'object') return `an instance of ${value.constructor.name}`;
+    if (typeof value !== 'function') return `type ${typeof value} (${String(value)})`;
+    return `function ${value.name}`;
+  }
+  return `${value}`;
+}
+
+/** An access beyond the end of a buffer. */
+export function outOfBounds(name) {
+  const message = name
+    ? `"${name}" is outside of buffer bounds`
+    : 'Attempt to access memory outside buffer bounds';
+  return coded(RangeError, 'ERR_BUFFER_OUT_OF_BOUNDS', message);
+}
+
 export function checkFunction(value, name) {
   if (typeof value !== 'function') throw wrongType(name, 'of type function', value);
 }
@@ -67,8 +89,8 @@ export function checkObject(value, name) {
 export function abortError(signal, message = 'The operation was aborted') {
   const cause = signal?.reason;
   const error = new Error(message, cause === undefined ? undefined : { cause });
-  Object.defineProperty(error, 'name', { value: 'AbortError', configurable: true, writable: true });
   error.code = 'ABORT_ERR';
+  error.name = 'AbortError';
   return error;
 }
 

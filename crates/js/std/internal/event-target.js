@@ -2,7 +2,7 @@
 
 import { setTimeout } from 'internal/timers';
 import { wrongType } from 'internal/errors';
-import { enumerable } from 'internal/members';
+import { enumerable, shown } from 'internal/members';
 
 const kListeners = Symbol.for('ostler.listeners');
 
@@ -247,6 +247,10 @@ export class AbortSignal extends EventTarget {
     super();
   }
 
+  [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    return shown(this, { aborted: this.aborted }, depth, options, inspect);
+  }
+
   get aborted() {
     return this.#aborted;
   }
@@ -302,6 +306,10 @@ handlers(AbortSignal, 'abort');
 
 export class AbortController {
   #signal = new AbortSignal(inside);
+
+  [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    return shown(this, { signal: this.signal }, depth, options, inspect);
+  }
 
   get signal() {
     return this.#signal;

@@ -1,9 +1,12 @@
 // `util.format`: values in a text, as `printf` does it.
 
-import { builtIn, inspect } from 'internal/inspect';
+import { wrongType } from 'internal/errors';
+import { builtIn, inspect, numeral } from 'internal/inspect';
 
 /** As `printf`, then the rest of the arguments. */
 export function formatWithOptions(options, ...given) {
+  if (options === null || typeof options !== 'object')
+    throw wrongType('inspectOptions', 'of type object', options);
   const [first] = given;
   let used = 0;
   let text = '';
@@ -19,20 +22,22 @@ export function formatWithOptions(options, ...given) {
         case 's':
           return shown(value, options);
         case 'd':
-          return number(value, Number);
+          return number(value, Number, options);
         case 'i':
-          return number(value, (given) => parseInt(given, 10));
+          return number(value, (given) => parseInt(given, 10), options);
         case 'f':
-          return number(typeof value === 'bigint' ? Number(value) : value, parseFloat);
+          return number(typeof value === 'bigint' ? Number(value) : value, parseFloat, options);
         case 'j':
           try {
             return JSON.stringify(value);
           } catch (error) {
-            if (!/circular/i.test(error.message)) throw error;
-            return '[Circular]';
+            if (/circular/i.test(error.message)) return '[Circular]';
+            throw /BigInt/.test(error.message)
+              ? new TypeError('Do not know how to serialize a BigInt')
+              : error;
           }
         case 'o':
-          return inspect(value, { ...options, showHidden: true, depth: 4 });
+          return inspect(value, { ...options, showHidden: true, showProxy: true, depth: 4 });
         case 'O':
           return inspect(value, options);
         default:
@@ -48,14 +53,25 @@ export function formatWithOptions(options, ...given) {
   return text;
 }
 
-function number(value, read) {
-  if (typeof value === 'bigint') return `${value}n`;
-  const made = typeof value === 'symbol' ? NaN : read(value);
-  return Object.is(made, -0) ? '-0' : `${made}`;
+function number(value, read, options) {
+  const made = typeof value === 'bigint' ? value : typeof value === 'symbol' ? NaN : primitive(value, read);
+  return numeral(made, options.numericSeparator);
+}
+
+/** What `read` makes of a value; the engine says less than others of an object that has none. */
+function primitive(value, read) {
+  try {
+    return read(value);
+  } catch (error) {
+    if (error instanceof TypeError && error.message === 'toPrimitive')
+      throw new TypeError('Cannot convert object to primitive value', { cause: error });
+    throw error;
+  }
 }
 
 /** Whether what an object's `toString` returns is the language's own. */
 function hasBuiltInText(value) {
+  if (value instanceof Date || value instanceof Symbol) return true;
   if (typeof value[Symbol.toPrimitive] === 'function') return false;
   if (typeof value.toString !== 'function') return true;
   if (Object.hasOwn(value, 'toString')) return false;
@@ -67,8 +83,8 @@ function hasBuiltInText(value) {
 }
 
 function shown(value, options) {
-  if (typeof value === 'bigint' || typeof value === 'number') return number(value, Number);
-  if (typeof value !== 'object' || value === null || !hasBuiltInText(value)) return String(value);
+  if (typeof value === 'bigint' || typeof value === 'number') return number(value, Number, options);
+  if (typeof value !== 'object' || value === null || !hasBuiltInText(value)) return primitive(value, String);
   return inspect(value, { ...options, depth: 0, colors: false, compact: 3 });
 }
 

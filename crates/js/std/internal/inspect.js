@@ -1,46 +1,24 @@
 // `util.inspect` and `util.format`: what a value looks like to a person.
 
 import native from 'native/process';
+import * as kinds from 'internal/kinds';
+import { colors as palette, styles } from 'internal/styles';
 
 const custom = Symbol.for('nodejs.util.inspect.custom');
 
-/** A promise of the engine's own, not what only inherits from one. */
-function isPromise(value) {
-  if (!(value instanceof Promise)) return false;
-  try {
-    native.settled(value);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 const defaults = {
+  showHidden: false,
   depth: 2,
   colors: false,
-  showHidden: false,
+  customInspect: true,
+  showProxy: false,
   maxArrayLength: 100,
   maxStringLength: 10000,
   breakLength: 80,
   compact: 3,
   sorted: false,
   getters: false,
-  customInspect: true,
   numericSeparator: false,
-};
-
-const styles = {
-  special: [36, 39],
-  number: [33, 39],
-  bigint: [33, 39],
-  boolean: [33, 39],
-  undefined: [90, 39],
-  null: [1, 22],
-  string: [32, 39],
-  symbol: [32, 39],
-  date: [35, 39],
-  regexp: [31, 39],
-  name: [0, 0],
 };
 
 export function inspect(value, options, depth, colors) {
@@ -48,54 +26,44 @@ export function inspect(value, options, depth, colors) {
   if (typeof options === 'boolean') settings.showHidden = options;
   if (typeof depth === 'number' || depth === null) settings.depth = depth;
   if (typeof colors === 'boolean') settings.colors = colors;
-  if (settings.depth === null) settings.depth = Infinity;
+  for (const name of ['depth', 'maxArrayLength', 'maxStringLength'])
+    if (settings[name] === null) settings[name] = Infinity;
   return new Inspector(settings).show(value, 0);
 }
 
 inspect.custom = custom;
 inspect.defaultOptions = defaults;
 inspect.styles = Object.fromEntries(Object.keys(styles).map((name) => [name, name]));
-inspect.colors = {
-  reset: [0, 0],
-  bold: [1, 22],
-  dim: [2, 22],
-  italic: [3, 23],
-  underline: [4, 24],
-  inverse: [7, 27],
-  strikethrough: [9, 29],
-  black: [30, 39],
-  red: [31, 39],
-  green: [32, 39],
-  yellow: [33, 39],
-  blue: [34, 39],
-  magenta: [35, 39],
-  cyan: [36, 39],
-  white: [37, 39],
-  gray: [90, 39],
-  grey: [90, 39],
-};
+inspect.colors = palette;
 
-function quote(text) {
-  const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes('`') ? '`' : "'";
-  const escaped = text.replace(
+/** Text with the characters escaped that terminals do not show. */
+const escaped = (text) =>
+  text.replace(
     // eslint-disable-next-line no-control-regex
     /[\u0000-\u001f\u007f-\u009f\\]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g,
     (c) => {
-      const short = {
-        '\n': '\\n',
-        '\t': '\\t',
-        '\r': '\\r',
-        '\b': '\\b',
-        '\f': '\\f',
-        '\v': '\\v',
-        '\\': '\\\\',
-      }[c];
+      const short = { '\n': '\\n', '\t': '\\t', '\r': '\\r', '\b': '\\b', '\f': '\\f', '\\': '\\\\' }[c];
       const code = c.charCodeAt(0);
       if (code >= 0xd800) return `\\u${code.toString(16)}`;
       return short ?? `\\x${code.toString(16).toUpperCase().padStart(2, '0')}`;
     },
   );
-  return mark + (mark === "'" ? escaped.replace(/'/g, "\\'") : escaped) + mark;
+
+function quote(text) {
+  const mark = !text.includes("'") ? "'" : !text.includes('"') ? '"' : !text.includes('`') ? '`' : "'";
+  const inside = escaped(text);
+  return mark + (mark === "'" ? inside.replace(/'/g, "\\'") : inside) + mark;
+}
+
+/** A number, where wanted with `_` between thousands. */
+export function numeral(value, separated) {
+  if (Object.is(value, -0)) return '-0';
+  const text = typeof value === 'bigint' ? `${value}n` : `${value}`;
+  if (!separated) return text;
+  const [, sign, whole, rest = '', ending] = /^(-?)(\d+)(\.\d+)?(n?)$/.exec(text) ?? [];
+  if (whole === undefined) return text;
+  const grouped = whole.replace(/\B(?=(?:\d{3})+$)/g, '_');
+  return sign + grouped + rest.replace(/(\d{3})(?=\d)/g, '$1_') + ending;
 }
 
 /** The constructors of the language: what their prototypes have is not shown. */
@@ -152,9 +120,9 @@ class Inspector {
       case 'string':
         return this.text(value, level);
       case 'number':
-        return this.paint(Object.is(value, -0) ? '-0' : `${value}`, 'number');
+        return this.paint(numeral(value, this.settings.numericSeparator), 'number');
       case 'bigint':
-        return this.paint(`${value}n`, 'bigint');
+        return this.paint(numeral(value, this.settings.numericSeparator), 'bigint');
       case 'boolean':
         return this.paint(`${value}`, 'boolean');
       case 'undefined':
@@ -167,31 +135,43 @@ class Inspector {
   }
 
   text(value, level) {
-    const { maxStringLength } = this.settings;
+    const { breakLength, compact, maxStringLength } = this.settings;
     let more = '';
     if (value.length > maxStringLength) {
-      more = `... ${value.length - maxStringLength} more characters`;
+      const left = value.length - maxStringLength;
+      more = `... ${left} more character${left > 1 ? 's' : ''}`;
       value = value.slice(0, maxStringLength);
     }
-    if (
-      level > 0 &&
-      value.length > 16 &&
-      value.length > this.settings.breakLength - level * 2 - 4 &&
-      value.includes('\n')
-    ) {
+    if (compact !== true && value.length > 16 && value.length > breakLength - level * 2 - 4) {
       const lines = value.split(/(?<=\n)/).map((line) => this.paint(quote(line), 'string'));
-      return lines.join(` +\n${'  '.repeat(level)}`) + more;
+      return lines.join(` +\n${'  '.repeat(level + 1)}`) + more;
     }
     return this.paint(quote(value), 'string') + more;
   }
 
-  object(value, level) {
+  object(given, level) {
+    let value = given;
+    for (let proxy; (proxy = kinds.proxied(value)) !== undefined; [value] = proxy) {
+      if (proxy[0] === null) return this.paint('<Revoked Proxy>', 'special');
+      if (!this.settings.showProxy) continue;
+      if (level > this.settings.depth) return this.paint('Proxy [Array]', 'special');
+      const deepest = this.deepest;
+      this.deepest = level;
+      const shown = this.joined(
+        'Proxy [',
+        ']',
+        proxy.map((part) => this.show(part, level + 1)),
+        level,
+      );
+      this.deepest = Math.max(deepest, this.deepest);
+      return shown;
+    }
     if (this.settings.customInspect) {
       const own = value[custom];
       if (typeof own === 'function' && own !== inspect) {
         const left = this.settings.depth - level;
         const shown = own.call(
-          value,
+          given,
           left,
           { ...this.settings, stylize: (text, style) => this.paint(text, style) },
           inspect,
@@ -233,54 +213,65 @@ class Inspector {
       const isEmpty = value.length === 0;
       return { prefix, open: '[', close: ']', isEmpty, entries: () => this.list(value, level) };
     }
-    if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
+    const typed = kinds.typedName(value);
+    if (typed) {
+      const length = kinds.typedLength(value);
+      // As in Node, elements count as large numbers where the length says that there are none.
+      const entries = () =>
+        length === value.length || value.length === undefined
+          ? this.list(value, level, length)
+          : Array.from({ length }, (_, at) => this.paint(`${value[at]}n`, 'bigint'));
       return {
-        prefix: `${named('TypedArray', value.length)} `,
+        prefix: `${named(typed, length)} `,
         open: '[',
         close: ']',
-        isEmpty: value.length === 0,
-        entries: () =>
-          this.list(value, level).concat(this.settings.showHidden ? this.view(value, level) : []),
+        isEmpty: length === 0,
+        entries: () => entries().concat(this.settings.showHidden ? this.view(value, level) : []),
       };
     }
-    if (value instanceof Set) {
-      const entries = () => this.some(value, (entry) => this.show(entry, level + 1));
-      const isEmpty = value.size === 0;
-      return { prefix: `${named('Set', value.size)} `, open: '{', close: '}', isEmpty, entries };
+    if (kinds.isSet(value)) {
+      const size = kinds.setSize(value);
+      const entries = () => this.some(kinds.setValues(value), size, (entry) => this.show(entry, level + 1));
+      return { prefix: `${named('Set', size)} `, open: '{', close: '}', isEmpty: size === 0, entries };
     }
-    if (value instanceof Map) {
-      const entries = () =>
-        this.some(value, ([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`);
-      const isEmpty = value.size === 0;
-      return { prefix: `${named('Map', value.size)} `, open: '{', close: '}', isEmpty, entries };
+    if (kinds.isMap(value)) {
+      const size = kinds.mapSize(value);
+      const entry = ([k, v]) => `${this.show(k, level + 1)} => ${this.show(v, level + 1)}`;
+      const entries = () => this.some(kinds.mapEntries(value), size, entry);
+      return { prefix: `${named('Map', size)} `, open: '{', close: '}', isEmpty: size === 0, entries };
     }
-    if (typeof value === 'function') return { base: this.paint(this.callable(value), 'special') };
-    if (value instanceof RegExp) return { base: this.paint(String(value), 'regexp'), isWhole: true };
-    if (value instanceof Date) {
-      return {
-        base: this.paint(Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString(), 'date'),
-      };
+    if (typeof value === 'function')
+      return { base: this.paint(this.callable(value, name, suffix), 'special') };
+    const before = (fallback) => (name === fallback && !suffix ? '' : `${named(fallback)} `);
+    if (kinds.isRegExp(value))
+      return { base: this.paint(`${before('RegExp')}${kinds.regExpText(value)}`, 'regexp'), isWhole: true };
+    if (kinds.isDate(value)) {
+      const text = Number.isNaN(kinds.dateTime(value)) ? 'Invalid Date' : kinds.dateText(value);
+      return { base: this.paint(`${before('Date')}${text}`, 'date') };
     }
     if (value instanceof Error || Error.isError?.(value))
       return { base: this.error(value, level), isError: true };
-    if (value instanceof ArrayBuffer) {
-      const most = this.settings.maxArrayLength ?? Infinity;
-      const bytes = Array.from(new Uint8Array(value, 0, Math.min(most, value.byteLength)), (byte) =>
-        byte.toString(16).padStart(2, '0'),
-      );
-      const left = value.byteLength - most;
+    const isShared = kinds.isSharedArrayBuffer(value);
+    if (isShared || kinds.isArrayBuffer(value)) {
+      const bytes = value.detached ? [] : new Uint8Array(value);
+      const most = Math.min(this.settings.maxArrayLength, bytes.length);
+      const shown = Array.from(bytes.subarray?.(0, most) ?? [], (byte) => byte.toString(16).padStart(2, '0'));
+      const left = bytes.length - most;
       const more = left > 0 ? ` ... ${left} more byte${left > 1 ? 's' : ''}` : '';
       const size = `${this.paint('[byteLength]', 'string')}: ${this.show(value.byteLength, level)}`;
-      const contents = `${this.paint('[Uint8Contents]', 'special')}: <${bytes.join(' ')}${more}>`;
+      const contents = value.detached
+        ? this.paint('(detached)', 'special')
+        : `${this.paint('[Uint8Contents]', 'special')}: <${shown.join(' ')}${more}>`;
       const entries = () => (inView ? [size] : [contents, size]);
-      return { prefix: `${named('ArrayBuffer')} `, open: '{', close: '}', entries };
+      const prefix = `${named(isShared ? 'SharedArrayBuffer' : 'ArrayBuffer')} `;
+      return { prefix, open: '{', close: '}', entries };
     }
-    if (value instanceof DataView) {
+    if (kinds.isDataView(value)) {
       const members = ['byteLength', 'byteOffset', 'buffer'];
       const entries = () => members.map((name) => `[${name}]: ${this.show(value[name], level + 1)}`);
       return { prefix: `${named('DataView')} `, open: '{', close: '}', entries };
     }
-    if (isPromise(value)) {
+    if (kinds.isPromise(value)) {
       const entries = () => {
         const settled = native.settled(value);
         if (!settled) return [this.paint('<pending>', 'special')];
@@ -289,22 +280,21 @@ class Inspector {
       };
       return { prefix: `${named('Promise')} `, open: '{', close: '}', entries };
     }
-    if (value instanceof WeakMap || value instanceof WeakSet) {
-      return {
-        prefix: `${named(value instanceof WeakMap ? 'WeakMap' : 'WeakSet')} `,
-        open: '{',
-        close: '}',
-        entries: () => [this.paint('<items unknown>', 'special')],
-      };
+    const weak = kinds.isWeakMap(value) ? 'WeakMap' : kinds.isWeakSet(value) ? 'WeakSet' : undefined;
+    if (weak) {
+      const entries = () => [this.paint('<items unknown>', 'special')];
+      return { prefix: `${named(weak)} `, open: '{', close: '}', entries };
     }
-    for (const Boxed of [Number, String, Boolean, BigInt, Symbol]) {
-      if (!(value instanceof Boxed)) continue;
-      const inner = new Inspector({ ...this.settings, colors: false }).show(value.valueOf(), level);
-      return { base: `[${Boxed.name}: ${inner}]`, style: Boxed.name.toLowerCase() };
+    const box = kinds.boxed(value);
+    if (box) {
+      const [type, primitive] = box;
+      const inner = new Inspector({ ...this.settings, colors: false }).show(primitive, level);
+      const made = name === type ? '' : ` (${name ?? 'null prototype'})`;
+      return { base: `[${type}${made}: ${inner}]${suffix}`, style: type.toLowerCase() };
     }
     const isArguments = Object.prototype.toString.call(value) === '[object Arguments]';
     if (isArguments)
-      return { prefix: '[Arguments] ', open: '[', close: ']', entries: () => this.list(value, level) };
+      return { prefix: '[Arguments] ', open: '{', close: '}', entries: () => [], isPlain: true };
     const prefix = name === 'Object' && !suffix ? '' : `${named('Object')} `;
     return { prefix, open: '{', close: '}', entries: () => [], isPlain: true };
   }
@@ -318,26 +308,30 @@ class Inspector {
   }
 
   /** As many entries of a set or a map as are shown. */
-  some(value, shown) {
-    const most = Math.min(value.size, this.settings.maxArrayLength ?? Infinity);
+  some(rows, size, shown) {
+    const most = Math.min(size, this.settings.maxArrayLength);
     const entries = [];
-    for (const entry of value) {
+    for (const entry of rows) {
       if (entries.length >= most) break;
       entries.push(shown(entry));
     }
-    const left = value.size - most;
+    const left = size - most;
     if (left > 0) entries.push(`... ${left} more item${left > 1 ? 's' : ''}`);
     return entries;
   }
 
-  callable(value) {
+  callable(value, name, suffix) {
     const source = Function.prototype.toString.call(value);
     if (source.startsWith('class') && source.endsWith('}')) {
-      const parent = Object.getPrototypeOf(value)?.name;
-      return `[class ${value.name === '' ? '(anonymous)' : value.name}${parent ? ` extends ${parent}` : ''}]`;
+      const own = Object.hasOwn(value, 'name') && value.name ? String(value.name) : '(anonymous)';
+      const made = name === 'Function' || name === null ? '' : ` [${name}]`;
+      const parent = name === null ? '[null prototype]' : Object.getPrototypeOf(value)?.name;
+      return `[class ${own}${made}${suffix}${parent ? ` extends ${parent}` : ''}]`;
     }
-    const type = Object.prototype.toString.call(value).slice(8, -1);
-    return `[${type}${value.name === '' ? ' (anonymous)' : `: ${value.name}`}]`;
+    const type = kinds.functionKind(value, source);
+    const bare = name === null ? ' (null prototype)' : '';
+    const own = value.name === '' || value.name === undefined ? ' (anonymous)' : `: ${String(value.name)}`;
+    return `[${type}${bare}${own}]${name === type || name === null ? '' : ` ${name}`}${suffix}`;
   }
 
   error(value, level) {
@@ -347,25 +341,32 @@ class Inspector {
     return level === 0 ? whole : whole.replaceAll('\n', `\n${'  '.repeat(level)}`);
   }
 
-  list(value, level) {
-    const most = Math.min(value.length, this.settings.maxArrayLength ?? Infinity);
+  list(value, level, length = value.length) {
+    const most = Math.max(0, Math.min(length, this.settings.maxArrayLength));
     const entries = [];
-    let holes = 0;
-    const told = () => {
-      if (holes > 0) entries.push(this.paint(`<${holes} empty item${holes > 1 ? 's' : ''}>`, 'undefined'));
-      holes = 0;
-    };
-    for (let at = 0; at < value.length && entries.length < most; at += 1) {
-      if (!(at in value)) {
-        holes += 1;
-        continue;
-      }
-      told();
+    const holes = (many) =>
+      entries.push(this.paint(`<${many} empty item${many > 1 ? 's' : ''}>`, 'undefined'));
+    let at = 0;
+    while (at < most && at in value) {
       entries.push(this.show(value[at], level + 1));
+      at += 1;
     }
-    told();
-    if (value.length > most)
-      entries.push(`... ${value.length - most} more item${value.length - most > 1 ? 's' : ''}`);
+    if (at < most) {
+      // Of a list with holes, which may be long, only its elements are looked at.
+      for (const key of Object.keys(value)) {
+        const place = Number(key);
+        if (place < at) continue;
+        if (entries.length >= most || String(place) !== key || !(place < length)) break;
+        if (place > at) holes(place - at);
+        at = place;
+        if (entries.length >= most) break;
+        entries.push(this.show(value[at], level + 1));
+        at += 1;
+      }
+    }
+    const left = length - at;
+    if (left > 0 && entries.length < most) holes(left);
+    else if (left > 0) entries.push(`... ${left} more item${left > 1 ? 's' : ''}`);
     return entries;
   }
 
@@ -378,9 +379,13 @@ class Inspector {
             (key) => Object.getOwnPropertyDescriptor(value, key)?.enumerable,
           ),
         ];
-    const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
-    if (isList || value instanceof String)
-      keys = keys.filter((key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key));
+    const text = kinds.boxed(value)?.[0] === 'String';
+    if (Array.isArray(value) || kinds.typedName(value) || text) {
+      const most = text ? String.prototype.valueOf.call(value).length : 2 ** 32 - 1;
+      keys = keys.filter(
+        (key) => typeof key === 'symbol' || !/^(0|[1-9]\d*)$/.test(key) || Number(key) >= most,
+      );
+    }
     if (isError) {
       keys = keys.filter((key) => !['stack', 'message', 'name'].includes(key));
       for (const key of ['cause', 'errors'])
@@ -394,11 +399,13 @@ class Inspector {
     const plain = typeof key === 'string' && /^[A-Za-z_$][\w$]*$/.test(key);
     let name =
       typeof key === 'symbol'
-        ? this.paint(String(key), 'symbol')
-        : plain
-          ? key
-          : this.paint(quote(key), 'string');
-    if (own.enumerable === false) name = `[${typeof key === 'symbol' ? String(key) : key}]`;
+        ? this.paint(escaped(String(key)), 'symbol')
+        : key === '__proto__'
+          ? "['__proto__']"
+          : plain
+            ? key
+            : this.paint(quote(key), 'string');
+    if (own.enumerable === false) name = `[${typeof key === 'symbol' ? escaped(String(key)) : key}]`;
     if (own.get) return `${name}: ${this.getter(value, own, level)}`;
     if (own.set && !own.get) return `${name}: ${this.paint('[Setter]', 'special')}`;
     return `${name}: ${this.show(own.value, level + 1)}`;
@@ -479,6 +486,15 @@ class Inspector {
   joined(open, close, entries, level, list) {
     const { breakLength, compact } = this.settings;
     const indent = '  '.repeat(level);
+    if (compact === true) {
+      const length = entries.reduce(
+        (sum, entry) => sum + (this.settings.colors ? plain(entry) : entry).length,
+        2 * entries.length,
+      );
+      if (length <= breakLength && !open.includes('\n')) return `${open} ${entries.join(', ')} ${close}`;
+      const first = open.length === 1 ? ' ' : `\n${indent}  `;
+      return `${open}${first}${entries.join(`,\n${indent}  `)} ${close}`;
+    }
     const rows = list && compact !== false ? this.columns(entries, level, list) : entries;
     // What holds few levels goes on one line, where it fits.
     if (compact !== false && this.deepest - level < compact && rows === entries) {

@@ -24,3 +24,10 @@ export function include(Class, mixin) {
       Object.defineProperty(Class.prototype, name, Object.getOwnPropertyDescriptor(mixin.prototype, name));
   }
 }
+
+/** What `inspect` shows of an object whose members are accessors of its class; called with what it gives its own method. */
+export function shown(object, members, depth, options, inspect) {
+  if (depth < 0) return object;
+  const inside = { ...options, depth: options.depth === null ? null : options.depth - 1 };
+  return `${object.constructor.name} ${inspect(members, inside)}`;
+}

@@ -1,7 +1,7 @@
 // `TextEncoder` and `TextDecoder`, whole and as streams.
 
 import native from 'native/encoding';
-import { enumerable } from 'internal/members';
+import { enumerable, shown } from 'internal/members';
 
 const labels = {
   'utf-8': ['utf-8', 'utf8', 'unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'x-unicode20utf8'],
@@ -89,6 +89,16 @@ export class TextDecoder {
   get encoding() {
     return this.#encoding;
   }
+  [Symbol.for('nodejs.util.inspect.custom')](depth, options, inspect) {
+    return shown(
+      this,
+      { encoding: this.encoding, fatal: this.fatal, ignoreBOM: this.ignoreBOM },
+      depth,
+      options,
+      inspect,
+    );
+  }
+
   get fatal() {
     return this.#fatal;
   }

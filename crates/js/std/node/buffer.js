@@ -1,6 +1,5 @@
 import {
   Buffer,
-  INSPECT_MAX_BYTES,
   SlowBuffer,
   atob,
   btoa,
@@ -9,6 +8,7 @@ import {
   isUtf8,
   kMaxLength,
   kStringMaxLength,
+  showing,
   transcode,
 } from 'internal/buffer';
 import { Blob, File } from 'internal/blob';
@@ -17,7 +17,6 @@ export {
   Blob,
   Buffer,
   File,
-  INSPECT_MAX_BYTES,
   SlowBuffer,
   atob,
   btoa,
@@ -28,22 +27,27 @@ export {
   kStringMaxLength,
   transcode,
 };
+/** How many bytes `inspect` shows; it is set on the module itself. */
+export const { INSPECT_MAX_BYTES } = showing;
 /** No URL of a Blob is made here. */
 export const resolveObjectURL = () => undefined;
 
-export default {
-  Blob,
-  Buffer,
-  File,
-  INSPECT_MAX_BYTES,
-  SlowBuffer,
-  atob,
-  btoa,
-  constants,
-  isAscii,
-  isUtf8,
-  kMaxLength,
-  kStringMaxLength,
-  resolveObjectURL,
-  transcode,
-};
+export default Object.defineProperty(
+  {
+    Blob,
+    Buffer,
+    File,
+    SlowBuffer,
+    atob,
+    btoa,
+    constants,
+    isAscii,
+    isUtf8,
+    kMaxLength,
+    kStringMaxLength,
+    resolveObjectURL,
+    transcode,
+  },
+  'INSPECT_MAX_BYTES',
+  Object.getOwnPropertyDescriptor(showing, 'INSPECT_MAX_BYTES'),
+);

@@ -1,4 +1,5 @@
-import { Stream, addAbortSignal } from 'internal/stream/base';
+import { Stream, addAbortSignal, defaultMark, setDefaultMark } from 'internal/stream/base';
+import { checkOptions } from 'internal/stream/helpers';
 import { Readable } from 'internal/stream/readable';
 import { Writable } from 'internal/stream/writable';
 import { Duplex, PassThrough, Transform } from 'internal/stream/duplex';
@@ -6,17 +7,10 @@ import 'internal/stream/adapters';
 import { finished, pipeline } from 'internal/stream/pipeline';
 import promises from 'node:stream/promises';
 import { Bytes as Buffer } from 'internal/buffer';
-import { coded } from 'internal/errors';
+import { coded, wrongValue } from 'internal/errors';
 import { nextTick } from 'internal/ticks';
 
-let byteMark = 65536;
-let objectMark = 16;
-
-export const getDefaultHighWaterMark = (objectMode) => (objectMode ? objectMark : byteMark);
-export const setDefaultHighWaterMark = (objectMode, value) => {
-  if (objectMode) objectMark = value;
-  else byteMark = value;
-};
+export { defaultMark as getDefaultHighWaterMark, setDefaultMark as setDefaultHighWaterMark };
 export const isReadable = (stream) =>
   !!stream?._readableState && !stream.destroyed && !stream._readableState.endEmitted;
 export const isWritable = (stream) =>
@@ -38,12 +32,17 @@ export function compose(...given) {
   if (given.length === 0)
     throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "streams" argument must be specified');
   const parts = given.map((part) => (isStream(part) ? part : Duplex.from(part)));
+  parts.forEach((part, at) => {
+    if (at < parts.length - 1 && !part._readableState)
+      throw wrongValue(`streams[${at}]`, given[at], 'must be readable');
+    if (at > 0 && !part._writableState) throw wrongValue(`streams[${at}]`, given[at], 'must be writable');
+  });
   if (parts.length === 1) return parts[0];
   const [first] = parts;
   const last = parts.at(-1);
   const whole = Duplex.from({
-    writable: first._writableState ? first : undefined,
-    readable: last._readableState ? last : undefined,
+    writable: first.writable ? first : undefined,
+    readable: last.readable ? last : undefined,
   });
   pipeline(...parts, (error) => {
     if (error) whole.destroy(error);
@@ -53,6 +52,15 @@ export function compose(...given) {
   });
   return whole;
 }
+
+Readable.prototype.compose = function compose_(stream, options) {
+  checkOptions(options);
+  if (isStream(stream) && !stream._writableState) throw wrongValue('stream', stream, 'must be writable');
+  const made = compose(this, stream);
+  if (options?.signal) addAbortSignal(options.signal, made);
+  return made;
+};
+Object.defineProperty(Readable.prototype.compose, 'name', { value: 'compose' });
 
 class Side extends Duplex {
   _other = null;
@@ -101,7 +109,7 @@ Object.assign(Stream, {
   destroy,
   duplexPair,
   finished,
-  getDefaultHighWaterMark,
+  getDefaultHighWaterMark: defaultMark,
   isDestroyed,
   isDisturbed,
   isErrored,
@@ -109,7 +117,7 @@ Object.assign(Stream, {
   isWritable,
   pipeline,
   promises,
-  setDefaultHighWaterMark,
+  setDefaultHighWaterMark: setDefaultMark,
 });
 const custom = Symbol.for('nodejs.util.promisify.custom');
 Object.defineProperty(pipeline, custom, { value: promises.pipeline });

@@ -5,7 +5,8 @@ import native from 'native/encoding';
 export class StringDecoder {
   #kept = Bytes.alloc(0);
 
-  constructor(encoding = 'utf8') {
+  constructor(encoding) {
+    encoding ??= 'utf8';
     if (!Bytes.isEncoding(encoding)) {
       throw Object.assign(new TypeError(`Unknown encoding: ${encoding}`), { code: 'ERR_UNKNOWN_ENCODING' });
     }

@@ -1,4 +1,4 @@
-import { checkFunction, coded } from 'internal/errors';
+import { checkFunction, checkString, coded, wrongType, wrongValue } from 'internal/errors';
 import { format, formatWithOptions } from 'internal/format';
 import { inspect } from 'internal/inspect';
 import { absent } from 'internal/absent';
@@ -95,19 +95,27 @@ const escapes =
   /[\u001b\u009b][[\]()#;?]*(?:(?:(?:[a-zA-Z\d]*(?:;[-a-zA-Z\d/#&.:=?%@~_]*)*)?\u0007)|(?:(?:\d{1,4}(?:;\d{0,4})*)?[\dA-PR-TZcf-ntqry=><~]))/g;
 
 export function stripVTControlCharacters(text) {
-  return `${text}`.replace(escapes, '');
+  checkString(text, 'str');
+  return text.replace(escapes, '');
 }
 
-export function styleText(format, text) {
+export function styleText(format, text, options) {
+  checkString(text, 'text');
+  const { stream = process.stdout, validateStream = true } = options ?? {};
+  if (validateStream && typeof stream?.on !== 'function' && !(stream instanceof WritableStream))
+    throw wrongType('stream', 'an instance of ReadableStream, WritableStream, or Stream', stream);
   const wrap = (inner, name) => {
+    if (name === 'none') return inner;
     const codes = inspect.colors[name];
-    if (!codes)
-      throw coded(
-        TypeError,
-        'ERR_INVALID_ARG_VALUE',
-        `The argument 'format' must be one of the known styles. Received '${name}'`,
-      );
-    return `\u001b[${codes[0]}m${inner}\u001b[${codes[1]}m`;
+    if (!codes) {
+      const names = Object.getOwnPropertyNames(inspect.colors).map((each) => `'${each}'`);
+      throw wrongValue('format', name, `must be one of: ${names.join(', ')}`);
+    }
+    const [open, close] = codes.map((code) => `\u001b[${code}m`);
+    // What a style inside ends, begins again after it; bold and dim end with one code.
+    const again = codes[1] === 22 ? close + open : open;
+    const rest = inner.endsWith(close) ? close : '';
+    return `${open}${inner.slice(0, inner.length - rest.length).replaceAll(close, again)}${rest}${close}`;
   };
   return [format].flat().reduceRight(wrap, text);
 }

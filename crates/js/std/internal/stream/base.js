@@ -1,7 +1,8 @@
 // What readable and writable streams share: destruction, errors, abort signals.
 
 import { EventEmitter } from 'node:events';
-import { abortError, coded } from 'internal/errors';
+import { Bytes } from 'internal/buffer';
+import { abortError, coded, outOfRange, wrongType, wrongValue } from 'internal/errors';
 import { nextTick } from 'internal/ticks';
 
 export function Stream(options) {
@@ -10,6 +11,34 @@ export function Stream(options) {
 Object.setPrototypeOf(Stream.prototype, EventEmitter.prototype);
 Object.setPrototypeOf(Stream, EventEmitter);
 
+/** The marks of streams whose options have none: of bytes, and of objects. */
+const marks = { bytes: 65536, objects: 16 };
+export const defaultMark = (objectMode) => (objectMode ? marks.objects : marks.bytes);
+export function setDefaultMark(objectMode, value) {
+  if (!Number.isInteger(value)) {
+    if (typeof value !== 'number') throw wrongType('value', 'of type number', value);
+    throw outOfRange('value', 'an integer', value);
+  }
+  if (value < 0 || value > Number.MAX_SAFE_INTEGER)
+    throw outOfRange('value', `>= 0 && <= ${Number.MAX_SAFE_INTEGER}`, value);
+  marks[objectMode ? 'objects' : 'bytes'] = value;
+}
+
+/** The mark that options give to a side, or the default. */
+export function markOf(options, side, objectMode) {
+  const mark = options?.highWaterMark ?? options?.[side];
+  if (mark === undefined || mark === null) return defaultMark(objectMode);
+  if (Number.isInteger(mark) && mark >= 0) return mark;
+  throw wrongValue(`options.${options[side] === undefined ? 'highWaterMark' : side}`, mark);
+}
+
+/** The encoding of texts that come without one. */
+export function encodingOf(name) {
+  if (name === undefined || name === null || name === '') return 'utf8';
+  if (Bytes.isEncoding(name)) return name;
+  throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${name}`);
+}
+
 /** What a stream knows of its end, whichever way it flows. */
 export function begin(stream, options) {
   if (stream._streamEnd) return;
@@ -17,6 +46,7 @@ export function begin(stream, options) {
     value: {
       destroyed: false,
       closed: false,
+      closeEmitted: false,
       error: null,
       errorTold: false,
       autoDestroy: options?.autoDestroy !== false,
@@ -31,12 +61,24 @@ export function begin(stream, options) {
   if (options?.signal) addAbortSignal(options.signal, stream);
   if (typeof stream._construct === 'function') {
     stream._streamEnd.constructed = false;
+    let called = false;
+    const constructed = (error) => {
+      if (called) {
+        fail(stream, error ?? coded(Error, 'ERR_MULTIPLE_CALLBACK', 'Callback called multiple times'));
+        return;
+      }
+      called = true;
+      const ending = stream._streamEnd;
+      ending.constructed = true;
+      if (error && !ending.destroyed) destroy.call(stream, error);
+      else for (const run of ending.waiting.splice(0)) run();
+    };
     nextTick(() => {
-      stream._construct((error) => {
-        stream._streamEnd.constructed = true;
-        if (error) destroy.call(stream, error);
-        else for (const run of stream._streamEnd.waiting.splice(0)) run();
-      });
+      try {
+        stream._construct((error) => nextTick(() => constructed(error)));
+      } catch (error) {
+        nextTick(() => constructed(error));
+      }
     });
   }
 }
@@ -48,6 +90,9 @@ export function whenReady(stream, run) {
 }
 
 export function addAbortSignal(signal, stream) {
+  if (typeof signal?.aborted !== 'boolean') throw wrongType('signal', 'an instance of AbortSignal', signal);
+  if (!stream?._streamEnd && typeof stream?.on !== 'function')
+    throw wrongType('stream', 'an instance of ReadableStream, WritableStream, or Stream', stream);
   const give = () => stream.destroy(abortError(signal));
   if (signal.aborted) nextTick(give);
   else {
@@ -80,6 +125,7 @@ export function destroy(error, callback) {
         ending.errorTold = true;
         this.emit('error', told);
       }
+      ending.closeEmitted = true;
       if (ending.emitClose) this.emit('close');
     });
   };
@@ -138,11 +184,23 @@ Object.assign(Stream.prototype, {
     callback(error);
   },
   [Symbol.asyncDispose ?? Symbol.for('asyncDispose')]() {
-    if (!this._streamEnd.destroyed) this.destroy();
-    return new Promise((resolve) => {
-      if (this._streamEnd.closed) resolve();
-      else this.once('close', resolve);
+    let error = null;
+    if (!this._streamEnd.destroyed) {
+      const state = this._readableState;
+      error = state && !state.endEmitted ? abortError() : null;
+      this.destroy(error);
+    }
+    return new Promise((resolve, reject) => {
+      const settle = () => (this.errored && this.errored !== error ? reject(this.errored) : resolve());
+      if (this._streamEnd.closeEmitted) settle();
+      else {
+        this.once('error', () => {});
+        this.once('close', settle);
+      }
     });
+  },
+  [Symbol.for('nodejs.rejection')](error) {
+    this.destroy(error);
   },
   // The oldest way to join two streams.
   pipe(to) {

@@ -2,8 +2,9 @@
 
 import { AbortController } from 'internal/event-target';
 import { Stream, fail, streamError } from 'internal/stream/base';
-import { coded, wrongType } from 'internal/errors';
-import { Readable, initReadable, streamOf } from 'internal/stream/readable';
+import { coded, kindOf, wrongType } from 'internal/errors';
+import { streamOf } from 'internal/stream/from';
+import { Readable, initReadable } from 'internal/stream/readable';
 import { Writable, giveWritable, initWritable } from 'internal/stream/writable';
 import { nextTick } from 'internal/ticks';
 
@@ -122,7 +123,7 @@ function ofFunction(run) {
     throw coded(
       TypeError,
       'ERR_INVALID_RETURN_VALUE',
-      'Expected Iterable, AsyncIterable or AsyncFunction to be returned from the "body" function',
+      `Expected Iterable, AsyncIterable or AsyncFunction to be returned from the "body" function but got ${kindOf(value)}.`,
     );
   }
   const done = Promise.resolve(value).then((answer) => {

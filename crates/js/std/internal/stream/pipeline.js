@@ -1,9 +1,9 @@
 // Several streams as one: joined, and failing together.
 
-import { abortError, checkFunction, wrongType } from 'internal/errors';
+import { abortError, checkFunction, checkObject, coded, kindOf, wrongType } from 'internal/errors';
 import { addAbortSignal, streamError } from 'internal/stream/base';
 import { Readable } from 'internal/stream/readable';
-import { PassThrough } from 'internal/stream/duplex';
+import { Duplex, PassThrough } from 'internal/stream/duplex';
 import { nextTick } from 'internal/ticks';
 
 const isReadable = (stream) => typeof stream?.pipe === 'function' && !!stream._readableState;
@@ -11,11 +11,11 @@ const isWritable = (stream) => typeof stream?.write === 'function' && typeof str
 
 /** Calls back once a stream has ended, or will not. Answers the function that stops waiting. */
 export function finished(stream, options, callback) {
-  if (typeof options === 'function') [options, callback] = [{}, options];
+  if (arguments.length === 2) [options, callback] = [{}, options];
+  else if (options !== undefined && options !== null) checkObject(options, 'options');
   checkFunction(callback, 'callback');
-  if (stream instanceof ReadableStream || stream instanceof WritableStream) {
-    throw wrongType('stream', 'an instance of Stream', stream);
-  }
+  if (typeof stream?.on !== 'function')
+    throw wrongType('stream', 'an instance of ReadableStream, WritableStream, or Stream', stream);
   const reads = options?.readable ?? (isReadable(stream) && stream._readableState !== undefined);
   const writes = options?.writable ?? !!stream._writableState;
   let read = !reads || !!stream._readableState?.endEmitted;
@@ -76,6 +76,10 @@ export function finished(stream, options, callback) {
   return forget;
 }
 
+/** What a function that is not the last one answers, and its name in errors. */
+const wanted = (before) =>
+  before ? ['AsyncIterable', 'transform'] : ['Iterable, AsyncIterable or Stream', 'source'];
+
 function toStream(part, before, last) {
   if (typeof part === 'function') {
     const answer = part(before ?? undefined);
@@ -95,17 +99,25 @@ function toStream(part, before, last) {
       );
       return through;
     }
-    throw wrongType('stream', 'a stream, an iterable or a function that answers one', answer);
+    const [expected, place] = last ? ['AsyncIterable or Promise', 'destination'] : wanted(before);
+    throw coded(
+      TypeError,
+      'ERR_INVALID_RETURN_VALUE',
+      `Expected ${expected} to be returned from the "${place}" function but got ${kindOf(answer)}.`,
+    );
   }
   if (part instanceof ReadableStream) return Readable.fromWeb(part);
   if (isReadable(part) || isWritable(part)) return part;
-  return Readable.from(part);
+  return part?.[Symbol.asyncIterator] || part?.[Symbol.iterator] ? Readable.from(part) : Duplex.from(part);
 }
 
 export function pipeline(...given) {
   const callback = given.pop();
-  checkFunction(callback, 'callback');
+  if (typeof callback !== 'function')
+    throw wrongType('streams[stream.length - 1] property', 'of type function', callback);
   const parts = given.length === 1 && Array.isArray(given[0]) ? given[0] : given;
+  if (parts.length < 2)
+    throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "streams" argument must be specified');
   return join(parts, {}, callback);
 }
 

@@ -2,9 +2,11 @@
 
 import { Bytes } from 'internal/buffer';
 import { StringDecoder } from 'node:string_decoder';
-import { wrongType } from 'internal/errors';
-import { Stream, begin, fail, streamError, whenReady } from 'internal/stream/base';
-import { helpers } from 'internal/stream/helpers';
+import { abortError, wrongType } from 'internal/errors';
+import { Stream, begin, encodingOf, fail, markOf, streamError, whenReady } from 'internal/stream/base';
+import { streamOf } from 'internal/stream/from';
+import { piping } from 'internal/stream/piping';
+import { giveHelpers } from 'internal/stream/helpers';
 import { nextTick } from 'internal/ticks';
 
 export function Readable(options) {
@@ -21,7 +23,8 @@ export function initReadable(stream, options) {
   Object.defineProperty(stream, '_readableState', {
     value: {
       objectMode,
-      highWaterMark: options?.readableHighWaterMark ?? options?.highWaterMark ?? (objectMode ? 16 : 65536),
+      highWaterMark: markOf(options, 'readableHighWaterMark', objectMode),
+      defaultEncoding: encodingOf(options?.defaultEncoding),
       buffer: [],
       length: 0,
       readable: true,
@@ -33,15 +36,18 @@ export function initReadable(stream, options) {
       sync: true,
       needReadable: false,
       emittedReadable: false,
-      scheduled: false,
-      resuming: false,
+      readingMore: false,
+      resumeScheduled: false,
       decoder: null,
       encoding: null,
       pipes: [],
-      awaitDrain: new Set(),
+      awaitDrainWriters: new Set(),
       readableListening: false,
       dataEmitted: false,
       paused: false,
+      get destroyed() {
+        return stream._streamEnd.destroyed;
+      },
     },
   });
   if (options?.encoding) stream.setEncoding(options.encoding);
@@ -115,10 +121,10 @@ function tellNow(stream, state) {
 }
 
 function readMore(stream, state) {
-  if (state.scheduled) return;
-  state.scheduled = true;
+  if (state.readingMore) return;
+  state.readingMore = true;
   nextTick(() => {
-    state.scheduled = false;
+    state.readingMore = false;
     while (
       !state.reading &&
       !state.ended &&
@@ -141,7 +147,8 @@ function endReadable(stream) {
   const state = stream._readableState;
   if (state.endEmitted) return;
   nextTick(() => {
-    if (state.endEmitted || state.length > 0 || stream._streamEnd.error) return;
+    const { error, closeEmitted } = stream._streamEnd;
+    if (state.endEmitted || state.length > 0 || error || closeEmitted) return;
     state.endEmitted = true;
     stream.emit('end');
     const writable = stream._writableState;
@@ -230,8 +237,8 @@ Object.assign(Readable.prototype, {
     Stream.prototype.on.call(this, name, listener);
     const state = this._readableState;
     if (name === 'data') {
-      state.readableListening = this.listenerCount('readable') > 0;
-      if (state.flowing !== false && !state.readableListening) this.resume();
+      state.readableListening ||= this.listenerCount('readable') > 0;
+      if (state.flowing !== false) this.resume();
     } else if (name === 'readable' && !state.readableListening) {
       state.readableListening = true;
       state.needReadable = true;
@@ -269,15 +276,15 @@ Object.assign(Readable.prototype, {
     const state = this._readableState;
     if (!state.flowing) {
       state.flowing = !state.readableListening;
-      if (!state.resuming)
+      if (!state.resumeScheduled)
         nextTick(() => {
-          state.resuming = false;
+          state.resumeScheduled = false;
           if (!state.reading) this.read(0);
           this.emit('resume');
           flow(this);
           if (state.flowing && !state.reading) this.read(0);
         });
-      state.resuming = true;
+      state.resumeScheduled = true;
     }
     state.paused = false;
     return this;
@@ -297,59 +304,7 @@ Object.assign(Readable.prototype, {
     return this;
   },
 
-  pipe(to, options) {
-    const state = this._readableState;
-    state.pipes.push(to);
-    const ends =
-      options?.end !== false && to !== globalThis.process?.stdout && to !== globalThis.process?.stderr;
-    const data = (chunk) => {
-      if (to.write(chunk) === false) {
-        state.awaitDrain.add(to);
-        this.pause();
-      }
-    };
-    const drain = () => {
-      state.awaitDrain.delete(to);
-      if (state.awaitDrain.size === 0 && this.listenerCount('data') > 0) this.resume();
-    };
-    const end = () => (ends ? to.end() : gone());
-    const unpipe = (from) => {
-      if (from !== this) return;
-      this.removeListener('data', data);
-      this.removeListener('end', end);
-      to.removeListener('drain', drain);
-      to.removeListener('unpipe', unpipe);
-      to.removeListener('error', failed);
-      to.removeListener('close', gone);
-      to.removeListener('finish', gone);
-      drain();
-    };
-    const gone = () => this.unpipe(to);
-    const failed = (error) => {
-      this.unpipe(to);
-      if (to.listenerCount('error') === 0) fail(to, error);
-    };
-    to.on('drain', drain);
-    to.on('unpipe', unpipe);
-    to.prependListener('error', failed);
-    to.once('close', gone);
-    to.once('finish', gone);
-    if (state.endEmitted) nextTick(end);
-    else this.once('end', end);
-    this.on('data', data);
-    to.emit('pipe', this);
-    if (!state.flowing) this.resume();
-    return to;
-  },
-
-  unpipe(to) {
-    const state = this._readableState;
-    const gone = to === undefined ? state.pipes : state.pipes.filter((each) => each === to);
-    state.pipes = to === undefined ? [] : state.pipes.filter((each) => each !== to);
-    if (gone.length > 0 && state.pipes.length === 0) this.pause();
-    for (const each of gone) each.emit('unpipe', this);
-    return this;
-  },
+  ...piping,
 
   wrap(old) {
     old.on('data', (chunk) => {
@@ -362,21 +317,22 @@ Object.assign(Readable.prototype, {
     return this;
   },
 
-  iterator(options) {
-    return walk(this, options);
-  },
-
   [Symbol.asyncIterator]() {
     return walk(this);
   },
-
-  ...helpers((source, options) => Readable.from(source, options)),
 });
+Readable.prototype.iterator = function (options) {
+  return walk(this, options);
+};
+giveHelpers(Readable.prototype, (source) => Readable.from(source));
 
 function relisten(stream) {
   const state = stream._readableState;
   state.readableListening = stream.listenerCount('readable') > 0;
-  if (stream.listenerCount('data') > 0 && !state.readableListening && !state.paused) stream.resume();
+  if (state.resumeScheduled && !state.paused) state.flowing = true;
+  else if (stream.listenerCount('data') > 0) {
+    if (!state.paused || !state.readableListening) stream.resume();
+  } else if (!state.readableListening) state.flowing = null;
 }
 
 function accept(stream, chunk, encoding, first) {
@@ -401,9 +357,16 @@ function accept(stream, chunk, encoding, first) {
   }
   if (!state.objectMode) {
     if (typeof chunk === 'string') {
-      if (!state.decoder || (encoding && encoding !== state.encoding)) chunk = Bytes.from(chunk, encoding);
+      encoding ||= state.defaultEncoding;
+      if (state.encoding !== encoding) {
+        chunk = Bytes.from(chunk, encoding);
+        // What is put back is read as it was.
+        if (first && state.encoding) chunk = chunk.toString(state.encoding);
+        else encoding = '';
+      }
     } else if (ArrayBuffer.isView(chunk)) {
       if (!Bytes.isBuffer(chunk)) chunk = Bytes.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+      encoding = '';
     } else if (chunk !== undefined) {
       fail(
         stream,
@@ -412,7 +375,7 @@ function accept(stream, chunk, encoding, first) {
       return false;
     }
   }
-  if (chunk === undefined || (!state.objectMode && chunk.length === 0)) {
+  if (!state.objectMode && (chunk === undefined || chunk.length === 0)) {
     state.reading = false;
     readMore(stream, state);
   } else if (first) {
@@ -444,17 +407,21 @@ function walk(stream, options) {
   const leave = () => {
     if (finished) return;
     finished = true;
-    if (options?.destroyOnReturn === false) return;
+    if (options?.destroyOnReturn === false || stream.destroyed) return;
     stream.on('error', () => {});
-    stream.destroy();
+    stream.destroy(stream._readableState.endEmitted ? null : abortError());
   };
+  let begun = false;
   const rows = chunks(stream, leave, () => {
     finished = true;
   });
   return {
-    next: () => rows.next(),
+    next() {
+      begun = true;
+      return rows.next();
+    },
     return(value) {
-      leave();
+      if (begun) leave();
       return rows.return(value);
     },
     throw: (error) => rows.throw(error),
@@ -483,11 +450,12 @@ async function* chunks(stream, leave, done) {
   stream.on('end', reached);
   stream.on('error', ended);
   stream.on('close', close);
-  if (stream.destroyed && !stream._readableState.endEmitted)
-    ended(
+  if (stream.destroyed && !stream._readableState.endEmitted) {
+    const error =
       stream.errored ??
-        (stream._streamEnd.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined),
-    );
+      (stream._streamEnd.closed ? streamError('ERR_STREAM_PREMATURE_CLOSE', 'Premature close') : undefined);
+    nextTick(() => ended(error));
+  }
   try {
     for (;;) {
       const chunk = stream.destroyed ? null : stream.read();
@@ -553,49 +521,5 @@ Object.defineProperties(Readable.prototype, {
 Readable.from = function from(source, options) {
   return streamOf(Readable, source, options);
 };
-
-/** A stream of the class over what an iterable gives. */
-export function streamOf(Class, source, options) {
-  if (typeof source === 'string' || source instanceof Uint8Array) {
-    return new Class({
-      objectMode: true,
-      ...options,
-      read() {
-        this.push(source);
-        this.push(null);
-      },
-    });
-  }
-  const iterator = source?.[Symbol.asyncIterator]?.() ?? source?.[Symbol.iterator]?.();
-  if (!iterator) throw wrongType('iterable', 'an instance of Iterable', source);
-  return new Class({
-    objectMode: true,
-    highWaterMark: 1,
-    ...options,
-    async read() {
-      try {
-        for (;;) {
-          const { value, done } = await iterator.next();
-          if (done) {
-            this.push(null);
-            return;
-          }
-          const chunk = await value;
-          if (chunk === null)
-            throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
-          if (!this.push(chunk)) return;
-        }
-      } catch (error) {
-        this.destroy(error);
-      }
-    },
-    destroy(error, callback) {
-      Promise.resolve(iterator.return?.()).then(
-        () => callback(error),
-        (failed) => callback(error ?? failed),
-      );
-    },
-  });
-}
 
 Readable.isDisturbed = (stream) => !!(stream.readableDidRead || stream.destroyed);

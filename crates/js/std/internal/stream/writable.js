@@ -2,8 +2,18 @@
 
 import { Bytes } from 'internal/buffer';
 import { coded, wrongType } from 'internal/errors';
-import { Stream, begin, fail, failPending, streamError, whenReady } from 'internal/stream/base';
+import {
+  Stream,
+  begin,
+  encodingOf,
+  fail,
+  failPending,
+  markOf,
+  streamError,
+  whenReady,
+} from 'internal/stream/base';
 import { nextTick } from 'internal/ticks';
+import loader from 'native/globals';
 
 export function Writable(options) {
   if (!(this instanceof Writable) && !this?._writableState) return new Writable(options);
@@ -19,9 +29,9 @@ export function initWritable(stream, options) {
   Object.defineProperty(stream, '_writableState', {
     value: {
       objectMode,
-      highWaterMark: options?.writableHighWaterMark ?? options?.highWaterMark ?? (objectMode ? 16 : 65536),
+      highWaterMark: markOf(options, 'writableHighWaterMark', objectMode),
       decodeStrings: options?.decodeStrings !== false,
-      defaultEncoding: options?.defaultEncoding ?? 'utf8',
+      defaultEncoding: encodingOf(options?.defaultEncoding),
       length: 0,
       writing: false,
       corked: 0,
@@ -39,6 +49,15 @@ export function initWritable(stream, options) {
       finished: false,
       finishing: false,
       sync: true,
+      get bufferedRequestCount() {
+        return this.buffered.length;
+      },
+      getBuffer() {
+        return this.buffered;
+      },
+      get destroyed() {
+        return stream._streamEnd.destroyed;
+      },
     },
   });
 }
@@ -46,12 +65,12 @@ export function initWritable(stream, options) {
 function write(stream, chunk, encoding, callback) {
   const state = stream._writableState;
   if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
-  encoding ??= state.defaultEncoding;
-  if (encoding !== 'buffer' && !Bytes.isEncoding(encoding))
-    throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
   if (chunk === null) throw streamError('ERR_STREAM_NULL_VALUES', 'May not write null values to stream');
   if (!state.objectMode) {
     if (typeof chunk === 'string') {
+      encoding ||= state.defaultEncoding;
+      if (encoding !== 'buffer' && !Bytes.isEncoding(encoding))
+        throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
       if (state.decodeStrings) [chunk, encoding] = [Bytes.from(chunk, encoding), 'buffer'];
     } else if (ArrayBuffer.isView(chunk)) {
       if (!Bytes.isBuffer(chunk)) chunk = Bytes.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
@@ -67,7 +86,7 @@ function write(stream, chunk, encoding, callback) {
   if (error) {
     nextTick(() => callback?.(error));
     fail(stream, error);
-    return false;
+    return error;
   }
   const length = state.objectMode ? 1 : chunk.length;
   state.length += length;
@@ -80,7 +99,7 @@ function write(stream, chunk, encoding, callback) {
     run(stream, [entry], false);
   }
   // What was written at once takes no room.
-  const room = state.length < state.highWaterMark;
+  const room = state.length < state.highWaterMark || state.length === 0;
   if (!room) state.needDrain = true;
   return room && !stream._streamEnd.error && !stream.destroyed;
 }
@@ -106,18 +125,13 @@ function run(stream, entries, many) {
     if (sync) nextTick(settle);
     else settle();
   };
-  try {
-    const answer = many
-      ? stream._writev(
-          entries.map(({ chunk, encoding }) => ({ chunk, encoding })),
-          done,
-        )
-      : stream._write(entries[0].chunk, entries[0].encoding, done);
-    if (typeof answer?.then === 'function') answer.then(undefined, done);
-  } catch (error) {
-    if (called) throw error;
-    done(error);
-  }
+  const answer = many
+    ? stream._writev(
+        entries.map(({ chunk, encoding }) => ({ chunk, encoding })),
+        done,
+      )
+    : stream._write(entries[0].chunk, entries[0].encoding, done);
+  if (typeof answer?.then === 'function') answer.then(undefined, done);
   state.sync = false;
 }
 
@@ -215,9 +229,9 @@ function callFinal(stream) {
 
 function close(stream) {
   const state = stream._writableState;
-  if (state.finished || stream.destroyed) return;
+  if (state.finished) return;
   state.finished = true;
-  for (const callback of state.endCallbacks.splice(0)) callback();
+  for (const callback of state.endCallbacks.splice(0)) callback(null);
   stream.emit('finish');
   const readable = stream._readableState;
   if (stream._streamEnd.autoDestroy && (!readable || readable.endEmitted)) stream.destroy();
@@ -232,20 +246,25 @@ function failNow(stream, error) {
 
 export const methods = {
   write(chunk, encoding, callback) {
-    return write(this, chunk, encoding, callback);
+    return write(this, chunk, encoding, callback) === true;
   },
 
   end(chunk, encoding, callback) {
     if (typeof chunk === 'function') [chunk, encoding, callback] = [undefined, undefined, chunk];
     else if (typeof encoding === 'function') [encoding, callback] = [undefined, encoding];
     const state = this._writableState;
-    if (chunk !== undefined && chunk !== null) write(this, chunk, encoding);
+    let error;
+    if (chunk !== undefined && chunk !== null) {
+      const answer = write(this, chunk, encoding);
+      if (answer instanceof Error) error = answer;
+    }
     if (state.corked > 0) {
       state.corked = 1;
       this.uncork();
     }
-    let error;
-    if (!this._streamEnd.error && !state.ending) {
+    if (error) {
+      // It failed to write the last.
+    } else if (!this._streamEnd.error && !state.ending) {
       state.ending = true;
       state.ended = true;
       whenReady(this, () => {
@@ -279,14 +298,19 @@ export const methods = {
 
   setDefaultEncoding(encoding) {
     if (!Bytes.isEncoding(encoding))
-      throw coded(TypeError, 'ERR_UNKNOWN_ENCODING', `Unknown encoding: ${encoding}`);
+      throw coded(
+        TypeError,
+        'ERR_UNKNOWN_ENCODING',
+        loader.load('internal/format').format('Unknown encoding: %s', encoding),
+      );
     this._writableState.defaultEncoding = `${encoding}`.toLowerCase();
     return this;
   },
 
   _write(chunk, encoding, callback) {
-    if (typeof this._writev === 'function') this._writev([{ chunk, encoding }], callback);
-    else callback(streamError('ERR_METHOD_NOT_IMPLEMENTED', 'The _write() method is not implemented'));
+    if (typeof this._writev !== 'function')
+      throw streamError('ERR_METHOD_NOT_IMPLEMENTED', 'The _write() method is not implemented');
+    this._writev([{ chunk, encoding }], callback);
   },
 };
 
@@ -332,6 +356,9 @@ export function giveWritable(prototype) {
   }
 }
 giveWritable(Writable.prototype);
+Writable.prototype.pipe = function pipe() {
+  fail(this, streamError('ERR_STREAM_CANNOT_PIPE', 'Cannot pipe, not readable'));
+};
 Object.defineProperty(Writable.prototype, 'writableAborted', {
   configurable: true,
   get() {

@@ -1,6 +1,10 @@
+import { wrongType } from 'internal/errors';
 import { finished as ends, join } from 'internal/stream/pipeline';
 
 export function finished(stream, options) {
+  const cleanup = options?.cleanup;
+  if (cleanup !== undefined && typeof cleanup !== 'boolean')
+    throw wrongType('cleanup', 'of type boolean', cleanup);
   return new Promise((resolve, reject) => {
     ends(stream, options ?? {}, (error) => (error ? reject(error) : resolve()));
   });

@@ -1,3 +1,4 @@
+import * as kinds from 'internal/kinds';
 import native from 'native/process';
 const { toString } = Object.prototype;
 const tag = (name) => (value) => toString.call(value) === `[object ${name}]`;
@@ -9,7 +10,7 @@ const GeneratorFunction = function* () {}.constructor;
 const AsyncGeneratorFunction = async function* () {}.constructor;
 
 export const isAnyArrayBuffer = (value) => value instanceof ArrayBuffer || value instanceof SharedArrayBuffer;
-export const isArrayBuffer = instance(ArrayBuffer);
+export const isArrayBuffer = kinds.isArrayBuffer;
 export const isArrayBufferView = (value) => ArrayBuffer.isView(value);
 export const isArgumentsObject = tag('Arguments');
 export const isAsyncFunction = (value) =>
@@ -22,8 +23,10 @@ export const isBoxedPrimitive = (value) =>
   typeof value === 'object' &&
   [Number, String, Boolean, BigInt, Symbol].some((Boxed) => value instanceof Boxed);
 export const isCryptoKey = (value) => value?.[Symbol.toStringTag] === 'CryptoKey';
-export const isDataView = instance(DataView);
-export const isDate = instance(Date);
+export const isDataView = kinds.isDataView;
+export const isDate = kinds.isDate;
+/** No value of a library in C comes here. */
+export const isExternal = () => false;
 export const isFloat32Array = typed('Float32Array');
 export const isFloat64Array = typed('Float64Array');
 export const isGeneratorFunction = (value) =>
@@ -33,17 +36,17 @@ export const isInt8Array = typed('Int8Array');
 export const isInt16Array = typed('Int16Array');
 export const isInt32Array = typed('Int32Array');
 export const isKeyObject = (value) => value?.constructor?.name === 'KeyObject';
-export const isMap = instance(Map);
+export const isMap = kinds.isMap;
 export const isMapIterator = tag('Map Iterator');
 export const isModuleNamespaceObject = tag('Module');
 export const isNativeError = (value) => Error.isError(value);
 export const isNumberObject = (value) => typeof value === 'object' && value instanceof Number;
-export const isPromise = instance(Promise);
+export const isPromise = kinds.isPromise;
 export const isProxy = (value) => native.isProxy(value);
-export const isRegExp = instance(RegExp);
-export const isSet = instance(Set);
+export const isRegExp = kinds.isRegExp;
+export const isSet = kinds.isSet;
 export const isSetIterator = tag('Set Iterator');
-export const isSharedArrayBuffer = instance(SharedArrayBuffer);
+export const isSharedArrayBuffer = kinds.isSharedArrayBuffer;
 export const isStringObject = (value) => typeof value === 'object' && value instanceof String;
 export const isSymbolObject = (value) => typeof value === 'object' && value instanceof Symbol;
 export const isTypedArray = (value) => ArrayBuffer.isView(value) && !(value instanceof DataView);
@@ -51,8 +54,8 @@ export const isUint8Array = instance(Uint8Array);
 export const isUint8ClampedArray = typed('Uint8ClampedArray');
 export const isUint16Array = typed('Uint16Array');
 export const isUint32Array = typed('Uint32Array');
-export const isWeakMap = instance(WeakMap);
-export const isWeakSet = instance(WeakSet);
+export const isWeakMap = kinds.isWeakMap;
+export const isWeakSet = kinds.isWeakSet;
 
 export default {
   isAnyArrayBuffer,
@@ -68,6 +71,7 @@ export default {
   isCryptoKey,
   isDataView,
   isDate,
+  isExternal,
   isFloat32Array,
   isFloat64Array,
   isGeneratorFunction,
