@@ -2,6 +2,8 @@
 //!
 //! - `recorded/cases.json`: calls that tests of Node make, with the answers of Node; `record.mjs` made it and says from which
 //!   npm packages (MIT). The tests themselves are not copied.
+//! - `recorded/buffer.json`, `expressions.json` and `streams.json`: calls, expressions and programs for the cases of Node's own
+//!   tests (MIT), with the answers of Node; `record-node.mjs` made them. `recorded/programs` has the programs.
 //! - The data of the web-platform-tests (`url`, `urlpattern`; BSD 3-Clause) and of Punycode, as the crates of `Cargo.lock`
 //!   that implement them publish it; it is read from their sources.
 //!
@@ -65,6 +67,21 @@ async fn holds(function: &str, file: &Path, least: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_the_tests_of_node() {
     holds("calls", &folder().join("cases.json"), 1200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_the_tests_of_buffer() {
+    holds("invocations", &folder().join("buffer.json"), 2500).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expressions_of_the_tests_of_util() {
+    holds("expressions", &folder().join("expressions.json"), 900).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_of_the_tests_of_streams() {
+    holds("programs", &folder().join("streams.json"), 300).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,8 @@ import Module, { createRequire } from 'node:module';
 import path from 'node:path';
 import querystring from 'node:querystring';
 import url from 'node:url';
-import { decode, encode, outcome } from './run.mjs';
+import { outcome } from './run.mjs';
+import { decode, encode } from './values.mjs';
 
 const sources = [
   {

@@ -1,27 +1,21 @@
 // Runs recorded cases. Each function returns the cases that differ, as rows of the case, the outcome here and the expected one.
 import path from 'node:path';
+import buffer from 'node:buffer';
 import punycode from 'node:punycode';
 import querystring from 'node:querystring';
 import url from 'node:url';
+import util from 'node:util';
+import vm from 'node:vm';
+import { decode, described, encode } from './values.mjs';
+import duplex from './programs/duplex.mjs';
+import helpers from './programs/helpers.mjs';
+import pipes from './programs/pipes.mjs';
+import readable from './programs/readable.mjs';
+import reading from './programs/reading.mjs';
+import writable from './programs/writable.mjs';
+import writing from './programs/writing.mjs';
 
 const modules = { path, punycode, querystring, url };
-const special = { undefined, NaN, Infinity, '-Infinity': -Infinity, '-0': -0 };
-
-/** A value as JSON; undefined for what cannot be written. */
-export function encode(value) {
-  if (typeof value === 'function' || typeof value === 'symbol' || typeof value === 'bigint') return undefined;
-  for (const name in special) if (Object.is(special[name], value)) return { $: name };
-  if (value === null || typeof value !== 'object') return value;
-  if (Array.isArray(value)) return value.map(encode);
-  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, encode(each)]));
-}
-
-export function decode(value) {
-  if (value === null || typeof value !== 'object') return value;
-  if (Array.isArray(value)) return value.map(decode);
-  if (typeof value.$ === 'string') return special[value.$];
-  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, decode(each)]));
-}
 
 export function outcome(run) {
   try {
@@ -46,6 +40,118 @@ export function calls({ cases }) {
       rows.push([`${name}(${given.map((each) => JSON.stringify(each)).join(', ')})`, here, expected]);
   }
   return { ran: cases.length, rows };
+}
+
+/** The answer of a call of `buffer`, and what it left in the values that were given where that changed. */
+export function invocation(name, given) {
+  const values = given.map(decode);
+  const [owner, method] = name.split(/\.(?=[^.]*$)/);
+  let target = buffer;
+  for (const step of owner.split('.')) if (step) target = target[step];
+  let answer;
+  try {
+    const call = target[method];
+    const made = owner.endsWith('.prototype')
+      ? call.apply(values[0], values.slice(1))
+      : call.apply(target, values);
+    answer = encode(made);
+  } catch (error) {
+    answer = { error: described(error) };
+  }
+  const after = values.map((each, at) => {
+    const left = encode(each);
+    return same(left, given[at]) ? null : left;
+  });
+  return after.some((each) => each !== null) ? [answer, after] : [answer];
+}
+
+/** Calls of `buffer` with what Node answered, by the test that makes them. */
+export function invocations({ files }) {
+  const rows = [];
+  let ran = 0;
+  for (const [file, cases] of Object.entries(files)) {
+    for (const [name, given, ...expected] of cases) {
+      ran += 1;
+      const here = invocation(name, given);
+      if (!same(here, expected))
+        rows.push([
+          `${file}: ${name}(${given.map((each) => JSON.stringify(each)).join(', ')})`,
+          here,
+          expected,
+        ]);
+    }
+  }
+  return { ran, rows };
+}
+
+/** The value of an expression that sees `util` and its functions. */
+export function value(expression) {
+  try {
+    const known = { assert: undefined, util, vm, buffer, ...util };
+    const names = Object.keys(known).filter((name) => /^\w+$/.test(name) && !name.startsWith('_'));
+    const made = new Function(...names, `return ${expression}`)(...names.map((name) => known[name]));
+    return encode(made);
+  } catch (error) {
+    return { error: described(error) };
+  }
+}
+
+/** Expressions with their value in Node, by the test that has them. */
+export function expressions({ files }) {
+  const rows = [];
+  let ran = 0;
+  for (const [file, cases] of Object.entries(files)) {
+    for (const [expression, expected] of cases) {
+      ran += 1;
+      const here = value(expression);
+      if (!same(here, expected)) rows.push([`${file}: ${expression}`, here, expected]);
+    }
+  }
+  return { ran, rows };
+}
+
+/** What each program of streams logs: by file and name, in the order of the programs. */
+export async function logs() {
+  const all = [];
+  const files = { ...readable, ...reading, ...writable, ...writing, ...duplex, ...pipes, ...helpers };
+  for (const [file, programs] of Object.entries(files)) {
+    const names = new Map();
+    for (const program of programs) {
+      const many = (names.get(program.name) ?? 0) + 1;
+      names.set(program.name, many);
+      all.push([`${file}: ${program.name}${many > 1 ? ` ${many}` : ''}`, await logOf(program)]);
+    }
+  }
+  return all;
+}
+
+async function logOf(program) {
+  const seen = [];
+  const log = (entry) => void seen.push(encode(entry) ?? String(entry));
+  try {
+    Promise.resolve(program(log)).catch((error) => log({ failed: described(error) }));
+  } catch (error) {
+    log({ failed: described(error) });
+  }
+  // Until nothing was logged during some milliseconds.
+  for (let length = -1; length !== seen.length;) {
+    length = seen.length;
+    for (let left = 3; left > 0; left -= 1) await new Promise((resolve) => setTimeout(resolve, 3));
+  }
+  return seen;
+}
+
+/** The programs of streams, with what they log on Node. */
+export async function programs({ cases }) {
+  const rows = [];
+  const all = await logs();
+  for (const [name, here] of all) {
+    const expected = cases[name];
+    if (!same(here, expected)) rows.push([name, here, expected ?? 'not recorded']);
+  }
+  const names = new Set(all.map(([name]) => name));
+  for (const name of Object.keys(cases)) if (!names.has(name)) rows.push([name, 'no program', cases[name]]);
+  return { ran: all.length, rows };
 }
 
 const parts = [
