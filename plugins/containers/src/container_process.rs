@@ -240,6 +240,8 @@ async fn show(
 async fn end(docker: &Docker, container: &str, entered: Entered<'_>, limit: Duration) {
     let options = CreateExecOptions {
         cmd: Some(entered.end().to_vec()),
+        // The processes may be those of another user than the container's.
+        user: Some("0".to_owned()),
         attach_stdout: Some(true),
         ..CreateExecOptions::default()
     };

@@ -2,10 +2,7 @@
 //! clients of a host inside.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bytes::Bytes;
@@ -13,75 +10,46 @@ use futures::StreamExt as _;
 use ostler_contract::points::{ContainerEvents, ContainerRequest, Containers, DevContainer, MachineRequest};
 use ostler_contract::{Call, Thrown, Value, json};
 use parking_lot::Mutex;
-use serde::Deserialize;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::Command;
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use crate::archive::{Packed, pack};
+use crate::command_line::{LINE, Up, VERSION};
+use crate::exec::{ROOT, RunAs};
+use crate::hash;
 use crate::machines::{ADDRESS, HostContainer, Machines, label};
 use crate::runtime::{Failure, Kind};
 
 /// The source of a machine that is the dev container of a folder.
 pub const SOURCE: &str = "devcontainer://";
-/// The limit of the command line: less than the host waits.
-const UP: Duration = Duration::from_secs(840);
-/// The limit for reporting its version.
-const VERSION: Duration = Duration::from_secs(8);
-/// The maximum length of a line of the command line, in bytes; the rest of a longer one is dropped.
-const LINE: usize = 64 << 10;
-/// How many of its last lines are retained for an error.
-const LINES: usize = 20;
 /// The maximum size of a frame of a host inside, in bytes.
 const FRAME: usize = 16 << 20;
 /// The maximum number of queued frames to a host inside.
 const WAITING: usize = 64;
-/// The file with the variables of a session's dev container.
-const VARIABLES: &str = "/var/lib/ostler/machine-env.json";
+/// The file in a dev container that says how processes are run in it.
+const PROCESSES: &str = "/var/lib/ostler/processes.json";
 /// The configuration of the host inside.
 const CONFIG: &str = "/var/lib/ostler/config.json";
 /// The path of the daemon's program.
 const INSTALLED: &str = "/opt/ostler/ostler/bin/ostler";
 
-/// The result of the command line.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Outcome {
-    outcome: String,
-    container_id: Option<String>,
-    remote_workspace_folder: Option<String>,
-    message: Option<String>,
-    description: Option<String>,
+/// How processes of sessions are run in a dev container, by its configuration and the needs of the session's backend.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DevProcesses {
+    /// The user.
+    pub user: Option<String>,
+    /// The working directory if the session's directory is not mounted.
+    pub workdir: Option<String>,
+    /// Variables in addition to those of the container.
+    pub env: BTreeMap<String, String>,
 }
 
-/// A running dev container.
-#[derive(Debug)]
-struct Up {
-    container: String,
-    folder: String,
-}
-
-/// Returns whether the folder has a dev container.
-fn is_described(folder: &Path) -> bool {
-    folder.join(".devcontainer/devcontainer.json").exists() || folder.join(".devcontainer.json").exists()
-}
-
-/// Reads lines, each up to a limit.
-async fn lines(from: impl AsyncRead + Unpin, mut line: impl FnMut(String)) {
-    let mut from = BufReader::new(from);
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        match (&mut from).take(LINE as u64).read_until(b'\n', &mut bytes).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {
-                let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-                if !text.is_empty() {
-                    line(text);
-                }
-            }
-        }
+impl Up {
+    fn processes(&self, env: BTreeMap<String, String>) -> DevProcesses {
+        let mut all = self.env.clone();
+        all.extend(env);
+        DevProcesses { user: self.user.clone(), workdir: Some(self.folder.clone()), env: all }
     }
 }
 
@@ -93,122 +61,13 @@ impl Machines {
         runtime.await.is_ok() && self.command_line().await.is_ok()
     }
 
-    fn cli(&self, arguments: &[&str]) -> Result<Command, Failure> {
-        let mut command = Command::new(&self.options.devcontainer.program);
-        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
-        // Podman's program reads the second.
-        let address = self.runtime.address()?;
-        command.env("DOCKER_HOST", &address).env("CONTAINER_HOST", &address);
-        Ok(command)
-    }
-
-    async fn command_line(&self) -> Result<(), Failure> {
-        let program = &self.options.devcontainer.program;
-        let asked = self.cli(&["--version"])?.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        match timeout(VERSION, asked).await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(
-                Kind::Failed,
-                format_args!(
-                    "the dev-container command line {program} is not installed; install it with npm install -g @devcontainers/cli"
-                ),
-            )),
-            _ => Err(Failure::new(
-                Kind::Failed,
-                format_args!(
-                    "the dev-container command line {program} does not run; install it again with npm install -g @devcontainers/cli"
-                ),
-            )),
-        }
-    }
-
-    /// Creates the dev container of a folder, or uses the one with the same labels.
-    async fn up(
-        &self,
-        folder: &str,
-        labels: &[(&str, String)],
-        mounts: &[String],
-        mut output: impl FnMut(String) + Send,
-    ) -> Result<Up, Failure> {
-        if !is_described(Path::new(folder)) {
-            let what = format_args!("{folder} has no .devcontainer/devcontainer.json or .devcontainer.json");
-            return Err(Failure::new(Kind::Invalid, what));
-        }
-        self.command_line().await?;
-        let mut command = self.cli(&["up", "--workspace-folder", folder])?;
-        for (name, value) in labels {
-            command.args(["--id-label", &format!("{name}={value}")]);
-        }
-        for mount in mounts {
-            command.args(["--mount", mount]);
-        }
-        if let Some(docker) = &self.options.devcontainer.docker {
-            command.args(["--docker-path", docker]);
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let what = format!("make the dev container of {folder}");
-        let failed = |why: &dyn std::fmt::Display| Failure::new(Kind::Failed, format_args!("{what}: {why}"));
-        let mut child = command.spawn().map_err(|error| failed(&error))?;
-        let group = child.id();
-        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(failed(&"it has no output"));
-        };
-        let (mut last, mut said) = (None, Vec::<String>::new());
-        let run = async {
-            let results = lines(stdout, |line| {
-                if line.starts_with('{') {
-                    last = Some(line);
-                }
-            });
-            let logs = lines(stderr, |line| {
-                if said.len() == LINES {
-                    said.remove(0);
-                }
-                said.push(line.clone());
-                output(line);
-            });
-            futures::join!(results, logs);
-            child.wait().await
-        };
-        let ended = timeout(UP, run).await;
-        if !matches!(&ended, Ok(Ok(_))) {
-            end_group(group);
-        }
-        let status = match ended {
-            Ok(status) => status.map_err(|error| failed(&error))?,
-            Err(_) => return Err(failed(&format_args!("it took more than {} seconds", UP.as_secs()))),
-        };
-        let outcome = last.and_then(|line| serde_json::from_str::<Outcome>(&line).ok());
-        match outcome {
-            Some(Outcome {
-                outcome,
-                container_id: Some(container),
-                remote_workspace_folder: Some(folder),
-                ..
-            }) if outcome == "success" => Ok(Up { container, folder }),
-            Some(outcome) => {
-                if let Some(container) = &outcome.container_id {
-                    let _ = self.remove_container(container).await;
-                }
-                let why = outcome.description.or(outcome.message).unwrap_or_default();
-                let why: String = why.chars().take(600).collect();
-                Err(failed(&why))
-            }
-            None => {
-                let code =
-                    status.code().map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
-                let said: String =
-                    said.last().map(String::as_str).unwrap_or_default().chars().take(600).collect();
-                Err(failed(&format_args!("it ended with {code}: {said}")))
-            }
-        }
-    }
-
-    /// Returns the labels that identify a dev container.
-    fn dev_labels(&self, folder: &str) -> Vec<(&'static str, String)> {
+    /// Returns the labels that identify a dev container. The command line uses an existing container that has all of
+    /// them, so the id distinguishes the containers of a folder.
+    fn dev_labels(&self, id: &str, folder: &str) -> Vec<(&'static str, String)> {
         vec![
             (label::COMPUTER, "1".to_owned()),
             (label::HOST, self.own.clone()),
+            (label::ID, id.to_owned()),
             (label::FOLDER, folder.to_owned()),
         ]
     }
@@ -222,8 +81,7 @@ impl Machines {
         let folder = percent_encoding::percent_decode_str(folder).decode_utf8_lossy().into_owned();
         let random = uuid::Uuid::new_v4().simple().to_string();
         let id = format!("dev-{}", &random[..8]);
-        let mut labels = self.dev_labels(&folder);
-        labels.push((label::ID, id.clone()));
+        let mut labels = self.dev_labels(&id, &folder);
         labels.push((label::SESSION, request.session));
         labels.push((label::AGENTS, request.agents.join(",")));
         labels.push((label::RUN, self.run.clone()));
@@ -255,15 +113,21 @@ impl Machines {
         let up = self.up(&folder, &labels, &mounts, |_| {}).await;
         let filled = match &up {
             Ok(up) => {
-                let variables = json!(request.plan.env).to_string();
-                let mut filled = self.place(&up.container, VARIABLES, variables.as_bytes()).await;
-                let seeds = new.iter().flat_map(|volume| &volume.seed);
-                for copy in request.plan.copies.iter().chain(seeds) {
+                let plan = &request.plan;
+                let seeds: Vec<_> = new.iter().flat_map(|volume| &volume.seed).collect();
+                let mut filled = self.record(up, plan.env.clone()).await;
+                for copy in plan.copies.iter().chain(seeds) {
                     if filled.is_ok() {
                         filled = self.copy(&up.container, copy).await;
                     }
                 }
-                filled
+                let copied = plan.copies.iter().map(|copy| copy.target.as_str());
+                let owned: Vec<_> =
+                    plan.volumes.iter().map(|volume| volume.target.as_str()).chain(copied).collect();
+                match filled {
+                    Ok(()) => self.give(&up.container, up.user.as_deref(), &owned).await,
+                    failed => failed,
+                }
             }
             Err(why) => Err(why.clone()),
         };
@@ -281,9 +145,31 @@ impl Machines {
 
     /// Creates a dev container with a name; returns its container.
     pub async fn make_named_dev_container(&self, id: &str, folder: &str) -> Result<String, Failure> {
-        let mut labels = self.dev_labels(folder);
-        labels.push((label::ID, id.to_owned()));
-        Ok(self.up(folder, &labels, &[], |_| {}).await?.container)
+        let up = self.up(folder, &self.dev_labels(id, folder), &[], |_| {}).await?;
+        match self.record(&up, BTreeMap::new()).await {
+            Ok(()) => Ok(up.container),
+            Err(why) => {
+                let _ = self.remove_container(&up.container).await;
+                Err(why)
+            }
+        }
+    }
+
+    /// Records how processes are run in a dev container.
+    async fn record(&self, up: &Up, env: BTreeMap<String, String>) -> Result<(), Failure> {
+        let processes = up.processes(env);
+        self.place(&up.container, PROCESSES, json!(processes).to_string().as_bytes()).await?;
+        self.dev_processes.lock().insert(up.container.clone(), processes);
+        Ok(())
+    }
+
+    /// Makes a user of a container the owner of files, which are created as those of root.
+    async fn give(&self, container: &str, user: Option<&str>, paths: &[&str]) -> Result<(), Failure> {
+        let Some(user) = user.filter(|user| !["root", "0"].contains(user) && !paths.is_empty()) else {
+            return Ok(());
+        };
+        let command = [&["chown", "-R", "--", user], paths].concat();
+        self.output(container, &command, &ROOT).await.map(drop)
     }
 
     /// Writes a file that only its owner can read, and creates its directory.
@@ -293,19 +179,16 @@ impl Machines {
         self.write(container, path, data, 0o600).await
     }
 
-    /// Returns the variables that backends need in a dev container.
-    pub async fn variables(&self, machine: &HostContainer) -> Result<BTreeMap<String, String>, Failure> {
-        if machine.label(label::SESSION).is_none() {
-            return Ok(BTreeMap::new());
-        }
-        if let Some(known) = self.env.lock().get(&machine.container) {
+    /// Returns how processes are run in a dev container.
+    pub async fn dev_processes(&self, machine: &HostContainer) -> Result<DevProcesses, Failure> {
+        if let Some(known) = self.dev_processes.lock().get(&machine.container) {
             return Ok(known.clone());
         }
-        let file = self.read_file(&machine.container, VARIABLES).await?;
-        let env: BTreeMap<String, String> = serde_json::from_slice(&file.bytes)
-            .map_err(|error| Failure::new(Kind::Failed, format_args!("{VARIABLES}: {error}")))?;
-        self.env.lock().insert(machine.container.clone(), env.clone());
-        Ok(env)
+        let file = self.read_file(&machine.container, PROCESSES).await?;
+        let processes: DevProcesses = serde_json::from_slice(&file.bytes)
+            .map_err(|error| Failure::new(Kind::Failed, format_args!("{PROCESSES}: {error}")))?;
+        self.dev_processes.lock().insert(machine.container.clone(), processes.clone());
+        Ok(processes)
     }
 }
 
@@ -318,13 +201,6 @@ fn written(kind: &str, source: &str, target: &str) -> Result<String, Failure> {
     }
     let external = if kind == "volume" { ",external=true" } else { "" };
     Ok(format!("type={kind},source={source},target={target}{external}"))
-}
-
-fn end_group(group: Option<u32>) {
-    let group = group.and_then(|group| rustix::process::Pid::from_raw(i32::try_from(group).ok()?));
-    if let Some(group) = group {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    }
 }
 
 /// Connections of clients to hosts inside, by their ids.
@@ -388,14 +264,18 @@ async fn connect(
     events: ContainerEvents,
 ) -> Result<DevContainer, Failure> {
     let folder = request.workspace_folder;
-    let labels = machines.dev_labels(&folder);
+    let id = format!("folder-{:016x}", hash(&folder));
+    let labels = machines.dev_labels(&id, &folder);
     let output = events.output.clone();
     let up = machines.up(&folder, &labels, &[], move |line| drop(output.call((line,)))).await?;
+    machines.record(&up, BTreeMap::new()).await?;
     let program = machines.install(&up.container).await?;
     let config = json!({ "plugins": machines.options.devcontainer.plugins }).to_string();
     machines.place(&up.container, CONFIG, config.as_bytes()).await?;
+    machines.give(&up.container, up.user.as_deref(), &[CONFIG]).await?;
+    let run_as = RunAs { user: up.user.as_deref(), env: &up.env };
     let command = [program.as_str(), "--stdio", "--path", &up.folder, "--config-file", CONFIG];
-    let connected = machines.connect(&up.container, &command, true).await?;
+    let connected = machines.connect(&up.container, &command, true, &run_as).await?;
     let (send, mut receive) = mpsc::channel::<Bytes>(WAITING);
     relays.0.lock().insert(request.connection.clone(), send);
     let (mut input, mut frames) = (connected.input, connected.output);
@@ -449,7 +329,7 @@ impl Machines {
     async fn install(&self, container: &str) -> Result<String, Failure> {
         let look =
             ["/bin/sh", "-c", "command -v ostler || { [ -x \"$1\" ] && echo \"$1\"; }", "look", INSTALLED];
-        if let Ok(found) = self.output(container, &look).await {
+        if let Ok(found) = self.output(container, &look, &ROOT).await {
             return Ok(String::from_utf8_lossy(&found.bytes).trim().to_owned());
         }
         if !self.options.devcontainer.install {

@@ -1,5 +1,6 @@
 //! Commands that the plugin itself runs in a machine, with bounded output.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use bollard::container::LogOutput;
@@ -14,6 +15,18 @@ use crate::runtime::{Failure, Kind, QUICK};
 
 /// The output of a command, in bytes.
 const OUTPUT: usize = 1 << 20;
+
+/// The user of a command and its variables in addition to those of the container.
+#[derive(Debug, Clone, Copy)]
+pub struct RunAs<'a> {
+    /// The user. Default: the user of the container.
+    pub user: Option<&'a str>,
+    /// The variables.
+    pub env: &'a BTreeMap<String, String>,
+}
+
+/// The administrator of a container, whose user may be another one.
+pub const ROOT: RunAs<'static> = RunAs { user: Some("0"), env: &BTreeMap::new() };
 
 /// A running command, connected to this host.
 pub struct Connected {
@@ -33,12 +46,15 @@ impl Machines {
         container: &str,
         command: &[&str],
         input: bool,
+        run_as: &RunAs<'_>,
     ) -> Result<Connected, Failure> {
         let what = format!("run {}", command.first().copied().unwrap_or_default());
         let options = CreateExecOptions {
             attach_stdin: Some(input),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
+            user: run_as.user.map(str::to_owned),
+            env: Some(run_as.env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
             cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
             ..CreateExecOptions::default()
         };
@@ -55,9 +71,14 @@ impl Machines {
     }
 
     /// Runs a command to its end and returns its output; a failed one is an error with its output.
-    pub async fn output(&self, container: &str, command: &[&str]) -> Result<Read, Failure> {
+    pub async fn output(
+        &self,
+        container: &str,
+        command: &[&str],
+        run_as: &RunAs<'_>,
+    ) -> Result<Read, Failure> {
         let what = format!("run {}", command.first().copied().unwrap_or_default());
-        let connected = self.connect(container, command, false).await?;
+        let connected = self.connect(container, command, false, run_as).await?;
         let pieces = connected.output.map(|piece| piece.map(LogOutput::into_bytes));
         let gathered = archive::gather(&what, OUTPUT, pieces.boxed());
         let output = match tokio::time::timeout(QUICK, gathered).await {

@@ -2,12 +2,13 @@
 //!
 //! [`runtime`] finds the runtime and limits each call. [`machines`] finds the containers of this host, which have its
 //! label, and describes how a process runs in one, with the program in [`container_process`]. [`create`] creates them,
-//! with the volumes of [`parts`]. [`dev`] creates dev containers with the official command line, and connects clients
+//! with the volumes of [`parts`]. [`dev`] creates dev containers with the official [`command_line`], and connects clients
 //! to a host inside. [`resources`] serves machines as `computer://<id>`, and [`tools`] offers some to models.
 
 #![forbid(unsafe_code)]
 
 mod archive;
+mod command_line;
 pub mod container_process;
 mod create;
 mod dev;
@@ -119,7 +120,7 @@ fn schema() -> Value {
                 "description": "Dev containers",
                 "properties": {
                     "program": { "type": "string", "description": "Dev-container command line [default: devcontainer]" },
-                    "docker": { "type": "string", "description": "Program that it runs, such as podman [default: docker]" },
+                    "docker": { "type": "string", "description": "Program that it runs [default: docker or podman, whichever belongs to the runtime]" },
                     "install": { "type": "boolean", "description": "Whether ostler is copied into a container that has none [default: true]" },
                     "plugins": { "type": "array", "description": "Plugins of the host inside; without any, clients are offered no dev containers" }
                 },
@@ -143,7 +144,7 @@ fn apply(host: &PluginHost, options: &Options, enter: Vec<String>) -> Result<(),
         parts: parts::Parts::default(),
         leftover: Mutex::default(),
         tool_requests: tokio::sync::Mutex::default(),
-        env: Mutex::new(HashMap::new()),
+        dev_processes: Mutex::new(HashMap::new()),
         options: configured,
     });
     host.register_computers(computers(&machines), None)?;
@@ -327,7 +328,7 @@ impl Machines {
     async fn destroy(&self, id: &str) -> Result<(), Failure> {
         let machine = self.find(id).await?;
         self.remove_container(&machine.container).await?;
-        self.env.lock().remove(&machine.container);
+        self.dev_processes.lock().remove(&machine.container);
         self.remove_own_volumes(id).await
     }
 }

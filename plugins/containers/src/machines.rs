@@ -1,7 +1,7 @@
 //! Machines: containers with labels that identify their host. Containers of other hosts or without these labels are
 //! ignored.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, RestartContainerOptionsBuilder, StopContainerOptionsBuilder,
@@ -16,6 +16,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::container_process::{self, ContainerProcess, Entered};
+use crate::dev::DevProcesses;
+use crate::exec::ROOT;
 use crate::options::Configured;
 use crate::parts::Parts;
 use crate::runtime::{CHANGE, Failure, Kind, Runtime};
@@ -77,8 +79,8 @@ pub struct Machines {
     pub leftover: Mutex<HashSet<String>>,
     /// Locked during a request of a tool for a machine.
     pub tool_requests: tokio::sync::Mutex<()>,
-    /// Variables of dev containers by their ids.
-    pub env: Mutex<HashMap<String, BTreeMap<String, String>>>,
+    /// How processes are run in dev containers, by the containers' ids.
+    pub dev_processes: Mutex<HashMap<String, DevProcesses>>,
 }
 
 /// A container of this host.
@@ -165,22 +167,32 @@ impl Machines {
             .into()
     }
 
-    /// The machines of this host.
-    pub async fn list(&self) -> Result<Vec<HostContainer>, Failure> {
-        let wanted = vec![format!("{}=1", label::COMPUTER), format!("{}={}", label::HOST, self.own)];
+    /// The containers of this host that have these labels too.
+    pub async fn containers(&self, labels: &[(&str, &str)]) -> Result<Vec<Row>, Failure> {
+        let own = [(label::COMPUTER, "1"), (label::HOST, self.own.as_str())];
+        let wanted: Vec<_> =
+            own.iter().chain(labels).map(|(name, value)| format!("{name}={value}")).collect();
         let filters = json!({ "label": wanted }).to_string();
         let filters = utf8_percent_encode(&filters, NON_ALPHANUMERIC);
         let path = format!("/containers/json?all=true&filters={filters}");
-        let rows: Vec<Row> = self.runtime.get("list containers", &path).await?;
+        let mut rows: Vec<Row> = self.runtime.get("list containers", &path).await?;
+        // The runtime filters; its result is checked again.
+        rows.retain(|row| {
+            row.labels.as_ref().is_some_and(|found| {
+                self.is_own(found)
+                    && labels.iter().all(|(name, value)| found.get(*name).is_some_and(|found| found == value))
+            })
+        });
+        Ok(rows)
+    }
+
+    /// The machines of this host.
+    pub async fn list(&self) -> Result<Vec<HostContainer>, Failure> {
         let mut found = Vec::new();
-        for row in rows {
+        for row in self.containers(&[]).await? {
             let labels = row.labels.unwrap_or_default();
-            // The runtime filters; its result is checked again.
-            if !self.is_own(&labels) {
-                continue;
-            }
             let container = row.id;
-            let Some(id) = id_in(&labels, &container) else { continue };
+            let Some(id) = labels.get(label::ID).cloned() else { continue };
             let running = row.state.as_deref() == Some("running");
             let image = row.image.unwrap_or_default();
             let mut machine =
@@ -213,8 +225,11 @@ impl Machines {
             return Err(no_machine(id));
         }
         let whole = match self.inspect(&self.name(id)).await {
-            // Another program chose the name of a folder's container.
-            Err(why) if why.is_missing() && id.len() >= 12 => self.inspect(id).await,
+            // The dev-container command line does not choose the names of its containers.
+            Err(why) if why.is_missing() => match self.containers(&[(label::ID, id)]).await?.first() {
+                Some(row) => self.inspect(&row.id).await,
+                None => Err(why),
+            },
             other => other,
         };
         let whole = whole.map_err(|why| if why.is_missing() { no_machine(id) } else { why })?;
@@ -222,7 +237,7 @@ impl Machines {
         let labels = whole.config.labels.unwrap_or_default();
         let (container, image) = (whole.id, whole.config.image);
         let env = whole.config.env.unwrap_or_default();
-        if !self.is_own(&labels) || id_in(&labels, &container).is_none_or(|own| own != id) {
+        if !self.is_own(&labels) || labels.get(label::ID).is_none_or(|own| own != id) {
             return Err(no_machine(id));
         }
         let running = whole.state.running;
@@ -293,9 +308,9 @@ impl Machines {
         if !machine.running {
             self.start(&machine).await?;
         }
-        let mut env = match machine.label(label::FOLDER) {
-            Some(_) => self.variables(&machine).await?,
-            None => BTreeMap::new(),
+        let DevProcesses { user, workdir, mut env } = match machine.label(label::FOLDER) {
+            Some(_) => self.dev_processes(&machine).await?,
+            None => DevProcesses::default(),
         };
         env.extend(process.env);
         let own = machine.env.iter().filter_map(|variable| variable.split_once('='));
@@ -306,8 +321,8 @@ impl Machines {
             address: self.runtime.address()?,
             container: machine.container.clone(),
             run: self.run.clone(),
-            cwd: process.cwd.or_else(|| machine.label(label::WORKDIR).map(str::to_owned)),
-            user: None,
+            cwd: process.cwd.or_else(|| machine.label(label::WORKDIR).map(str::to_owned)).or(workdir),
+            user,
             env,
             command: [vec![process.program], process.args].concat(),
         };
@@ -344,7 +359,10 @@ impl Machines {
             match self.host.session_kept(session.to_owned()).await {
                 Ok(true) => {}
                 Ok(false) => {
-                    let removed = self.remove_container(&machine.container).await;
+                    let removed = match self.remove_container(&machine.container).await {
+                        Ok(()) => self.remove_own_volumes(&machine.id).await,
+                        failed => failed,
+                    };
                     let outcome = match &removed {
                         Ok(()) => "is removed".to_owned(),
                         Err(why) => format!("could not be removed: {why}"),
@@ -367,7 +385,7 @@ impl Machines {
         let ends = machines.iter().filter(|machine| machine.running).map(|machine| {
             let command = &command;
             async move {
-                match self.output(&machine.container, command).await {
+                match self.output(&machine.container, command, &ROOT).await {
                     Err(why) if !why.is_missing() => {
                         self.log(&format!("cannot end the processes in {ADDRESS}{}", machine.id), why);
                     }
@@ -392,14 +410,6 @@ impl Machines {
     }
 }
 
-/// Returns the id of a machine: from its label, or the beginning of the runtime's.
-fn id_in(labels: &HashMap<String, String>, container: &str) -> Option<String> {
-    match labels.get(label::ID) {
-        Some(id) => Some(id.clone()),
-        None => container.get(..12).map(str::to_owned),
-    }
-}
-
 fn mounted(whole: &Inspected) -> Vec<MachineMount> {
     let binds = whole.mounts.iter().flatten().filter(|mount| mount.r#type == "bind");
     let mount = |mount: &InspectedMount| MachineMount {
@@ -413,8 +423,9 @@ fn mounted(whole: &Inspected) -> Vec<MachineMount> {
 /// A row of `GET /containers/json`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Row {
-    id: String,
+pub struct Row {
+    /// The runtime's id.
+    pub id: String,
     image: Option<String>,
     state: Option<String>,
     labels: Option<HashMap<String, String>>,

@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use crate::archive::FILE_LIMIT;
 use crate::create::{NewMachine, over};
+use crate::exec::ROOT;
 use crate::machines::{ADDRESS, HostContainer, Machines, is_id, label};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{Failure, Kind, QUICK};
@@ -300,7 +301,7 @@ async fn list(machines: &Machines, uri: &str) -> Result<Vec<DirectoryEntry>, Fai
                 return Err(Failure::new(Kind::Conflict, what));
             }
             let command = ["/bin/sh", "-c", LIST, "list", &path];
-            let listed = machines.output(&machine.container, &command).await;
+            let listed = machines.output(&machine.container, &command, &ROOT).await;
             let listed = listed.map_err(|why| match why.kind {
                 Kind::Failed if why.message.contains("exit code 1:") => {
                     Failure::new(Kind::Missing, format_args!("no directory at {uri}"))

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod command_line;
 
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
@@ -492,7 +495,7 @@ async fn a_runtime_that_does_not_answer_delays_only_its_own() {
 }
 
 /// A stand-in for the dev-container command line.
-fn command_line(folder: &Folder, script: &str) -> Value {
+fn stand_in(folder: &Folder, script: &str) -> Value {
     folder.write("devcontainer", &format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 0 && exit\n{script}\n"));
     let program = folder.path().join("devcontainer");
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
@@ -509,22 +512,42 @@ async fn connect(client: &mut Client, path: &Path) -> Result<Value, Value> {
 async fn what_the_dev_container_command_line_lacks_or_refuses_is_said() {
     let folder = folder("/no/such/socket", "localhost/x", json!({}));
     let socket = folder.path().join("docker.sock");
-    let _listener = UnixListener::bind(&socket).unwrap();
-    let failing = command_line(
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n[]");
+        }
+    });
+    let failing = stand_in(
         &folder,
-        "echo building >&2\necho '{\"outcome\":\"error\",\"message\":\"Command failed\",\"description\":\"no such image\"}'\nexit 1",
+        "echo 'Error: no such image' >&2\necho '{\"outcome\":\"error\",\"message\":\"Command failed: docker pull x\",\
+         \"description\":\"An error occurred setting up the container.\"}'\nexit 1",
     );
     folder.write("work/.devcontainer.json", "{}");
-    for (program, path, says) in [
+    for (program, docker, path, says) in [
         (
             json!("no-such-devcontainer"),
+            "sh",
             "work",
             "is not installed; install it with npm install -g @devcontainers/cli",
         ),
-        (failing.clone(), "work", ": no such image"),
-        (failing, ".", "has no .devcontainer/devcontainer.json or .devcontainer.json"),
+        (
+            failing.clone(),
+            "sh",
+            "work",
+            ": An error occurred setting up the container: Command failed: docker pull x: Error: no such image",
+        ),
+        (
+            failing.clone(),
+            "no-such-docker",
+            "work",
+            "no-such-docker of the option devcontainer.docker is not installed",
+        ),
+        (failing, "sh", ".", "has no .devcontainer/devcontainer.json or .devcontainer.json"),
     ] {
-        let options = json!({ "socket": socket, "devcontainer": { "program": program, "plugins": [{ "name": "@ostler/echo" }] } });
+        let options = json!({ "socket": socket, "devcontainer": { "program": program, "docker": docker,
+            "plugins": [{ "name": "@ostler/echo" }] } });
         let config = json!({ "port": 0, "plugins": [
             { "name": "@ostler/echo" }, { "name": "@ostler/containers", "options": options }
         ] });
@@ -553,7 +576,7 @@ id=$(curl -s --unix-socket "${DOCKER_HOST#unix://}" -H 'content-type: applicatio
 curl -s --unix-socket "${DOCKER_HOST#unix://}" -X POST http://d/v1.41/containers/$id/start
 echo "{\"outcome\":\"success\",\"containerId\":\"$id\",\"remoteUser\":\"root\",\"remoteWorkspaceFolder\":\"/root\"}"
 "#;
-    let program = command_line(&folder, &script.replace("IMAGE", &image));
+    let program = stand_in(&folder, &script.replace("IMAGE", &image));
     let options = json!({ "socket": socket, "image": image,
         "devcontainer": { "program": program, "plugins": [{ "name": "@ostler/echo" }] } });
     let config = json!({ "port": 0, "plugins": [
@@ -564,6 +587,14 @@ echo "{\"outcome\":\"success\",\"containerId\":\"$id\",\"remoteUser\":\"root\",\
     let mut one = client(&daemon).await;
     let made = connect(&mut one, &folder.path().join("work")).await.unwrap();
     assert_eq!(made["remoteWorkspaceFolder"], "/root");
+    assert_eq!(greet(&mut one).await["result"]["protocolVersion"], "1.0.0");
+    let container = json!({ "address": made["address"] });
+    one.request("x-ostler/containers/remove", container).await.unwrap();
+    assert_eq!(names(&mut one, "computer://").await, Vec::<String>::new());
+}
+
+/// Speaks to the host inside of the connection `a`; its answer to `initialize`.
+async fn greet(one: &mut Client) -> Value {
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "channel": "ahp-root://", "clientId": "inside", "protocolVersions": ["1.0.0"], "initialSubscriptions": [] } });
     let send = json!({ "connectionId": "a", "data": hello.to_string() });
@@ -578,9 +609,5 @@ echo "{\"outcome\":\"success\",\"containerId\":\"$id\",\"remoteUser\":\"root\",\
             _ => {}
         }
     };
-    let answer: Value = serde_json::from_str(&answer).unwrap();
-    assert_eq!(answer["result"]["protocolVersion"], "1.0.0", "{answer}");
-    let container = json!({ "address": made["address"] });
-    one.request("x-ostler/containers/remove", container).await.unwrap();
-    assert_eq!(names(&mut one, "computer://").await, Vec::<String>::new());
+    serde_json::from_str(&answer).unwrap()
 }
