@@ -25,8 +25,8 @@ use crate::schedule::{Event, HEALED, QUIET, Schedule, schedule};
 const STEP: Duration = Duration::from_millis(20);
 /// How long clients may take until they have the stored state, after everything works again.
 const CONVERGENCE: Duration = Duration::from_secs(30);
-/// How often that is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often that is looked at. The regular requests of clients must not be under way each time.
+const LOOK: Duration = Duration::from_millis(540);
 /// The names of the hosts.
 const HOSTS: [&str; 3] = ["h1", "h2", "h3"];
 /// How many clients there are.

@@ -20,6 +20,8 @@ pub const RENEWAL: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(250);
 /// The limit for joining again, which waits for transactions of the earlier run.
 pub const JOIN: Duration = Duration::from_secs(30);
+/// How many names of unanswered tries to join again are retained. What an earlier one has stored has expired.
+const TRIES_KNOWN: usize = 100;
 /// When a host that cannot join again because of sessions in its memory says so.
 const STUCK: Duration = Duration::from_secs(60);
 
@@ -31,8 +33,15 @@ pub trait HostRow: Send {
         url: Option<String>,
     ) -> impl Future<Output = (Instant, Result<Option<Vec<ClusterHost>>, String>)> + Send;
 
-    /// Tries once to join the cluster again under a new name of this run.
-    fn join_again(&mut self) -> impl Future<Output = Result<Joined, String>> + Send;
+    /// Returns a new name of this run.
+    fn new_name(&mut self) -> String;
+
+    /// Tries once to join the cluster again under a new name of this run, in place of its former names.
+    fn join_again(
+        &mut self,
+        former: &[String],
+        name: &str,
+    ) -> impl Future<Output = Result<Joined, String>> + Send;
 
     /// Releases the lease. If this fails, it expires.
     fn give_up(&mut self) -> impl Future<Output = ()> + Send;
@@ -43,8 +52,8 @@ pub trait HostRow: Send {
 
 /// The outcome of joining again.
 pub enum Joined {
-    /// The new name of the run, and when the request was sent.
-    As(String, Instant),
+    /// It has joined by a request that was sent at this time.
+    At(Instant),
     /// Another host has the name of this one.
     Refused(String),
 }
@@ -134,14 +143,18 @@ impl Keeper {
         );
         let begun = Instant::now();
         let (mut is_stuck, mut last) = (false, String::new());
+        // Also the names of tries whose answers were lost: they can have joined, and must not prevent the next one.
+        let mut names = vec![self.lease.incarnation().to_string()];
         loop {
             // Without a listener there are no sessions.
             if self.is_emptied.load(Ordering::Acquire) || !self.lease.has_listeners() {
-                match tokio::time::timeout(JOIN, row.join_again()).await {
-                    Ok(Ok(Joined::As(incarnation, sent))) => {
+                let name = row.new_name();
+                let joined = tokio::time::timeout(JOIN, row.join_again(&names, &name)).await;
+                match joined {
+                    Ok(Ok(Joined::At(sent))) => {
                         self.is_emptied.store(false, Ordering::Release);
                         (self.say)("the host has joined the cluster again".to_owned());
-                        return self.lease.join_again(&incarnation, sent) || !self.lease.is_over();
+                        return self.lease.join_again(&name, sent) || !self.lease.is_over();
                     }
                     Ok(Ok(Joined::Refused(why))) => {
                         (self.say)(format!("{why}; this host stores nothing more"));
@@ -153,6 +166,10 @@ impl Keeper {
                         last = why;
                     }
                     _ => {}
+                }
+                names.push(name);
+                if names.len() > TRIES_KNOWN {
+                    names.remove(1);
                 }
             } else if !is_stuck && begun.elapsed() > STUCK {
                 is_stuck = true;
@@ -167,5 +184,73 @@ impl Keeper {
                 () = tokio::time::sleep(RETRY) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// The table of hosts, of which one has this name, and what becomes of the answers of the database.
+    struct Table {
+        row: Option<String>,
+        /// Whether the answers to the next tries to join arrive.
+        answers: VecDeque<bool>,
+        renewed: Arc<Notify>,
+    }
+
+    impl HostRow for Table {
+        async fn renew(&mut self, _: Option<String>) -> (Instant, Result<Option<Vec<ClusterHost>>, String>) {
+            // The row under the first name has been taken over.
+            let hosts = self.row.as_ref().map(|_| Vec::new());
+            if hosts.is_some() {
+                self.renewed.notify_one();
+            }
+            (Instant::now(), Ok(hosts))
+        }
+
+        fn new_name(&mut self) -> String {
+            format!("run-{}", self.answers.len())
+        }
+
+        async fn join_again(&mut self, former: &[String], name: &str) -> Result<Joined, String> {
+            if self.row.as_ref().is_some_and(|row| former.contains(row)) {
+                self.row = None;
+            }
+            if let Some(row) = &self.row {
+                return Ok(Joined::Refused(format!("{row} has this name")));
+            }
+            self.row = Some(name.to_owned());
+            match self.answers.pop_front() {
+                Some(false) => Err("the answer was lost".to_owned()),
+                _ => Ok(Joined::At(Instant::now())),
+            }
+        }
+
+        async fn give_up(&mut self) {}
+
+        fn disconnect(&mut self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_joins_again_although_the_answers_to_earlier_tries_were_lost() {
+        let lease = Lease::new("h".to_owned(), true, "first", Instant::now());
+        let renewed = Arc::new(Notify::new());
+        let mut table =
+            Table { row: None, answers: VecDeque::from([false, false, true]), renewed: renewed.clone() };
+        let keeper = Keeper {
+            lease: lease.clone(),
+            stop: Arc::default(),
+            url: watch::channel(None).1,
+            is_emptied: Arc::default(),
+            say: Arc::new(|_| {}),
+        };
+        let kept = tokio::spawn(async move { keeper.run(&mut table).await });
+        let joined = tokio::time::timeout(JOIN, renewed.notified()).await;
+        assert!(joined.is_ok(), "it has not joined: {:?}", lease.state());
+        assert_eq!((lease.check(), &*lease.incarnation()), (Ok(()), "run-1"));
+        kept.abort();
     }
 }

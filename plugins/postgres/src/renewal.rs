@@ -57,21 +57,23 @@ impl HostRow for Renewal {
         (sent, renewed)
     }
 
-    async fn join_again(&mut self) -> Result<Joined, String> {
-        let incarnation = joining::new_incarnation();
-        let opened = tokio::time::timeout(CONNECT, self.connector.open(&incarnation, JOIN)).await;
+    fn new_name(&mut self) -> String {
+        joining::new_incarnation()
+    }
+
+    async fn join_again(&mut self, former: &[String], name: &str) -> Result<Joined, String> {
+        let opened = tokio::time::timeout(CONNECT, self.connector.open(name, JOIN)).await;
         let opened = opened.map_err(|_| "no connection within 4 seconds".to_owned())?;
         let (client, connection) = opened.map_err(|why| failure::sentence(&why))?;
         self.connector.drive(connection);
-        let old = self.lease.incarnation();
-        let given_up = client.execute("DELETE FROM host WHERE incarnation = $1", &[&&*old]).await;
+        let given_up = client.execute("DELETE FROM host WHERE incarnation = ANY ($1)", &[&former]).await;
         given_up.map_err(|why| failure::sentence(&why))?;
         let host = Candidate { is_draining: self.is_draining.load(Ordering::Acquire), ..self.host.clone() };
         let sent = Instant::now();
-        let taken = joining::take(&client, &self.connector.schema, &host, &incarnation).await;
+        let taken = joining::take(&client, &self.connector.schema, &host, name).await;
         Ok(match taken.map_err(|why| why.message)? {
             Some(holder) => Joined::Refused(holder.refusal(&host).message),
-            None => Joined::As(incarnation, sent),
+            None => Joined::At(sent),
         })
     }
 

@@ -41,18 +41,21 @@ impl HostRow for Row {
         (sent, renewed.ok_or_else(|| "no answer".to_owned()))
     }
 
-    async fn join_again(&mut self) -> Result<Joined, String> {
+    fn new_name(&mut self) -> String {
         self.runs += 1;
-        let (id, old) = (self.member.lease.id.clone(), self.member.me());
-        let base = old.split('~').next().unwrap_or_default().to_owned();
-        let new = format!("{base}~{}", self.runs);
-        let (next, is_draining, sent) = (new.clone(), is_set(&self.member.is_draining), Instant::now());
+        let present = self.member.me();
+        format!("{}~{}", present.split('~').next().unwrap_or_default(), self.runs)
+    }
+
+    async fn join_again(&mut self, former: &[String], name: &str) -> Result<Joined, String> {
+        let (id, former, name) = (self.member.lease.id.clone(), former.to_vec(), name.to_owned());
+        let (is_draining, sent) = (is_set(&self.member.is_draining), Instant::now());
         let taken = self.member.database.call(&self.member.lease.id, None, move |tables| {
-            tables.remove_host(&old);
-            tables.take((&id, env!("CARGO_PKG_VERSION")), &next, true, is_draining)
+            former.iter().for_each(|name| tables.remove_host(name));
+            tables.take((&id, env!("CARGO_PKG_VERSION")), &name, true, is_draining)
         });
         match taken.await {
-            Some(Ok(())) => Ok(Joined::As(new, sent)),
+            Some(Ok(())) => Ok(Joined::At(sent)),
             Some(Err(_)) => Ok(Joined::Refused("another host has this name".to_owned())),
             None => Err("no answer".to_owned()),
         }
