@@ -842,6 +842,13 @@ async fn unusual_repositories_have_rows_or_an_error() {
     assert!(reason(&state).contains("git does not read this repository"), "{state}");
     fs::write(yard.repo.join(".git/HEAD"), head).unwrap();
     changeset(&daemon, UNCOMMITTED).await;
+    let branch = fs::read(yard.repo.join(".git/refs/heads/main")).unwrap();
+    fs::write(yard.repo.join(".git/refs/heads/main"), b"").unwrap();
+    let state = changeset(&daemon, UNCOMMITTED).await;
+    assert!(reason(&state).contains("the branch main is damaged"), "{state}");
+    operate(&mut client, UNCOMMITTED, "commit", None).await.unwrap_err();
+    fs::write(yard.repo.join(".git/refs/heads/main"), branch).unwrap();
+    changeset(&daemon, UNCOMMITTED).await;
 
     // Outside of a repository and in a bare one there are no changes.
     let bare = yard.repo.with_file_name("bare.git");

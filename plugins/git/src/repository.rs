@@ -64,4 +64,25 @@ impl Repository {
         let directory = self.tree.as_deref().unwrap_or(&self.git_dir);
         Git::read(directory).args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).maybe().await
     }
+
+    /// Checks that the branch, which has no commit, is new. Git reports one whose file is damaged, for example empty after
+    /// a crash, as new, and the next commit would have no parent.
+    pub(crate) async fn check_new_branch(&self) -> Result<(), Failure> {
+        // `git symbolic-ref` does not read a damaged branch either.
+        let Ok(head) = tokio::fs::read_to_string(self.git_dir.join("HEAD")).await else { return Ok(()) };
+        let Some(branch) = head.strip_prefix("ref:").map(str::trim) else { return Ok(()) };
+        let file = self.common_dir.join(branch);
+        let Ok(content) = tokio::fs::read(&file).await else { return Ok(()) };
+        let content = content.trim_ascii();
+        // The first commit can be made in the meantime.
+        if content.starts_with(b"ref:") || content.len() >= 40 && content.iter().all(u8::is_ascii_hexdigit) {
+            return Ok(());
+        }
+        Err(Failure::Other(format!(
+            "the branch {} is damaged: {} contains no commit; write the last one of {} into it",
+            branch.trim_start_matches("refs/heads/"),
+            file.display(),
+            self.common_dir.join("logs").join(branch).display()
+        )))
+    }
 }

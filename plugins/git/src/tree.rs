@@ -277,7 +277,15 @@ impl Tree {
         ]);
         // Restricted to git's own folder, which is in no tree.
         let out = asked.args(["--ignore-submodules=all", "--", ".git"]).run().await?;
-        Ok(Status::parse(&out).branch)
+        Ok(self.parsed(&out).await?.branch)
+    }
+
+    async fn parsed(&self, output: &[u8]) -> Result<Status, Failure> {
+        let status = Status::parse(output);
+        if status.branch.commit.is_none() {
+            self.repository.check_new_branch().await?;
+        }
+        Ok(status)
     }
 
     async fn read(&self, paths: &[PathBuf]) -> Result<Status, Failure> {
@@ -286,7 +294,7 @@ impl Tree {
             .args(["status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--find-renames"])
             .args(["--ignore-submodules=dirty", "--"])
             .args(paths);
-        let mut status = Status::parse(&git.run().await?);
+        let mut status = self.parsed(&git.run().await?).await?;
         status.is_cut = status.rows.len() > ROWS;
         status.rows.truncate(ROWS);
         Ok(status)

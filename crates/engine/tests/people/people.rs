@@ -319,7 +319,7 @@ async fn nobody_gives_what_they_do_not_hold() {
         (
             "user://eve",
             json!({ "roles": ["nope"] }),
-            "unknown role nope; the roles are admin, guest, keeper, member",
+            "unknown role nope; the roles are admin, guest, keeper, member, none",
         ),
         ("user://eve", json!({ "memberships": ["moon"] }), "unknown team moon; the teams are core"),
         ("user://eve", json!({ "token": "x" }), "token is not a field of a user"),
