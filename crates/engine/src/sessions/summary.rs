@@ -154,9 +154,10 @@ impl Actor {
             return;
         }
         let moved = self.chats.iter_mut().fold(false, |moved, chat| chat.take_modified() | moved);
-        let modified = moved.then(|| self.core.clock.iso());
         let last = self.entry.view();
         let last = &*last.summary;
+        // Another host, whose clock is ahead, may have changed it before. With an earlier time, this row would count as older.
+        let modified = moved.then(|| self.core.clock.iso().max(last.modified_at.clone()));
         let next = self.summary(last, modified);
         if next == *last {
             return;

@@ -697,6 +697,38 @@ async fn a_host_that_takes_over_reports_what_the_lost_host_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_is_not_older_after_a_host_whose_clock_is_behind_has_changed_it() {
+    let inn = Inn::new();
+    let ahead = Inn::builder().started("2026-01-01T01:00:00Z".parse().unwrap());
+    let behind = Inn::builder().started("2026-01-01T00:00:00Z".parse().unwrap());
+    let (a, b, c) = (inn.start("a", ahead).await, inn.start("b", behind).await, inn.host("c").await);
+    create_used(&mut a.connect("maker").await).await;
+    let mut watcher = c.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    let row = async |watcher: &mut RawClient| {
+        let listed = watcher.request("listSessions", json!({})).await.unwrap();
+        let row = &listed["items"][0];
+        (row["modifiedAt"].as_str().unwrap().to_owned(), row["status"].as_u64().unwrap())
+    };
+    let (first, _) = row(&mut watcher).await;
+    assert!(first.starts_with("2026-01-01T01:"), "{first}");
+    inn.cluster.kill(&a);
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, &chat()).await;
+    say(&mut client, 1, "t2", "/slow 10s later").await;
+    client.actions_until("chat/turnStarted").await;
+    let running = u64::from(SessionStatus::InProgress.bits());
+    loop {
+        let changed = notified(&mut watcher).await["params"]["changes"].clone();
+        if changed["status"].as_u64().is_some_and(|status| status & running != 0) {
+            break;
+        }
+    }
+    let (later, status) = row(&mut watcher).await;
+    assert_eq!((later >= first, status & running), (true, running), "{first} {later}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_fail_so_that_they_can_be_repeated_when_the_owner_is_lost() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
