@@ -697,6 +697,33 @@ async fn a_host_that_takes_over_reports_what_the_lost_host_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_whole_row_of_a_session_that_has_another_host_is_reported() {
+    let inn = Inn::new();
+    let (a, b, c) = (inn.host("a").await, inn.host("b").await, inn.host("c").await);
+    let mut watcher = c.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    create_used(&mut a.connect("maker").await).await;
+    while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
+    // As if the first owner had stored it and was lost before it sent it, while the link is still open.
+    let store = Arc::new(SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let flags = SessionFlags { is_archived: true, ..SessionFlags::default() };
+    store.set_flags.unbounded(("one".to_owned(), flags)).await.unwrap();
+    inn.cluster.give("one", &b);
+    let mut client = b.connect("c").await;
+    subscribe(&mut client, SESSION).await;
+    let titled = json!({ "type": "session/titleChanged", "title": "Renamed" });
+    client.dispatch(SESSION, 1, titled).await;
+    loop {
+        let changes = notified(&mut watcher).await["params"]["changes"].clone();
+        let status = changes["status"].as_u64().unwrap_or_default();
+        if status & u64::from(SessionStatus::IsArchived.bits()) != 0 {
+            assert_eq!(changes["title"], "Renamed");
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_is_not_older_after_a_host_whose_clock_is_behind_has_changed_it() {
     let inn = Inn::new();
     let ahead = Inn::builder().started("2026-01-01T01:00:00Z".parse().unwrap());

@@ -144,7 +144,7 @@ impl Relay {
         self.lists.0.lock().remove(session);
     }
 
-    fn has_row(&self, link: &Link, session: &str, fields: JsonObject) {
+    fn has_row(self: &Arc<Self>, link: &Link, session: &str, fields: JsonObject) {
         let mut lists = self.lists.0.lock();
         if lists.len() >= ROWS_MAX {
             lists.clear();
@@ -152,12 +152,38 @@ impl Relay {
         let incarnation = &link.host.incarnation;
         match lists.get_mut(session) {
             Some(live) if live.incarnation == *incarnation => live.fields.extend(fields),
-            _ => drop(lists.insert(session.to_owned(), Live { incarnation: incarnation.clone(), fields })),
+            former => {
+                let had_other = former.is_some();
+                lists.insert(session.to_owned(), Live { incarnation: incarnation.clone(), fields });
+                drop(lists);
+                if had_other {
+                    // It reports what changes there, not what the former host has reported and is no longer so.
+                    let (relay, session) = (self.clone(), session.to_owned());
+                    tokio::spawn(async move { relay.report_row(&session).await });
+                }
+            }
+        }
+    }
+
+    /// Reports the whole row of a session whose host is another one now: the stored row with what that host has reported.
+    async fn report_row(&self, session: &str) {
+        let (Some(front), Some(id)) = (self.front.upgrade(), uri::session_id(session)) else { return };
+        // Without an answer, the row changes with the next change of the session.
+        let Ok(Some(mut row)) = front.sessions.stored_row(id).await else { return };
+        // Locked until it is sent, so that it does not follow what its host reports later.
+        let lists = self.lists.0.lock();
+        // If this host has taken it over, that alone changed nothing that it would report.
+        let here = front.sessions.get(id).map(|entry| entry.view().summary.clone());
+        if let (None, Some(live)) = (&here, lists.get(session)) {
+            live.show(&mut row);
+        }
+        if let Some(frame) = changed(session, &fields_of(here.as_deref().unwrap_or(&row))) {
+            front.core.fanout.notify_clients(uri::ROOT, frame);
         }
     }
 
     /// Reports the rows of the sessions of a host, because the link to it ended: what it reported last may be missing.
-    pub(super) fn forget_rows(self: &Arc<Self>, front: &Arc<Front>, link: &Link) {
+    pub(super) fn forget_rows(self: &Arc<Self>, link: &Link) {
         let mut lost = Vec::new();
         self.lists.0.lock().retain(|session, live| {
             let stays = live.incarnation != link.host.incarnation;
@@ -166,24 +192,10 @@ impl Relay {
             }
             stays
         });
-        let (relay, front) = (self.clone(), front.clone());
+        let relay = self.clone();
         tokio::spawn(async move {
             for session in lost {
-                let Some(id) = uri::session_id(&session) else { continue };
-                // Without an answer, the row changes with the next change of the session.
-                let Ok(Some(stored)) = front.sessions.stored_row(id).await else { continue };
-                // Its next host has reported it.
-                if relay.lists.0.lock().contains_key(&session) {
-                    continue;
-                }
-                // If this host has taken it over, that alone changed nothing that it would report.
-                let fields = match front.sessions.by_uri(&session) {
-                    Some(entry) => fields_of(&entry.view().summary),
-                    None => fields_of(&stored),
-                };
-                if let Some(frame) = changed(&session, &fields) {
-                    front.core.fanout.notify_clients(uri::ROOT, frame);
-                }
+                relay.report_row(&session).await;
             }
         });
     }

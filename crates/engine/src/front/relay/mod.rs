@@ -271,7 +271,7 @@ impl Relay {
                 let id = &link.host.id;
                 front.core.log.line(format_args!("the link to host {id} ended: {why}"));
             }
-            self.forget_rows(&front, &link);
+            self.forget_rows(&link);
             let incarnation = &link.host.incarnation;
             front.core.root.set_terminals_elsewhere(&front.core.fanout, incarnation, Vec::new());
             self.count_again();
