@@ -8,8 +8,8 @@ use ostler_protocol::wire::state::TerminalInfo;
 use ostler_protocol::{json, uri};
 use serde::Deserialize;
 
-/// The start of the notification, which only hosts receive.
-const START: &str = r#"{"jsonrpc":"2.0","method":"ostler/terminals","#;
+/// The notification, which only hosts receive.
+const METHOD: &str = "ostler/terminals";
 
 /// The lists.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl TerminalLists {
     /// Returns the notification of the terminals of this host.
     pub fn notification(&self) -> Option<String> {
         let params = json!({ "channel": uri::ROOT, "terminals": self.own });
-        encode::notification("ostler/terminals", &params).ok()
+        encode::notification(METHOD, &params).ok()
     }
 }
 
@@ -47,6 +47,7 @@ struct Params {
 
 /// Returns the terminals of another host if this is its notification of them.
 pub(crate) fn read(frame: &str) -> Option<Vec<TerminalInfo>> {
-    let notification = frame.starts_with(START).then(|| serde_json::from_str::<Notification>(frame).ok());
+    let named = frame.strip_prefix(r#"{"jsonrpc":"2.0","method":""#)?;
+    let notification = named.starts_with(METHOD).then(|| serde_json::from_str::<Notification>(frame).ok());
     Some(notification??.params.terminals)
 }

@@ -62,6 +62,11 @@ fn fields_of(summary: &SessionSummary) -> JsonObject {
     fields
 }
 
+/// Returns the id of a listed session.
+fn id_of(session: &str) -> &str {
+    uri::session_id(session).unwrap_or(session)
+}
+
 /// Returns the notification of changed fields of a row.
 fn changed(session: &str, fields: &JsonObject) -> Option<String> {
     let params = json!({ "channel": uri::ROOT, "session": session, "changes": fields });
@@ -113,7 +118,7 @@ impl Relay {
             ("root/sessionAdded", Some(summary), _) => {
                 let fields = fields_of(&summary);
                 self.has_row(link, &summary.resource, fields.clone());
-                if !self.reports.is_news(&summary.resource, true) {
+                if !self.reports.record(id_of(&summary.resource), true) {
                     if let Some(frame) = changed(&summary.resource, &fields) {
                         core.fanout.notify_clients(uri::ROOT, frame);
                     }
@@ -124,7 +129,7 @@ impl Relay {
             }
             ("root/sessionRemoved", _, Some(session)) => {
                 self.forget_row(&session);
-                if !self.reports.is_news(&session, false) {
+                if !self.reports.record(id_of(&session), false) {
                     return;
                 }
                 front.sessions.counts_listed(false);

@@ -402,7 +402,7 @@ impl Relay {
             return Ok(self.elsewhere(host, session));
         }
         if !self.cluster.is_draining() {
-            self.reports.forget(channel);
+            self.reports.forget(&session);
             return Ok(Route::Here);
         }
         let other = another(&self.cluster, &session).await.map_err(|why| unknown(&session, &why))?;

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
@@ -38,15 +39,15 @@ enum Change {
 
 #[derive(Debug, Default)]
 struct Retained {
-    /// Whether a session is in the list, by URI, and when that was reported.
+    /// Whether a session is in the list, by its id, and when that was reported.
     latest: HashMap<String, (bool, Instant)>,
     /// The changes that are looked for, by the id of the session.
     awaited: HashSet<(String, Change)>,
 }
 
 impl Reports {
-    /// Retains that a session was added or removed. Returns whether clients have to be told.
-    pub(super) fn is_news(&self, session: &str, is_listed: bool) -> bool {
+    /// Records that a session was added or removed. Returns whether clients have to be told.
+    pub(super) fn record(&self, id: &str, is_listed: bool) -> bool {
         let (mut retained, now) = (self.0.lock(), Instant::now());
         if retained.latest.len() >= REPORTS_MAX {
             retained.latest.retain(|_, (_, at)| now < *at + REPORT_COUNTS);
@@ -54,75 +55,81 @@ impl Reports {
         if retained.latest.len() >= REPORTS_MAX {
             retained.latest.clear();
         }
-        let before = retained.latest.insert(session.to_owned(), (is_listed, now));
+        let before = retained.latest.insert(id.to_owned(), (is_listed, now));
         before.is_none_or(|(was_listed, at)| was_listed != is_listed || now >= at + REPORT_COUNTS)
     }
 
-    /// Forgets what was reported of a session, because this host creates one with its URI.
-    pub(super) fn forget(&self, session: &str) {
-        self.0.lock().latest.remove(session);
+    /// Returns whether the last report of a session was this one.
+    fn has(&self, id: &str, is_listed: bool) -> bool {
+        let latest = self.0.lock().latest.get(id).copied();
+        latest.is_some_and(|(was, at)| was == is_listed && Instant::now() < at + REPORT_COUNTS)
     }
 
-    /// Returns whether nobody waits for this change yet.
-    fn awaits(&self, id: &str, change: Change) -> bool {
-        self.0.lock().awaited.insert((id.to_owned(), change))
-    }
-
-    fn arrived(&self, id: &str, change: Change) {
-        self.0.lock().awaited.remove(&(id.to_owned(), change));
+    /// Forgets what was reported of a session, because this host creates one with its id.
+    pub(super) fn forget(&self, id: &str) {
+        self.0.lock().latest.remove(id);
     }
 }
 
 impl Relay {
     /// Tells clients of a session that another host added to the list, unless the link to that host does.
     pub(super) fn was_added(self: &Arc<Self>, id: String) {
-        if !self.reports.awaits(&id, Change::Added) {
-            return;
-        }
-        let relay = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(LINK_TIME).await;
-            relay.reports.arrived(&id, Change::Added);
-            let Some(front) = relay.front.upgrade() else { return };
-            // If it was removed since, the database reports that, too.
-            let Some(summary) = relay.current_row(&front, &id).await else { return };
-            if relay.reports.is_news(&summary.resource, true) {
-                relay.publish_added(&front, summary);
-            }
+        self.later(id, Change::Added, LINK_TIME, |relay, front, id| {
+            Box::pin(async move {
+                // If it was removed since, the database reports that, too.
+                if !relay.reports.has(id, true)
+                    && let Some(summary) = relay.current_row(front, id).await
+                    && relay.reports.record(id, true)
+                {
+                    relay.publish_added(front, summary);
+                }
+            })
         });
     }
 
     /// Tells clients of a listed session that another host removed, unless the link to that host does.
     pub(super) fn was_removed(self: &Arc<Self>, id: String, session: String) {
-        if !self.reports.awaits(&id, Change::Removed) {
-            return;
-        }
-        let relay = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(LINK_TIME).await;
-            relay.reports.arrived(&id, Change::Removed);
-            let Some(front) = relay.front.upgrade() else { return };
-            // If there is another one with its URI since, the database reports that, too.
-            let is_gone = matches!(front.sessions.stored_row(&id).await, Ok(None));
-            if is_gone && relay.reports.is_news(&session, false) {
-                relay.publish_removed(&front, &session);
-            }
+        self.later(id, Change::Removed, LINK_TIME, move |relay, front, id| {
+            Box::pin(async move {
+                // If there is another one with its id since, the database reports that, too.
+                if !relay.reports.has(id, false)
+                    && matches!(front.sessions.stored_row(id).await, Ok(None))
+                    && relay.reports.record(id, false)
+                {
+                    relay.publish_removed(front, &session);
+                }
+            })
         });
     }
 
     /// Adds a changed row of another host to what readers of the API receive.
     pub(super) fn row_changed(self: &Arc<Self>, front: &Front, session: &str) {
-        let Some(id) = uri::session_id(session).map(str::to_owned) else { return };
-        if !front.core.feeds.sessions.is_read() || !self.reports.awaits(&id, Change::Row) {
+        let Some(id) = uri::session_id(session) else { return };
+        if front.core.feeds.sessions.is_read() {
+            self.later(id.to_owned(), Change::Row, ROW_TIME, |relay, front, id| {
+                Box::pin(async move {
+                    if let Some(summary) = relay.current_row(front, id).await {
+                        front.core.feeds.sessions.put(|| Arc::new(summary));
+                    }
+                })
+            });
+        }
+    }
+
+    /// Looks for a change after a pause, once for all its reports until then.
+    fn later<F>(self: &Arc<Self>, id: String, change: Change, pause: Duration, look: F)
+    where
+        F: for<'a> FnOnce(&'a Arc<Self>, &'a Arc<Front>, &'a str) -> BoxFuture<'a, ()> + Send + 'static,
+    {
+        if !self.reports.0.lock().awaited.insert((id.clone(), change)) {
             return;
         }
         let relay = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(ROW_TIME).await;
-            relay.reports.arrived(&id, Change::Row);
-            let Some(front) = relay.front.upgrade() else { return };
-            if let Some(summary) = relay.current_row(&front, &id).await {
-                front.core.feeds.sessions.put(|| Arc::new(summary));
+            tokio::time::sleep(pause).await;
+            relay.reports.0.lock().awaited.remove(&(id.clone(), change));
+            if let Some(front) = relay.front.upgrade() {
+                look(&relay, &front, &id).await;
             }
         });
     }
