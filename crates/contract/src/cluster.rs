@@ -64,6 +64,8 @@ pub enum ClusterEvent {
     SessionChanged {
         /// The id of the session.
         id: String,
+        /// The run of that host.
+        by: String,
     },
     /// Another host removed a session.
     SessionRemoved {

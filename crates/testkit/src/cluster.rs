@@ -113,6 +113,17 @@ impl MemoryCluster {
 
     /// Starts a host of the cluster with a session store that all its hosts share.
     pub async fn start(&self, id: &str, store: SessionStore, builder: Builder) -> ClusteredHost {
+        self.start_wrapped(id, store, builder, &Unwrapped).await
+    }
+
+    /// Like [`MemoryCluster::start`], with the store as a wrapper shows it to this host.
+    pub async fn start_wrapped(
+        &self,
+        id: &str,
+        store: SessionStore,
+        builder: Builder,
+        wrapper: &impl WrapCall,
+    ) -> ClusteredHost {
         let incarnation = {
             let state = self.0.lock();
             format!("{id}-{}", state.members.iter().filter(|member| member.id == id).count())
@@ -129,7 +140,7 @@ impl MemoryCluster {
         let joined: Arc<dyn Cluster> = Arc::new(Joined(member.clone()));
         let dialer = Arc::new(Dialer(member.clone()));
         let memory = builder
-            .sessions(fenced(&store, &member))
+            .sessions(wrapped_store(&fenced(&store, &member), wrapper))
             .own(move |host| host.join_cluster(joined))
             .links_unless_set(dialer)
             .start()
@@ -346,19 +357,29 @@ fn pipe(cluster: &MemoryCluster, one: &Member, other: &Member) -> (Outgoing, Inc
     (Box::pin(sender), Box::pin(receiver))
 }
 
+/// Shows a store as it is.
+struct Unwrapped;
+
+impl WrapCall for Unwrapped {
+    fn wrap<S: Signature>(&self, call: &Call<S>, _writes: bool) -> Call<S> {
+        call.clone()
+    }
+}
+
 /// Rejects the writes of a host that has lost its lease, and notifies the other hosts of changes.
 fn fenced(store: &SessionStore, member: &Arc<Member>) -> SessionStore {
     let fenced = SessionStore { close: None, ..wrapped_store(store, &Fence(member.clone())) };
     let (added, gone) = (store.clone(), store.clone());
+    let by = member.incarnation.clone();
+    let changed = move |id: String| ClusterEvent::SessionChanged { id, by: by.clone() };
+    let has_changed = changed.clone();
     SessionStore {
         set_config: reported(&fenced.set_config, member, move |(id, kept)| {
             let (id, is_new) = (id.clone(), kept.draft.is_none() && listed_as(&added, id).is_none());
             let added = is_new.then(|| ClusterEvent::SessionAdded { id: id.clone() });
-            added.into_iter().chain([ClusterEvent::SessionChanged { id }]).collect()
+            added.into_iter().chain([has_changed(id)]).collect()
         }),
-        set_flags: reported(&fenced.set_flags, member, |(id, _)| {
-            vec![ClusterEvent::SessionChanged { id: id.clone() }]
-        }),
+        set_flags: reported(&fenced.set_flags, member, move |(id, _)| vec![changed(id.clone())]),
         forget: reported(&fenced.forget, member, move |(id,)| {
             vec![ClusterEvent::SessionRemoved { id: id.clone(), listed: listed_as(&gone, id) }]
         }),

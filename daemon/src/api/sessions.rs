@@ -3,7 +3,7 @@
 use ostler_contract::JsonObject;
 use ostler_contract::points::ListedPlace;
 use ostler_engine::feed::Change;
-use ostler_engine::sessions::View;
+use ostler_engine::sessions::{ReportedRows, View};
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
 
@@ -31,8 +31,9 @@ pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList,
     let (mut sessions, mut examined) = (Vec::new(), 0);
     loop {
         let page = ask.control.host.sessions.session_page(after.clone(), CHUNK).await;
-        let (rows, more) = page
+        let page = page
             .map_err(|why| Exit::machine(format!("the sessions could not be read from the store: {why}")))?;
+        let (rows, more) = page.rows(ReportedRows::new());
         for row in &rows {
             if sessions.len() == limit {
                 return Ok(SessionList { sessions, next: after.as_ref().map(cursor_of) });

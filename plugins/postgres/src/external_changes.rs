@@ -137,10 +137,10 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                     continue;
                 }
                 match (kind.as_str(), collection) {
-                    // Several changes of a session are one event.
+                    // Several changes of a session by one host are one event.
                     ("session", listed) => {
-                        if sessions.insert((id.clone(), how)) {
-                            database.lease.tell(&session_event(id, how, listed));
+                        if sessions.insert((id.clone(), how, origin.clone())) {
+                            database.lease.tell(&session_event(id, how, listed, origin));
                         }
                     }
                     ("run", Some(automation)) => {
@@ -158,10 +158,10 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
     }
 }
 
-fn session_event(id: String, how: ChangeType, listed: Option<String>) -> ClusterEvent {
+fn session_event(id: String, how: ChangeType, listed: Option<String>, by: String) -> ClusterEvent {
     match how {
         ChangeType::Added => ClusterEvent::SessionAdded { id },
-        ChangeType::Updated => ClusterEvent::SessionChanged { id },
+        ChangeType::Updated => ClusterEvent::SessionChanged { id, by },
         ChangeType::Deleted => ClusterEvent::SessionRemoved { id, listed },
     }
 }

@@ -145,6 +145,17 @@ impl Responder {
         }
     }
 
+    /// Answers with `result`, before everything that is queued after `result` begins.
+    pub(crate) fn ok_first<T: Serialize>(mut self, result: impl FnOnce() -> T) {
+        self.outbox.hold();
+        self.answered = true;
+        let frame = match encode::result(&self.id, &result()) {
+            Ok(frame) => self.outbox.framed(frame, || self.no_memory()),
+            Err(error) => encode::error(Some(&self.id), &RpcError::internal(error.to_string())).into(),
+        };
+        self.outbox.release(frame);
+    }
+
     /// Answers with the outcome.
     pub fn settle<T: Serialize>(self, outcome: Result<T, RpcError>) {
         match outcome {

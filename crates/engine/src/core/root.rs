@@ -180,10 +180,15 @@ impl Root {
         Some(host.clone())
     }
 
-    /// Returns the notification of the terminals of this host for other hosts, if there are any.
-    pub fn terminals_notification(&self) -> Option<String> {
+    /// Sends the notification of the terminals of this host to another one that has begun to follow, if there are any.
+    pub fn send_terminals(&self, send: impl FnOnce(String)) {
+        // Locked until it is sent, so that an older list never follows a newer one.
         let lists = self.terminals.lock();
-        if lists.own.is_empty() { None } else { lists.notification() }
+        if !lists.own.is_empty()
+            && let Some(frame) = lists.notification()
+        {
+            send(frame);
+        }
     }
 
     /// Publishes all terminals; returns whether the list has changed.

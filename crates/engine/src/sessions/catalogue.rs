@@ -17,6 +17,7 @@ use ostler_protocol::uri::{self, Channel};
 
 use super::create::entry_of;
 use super::moving::{finish_moves, is_no_session};
+use super::ownership::RowChange;
 use super::{Entry, Place, Resting, Sessions};
 use crate::core::refusals::LOST_LEASE;
 
@@ -63,6 +64,8 @@ impl Sessions {
             // Another host published actions of these channels until now.
             let channels = self.channels_of(&entry);
             self.core.fanout.forget_past(channels.iter().map(String::as_str));
+            drop(entries);
+            self.row_changed(RowChange::Loaded(entry.id.clone()));
         }
         Some(entry)
     }
@@ -87,7 +90,7 @@ impl Sessions {
         entries.retain(|id, entry| {
             let goes = gone.contains(id);
             if goes {
-                self.left_memory(entry);
+                drop(self.left_memory(entry));
             }
             !goes
         });

@@ -32,7 +32,12 @@ impl Removals {
     }
 }
 
+/// Rows of sessions of other hosts that are newer than what a listing has read from the store, by the id of the session;
+/// `None` if it was removed.
+pub type ReportedRows = HashMap<String, Option<SessionSummary>>;
+
 /// A listing in progress.
+#[derive(Debug)]
 struct Listing<'a>(&'a Sessions);
 
 impl<'a> Listing<'a> {
@@ -62,6 +67,8 @@ enum Row {
     Held(Arc<Entry>),
     /// A stored session with its chats.
     Stored(Box<(StoredSession, Vec<KeptChat>)>),
+    /// A session of another host that was reported meanwhile.
+    Reported(Box<SessionSummary>),
 }
 
 impl Entry {
@@ -70,9 +77,70 @@ impl Entry {
     }
 }
 
+/// A page of the listing, as far as the store had to be read for it.
+#[derive(Debug)]
+pub struct SessionPage<'a> {
+    listing: Listing<'a>,
+    after: Option<ListedPlace>,
+    limit: usize,
+    /// The sessions in memory, those included that were evicted since.
+    held: HashMap<String, Arc<Entry>>,
+    stored: Vec<(StoredSession, Vec<KeptChat>)>,
+    /// Whether the store has more.
+    more: bool,
+}
+
+impl SessionPage<'_> {
+    /// Returns the rows as they are at this moment, the most recently modified sessions first, and whether more sessions
+    /// follow. `reported` has what other hosts reported since the page was begun.
+    ///
+    /// A caller that queues them for a client holds back what is queued for the client meanwhile. Otherwise the client would
+    /// overwrite a notification with an older row.
+    pub fn rows(self, mut reported: ReportedRows) -> (Vec<SessionSummary>, bool) {
+        let Self { listing, after, limit, mut held, stored, mut more } = self;
+        let sessions = listing.0;
+        // Sessions that were loaded or created in the meantime. Those that were evicted are unchanged in `held`.
+        held.extend(sessions.held());
+        // What follows in the store belongs to later pages.
+        let last = stored.last().filter(|_| more).map(|(row, _)| place_of(row));
+        let mut rows = Vec::new();
+        for stored in stored {
+            let id = &stored.0.id;
+            match reported.remove(id) {
+                _ if held.contains_key(id) || listing.is_removed(id) => {}
+                None => rows.push((place_of(&stored.0), Row::Stored(Box::new(stored)))),
+                Some(None) => {}
+                Some(Some(row)) => rows.push((place_of(&stored.0), Row::Reported(Box::new(row)))),
+            }
+        }
+        for (id, row) in reported {
+            let Some(row) = row.filter(|_| !held.contains_key(&id) && !listing.is_removed(&id)) else {
+                continue;
+            };
+            let place = ListedPlace { modified_at: row.modified_at.clone(), uri: row.resource.clone() };
+            if last.as_ref().is_none_or(|last| order(&place, last).is_lt())
+                && after.as_ref().is_none_or(|after| follows(&place, after))
+            {
+                rows.push((place, Row::Reported(Box::new(row))));
+            }
+        }
+        let held = held.into_values().filter(|entry| !entry.is_gone() && !sessions.is_draft(entry));
+        let held = held.map(|entry| (entry.place(), Row::Held(entry)));
+        rows.extend(held.filter(|(place, _)| after.as_ref().is_none_or(|after| follows(place, after))));
+        rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
+        more |= rows.len() > limit;
+        rows.truncate(limit);
+        let shown = rows.into_iter().map(|(_, row)| match row {
+            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
+            Row::Stored(stored) => sessions.at_rest(&stored.0, &stored.1),
+            Row::Reported(row) => *row,
+        });
+        (shown.collect(), more)
+    }
+}
+
 impl Sessions {
-    /// Returns a page of the listing, the most recently modified sessions first, starting after a place, and whether
-    /// more sessions follow.
+    /// Begins a page of the listing, after a place.
     ///
     /// # Errors
     /// The error of the store.
@@ -80,9 +148,9 @@ impl Sessions {
         &self,
         after: Option<ListedPlace>,
         limit: usize,
-    ) -> Result<(Vec<SessionSummary>, bool), Thrown> {
+    ) -> Result<SessionPage<'_>, Thrown> {
         let listing = Listing::begin(self);
-        let mut held = self.held();
+        let held = self.held();
         let total = self.total.load(Ordering::Acquire);
         let whole =
             self.is_whole() || self.is_alone() && self.counted.load(Ordering::Acquire) && held.len() >= total;
@@ -95,25 +163,8 @@ impl Sessions {
             for (row, chats) in &mut stored {
                 *chats = self.chats_in(store, row).await;
             }
-            // Sessions that were loaded in the meantime may have changed. Those that were evicted are unchanged in
-            // `held`.
-            held.extend(self.held());
         }
-        let stored =
-            stored.into_iter().filter(|(row, _)| !held.contains_key(&row.id) && !listing.is_removed(&row.id));
-        let mut rows: Vec<_> =
-            stored.map(|stored| (place_of(&stored.0), Row::Stored(Box::new(stored)))).collect();
-        let held = held.into_values().filter(|entry| !entry.is_gone() && !self.is_draft(entry));
-        let held = held.map(|entry| (entry.place(), Row::Held(entry)));
-        rows.extend(held.filter(|(place, _)| after.as_ref().is_none_or(|after| follows(place, after))));
-        rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
-        more |= rows.len() > limit;
-        rows.truncate(limit);
-        let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
-            Row::Stored(stored) => self.at_rest(&stored.0, &stored.1),
-        });
-        Ok((shown.collect(), more))
+        Ok(SessionPage { listing, after, limit, held, stored, more })
     }
 
     /// Returns the row of a session in the store, if it is listed.

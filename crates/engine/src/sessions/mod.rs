@@ -89,10 +89,11 @@ pub(crate) use create::computer_in;
 pub use directory_facts::DirectoryFacts;
 use drafts::Draft;
 pub use input_feed::InputChange;
+pub use listing::{ReportedRows, SessionPage};
 pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
 pub(crate) use observer::{Happened, Happening, Observer};
-pub(crate) use ownership::{another, ask};
+pub(crate) use ownership::{RowChange, another, ask};
 use queue::Mailbox;
 pub(crate) use snapshots::snapshot;
 pub use tools_server::OpenToolsServer;
@@ -145,6 +146,7 @@ pub struct Sessions {
     serving: RwLock<HashSet<String>>,
     /// Sessions before their first turn, by id.
     drafts: Mutex<HashMap<String, Draft>>,
+    row_listener: ownership::RowListenerSlot,
     /// The sessions removed while listings are in progress.
     removals: Mutex<listing::Removals>,
     tools_server: OnceLock<OpenToolsServer>,
@@ -277,6 +279,7 @@ impl Sessions {
             hands_over: AtomicBool::default(),
             serving: RwLock::default(),
             drafts: Mutex::default(),
+            row_listener: ownership::RowListenerSlot::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),
             read_schemas: Mutex::default(),

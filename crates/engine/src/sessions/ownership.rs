@@ -1,8 +1,8 @@
 //! The sessions of a host in a cluster: it claims a session before it loads or creates it, and releases it when it leaves
 //! memory. A host without a cluster owns every session and does nothing here.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ostler_contract::cluster::{Cluster, ClusterHost, SessionElsewhere, SessionOwner};
@@ -15,6 +15,18 @@ use tokio::time::Instant;
 use super::{Entry, Resting, Sessions, ToSession};
 use crate::core::file_uris::file_path;
 use crate::core::outbox::Closed;
+
+/// A change of a row of the listing that no notification of this host reports.
+#[derive(Debug)]
+pub(crate) enum RowChange {
+    /// A session of a cluster, by its id, was loaded from the store.
+    Loaded(String),
+    /// A session, by its id, has left memory without the result of its last writes.
+    Unknown(String),
+}
+
+/// Receives changes of rows. It must not block.
+pub(crate) type RowListener = Box<dyn Fn(RowChange) + Send + Sync>;
 
 /// How long sessions may take to fall asleep before they are looked at again.
 const REST: Duration = Duration::from_millis(200);
@@ -111,16 +123,31 @@ impl Sessions {
         ask(cluster.bind(entry.id.clone())).await.map_err(Thrown::into_rpc)
     }
 
+    /// Sets what receives changes of rows.
+    pub(crate) fn listen_to_rows(&self, listener: RowListener) {
+        let _ = self.row_listener.0.set(listener);
+    }
+
+    pub(super) fn row_changed(&self, change: RowChange) {
+        if let Some(listener) = self.row_listener.0.get() {
+            listener(change);
+        }
+    }
+
     /// Releases a session that has left memory. The release follows its writes and precedes a later claim.
     pub(super) fn disown(&self, id: &str) {
-        let Some(cluster) = self.core.cluster() else { return };
-        let released = ask(cluster.release(id.to_owned()));
+        drop(self.released(id));
+    }
+
+    /// Like [`Sessions::disown`]; the task ends once the session is released.
+    fn released(&self, id: &str) -> Option<tokio::task::JoinHandle<()>> {
+        let released = ask(self.core.cluster()?.release(id.to_owned()));
         let (log, id) = (self.core.log.clone(), id.to_owned());
-        tokio::spawn(async move {
+        Some(tokio::spawn(async move {
             if let Err(why) = released.await {
                 log.line(format_args!("session {id} could not be released: {why}"));
             }
-        });
+        }))
     }
 
     /// Removes sleeping sessions from memory and releases them, if `which` returns true.
@@ -131,30 +158,38 @@ impl Sessions {
         for entry in &gone {
             entries.remove(&entry.id);
             self.drafts.lock().remove(&entry.id);
-            self.left_memory(entry);
+            drop(self.left_memory(entry));
         }
         self.chats.write().retain(|_, session| !gone.iter().any(|entry| entry.id == *session));
     }
 
-    /// Removes a session that has ended from memory and releases it.
+    /// Removes a session from memory, a change of which could not be stored, and releases it. Its row is read again once no
+    /// write of it can follow.
     pub(super) fn leave_memory(&self, entry: &Arc<Entry>) {
         let mut entries = self.entries.write();
         if entries.get(&entry.id).is_some_and(|current| Arc::ptr_eq(current, entry)) {
             entries.remove(&entry.id);
             self.drafts.lock().remove(&entry.id);
-            self.left_memory(entry);
+            let released = self.left_memory(entry);
             self.chats.write().retain(|_, session| *session != entry.id);
+            if let (Some(released), Some(sessions)) = (released, self.me()) {
+                let id = entry.id.clone();
+                tokio::spawn(async move {
+                    let _ = released.await;
+                    sessions.row_changed(RowChange::Unknown(id));
+                });
+            }
         }
     }
 
-    /// Releases a session that was evicted, while `entries` is locked.
-    pub(super) fn left_memory(&self, entry: &Entry) {
+    /// Releases a session that was evicted, while `entries` is locked. In a cluster, the task ends once it is released.
+    pub(super) fn left_memory(&self, entry: &Entry) -> Option<tokio::task::JoinHandle<()>> {
         if self.is_alone() {
-            return;
+            return None;
         }
         let channels = self.channels_of(entry);
         self.core.fanout.forget_past(channels.iter().map(String::as_str));
-        self.disown(&entry.id);
+        self.released(&entry.id)
     }
 
     /// Moves sessions without a running turn out of memory, for other hosts, if `which` returns true. Clients that subscribe to
@@ -239,6 +274,16 @@ impl Sessions {
         entries.clear();
         self.chats.write().clear();
         self.drafts.lock().clear();
+    }
+}
+
+/// What receives changes of rows, once it is set.
+#[derive(Default)]
+pub(super) struct RowListenerSlot(OnceLock<RowListener>);
+
+impl std::fmt::Debug for RowListenerSlot {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("RowListenerSlot")
     }
 }
 

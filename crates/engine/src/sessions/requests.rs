@@ -16,7 +16,7 @@ use crate::core::message::message;
 use crate::core::refusals::{SESSION_ENDED, nothing_at};
 use crate::core::titles::tidy_title;
 use crate::sessions::Sessions;
-use crate::sessions::{Entry, NewChat, NewSession, Place, ToSession, TurnRequest, TurnTaken};
+use crate::sessions::{Entry, NewChat, NewSession, Place, ReportedRows, ToSession, TurnRequest, TurnTaken};
 use crate::users::policies::Use;
 
 impl Sessions {
@@ -25,7 +25,7 @@ impl Sessions {
     /// # Errors
     /// The error of the store.
     pub async fn session_rows(&self) -> Result<Vec<SessionSummary>, Thrown> {
-        Ok(self.session_page(None, usize::MAX).await?.0)
+        Ok(self.session_page(None, usize::MAX).await?.rows(ReportedRows::new()).0)
     }
 
     pub(crate) async fn chats_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<ChatSummary>> {

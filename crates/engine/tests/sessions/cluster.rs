@@ -63,8 +63,12 @@ async fn subscribe(client: &mut RawClient, channel: &str) -> Value {
 }
 
 async fn say(client: &mut RawClient, seq: i64, turn: &str, text: &str) {
+    say_in(client, SESSION, seq, turn, text).await;
+}
+
+async fn say_in(client: &mut RawClient, session: &str, seq: i64, turn: &str, text: &str) {
     let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": text } });
-    client.dispatch(&chat(), seq, action).await;
+    client.dispatch(&ostler_protocol::uri::default_chat(session), seq, action).await;
 }
 
 /// Returns a client that another host let in before.
@@ -721,6 +725,153 @@ async fn the_whole_row_of_a_session_that_has_another_host_is_reported() {
             break;
         }
     }
+}
+
+/// A store that reports errors of writes that it has done, that cannot be read, or that answers reads later.
+#[derive(Debug, Clone, Default)]
+struct Unsure {
+    loses_answers: Arc<AtomicBool>,
+    is_unreadable: Arc<AtomicBool>,
+    is_slow: Arc<AtomicBool>,
+}
+
+impl WrapCall for Unsure {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, unsure) = (call.clone(), self.clone());
+        Call::new(move |arguments| {
+            let (call, unsure) = (call.clone(), unsure.clone());
+            async move {
+                let answer = call.unbounded(arguments).await;
+                if !writes && unsure.is_slow.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
+                match if writes { &unsure.loses_answers } else { &unsure.is_unreadable } {
+                    fails if fails.load(Ordering::Relaxed) => Err(Thrown::new("the answer was lost")),
+                    _ => answer,
+                }
+            }
+        })
+    }
+}
+
+impl Inn {
+    async fn unsure(&self, id: &str, unsure: &Unsure) -> ClusteredHost {
+        let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
+        self.cluster.start_wrapped(id, Arc::new(store).into_point(), Self::builder(), unsure).await
+    }
+}
+
+/// Waits until the row of a session has a title.
+async fn is_titled(client: &mut RawClient, title: &str) {
+    while notified(client).await["params"]["changes"]["title"] != title {}
+}
+
+async fn rename(client: &mut RawClient, seq: i64, title: &str) {
+    client.dispatch(SESSION, seq, json!({ "type": "session/titleChanged", "title": title })).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_row_of_a_session_whose_host_has_no_link_is_reported() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut watcher = b.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    create_used(&mut a.connect("maker").await).await;
+    while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
+    inn.cluster.cut(&a);
+    let mut maker = a.connect("maker").await;
+    subscribe(&mut maker, SESSION).await;
+    for title in ["Once", "Twice"] {
+        rename(&mut maker, 1, title).await;
+        is_titled(&mut watcher, title).await;
+        let listed = watcher.request("listSessions", json!({})).await.unwrap();
+        assert_eq!(listed["items"][0]["title"], title);
+        maker = a.connect("maker").await;
+        subscribe(&mut maker, SESSION).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_is_reported_once_the_store_can_be_read() {
+    let inn = Inn::new();
+    let unsure = Unsure::default();
+    let (a, b) = (inn.host("a").await, inn.unsure("b", &unsure).await);
+    let mut watcher = b.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    create_used(&mut a.connect("maker").await).await;
+    while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
+    inn.cluster.cut(&a);
+    let mut maker = a.connect("maker").await;
+    subscribe(&mut maker, SESSION).await;
+    unsure.is_unreadable.store(true, Ordering::Relaxed);
+    rename(&mut maker, 1, "Renamed").await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    unsure.is_unreadable.store(false, Ordering::Relaxed);
+    is_titled(&mut watcher, "Renamed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_row_of_a_session_that_was_stored_without_an_answer_is_reported() {
+    let inn = Inn::new();
+    let unsure = Unsure::default();
+    let (a, b) = (inn.unsure("a", &unsure).await, inn.host("b").await);
+    let mut watchers = [a.connect("near").await, b.connect("far").await];
+    for watcher in &mut watchers {
+        subscribe(watcher, "ahp-root://").await;
+    }
+    let mut maker = a.connect("maker").await;
+    create_used(&mut maker).await;
+    for watcher in &mut watchers {
+        while notified(watcher).await["method"] != "root/sessionAdded" {}
+    }
+    subscribe(&mut maker, SESSION).await;
+    unsure.loses_answers.store(true, Ordering::Relaxed);
+    rename(&mut maker, 2, "Renamed").await;
+    assert_eq!(maker.ended().await, Closed::Moved);
+    unsure.loses_answers.store(false, Ordering::Relaxed);
+    for watcher in &mut watchers {
+        is_titled(watcher, "Renamed").await;
+        let listed = watcher.request("listSessions", json!({})).await.unwrap();
+        assert_eq!(listed["items"][0]["title"], "Renamed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_has_what_was_reported_while_it_was_read() {
+    let inn = Inn::new();
+    let unsure = Unsure::default();
+    let (a, b) = (inn.host("a").await, inn.unsure("b", &unsure).await);
+    for session in ["echo:/removed", "echo:/renamed"] {
+        let mut maker = a.connect(session).await;
+        maker.request("createSession", json!({ "channel": session })).await.unwrap();
+        subscribe(&mut maker, &ostler_protocol::uri::default_chat(session)).await;
+        say_in(&mut maker, session, 1, "t1", "some words").await;
+        maker.actions_until("chat/turnComplete").await;
+    }
+    let mut watcher = b.connect("w").await;
+    subscribe(&mut watcher, "ahp-root://").await;
+    unsure.is_slow.store(true, Ordering::Relaxed);
+    // It has read the store, which answers later.
+    watcher.send(r#"{ "jsonrpc": "2.0", "id": 90, "method": "listSessions", "params": {} }"#).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut maker = a.connect("maker").await;
+    create_used(&mut maker).await;
+    maker.request("disposeSession", json!({ "channel": "echo:/removed" })).await.unwrap();
+    subscribe(&mut maker, "echo:/renamed").await;
+    let renamed = json!({ "type": "session/titleChanged", "title": "Renamed" });
+    maker.dispatch("echo:/renamed", 2, renamed).await;
+    is_titled(&mut watcher, "Renamed").await;
+    let listed = loop {
+        let frame = watcher.next_frame().await.unwrap();
+        if frame["id"] == 90 {
+            break frame["result"].clone();
+        }
+    };
+    let rows = listed["items"].as_array().unwrap().iter();
+    let rows: BTreeSet<_> =
+        rows.map(|row| (row["resource"].as_str().unwrap(), row["title"].as_str().unwrap())).collect();
+    let title = "some words";
+    assert_eq!(rows, BTreeSet::from([(SESSION, title), ("echo:/renamed", "Renamed")]));
 }
 
 #[tokio::test(start_paused = true)]

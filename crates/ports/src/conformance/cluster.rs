@@ -128,7 +128,7 @@ async fn a_session_has_one_owner(one: &ClusterMember, other: &ClusterMember, hea
     assert!(store(one, "s", "first").await);
     assert!(!store(other, "s", "foreign").await);
     assert_eq!(title(other, "s").await.as_deref(), Some("first"));
-    let changed = ClusterEvent::SessionChanged { id: "s".into() };
+    let changed = ClusterEvent::SessionChanged { id: "s".into(), by: one.cluster.incarnation() };
     until("the other host is told of the change", async || heard[1].has(&changed)).await;
     assert!(!heard[0].has(&changed), "a host is not told of its own changes");
     let added = ClusterEvent::SessionAdded { id: "s".into() };

@@ -432,7 +432,8 @@ impl Tables {
 
     /// Records that listings of sessions have changed.
     pub fn changed_session(&mut self, by: &str, id: &str) {
-        self.changes.push((by.to_owned(), ClusterEvent::SessionChanged { id: id.to_owned() }));
+        let event = ClusterEvent::SessionChanged { id: id.to_owned(), by: by.to_owned() };
+        self.changes.push((by.to_owned(), event));
     }
 
     /// Stores a session.

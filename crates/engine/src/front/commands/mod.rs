@@ -113,11 +113,7 @@ lanes! { connection, by, prepared, responder;
     inline Authenticate(params) => connection.handle_authenticate(params, responder);
     session Subscribe(params) => connection.handle_subscribe(params, responder);
     spawned [sessions] ListSessions(params) => {
-        let mut listed = sessions::handle_list_sessions(by.front(), params).await;
-        if let (Ok(listed), Some(relay)) = (&mut listed, by.front().relay()) {
-            relay.show_rows(by.front(), &mut listed.items);
-        }
-        responder.settle(listed);
+        sessions::handle_list_sessions(by.front(), params, responder).await;
     };
     session CreateSession(params) => connection.handle_create_session(params, prepared.unknown, responder);
     session DisposeSession(params) => connection.handle_dispose_session(&params.channel, responder);

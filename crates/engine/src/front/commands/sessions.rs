@@ -167,10 +167,33 @@ impl Progress {
     }
 }
 
-pub(super) async fn handle_list_sessions(
-    front: &Front,
-    params: c::ListSessionsParams,
-) -> Result<c::ListSessionsResult, RpcError> {
+pub(super) async fn handle_list_sessions(front: &Front, params: c::ListSessionsParams, responder: Responder) {
+    let (after, limit) = match place_and_limit(&params) {
+        Ok(asked) => asked,
+        Err(refused) => return responder.fail(refused),
+    };
+    let elsewhere = front.relay().map(|relay| relay.begin_listing());
+    let page = match front.sessions.session_page(after, limit).await {
+        Ok(page) => page,
+        Err(why) => {
+            let why = format!("the sessions could not be read from the store: {why}");
+            return responder.fail(RpcError::internal(why));
+        }
+    };
+    responder.ok_first(|| {
+        let reported = elsewhere.as_ref().map(|elsewhere| elsewhere.reported()).unwrap_or_default();
+        let (mut items, more) = page.rows(reported);
+        let last = items.last().filter(|_| more);
+        let next_cursor = last.map(|row| format!("{}|{}", row.modified_at, row.resource));
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.show(front, &mut items);
+        }
+        c::ListSessionsResult { items, next_cursor }
+    });
+}
+
+/// Returns the place after which a page begins, and the maximum number of its rows.
+fn place_and_limit(params: &c::ListSessionsParams) -> Result<(Option<ListedPlace>, usize), RpcError> {
     // The row itself may have moved, but the rows after it have not.
     let after = match &params.cursor {
         None => None,
@@ -187,10 +210,5 @@ pub(super) async fn handle_list_sessions(
         None => usize::MAX,
         Some(limit) => usize::try_from(limit).unwrap_or_default().clamp(1, PAGE_MAX),
     };
-    let page = front.sessions.session_page(after, limit).await;
-    let (items, more) = page
-        .map_err(|why| RpcError::internal(format!("the sessions could not be read from the store: {why}")))?;
-    let last = items.last().filter(|_| more);
-    let next_cursor = last.map(|row| format!("{}|{}", row.modified_at, row.resource));
-    Ok(c::ListSessionsResult { items, next_cursor })
+    Ok((after, limit))
 }

@@ -1,7 +1,11 @@
 //! The lists of a cluster. Each host sends the notifications of its root channel to the others, whose clients receive them
 //! too. The row of a session in memory has more than the store, so it is retained for listings until the link to its host ends.
+//!
+//! What a client has of a row after its listing and all notifications is what a new listing shows. So what changes a row
+//! without a notification of its host is reported as a whole row: the end of a link, another host of the session, and a
+//! write whose host reports nothing of it here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ostler_protocol::message::encode;
@@ -10,18 +14,72 @@ use ostler_protocol::{JsonObject, Value, json, uri};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::{Link, Relay};
+use super::{FOLLOW_AGAIN, Link, Relay};
+use crate::core::outbox::Outbox;
 use crate::core::terminal_lists;
 use crate::front::Front;
+use crate::sessions::{Entry, ReportedRows};
 
 /// The maximum number of retained rows.
 const ROWS_MAX: usize = 10_000;
-/// The maximum number of rows that are read again when a host is lost.
-const READ_AGAIN: usize = 1000;
 
-/// The rows of sessions that other hosts have in memory, by URI.
+/// The rows of sessions of other hosts.
 #[derive(Debug, Default)]
-pub(super) struct Lists(Mutex<HashMap<String, Live>>);
+pub(super) struct Lists(Mutex<Rows>);
+
+#[derive(Debug, Default)]
+struct Rows {
+    /// The rows of sessions that other hosts have in memory, by id.
+    live: HashMap<String, Live>,
+    /// The number of listings in progress.
+    listings: usize,
+    /// What clients were told since the first of these listings began, by id.
+    since: ReportedRows,
+}
+
+impl Rows {
+    /// Records a whole row that clients are about to receive, or the removal of its session.
+    fn reported(&mut self, id: &str, row: Option<&SessionSummary>) {
+        if self.listings > 0 {
+            self.since.insert(id.to_owned(), row.cloned());
+        }
+    }
+}
+
+/// A listing of sessions that is in progress.
+#[derive(Debug)]
+pub(in crate::front) struct ListingInProgress(Arc<Relay>);
+
+impl ListingInProgress {
+    /// Returns what clients were told since it began.
+    pub(in crate::front) fn reported(&self) -> ReportedRows {
+        self.0.lists.0.lock().since.clone()
+    }
+
+    /// Adds to its rows what other hosts reported.
+    pub(in crate::front) fn show(&self, front: &Front, rows: &mut [SessionSummary]) {
+        self.0.show_rows(front, rows);
+    }
+}
+
+impl Drop for ListingInProgress {
+    fn drop(&mut self) {
+        let mut rows = self.0.lists.0.lock();
+        rows.listings -= 1;
+        if rows.listings == 0 {
+            rows.since = HashMap::new();
+        }
+    }
+}
+
+/// Who is told of a whole row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The clients of this host.
+    Clients,
+    /// They, and other hosts.
+    Everyone,
+}
 
 /// The row of a session in the memory of another host, as far as the host reported it. The store may not have everything.
 #[derive(Debug, Clone)]
@@ -90,11 +148,28 @@ struct RootChange {
     changes: Option<JsonObject>,
 }
 
-/// Returns the notifications of the rows of sessions in memory here, for a host that begins to follow.
-pub(super) fn rows_in_memory(front: &Front) -> Vec<String> {
-    let listed = front.sessions.all().into_iter().filter(|entry| entry.view().record.draft.is_none());
-    let summaries = listed.map(|entry| entry.view().summary.clone());
-    summaries.filter_map(|summary| changed(&summary.resource, &fields_of(&summary))).collect()
+/// Sends the rows of sessions in memory to a host that has begun to follow. A row that changes meanwhile is sent once more,
+/// because its notification may already be queued.
+pub(super) fn send_rows(front: &Front, outbox: &Outbox) {
+    for entry in front.sessions.all() {
+        send_row(&entry, |frame| outbox.send(frame));
+    }
+}
+
+/// Sends the row of a session in memory, unless it is a draft, until it is the current one.
+fn send_row(entry: &Entry, send: impl Fn(String)) -> Option<Arc<SessionSummary>> {
+    loop {
+        let view = entry.view();
+        if view.record.draft.is_some() {
+            return None;
+        }
+        if let Some(frame) = changed(&view.summary.resource, &fields_of(&view.summary)) {
+            send(frame);
+        }
+        if Arc::ptr_eq(&view.summary, &entry.view().summary) {
+            return Some(view.summary.clone());
+        }
+    }
 }
 
 impl Relay {
@@ -116,9 +191,10 @@ impl Relay {
         let RootChange { summary, session, changes } = notified.params;
         match (&*notified.method, summary, session) {
             ("root/sessionAdded", Some(summary), _) => {
-                let fields = fields_of(&summary);
-                self.has_row(link, &summary.resource, fields.clone());
-                if !self.reports.record(id_of(&summary.resource), true) {
+                let (id, fields) = (id_of(&summary.resource), fields_of(&summary));
+                self.has_row(link, id, fields.clone());
+                self.row_reported(&summary);
+                if !self.reports.record(id, true) {
                     if let Some(frame) = changed(&summary.resource, &fields) {
                         core.fanout.notify_clients(uri::ROOT, frame);
                     }
@@ -128,7 +204,7 @@ impl Relay {
                 core.feeds.sessions.put(|| Arc::new(summary));
             }
             ("root/sessionRemoved", _, Some(session)) => {
-                self.forget_row(&session);
+                self.forget_row(id_of(&session));
                 if !self.reports.record(id_of(&session), false) {
                     return;
                 }
@@ -136,8 +212,13 @@ impl Relay {
                 core.feeds.sessions.remove(&session);
             }
             ("root/sessionSummaryChanged", _, Some(session)) => {
-                self.has_row(link, &session, changes.unwrap_or_default());
-                self.row_changed(&front, &session);
+                let id = id_of(&session);
+                if front.sessions.get(id).is_some() {
+                    // This host has taken it over; what its former host reported last is older.
+                    return;
+                }
+                self.has_row(link, id, changes.unwrap_or_default());
+                self.row_changed(&front, id);
             }
             _ => {}
         }
@@ -145,77 +226,133 @@ impl Relay {
         core.root.set_active_sessions(&core.fanout, front.sessions.count());
     }
 
-    pub(super) fn forget_row(&self, session: &str) {
-        self.lists.0.lock().remove(session);
+    /// Records a whole row that clients are about to receive.
+    pub(super) fn row_reported(&self, row: &SessionSummary) {
+        self.lists.0.lock().reported(id_of(&row.resource), Some(row));
     }
 
-    fn has_row(self: &Arc<Self>, link: &Link, session: &str, fields: JsonObject) {
-        let mut lists = self.lists.0.lock();
-        if lists.len() >= ROWS_MAX {
-            lists.clear();
+    /// Forgets the row of a session that was removed.
+    pub(super) fn forget_row(&self, id: &str) {
+        let mut rows = self.lists.0.lock();
+        rows.live.remove(id);
+        rows.reported(id, None);
+    }
+
+    fn has_row(self: &Arc<Self>, link: &Link, id: &str, fields: JsonObject) {
+        let mut rows = self.lists.0.lock();
+        if rows.live.len() >= ROWS_MAX {
+            rows.live.clear();
         }
         let incarnation = &link.host.incarnation;
-        match lists.get_mut(session) {
+        match rows.live.get_mut(id) {
             Some(live) if live.incarnation == *incarnation => live.fields.extend(fields),
             former => {
                 let had_other = former.is_some();
-                lists.insert(session.to_owned(), Live { incarnation: incarnation.clone(), fields });
-                drop(lists);
+                rows.live.insert(id.to_owned(), Live { incarnation: incarnation.clone(), fields });
+                drop(rows);
                 if had_other {
                     // It reports what changes there, not what the former host has reported and is no longer so.
-                    let (relay, session) = (self.clone(), session.to_owned());
-                    tokio::spawn(async move { relay.report_row(&session).await });
+                    self.report_soon(id.to_owned(), Told::Clients);
                 }
             }
         }
     }
 
-    /// Reports the whole row of a session whose host is another one now: the stored row with what that host has reported.
-    async fn report_row(&self, session: &str) {
-        let (Some(front), Some(id)) = (self.front.upgrade(), uri::session_id(session)) else { return };
-        // Without an answer, the row changes with the next change of the session.
-        let Ok(Some(mut row)) = front.sessions.stored_row(id).await else { return };
+    /// Returns whether a host reports the row of a session over its link.
+    pub(super) fn has_row_of(&self, id: &str, incarnation: &str) -> bool {
+        self.lists.0.lock().live.get(id).is_some_and(|live| live.incarnation == incarnation)
+    }
+
+    /// Reports the row of a session that this host has loaded, if another one had it in memory.
+    pub(super) fn was_loaded(self: &Arc<Self>, id: &str) {
+        if self.lists.0.lock().live.contains_key(id) {
+            self.report_soon(id.to_owned(), Told::Clients);
+        }
+    }
+
+    /// Reports the whole row of a session in a task.
+    pub(super) fn report_soon(self: &Arc<Self>, id: String, told: Told) {
+        let relay = self.clone();
+        tokio::spawn(async move { relay.report_row(&id, told).await });
+    }
+
+    /// Reports the whole row of a session as listings show it: the stored row with what its host has reported, or the row in
+    /// memory here.
+    pub(super) async fn report_row(&self, id: &str, told: Told) {
+        // One at a time, so that of two reports of a session the later one is the newer one.
+        let _turn = self.reporting.lock().await;
+        let Some(Some(mut row)) = self.stored_row(id).await else { return };
+        let Some(front) = self.front.upgrade() else { return };
+        let core = &front.core;
+        let notify = |frame| match told {
+            Told::Clients => core.fanout.notify_clients(uri::ROOT, frame),
+            Told::Everyone => core.fanout.notify(uri::ROOT, frame),
+        };
         // Locked until it is sent, so that it does not follow what its host reports later.
-        let lists = self.lists.0.lock();
-        // If this host has taken it over, that alone changed nothing that it would report.
-        let here = front.sessions.get(id).map(|entry| entry.view().summary.clone());
-        if let (None, Some(live)) = (&here, lists.get(session)) {
+        let mut rows = self.lists.0.lock();
+        if let Some(entry) = front.sessions.get(id) {
+            rows.live.remove(id);
+            if let Some(summary) = send_row(&entry, notify) {
+                core.feeds.sessions.put(|| summary);
+            }
+            return;
+        }
+        rows.reported(id, Some(&row));
+        if let Some(live) = rows.live.get(id) {
             live.show(&mut row);
         }
-        if let Some(frame) = changed(session, &fields_of(here.as_deref().unwrap_or(&row))) {
-            front.core.fanout.notify_clients(uri::ROOT, frame);
+        if let Some(frame) = changed(&row.resource, &fields_of(&row)) {
+            notify(frame);
+        }
+        core.feeds.sessions.put(|| Arc::new(row));
+    }
+
+    /// Returns the stored row of a session, if it is listed, once the store can be read. Returns `None` if the host stops
+    /// before that.
+    pub(super) async fn stored_row(&self, id: &str) -> Option<Option<SessionSummary>> {
+        loop {
+            let front = self.front.upgrade().filter(|front| !front.core.is_stopping())?;
+            if let Ok(row) = front.sessions.stored_row(id).await {
+                return Some(row);
+            }
+            drop(front);
+            tokio::time::sleep(FOLLOW_AGAIN).await;
         }
     }
 
     /// Reports the rows of the sessions of a host, because the link to it ended: what it reported last may be missing.
     pub(super) fn forget_rows(self: &Arc<Self>, link: &Link) {
-        let mut lost = Vec::new();
-        self.lists.0.lock().retain(|session, live| {
+        let mut lost = HashSet::new();
+        self.lists.0.lock().live.retain(|id, live| {
             let stays = live.incarnation != link.host.incarnation;
-            if !stays && lost.len() < READ_AGAIN {
-                lost.push(session.clone());
+            if !stays {
+                lost.insert(id.clone());
             }
             stays
         });
         let relay = self.clone();
         tokio::spawn(async move {
-            for session in lost {
-                relay.report_row(&session).await;
+            for id in lost {
+                relay.report_row(&id, Told::Clients).await;
             }
         });
     }
 
+    /// Begins a listing.
+    pub(in crate::front) fn begin_listing(self: &Arc<Self>) -> ListingInProgress {
+        self.lists.0.lock().listings += 1;
+        ListingInProgress(self.clone())
+    }
+
     /// Adds to the rows of a listing what other hosts reported.
-    pub(in crate::front) fn show_rows(&self, front: &Front, rows: &mut [SessionSummary]) {
-        let mut lists = self.lists.0.lock();
+    pub(super) fn show_rows(&self, front: &Front, rows: &mut [SessionSummary]) {
+        let lists = self.lists.0.lock();
         for row in rows {
-            if !lists.contains_key(&row.resource) {
-                continue;
-            }
-            match front.sessions.by_uri(&row.resource) {
-                // This host has taken it over.
-                Some(_) => drop(lists.remove(&row.resource)),
-                None => lists[&row.resource].show(row),
+            let id = id_of(&row.resource);
+            if let Some(live) = lists.live.get(id)
+                && front.sessions.get(id).is_none()
+            {
+                live.show(row);
             }
         }
     }

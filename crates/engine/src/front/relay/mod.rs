@@ -28,10 +28,11 @@ use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{another, ask};
+use crate::sessions::{RowChange, another, ask};
 pub(crate) use gateway::Relayed;
 use link::drive;
 pub use link::{LinkDialer, LinkTransport};
+use lists::Told;
 pub(crate) use owned::Across;
 use owned::OUTBOXES;
 use wire::{LinkMessage, ROOT};
@@ -66,6 +67,8 @@ pub(crate) struct Relay {
     owners: Mutex<Owners>,
     lists: lists::Lists,
     reports: unreported::Reports,
+    /// Held while a whole row is read and reported.
+    reporting: tokio::sync::Mutex<()>,
     /// The runs of hosts whose links have ended, so that attempts to open them again are not logged.
     reported: Mutex<HashSet<String>>,
 }
@@ -177,6 +180,7 @@ impl Front {
             owners: Mutex::default(),
             lists: lists::Lists::default(),
             reports: unreported::Reports::default(),
+            reporting: tokio::sync::Mutex::default(),
             reported: Mutex::default(),
         });
         if self.relay.set(relay.clone()).is_err() {
@@ -188,6 +192,14 @@ impl Front {
             if let Some(relay) = heard.upgrade() {
                 let _entered = runtime.enter();
                 relay.happened(event);
+            }
+        }));
+        let rows = Arc::downgrade(&relay);
+        self.sessions.listen_to_rows(Box::new(move |change| {
+            let Some(relay) = rows.upgrade() else { return };
+            match change {
+                RowChange::Loaded(id) => relay.was_loaded(&id),
+                RowChange::Unknown(id) => relay.report_soon(id, Told::Everyone),
             }
         }));
         relay.follow_hosts();
@@ -209,8 +221,8 @@ impl Relay {
                     self.was_removed(id, session);
                 }
             }
-            // Changes of rows arrive over links.
-            ClusterEvent::SessionChanged { .. } | ClusterEvent::RunChanged { .. } => {}
+            ClusterEvent::SessionChanged { id, by } => self.was_stored(id, &by),
+            ClusterEvent::RunChanged { .. } => {}
         }
     }
 

@@ -9,7 +9,7 @@ use ostler_protocol::{Version, uri, version};
 use tokio::sync::mpsc;
 
 use super::link::{LinkTransport, drive};
-use super::lists::rows_in_memory;
+use super::lists::send_rows;
 use super::wire::{LinkMessage, ROOT};
 use crate::core::fanout::Subscriber;
 use crate::core::link_queue::LinkQueue;
@@ -187,9 +187,8 @@ impl Serving {
             flow: None,
         };
         core.fanout.subscribe(uri::ROOT, subscriber.clone());
-        for frame in rows_in_memory(&self.front).into_iter().chain(core.root.terminals_notification()) {
-            subscriber.outbox.send(frame);
-        }
+        send_rows(&self.front, &subscriber.outbox);
+        core.root.send_terminals(|frame| subscriber.outbox.send(frame));
         self.watch = Some(subscriber);
     }
 }

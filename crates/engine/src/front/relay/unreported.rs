@@ -1,6 +1,6 @@
-//! What the links do not report of the lists of other hosts: sessions that were added or removed while there was no link,
-//! and whole rows. The database has additions and removals in order, so each is looked for once the link had the time
-//! to report it.
+//! What the links do not report of the lists of other hosts: sessions that were added, removed or changed while there was no
+//! link, and whole rows. The database has these changes in order, so each is looked for once the link had the time to report
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Relay;
+use super::lists::Told;
 use crate::front::Front;
 
 /// How long the link to a host has to report what the database reports.
@@ -34,6 +35,7 @@ pub(super) struct Reports(Mutex<Retained>);
 enum Change {
     Added,
     Row,
+    Stored,
     Removed,
 }
 
@@ -76,6 +78,8 @@ impl Relay {
     pub(super) fn was_added(self: &Arc<Self>, id: String) {
         self.later(id, Change::Added, LINK_TIME, |relay, front, id| {
             Box::pin(async move {
+                // A row that is reported meanwhile is newer.
+                let _turn = relay.reporting.lock().await;
                 // If it was removed since, the database reports that, too.
                 if !relay.reports.has(id, true)
                     && let Some(summary) = relay.current_row(front, id).await
@@ -93,7 +97,7 @@ impl Relay {
             Box::pin(async move {
                 // If there is another one with its id since, the database reports that, too.
                 if !relay.reports.has(id, false)
-                    && matches!(front.sessions.stored_row(id).await, Ok(None))
+                    && matches!(relay.stored_row(id).await, Some(None))
                     && relay.reports.record(id, false)
                 {
                     relay.publish_removed(front, &session);
@@ -102,9 +106,28 @@ impl Relay {
         });
     }
 
+    /// Tells clients of the row of a session that another host has stored, unless the link to that host does.
+    pub(super) fn was_stored(self: &Arc<Self>, id: String, by: &str) {
+        if !self.has_row_of(&id, by) {
+            self.look_at_row(id);
+        }
+    }
+
+    fn look_at_row(self: &Arc<Self>, id: String) {
+        self.later(id, Change::Stored, LINK_TIME, |relay, _, id| {
+            Box::pin(async move {
+                // A session that clients do not know yet is added first.
+                let is_new = relay.reports.0.lock().awaited.contains(&(id.to_owned(), Change::Added));
+                match is_new {
+                    true => relay.look_at_row(id.to_owned()),
+                    false => relay.report_row(id, Told::Clients).await,
+                }
+            })
+        });
+    }
+
     /// Adds a changed row of another host to what readers of the API receive.
-    pub(super) fn row_changed(self: &Arc<Self>, front: &Front, session: &str) {
-        let Some(id) = uri::session_id(session) else { return };
+    pub(super) fn row_changed(self: &Arc<Self>, front: &Front, id: &str) {
         if front.core.feeds.sessions.is_read() {
             self.later(id.to_owned(), Change::Row, ROW_TIME, |relay, front, id| {
                 Box::pin(async move {
@@ -136,13 +159,14 @@ impl Relay {
 
     /// The row of a session with what its host reported, if it is listed.
     async fn current_row(&self, front: &Front, id: &str) -> Option<SessionSummary> {
-        let mut rows = [front.sessions.stored_row(id).await.ok()??];
+        let mut rows = [self.stored_row(id).await??];
         self.show_rows(front, &mut rows);
         let [stored] = rows;
         Some(front.sessions.get(id).map_or(stored, |entry| (*entry.view().summary).clone()))
     }
 
     fn publish_added(&self, front: &Front, summary: SessionSummary) {
+        self.row_reported(&summary);
         let params = json!({ "channel": uri::ROOT, "summary": summary });
         if let Ok(frame) = encode::notification("root/sessionAdded", &params) {
             front.core.fanout.notify_clients(uri::ROOT, frame);
@@ -152,7 +176,9 @@ impl Relay {
     }
 
     fn publish_removed(&self, front: &Front, session: &str) {
-        self.forget_row(session);
+        if let Some(id) = uri::session_id(session) {
+            self.forget_row(id);
+        }
         let params = json!({ "channel": uri::ROOT, "session": session });
         if let Ok(frame) = encode::notification("root/sessionRemoved", &params) {
             front.core.fanout.notify_clients(uri::ROOT, frame);
