@@ -160,7 +160,7 @@ fn probe(
         json!({ "paths": [home.path()], "plugins": [{ "name": "@ostler/acp", "options": options }] });
     let file = home.path().join("config.json");
     fs::write(&file, config.to_string()).map_err(|error| failed(&error))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::cargo::target(root);
     let output = Command::new(target.join("debug/ostler"))
         .args(["agent", "check", id, "--json", "--config-file"])
         .arg(&file)

@@ -1,6 +1,6 @@
 //! Calls cargo from a program that cargo itself runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -19,6 +19,11 @@ pub fn cargo() -> Command {
         }
     }
     command
+}
+
+/// Returns cargo's target folder.
+pub fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Returns the packages of the workspace, as `cargo metadata` describes them.

@@ -274,8 +274,14 @@ fn mutants(session: &Session) -> Result<String, String> {
     }
 }
 
-/// Runs the faults with a new seed; the result has the times of takeovers.
+/// Runs the faults with a new seed on the program that is released; the result has the times of takeovers.
 fn cluster(session: &Session) -> Result<String, String> {
+    let mut build = crate::cargo::cargo();
+    let (is_built, _) =
+        session.output(build.args(["build", "--profile", "dist", "--package", "ostler", "--locked"]))?;
+    if !is_built {
+        return Err("the program could not be built".to_owned());
+    }
     let seed = RandomState::new().hash_one(session.check).to_string();
     progress(format_args!("OSTLER_FAULT_SEED={seed}"));
     let record = session.root.join(OUTPUT).join("takeovers");
@@ -287,7 +293,8 @@ fn cluster(session: &Session) -> Result<String, String> {
         .env("OSTLER_FAULT_KILLS", "50")
         .env("OSTLER_FAULT_ROUNDS", "60")
         .env("OSTLER_FAULT_SEED", &seed)
-        .env("OSTLER_FAULT_RECORD", &record);
+        .env("OSTLER_FAULT_RECORD", &record)
+        .env("OSTLER_TEST_PROGRAM", crate::cargo::target(session.root).join("dist/ostler"));
     let (success, output) = session.output(&mut command)?;
     let (passed, failed) = test_counts(&output);
     let times = fs::read_to_string(&record).unwrap_or_default();

@@ -31,7 +31,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     // With the features of the whole workspace, as the tests build it: nothing is compiled twice.
     build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "ostler"]).current_dir(root);
     finished(&mut build, "the daemon could not be built")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::cargo::target(root);
     let mut command = Command::new(node);
     command
         .arg(root.join(SOURCES).join("check.mjs"))

@@ -194,9 +194,11 @@ pub struct Ended {
     pub err: String,
 }
 
-/// The program, with nothing of this machine's own configuration.
+/// The program, with nothing of this machine's own configuration: the one of these tests, or another build of it that
+/// `OSTLER_TEST_PROGRAM` names, for measurements.
 pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    let other = std::env::var_os("OSTLER_TEST_PROGRAM");
+    let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_ostler").into()));
     command.env_remove("XDG_CONFIG_HOME").env_remove("OSTLER_CONFIG").env("NO_COLOR", "1");
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command

@@ -121,7 +121,7 @@ pub fn build(root: &Path, package: &str, profile: &str) -> Result<PathBuf> {
     if !built.success() {
         return Err(Failure::new(format!("{package} does not build")));
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::cargo::target(root);
     Ok(target.join(profile).join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
 }
 

@@ -117,7 +117,7 @@ fn wanted(root: &Path, arguments: &[String]) -> Result<DistRequest, String> {
             .ok_or("no packages are made for this platform; pass --target")?,
         binary: None,
         profile: "dist".to_owned(),
-        out: target(root).join("packages"),
+        out: crate::cargo::target(root).join("packages"),
         repository: repository(root)?,
         dynamic: false,
         effort: Effort::Best,
@@ -152,11 +152,6 @@ fn wanted(root: &Path, arguments: &[String]) -> Result<DistRequest, String> {
     Ok(wanted)
 }
 
-/// Returns cargo's target folder.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
 /// Builds a statically linked program with the installed toolchain, in its own target folder.
 fn build(root: &Path, wanted: &DistRequest) -> Result<PathBuf, String> {
     let target_name = wanted.platform.target;
@@ -177,7 +172,7 @@ fn build(root: &Path, wanted: &DistRequest) -> Result<PathBuf, String> {
         .status()
         .map_err(|error| format!("cargo build could not be started: {error}"))?;
     match ended.success() {
-        true => Ok(target(root).join(target_name).join(&wanted.profile).join("ostler")),
+        true => Ok(crate::cargo::target(root).join(target_name).join(&wanted.profile).join("ostler")),
         false => Err(format!("the program could not be built for {target_name}")),
     }
 }
