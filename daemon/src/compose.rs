@@ -359,10 +359,11 @@ async fn own(
         ClientPluginFolders::sweep(&settings.state_dir);
         let (host, log) = (Arc::downgrade(running), log.clone());
         db.watch_file(move |lost| {
-            log.line(lost.unwrap_or("state.db is available again; storing resumes"));
+            // Before it is logged: a message that is sent because of the log is accepted.
             if let Some(host) = host.upgrade() {
                 host.core.set_lost_storage(lost.map(str::to_owned));
             }
+            log.line(lost.unwrap_or("state.db is available again; storing resumes"));
         });
     }
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is not a slug"))?;

@@ -59,11 +59,15 @@ impl Dice {
     }
 }
 
-/// The actions of a channel up to the first of a type; none where the daemon is gone before.
+/// Returns the first action of a type; none where the daemon is gone before, or refuses an action of this client.
 async fn until(client: &mut Client, name: &str) -> Option<Value> {
     loop {
         let frame = client.next_frame().await?;
-        if frame["params"]["action"]["type"] == name && frame["params"].get("rejectionReason").is_none() {
+        if frame["params"].get("rejectionReason").is_some() {
+            // What it waits for does not come.
+            return None;
+        }
+        if frame["params"]["action"]["type"] == name {
             return Some(frame["params"]["action"].clone());
         }
     }
