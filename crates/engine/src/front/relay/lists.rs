@@ -20,7 +20,7 @@ use crate::core::terminal_lists;
 use crate::front::Front;
 use crate::sessions::{Entry, ReportedRows};
 
-/// The maximum number of retained rows.
+/// The maximum number of retained rows of each kind.
 const ROWS_MAX: usize = 10_000;
 
 /// The rows of sessions of other hosts.
@@ -38,9 +38,10 @@ struct Rows {
 }
 
 impl Rows {
-    /// Records a whole row that clients are about to receive, or the removal of its session.
+    /// Records a whole row that clients are about to receive, or the removal of its session. Listings of several clients can
+    /// overlap for long; a row beyond the maximum is as the store had it.
     fn reported(&mut self, id: &str, row: Option<&SessionSummary>) {
-        if self.listings > 0 {
+        if self.listings > 0 && (self.since.len() < ROWS_MAX || self.since.contains_key(id)) {
             self.since.insert(id.to_owned(), row.cloned());
         }
     }
