@@ -759,6 +759,19 @@ impl Inn {
         let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
         self.cluster.start_wrapped(id, Arc::new(store).into_point(), Self::builder(), unsure).await
     }
+
+    /// Creates a session at a host, whose links are then cut. Returns a client of another host that follows the list, and one
+    /// of the session.
+    async fn without_link(&self, a: &ClusteredHost, b: &ClusteredHost) -> (RawClient, RawClient) {
+        let mut watcher = b.connect("w").await;
+        subscribe(&mut watcher, "ahp-root://").await;
+        create_used(&mut a.connect("maker").await).await;
+        while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
+        self.cluster.cut(a);
+        let mut maker = a.connect("maker").await;
+        subscribe(&mut maker, SESSION).await;
+        (watcher, maker)
+    }
 }
 
 /// Waits until the row of a session has a title.
@@ -774,13 +787,7 @@ async fn rename(client: &mut RawClient, seq: i64, title: &str) {
 async fn the_row_of_a_session_whose_host_has_no_link_is_reported() {
     let inn = Inn::new();
     let (a, b) = (inn.host("a").await, inn.host("b").await);
-    let mut watcher = b.connect("w").await;
-    subscribe(&mut watcher, "ahp-root://").await;
-    create_used(&mut a.connect("maker").await).await;
-    while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
-    inn.cluster.cut(&a);
-    let mut maker = a.connect("maker").await;
-    subscribe(&mut maker, SESSION).await;
+    let (mut watcher, mut maker) = inn.without_link(&a, &b).await;
     for title in ["Once", "Twice"] {
         rename(&mut maker, 1, title).await;
         is_titled(&mut watcher, title).await;
@@ -796,13 +803,7 @@ async fn a_row_is_reported_once_the_store_can_be_read() {
     let inn = Inn::new();
     let unsure = Unsure::default();
     let (a, b) = (inn.host("a").await, inn.unsure("b", &unsure).await);
-    let mut watcher = b.connect("w").await;
-    subscribe(&mut watcher, "ahp-root://").await;
-    create_used(&mut a.connect("maker").await).await;
-    while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
-    inn.cluster.cut(&a);
-    let mut maker = a.connect("maker").await;
-    subscribe(&mut maker, SESSION).await;
+    let (mut watcher, mut maker) = inn.without_link(&a, &b).await;
     unsure.is_unreadable.store(true, Ordering::Relaxed);
     rename(&mut maker, 1, "Renamed").await;
     tokio::time::sleep(Duration::from_secs(120)).await;
