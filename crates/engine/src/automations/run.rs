@@ -220,7 +220,7 @@ impl Automations {
             meta.insert(names::meta_key(COUNT), count.into());
         }
         AutomationRunState {
-            resource: uri::automation_run(&self.core.new_id()),
+            resource: uri::automation_run(&self.core.new_ascending_id()),
             automation: automation.to_owned(),
             origin,
             lifecycle: AutomationRunLifecycle::Pending(AutomationPendingRunLifecycle {

@@ -281,6 +281,12 @@ impl Core {
         uuid::Uuid::new_v4().to_string()
     }
 
+    /// Returns a new unique id that follows those before it, for rows that are stored in great numbers: their index writes
+    /// one page for all rows of a commit instead of one for each.
+    pub fn new_ascending_id(&self) -> String {
+        uuid::Uuid::now_v7().to_string()
+    }
+
     pub(crate) fn next_connection(&self) -> ConnectionId {
         ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
     }
