@@ -74,12 +74,10 @@ pub enum ClusterEvent {
         /// Its URI, if it was listed.
         listed: Option<String>,
     },
-    /// Another host stored or ended a run.
-    RunChanged {
-        /// The automation of the run.
+    /// Another host stored runs of an automation.
+    RunsChanged {
+        /// The id of the automation.
         automation: String,
-        /// The URI of the run.
-        run: String,
     },
 }
 

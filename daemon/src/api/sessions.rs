@@ -1,9 +1,11 @@
 //! Sessions over HTTP: lists, one of them, and their changes.
 
+use std::sync::Arc;
+
 use ostler_contract::JsonObject;
+use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::ListedPlace;
 use ostler_engine::feed::Change;
-use ostler_engine::sessions::{ReportedRows, View};
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
 
@@ -30,10 +32,9 @@ pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList,
     let limit = usize::try_from(filter.limit.unwrap_or(PAGE)).unwrap_or(usize::MAX);
     let (mut sessions, mut examined) = (Vec::new(), 0);
     loop {
-        let page = ask.control.host.sessions.session_page(after.clone(), CHUNK).await;
-        let page = page
+        let page = ask.control.host.front.listed(after.clone(), CHUNK).await;
+        let (rows, more) = page
             .map_err(|why| Exit::machine(format!("the sessions could not be read from the store: {why}")))?;
-        let (rows, more) = page.rows(ReportedRows::new());
         for row in &rows {
             if sessions.len() == limit {
                 return Ok(SessionList { sessions, next: after.as_ref().map(cursor_of) });
@@ -57,32 +58,40 @@ pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList,
 pub(super) async fn one(ask: Ask, detail: SessionDetail) -> Result<SessionDetails, Refused> {
     let unknown = || Refused::Missing(format!("{NO_SESSION}{}", ask.name));
     let id = uri::session_id(&ask.name).unwrap_or(&ask.name);
-    let sessions = &ask.control.host.sessions;
-    let found = sessions
-        .session(id)
-        .await
-        .map_err(|why| Exit::machine(format!("session {id} could not be read from the store: {why}")))?;
-    let entry = found.filter(|entry| !entry.is_gone() && !sessions.is_draft(entry)).ok_or_else(unknown)?;
-    let view = entry.view();
+    let (sessions, front) = (&ask.control.host.sessions, &ask.control.host.front);
+    let unread = |why| Exit::machine(format!("session {id} could not be read from the store: {why}"));
+    let (summary, default_chat) = match sessions.session(id).await {
+        Err(why) if SessionElsewhere::is(&why) => {
+            let row = front.listed_elsewhere(id).await.map_err(unread)?.ok_or_else(unknown)?;
+            let default_chat = row.default_chat.clone().unwrap_or_else(|| uri::default_chat(&row.resource));
+            (Arc::new(row), default_chat)
+        }
+        found => {
+            let found = found.map_err(unread)?;
+            let entry =
+                found.filter(|entry| !entry.is_gone() && !sessions.is_draft(entry)).ok_or_else(unknown)?;
+            let view = entry.view();
+            (view.summary.clone(), view.default_chat.clone())
+        }
+    };
     let (turns, earlier_turns) = match detail.turns.and_then(|turns| usize::try_from(turns).ok()) {
         None | Some(0) => (None, None),
         Some(limit) => {
-            let (turns, has_earlier) = turns(&ask, &view, limit).await?;
+            let (turns, has_earlier) = turns(&ask, &default_chat, limit).await?;
             (Some(turns), Some(has_earlier))
         }
     };
-    let mut chats: Vec<String> =
-        view.summary.chats.iter().flatten().map(|chat| chat.resource.clone()).collect();
+    let mut chats: Vec<String> = summary.chats.iter().flatten().map(|chat| chat.resource.clone()).collect();
     // A listing names the chats of sessions that have several.
     if chats.is_empty() {
-        chats.push(view.default_chat.clone());
+        chats.push(default_chat);
     }
-    Ok(SessionDetails { session: shown(&ask.control, &view.summary), chats, turns, earlier_turns })
+    Ok(SessionDetails { session: shown(&ask.control, &summary), chats, turns, earlier_turns })
 }
 
 /// The last turns of a session's default chat, read over a connection of the caller, so that the same grants are checked as
 /// for every other client. One request reads at a time, because turns can be large.
-async fn turns(ask: &Ask, view: &View, limit: usize) -> Result<(Vec<JsonObject>, bool), Refused> {
+async fn turns(ask: &Ask, chat: &str, limit: usize) -> Result<(Vec<JsonObject>, bool), Refused> {
     let failed = |why: Failed| match why {
         Failed::Refused(why) => Refused::Grant(why),
         Failed::Slow => Refused::NotReady("The host did not return the turns in time; try again".to_owned()),
@@ -90,7 +99,7 @@ async fn turns(ask: &Ask, view: &View, limit: usize) -> Result<(Vec<JsonObject>,
     let closing = |_| Refused::NotReady("The host is closing".to_owned());
     let _turn = ask.control.reads_of_turns.acquire().await.map_err(closing)?;
     let mut client = Client::open(&ask.control.host.front, ask.caller.clone()).await.map_err(failed)?;
-    let chat = client.chat(&view.default_chat, limit).await.map_err(failed)?;
+    let chat = client.chat(chat, limit).await.map_err(failed)?;
     let (mut turns, mut has_earlier) = last_turns(&chat, limit);
     let mut room = TURNS_LENGTH;
     let mut fits = |turn: &JsonObject| {

@@ -62,6 +62,8 @@ pub struct Write {
     pub target: Option<Target>,
     /// The session whose owner it changes.
     pub moves: Option<String>,
+    /// The automation whose runs it changes, where other hosts show them.
+    pub runs_of: Option<String>,
     /// The size of its values.
     pub bytes: usize,
 }
@@ -69,20 +71,20 @@ pub struct Write {
 impl Write {
     /// Creates a write. `bytes` is the size of its values.
     pub fn new(text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
-        Self { sql: Sql { text, params }, target: None, moves: None, bytes: bytes + STATEMENT }
+        Self { sql: Sql { text, params }, target: None, moves: None, runs_of: None, bytes: bytes + STATEMENT }
     }
 
     /// Creates a write that appends to a session; its own values are from `$5` on.
     pub fn append(session: String, text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
         let bytes = bytes + session.len() + STATEMENT;
         let target = Some(Target { session, ends: false, is_listed: false });
-        Self { sql: Sql { text, params }, target, moves: None, bytes }
+        Self { sql: Sql { text, params }, target, moves: None, runs_of: None, bytes }
     }
 
     /// Creates a write that changes the owner of a session.
     pub fn moving(session: String, text: &'static str, params: Vec<Param>) -> Self {
         let bytes = session.len() + STATEMENT;
-        Self { sql: Sql { text, params }, target: None, moves: Some(session), bytes }
+        Self { sql: Sql { text, params }, target: None, moves: Some(session), runs_of: None, bytes }
     }
 
     /// Marks that the write changes data that listings show.

@@ -123,7 +123,7 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                 read_as = me.clone();
                 listeners.wake_users();
             }
-            let mut sessions = HashSet::new();
+            let (mut sessions, mut runs) = (HashSet::new(), HashSet::new());
             for row in &rows {
                 let (kind, collection): (String, Option<String>) = (row.get(2), row.get(3));
                 let (id, operation, origin): (String, String, String) = (row.get(4), row.get(5), row.get(6));
@@ -143,8 +143,10 @@ pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Ar
                             database.lease.tell(&session_event(id, how, listed, origin));
                         }
                     }
-                    ("run", Some(automation)) => {
-                        database.lease.tell(&ClusterEvent::RunChanged { automation, run: id });
+                    ("run", _) => {
+                        if runs.insert(id.clone()) {
+                            database.lease.tell(&ClusterEvent::RunsChanged { automation: id });
+                        }
                     }
                     (kind, collection) => listeners.tell(kind, collection.as_deref(), id, how),
                 }

@@ -168,8 +168,10 @@ impl Runs {
             return self.database.put(Write::new(KEEP, params, size));
         }
         params.push(Box::new(self.database.lease.incarnation().to_string()));
+        let id = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let automation = run.automation.clone();
-        self.database.write(Write::new(KEEP_OWNED, params, size), move |rows| match rows.is_empty() {
+        let write = Write { runs_of: Some(id), ..Write::new(KEEP_OWNED, params, size) };
+        self.database.write(write, move |rows| match rows.is_empty() {
             true => Err(Thrown::new(format_args!("PostgreSQL: another host has the runs of {automation}"))),
             false => Ok(()),
         })

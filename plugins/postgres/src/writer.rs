@@ -4,7 +4,7 @@
 //! transaction that may or may not have been committed, because the connection broke, can be sent again: the database
 //! refuses it if it was.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -52,6 +52,13 @@ const REPORT: &str = "WITH noted AS (
                  SELECT 1 FROM session_heads WHERE session_heads.session = one.session AND session_heads.owner = $3
              )
          END
+     )
+     SELECT pg_notify('ostler_' || current_schema(), '')";
+/// Reports automations whose runs changed to the other hosts of a cluster, but no write that was refused.
+const REPORT_RUNS: &str = "WITH noted AS (
+         INSERT INTO changes (kind, id, operation, origin)
+         SELECT 'run', automation, 'update', $2 FROM unnest($1::text[]) AS automation
+         WHERE EXISTS (SELECT 1 FROM automation_owners AS of WHERE of.automation = automation AND of.owner = $2)
      )
      SELECT pg_notify('ostler_' || current_schema(), '')";
 const COMMITTED: &str = "SELECT batch FROM writer WHERE incarnation = $1 FOR UPDATE";
@@ -322,8 +329,11 @@ impl Writer {
     /// Everything of a transaction but its commit.
     async fn transaction(&mut self, batch: &[Write], number: i64) -> Result<Rows, Failed> {
         self.connect().await.map_err(|why| Failed::Unavailable(why, None))?;
-        let texts: HashSet<&'static str> =
-            batch.iter().map(|one| one.sql.text).chain(["BEGIN", WRITE_BATCH, CLAIM, FIND, REPORT]).collect();
+        let texts: HashSet<&'static str> = batch
+            .iter()
+            .map(|one| one.sql.text)
+            .chain(["BEGIN", WRITE_BATCH, CLAIM, FIND, REPORT, REPORT_RUNS])
+            .collect();
         let Some(open) = &mut self.open else {
             return Err(Failed::Unavailable("not connected".to_owned(), None));
         };
@@ -392,6 +402,11 @@ impl Writer {
             if self.lease.is_member { changed_sessions(batch) } else { (Vec::new(), Vec::new()) };
         if !changed.is_empty() {
             sent.push((&statements[REPORT], vec![&changed, &operations, &me]));
+        }
+        let changed: BTreeSet<&String> = batch.iter().filter_map(|one| one.runs_of.as_ref()).collect();
+        let changed: Vec<&String> = changed.into_iter().collect();
+        if !changed.is_empty() {
+            sent.push((&statements[REPORT_RUNS], vec![&changed, &me]));
         }
         let rows =
             all(pipelined(sent.iter().map(|(statement, params)| client.query(*statement, params))).await)?;

@@ -137,7 +137,7 @@ impl Automations {
     }
 
     /// Returns the summary of a run; the state in memory is never older than the stored one.
-    fn newest(&self, stored: &AutomationRunState) -> AutomationRunSummary {
+    pub(super) fn newest(&self, stored: &AutomationRunState) -> AutomationRunSummary {
         self.runs.lock().state_of(&stored.resource).map_or_else(|| summary_of(stored), summary_of)
     }
 

@@ -88,14 +88,17 @@ impl Listed {
         }
     }
 
-    fn put(&mut self, run: AutomationRunSummary) {
+    /// Adds or replaces a run. Returns whether that changed it.
+    fn put(&mut self, run: AutomationRunSummary) -> bool {
         match self.runs.iter_mut().find(|listed| listed.resource == run.resource) {
+            Some(listed) if *listed == run => return false,
             Some(listed) => *listed = run,
             None => {
                 self.runs.push_front(run);
                 self.crowded |= self.runs.len() > RUNS_LISTED;
             }
         }
+        true
     }
 
     /// Removes all runs that are older than the newest page, and stores the cursor that leads to them.
@@ -137,8 +140,7 @@ impl Automations {
 }
 
 impl Automations {
-    /// Lists a run's current state and publishes its automation's entry: immediately, or together with later changes
-    /// after many publications. Several tasks list the same run; the last one lists the newest state, because the state
+    /// Lists a run's current state and publishes its automation's entry. Several tasks list the same run; the last one lists the newest state, because the state
     /// is read under the lock that stores it. A run that is neither open nor ended was listed as ended by the task that
     /// stored its end.
     pub(super) async fn list_run(&self, run: &str, automation: &str) {
@@ -152,6 +154,28 @@ impl Automations {
         if self.with_listed(id, put) == Some(true) {
             self.list_newest(id).await;
         }
+        self.publish_listed(id);
+    }
+
+    /// Lists the newest page of an automation's runs, which another host stored. Returns those that changed.
+    pub(super) fn list_page(&self, id: &str, page: &RunPage) -> Vec<AutomationRunSummary> {
+        let put = |listed: &mut Listed| {
+            let newest = page.runs.iter().rev().map(|run| self.newest(run));
+            let changed: Vec<_> = newest.filter(|run| listed.put(run.clone())).collect();
+            if listed.crowded {
+                listed.cut(page);
+            }
+            changed
+        };
+        let changed = self.with_listed(id, put).unwrap_or_default();
+        if !changed.is_empty() {
+            self.publish_listed(id);
+        }
+        changed
+    }
+
+    /// Publishes an automation's entry: immediately, or together with later changes after many publications.
+    fn publish_listed(&self, id: &str) {
         let publish = |listed: &mut Listed| listed.publish_paced(&self.core.fanout);
         let Some(wait) = self.with_listed(id, publish).flatten() else { return };
         let (automations, id) = (self.weak(), id.to_owned());

@@ -53,6 +53,7 @@ impl Automations {
             }
             if self.core.shared_runs().is_some() {
                 tokio::spawn(super::shared::serve_shared(self.weak()));
+                tokio::spawn(super::runs_elsewhere::show_runs_elsewhere(self.weak()));
             }
         }
         resuming.map_err(|why| format!("unfinished runs could not be read: {why}"))

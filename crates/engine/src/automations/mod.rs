@@ -21,6 +21,7 @@ mod recovery;
 mod rule;
 mod run;
 mod run_summary;
+mod runs_elsewhere;
 mod schedule;
 mod settings;
 mod shared;
@@ -42,6 +43,7 @@ use catalogue::Catalogue;
 use observer::SessionObserver;
 use plan::Plans;
 use run::Runs;
+use runs_elsewhere::RunsElsewhere;
 use shared::Shared;
 use triggers::Index;
 use watching::Watching;
@@ -78,6 +80,8 @@ pub struct Automations {
     requests: Mutex<HashMap<(String, String), String>>,
     /// The wakes of runs that hosts share.
     shared: Shared,
+    /// The runs of other hosts.
+    elsewhere: RunsElsewhere,
 }
 
 impl Automations {
@@ -103,6 +107,7 @@ impl Automations {
             sought: Mutex::default(),
             requests: Mutex::default(),
             shared: Shared::default(),
+            elsewhere: RunsElsewhere::default(),
         });
         automations.sessions.set_observer(Arc::new(SessionObserver::new(automations.me.clone())));
         automations

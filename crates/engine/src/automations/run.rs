@@ -160,17 +160,20 @@ impl Runs {
         self.open.get(run).or_else(|| self.ended.get(run))
     }
 
-    /// Removes every run of an automation. Turns that still run in their sessions continue without a run.
-    pub fn forget(&mut self, id: &str) {
-        let Some(lane) = self.lanes.remove(id) else { return };
+    /// Removes every run of an automation, and returns those that had not ended. Turns that still run in their sessions
+    /// continue without a run.
+    pub fn forget(&mut self, id: &str) -> Vec<AutomationRunState> {
+        let Some(lane) = self.lanes.remove(id) else { return Vec::new() };
+        let mut open = Vec::new();
         for run in lane.runs() {
-            self.open.remove(run);
+            open.extend(self.open.remove(run));
             self.noted.remove(run);
             self.spans.remove(run);
             self.said.remove(run);
             self.outcomes.remove(run);
             self.by_session.retain(|_, of| of != run);
         }
+        open
     }
 
     /// Removes every run. Turns that still run in their sessions continue without a run.
@@ -197,7 +200,8 @@ impl Runs {
     }
 }
 
-fn is_over(lifecycle: &AutomationRunLifecycle) -> bool {
+/// Whether a run has ended.
+pub(super) fn is_over(lifecycle: &AutomationRunLifecycle) -> bool {
     !matches!(lifecycle, AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_))
 }
 

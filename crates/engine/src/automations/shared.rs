@@ -139,9 +139,12 @@ impl Automations {
                     let Some(automations) = automations.upgrade() else { return };
                     match event {
                         ClusterEvent::LeaseLost => automations.forget_runs(),
-                        ClusterEvent::LeaseRegained | ClusterEvent::HostsChanged => {
+                        ClusterEvent::HostsChanged => automations.shared.changed.notify_one(),
+                        ClusterEvent::LeaseRegained => {
                             automations.shared.changed.notify_one();
+                            automations.report_all();
                         }
+                        ClusterEvent::RunsChanged { automation } => automations.elsewhere.report(automation),
                         _ => {}
                     }
                 }));
@@ -155,6 +158,11 @@ impl Automations {
         self.runs.lock().forget_all();
         let mut state = self.shared.state.lock();
         *state = State { listens: true, losses: state.losses + 1, ..State::default() };
+    }
+
+    /// Whether this host decides about the runs of an automation.
+    pub(super) fn owns_runs_of(&self, id: &str) -> bool {
+        self.shared.state.lock().owned.contains(id)
     }
 
     /// Stores one wake; returns its run.
@@ -273,7 +281,8 @@ impl Automations {
         let work = in_time(limit::STORE_SCAN, shared.take(owned, deciding, full)).await?;
         for id in work.lost {
             self.shared.state.lock().owned.remove(&id);
-            self.runs.lock().forget(&id);
+            let open = self.runs.lock().forget(&id);
+            self.follow_lost(open);
         }
         for acquired in work.acquired {
             self.acquire(acquired).await;
@@ -319,6 +328,8 @@ impl Automations {
         if !woken.is_empty() {
             self.runs.lock().lanes.entry(id.clone()).or_default().set_woken(&woken, Instant::now());
         }
+        // This host publishes further changes itself.
+        unfinished.iter().for_each(|run| self.show_followed(run));
         self.resume_open(unfinished, previous.as_deref()).await;
     }
 

@@ -416,7 +416,7 @@ impl Tables {
         let known = self.runs.get(&uri).map(|row| row.number);
         let number = known.unwrap_or(self.last_run + 1);
         self.last_run = self.last_run.max(number);
-        let event = ClusterEvent::RunChanged { automation: row.automation.clone(), run: uri.clone() };
+        let event = ClusterEvent::RunsChanged { automation: row.automation.clone() };
         self.changes.push((by.to_owned(), event));
         self.runs.insert(uri, RunRow { number, ..row });
         Ok(())

@@ -195,7 +195,7 @@ async fn full_disks_lose_nothing() {
 async fn another_host_takes_over_after_each_kill() {
     let server = Postgres::start();
     let mut hosts = three(&server).await;
-    let load = Load::start(&server, &hosts).await;
+    let load = Load::start_measured(&server, &hosts).await;
     for kill in 0..number("OSTLER_FAULT_KILLS", 5) {
         let of = session(usize::try_from(kill).unwrap() % 3);
         let (lost, other) = owner_of(&server, &hosts, &of).await;

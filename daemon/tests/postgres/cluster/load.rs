@@ -25,6 +25,8 @@ const SESSIONS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The pause between two turns of a session, and between two calls.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The same where times are measured: the clients, which are not optimized, must not take the processors from the hosts.
+const MEASURED_PAUSE: Duration = Duration::from_millis(500);
 /// How long a follower waits for the next frame.
 const NEXT_FRAME: Duration = Duration::from_millis(5);
 
@@ -38,6 +40,7 @@ pub struct Load {
     pub history: Arc<History>,
     /// The addresses of the hosts for clients, and the names that they have themselves.
     addresses: Arc<Mutex<Vec<(String, String)>>>,
+    pause: Duration,
     ends: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<Follower>>,
@@ -56,6 +59,15 @@ fn addresses(hosts: &[Host]) -> Vec<(String, String)> {
 impl Load {
     /// Creates the sessions and the webhook, and begins.
     pub async fn start(server: &Postgres, hosts: &[Host]) -> Self {
+        Self::begin(server, hosts, PAUSE).await
+    }
+
+    /// Like [`Load::start`], for a test that measures how long takeovers take.
+    pub async fn start_measured(server: &Postgres, hosts: &[Host]) -> Self {
+        Self::begin(server, hosts, MEASURED_PAUSE).await
+    }
+
+    async fn begin(server: &Postgres, hosts: &[Host], pause: Duration) -> Self {
         record_owners(server);
         let daemons: Vec<_> = hosts.iter().map(Host::running).collect();
         let parallel = json!({ "overlap": "parallel", "hourlyCap": 1_000_000, "onHostLost": "resume" });
@@ -68,6 +80,7 @@ impl Load {
         let mut load = Self {
             history: Arc::default(),
             addresses: Arc::new(Mutex::new(addresses(hosts))),
+            pause,
             ends: Arc::default(),
             tasks: Vec::new(),
             followers: Vec::new(),
@@ -91,6 +104,7 @@ impl Load {
 
     fn write(&mut self, at: usize) {
         let (addresses, ends, history) = (self.addresses.clone(), self.ends.clone(), self.history.clone());
+        let pause = self.pause;
         self.tasks.push(tokio::spawn(async move {
             let (session, mut tried) = (session(at), at);
             while !ends.load(Ordering::Relaxed) {
@@ -104,13 +118,14 @@ impl Load {
                 if let Ok(Ok(())) = written {
                     history.add(Event::Turn { session: session.clone(), id });
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause).await;
             }
         }));
     }
 
     fn call(&mut self) {
         let (addresses, ends, history) = (self.addresses.clone(), self.ends.clone(), self.history.clone());
+        let pause = self.pause;
         self.tasks.push(tokio::spawn(async move {
             let (mut number, mut tried) = (0, 0);
             while !ends.load(Ordering::Relaxed) {
@@ -126,7 +141,7 @@ impl Load {
                     history.add(Event::Call { number });
                     number += 1;
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause).await;
             }
         }));
     }

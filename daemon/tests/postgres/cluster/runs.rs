@@ -7,8 +7,11 @@ use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 
 use super::clock::Clock;
-use super::hosts::{add_webhook, folder, folder_with, options, unfinished_runs, until};
-use crate::support::{Daemon, Folder, LIMIT};
+use super::hosts::{
+    add_webhook, client, create, eventually, folder, folder_with, get, options, start_turn, unfinished_runs,
+    until,
+};
+use crate::support::{Client, Daemon, Folder, LIMIT};
 
 /// How long the takeover of a lost host may take, with the wait for its lease.
 const TAKEOVER: Duration = Duration::from_secs(20);
@@ -76,6 +79,110 @@ async fn a_delivery_that_two_hosts_receive_at_the_same_time_starts_one_run() {
     until(LIMIT, "the runs end", || unfinished_runs(&server) == 0).await;
     let undecided = "SELECT count(*) FROM ostler.automation_wakes WHERE NOT done";
     assert_eq!(server.psql("ostler", undecided), "0");
+}
+
+/// Reads until a client has seen the end of a run, in the run's channel and in the catalogue. Returns the actions of the run.
+async fn seen_to_end(client: &mut Client, run: &str) -> Vec<String> {
+    let (mut actions, mut is_listed) = (Vec::new(), false);
+    while !is_listed || !actions.iter().any(|action| action == "automationRun/lifecycleChanged completed") {
+        let frame = client.next_frame().await.expect("the connection is open");
+        let (channel, action) = (&frame["params"]["channel"], &frame["params"]["action"]);
+        if *channel == run {
+            let status = action["lifecycle"]["status"].as_str().unwrap_or_default();
+            actions.push(format!("{} {status}", action["type"].as_str().unwrap()).trim_end().to_owned());
+        }
+        let runs = action["automation"]["runs"].as_array();
+        is_listed |= runs.into_iter().flatten().any(|listed| {
+            listed["resource"] == run
+                && listed["lifecycle"]["status"] == "completed"
+                && listed["primarySession"].is_string()
+        });
+    }
+    actions
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_run_is_live_at_every_host_and_after_a_reconnect() {
+    let server = Postgres::start();
+    let folders = [folder(&server, "a"), folder(&server, "b"), folder(&server, "c")];
+    let daemons = folders.each_ref().map(Folder::start);
+    add_webhook(&server, &daemons.each_ref(), "/slow {{event.wait}} noted", json!({ "overlap": "parallel" }))
+        .await;
+    let address = daemons[0].address().to_owned();
+    let mut clients = Vec::new();
+    for daemon in &daemons {
+        let mut client = client(daemon, "follows").await;
+        client.subscribe("ahp-automations://").await;
+        clients.push(client);
+    }
+    let (status, answer) = call(&address, "one", &json!({ "n": 1, "wait": "4s" })).await;
+    assert_eq!(status, 202, "{answer}");
+    let link = answer.split_once("#/run/").unwrap().1.split_whitespace().next().unwrap();
+    let run = link.replace("%3A", ":").replace("%2F", "/");
+    for client in &mut clients {
+        let state = client.subscribe(&run).await;
+        assert_ne!(state["lifecycle"]["status"], "completed");
+    }
+    // Clients that lost their connections return to another host each.
+    let mut returned = Vec::new();
+    for (at, client) in clients.into_iter().enumerate() {
+        drop(client);
+        let daemon = &daemons[(at + 1) % 3];
+        let mut client = Client::connect(&format!("{}/?tkn={}", daemon.url, super::hosts::TOKEN)).await;
+        let back = json!({ "channel": "ahp-root://", "clientId": "follows", "lastSeenServerSeq": 0,
+            "subscriptions": ["ahp-root://", "ahp-automations://", run] });
+        let result = client.request("reconnect", back).await.unwrap();
+        assert!(result["missing"].as_array().is_none_or(Vec::is_empty), "{result}");
+        returned.push(client);
+    }
+    for client in &mut returned {
+        let actions = seen_to_end(client, &run).await;
+        let ends = actions.iter().filter(|action| action.ends_with(" completed")).count();
+        assert_eq!(ends, 1, "{actions:?}");
+    }
+}
+
+/// Whether the list of waiting sessions of a host has a session.
+async fn waits_at(daemon: &Daemon, session: &str) -> bool {
+    let (status, listed) = get(daemon, "/api/sessions?waiting=true").await;
+    assert_eq!(status, 200, "{listed}");
+    listed["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|row| row["uri"] == session && row["state"] == "waiting")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn the_http_api_of_each_host_has_the_sessions_of_all() {
+    let server = Postgres::start();
+    let folders = [folder(&server, "a"), folder(&server, "b")];
+    let daemons = folders.each_ref().map(Folder::start);
+    let mut owner = client(&daemons[0], "owner").await;
+    let chat = create(&mut owner, "echo:/one").await;
+    assert!(start_turn(&mut owner, &chat, "t1", "/confirm nothing {}").await);
+    for daemon in &daemons {
+        eventually("the session waits", async || match waits_at(daemon, "echo:/one").await {
+            true => Ok(()),
+            false => Err("not listed".to_owned()),
+        })
+        .await;
+        let read = async || {
+            let (status, session) = get(daemon, "/api/sessions/one?turns=5").await;
+            match status {
+                200 => Ok(session),
+                status => Err(format!("{status} {session}")),
+            }
+        };
+        let (session, _) = eventually("the session is read", read).await;
+        assert_eq!((&session["uri"], &session["state"]), (&json!("echo:/one"), &json!("waiting")));
+        assert_eq!(session["chats"], json!([chat]));
+        let turns = session["turns"].as_array().unwrap();
+        assert_eq!(turns.last().unwrap()["id"], "t1", "{session}");
+        assert_eq!(get(daemon, "/api/sessions/none").await.0, 404);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -71,7 +71,7 @@ pub(super) trait ChannelKind: Send + Sync {
         Err(no_channel(dispatched.spelled).message)
     }
 
-    /// Returns whether a plugin decides on access and the state, which can take long.
+    /// Returns whether a plugin decides on access or has the state, which can take long.
     fn asks_plugin(&self) -> bool {
         false
     }

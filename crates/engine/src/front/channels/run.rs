@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use ostler_protocol::{RpcError, uri};
 
 use super::automations::act;
@@ -21,7 +22,8 @@ impl ChannelKind for Run {
 
     fn resolve(&self, front: &Front, spelled: &str) -> Result<String, RpcError> {
         let run = uri::automation_run(&self.0);
-        match front.automations.has_run(&run) {
+        // The run of another host is only in the store; see `may_resume`.
+        match front.automations.has_run(&run) || front.core.shared_runs().is_some() {
             true => Ok(run),
             false => Err(no_run(spelled)),
         }
@@ -30,9 +32,7 @@ impl ChannelKind for Run {
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
         let front = connection.front();
         // A run may have ended long ago and be only in the store.
-        let Ok(run) = self.resolve(front, &subscribing.spelled) else {
-            return subscribe_kept(connection, subscribing);
-        };
+        let run = uri::automation_run(&self.0);
         let Subscribing { spelled, latency, turns, answer } = subscribing;
         let subscriber = connection.subscriber(&spelled, &run, latency);
         connection.remember(&spelled, &run);
@@ -41,8 +41,24 @@ impl ChannelKind for Run {
             begun.map(|(state, seq)| snapshot(&spelled, &state, seq)).ok_or(())
         });
         if let Err((answer, ())) = begun {
-            subscribe_kept(connection, Subscribing { spelled, latency, turns, answer });
+            subscribe_kept(connection, run, Subscribing { spelled, latency, turns, answer });
         }
+    }
+
+    fn asks_plugin(&self) -> bool {
+        true
+    }
+
+    /// Follows a run that another host may change.
+    fn may_resume<'a>(&'a self, connection: &'a Arc<Connection>, _: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let (automations, run) = (&connection.front().automations, uri::automation_run(&self.0));
+            if automations.has_run(&run) {
+                return true;
+            }
+            let stored = automations.kept_run(&run).await;
+            stored.inspect(|run| automations.follow_run(run)).is_some()
+        })
     }
 
     fn dispatch(&self, connection: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
@@ -51,19 +67,20 @@ impl ChannelKind for Run {
     }
 }
 
-/// A run that ended before this host started.
-fn subscribe_kept(connection: &Arc<Connection>, subscribing: Subscribing) {
+/// A run that is only in the store: it has ended, or another host runs it.
+fn subscribe_kept(connection: &Arc<Connection>, run: String, subscribing: Subscribing) {
     let connection = connection.clone();
     tokio::spawn(async move {
         let Subscribing { spelled, latency, answer, .. } = subscribing;
         let front = connection.front();
-        match front.automations.kept_run(&spelled).await {
-            Some(run) => {
-                let subscriber = connection.subscriber(&spelled, &spelled, latency);
-                connection.remember(&spelled, &spelled);
-                let seq = front.core.fanout.subscribe(&spelled, subscriber);
-                let state = serde_json::to_string(&run).unwrap_or_else(|_| "{}".to_owned());
+        match front.automations.kept_run(&run).await {
+            Some(stored) => {
+                let subscriber = connection.subscriber(&spelled, &run, latency);
+                connection.remember(&spelled, &run);
+                let seq = front.core.fanout.subscribe(&run, subscriber);
+                let state = serde_json::to_string(&stored).unwrap_or_else(|_| "{}".to_owned());
                 answer.give(snapshot(&spelled, &state, seq));
+                front.automations.follow_run(&stored);
             }
             None => answer.fail(no_run(&spelled)),
         }

@@ -8,6 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use ostler_contract::Thrown;
+use ostler_contract::points::ListedPlace;
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{JsonObject, Value, json, uri};
@@ -60,6 +62,40 @@ impl ListingInProgress {
     /// Adds to its rows what other hosts reported.
     pub(in crate::front) fn show(&self, front: &Front, rows: &mut [SessionSummary]) {
         self.0.show_rows(front, rows);
+    }
+}
+
+impl Front {
+    /// Returns at most `limit` rows of the list of sessions that follow a place, with what other hosts report of theirs, and whether
+    /// more follow.
+    ///
+    /// # Errors
+    /// The error of the store.
+    pub async fn listed(
+        &self,
+        after: Option<ListedPlace>,
+        limit: usize,
+    ) -> Result<(Vec<SessionSummary>, bool), Thrown> {
+        let elsewhere = self.relay().map(|relay| relay.begin_listing());
+        let page = self.sessions.session_page(after, limit).await?;
+        let reported = elsewhere.as_ref().map(ListingInProgress::reported).unwrap_or_default();
+        let (mut rows, more) = page.rows(reported);
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.show(self, &mut rows);
+        }
+        Ok((rows, more))
+    }
+
+    /// Returns the row of a listed session that another host serves, with what that host reports.
+    ///
+    /// # Errors
+    /// The error of the store.
+    pub async fn listed_elsewhere(&self, id: &str) -> Result<Option<SessionSummary>, Thrown> {
+        let mut row = self.sessions.stored_row(id).await?;
+        if let Some(relay) = self.relay() {
+            relay.show_rows(self, row.as_mut_slice());
+        }
+        Ok(row)
     }
 }
 

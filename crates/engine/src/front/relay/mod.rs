@@ -222,7 +222,8 @@ impl Relay {
                 }
             }
             ClusterEvent::SessionChanged { id, by } => self.was_stored(id, &by),
-            ClusterEvent::RunChanged { .. } => {}
+            // The automations listen for these themselves.
+            ClusterEvent::RunsChanged { .. } => {}
         }
     }
 

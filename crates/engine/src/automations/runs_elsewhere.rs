@@ -1,0 +1,202 @@
+//! Runs of automations that other hosts own. Those hosts report whose runs changed; this host reads them and shows them to its
+//! clients: in the catalogue, in the feed, and in the channels of runs.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ostler_contract::{Thrown, limit};
+use ostler_protocol::wire::actions::{
+    AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction,
+    AutomationRunSessionRemovedAction, AutomationRunSessionSetAction, StateAction,
+};
+use ostler_protocol::wire::state::AutomationRunState;
+use ostler_protocol::{Version, uri};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Automations;
+use super::run::is_over;
+use crate::core::fanout::Outgoing;
+
+/// How long reports are collected, so that a burst of runs costs one read of an automation.
+const GATHER: Duration = Duration::from_millis(100);
+/// The pause after the store could not be read.
+const RETRY: Duration = Duration::from_secs(2);
+/// How often the task checks whether the host stops.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long a run without subscribers is followed: a client that returns subscribes after the run was read.
+const RETAINED: Duration = Duration::from_secs(60);
+
+/// What is known of the runs of other hosts.
+#[derive(Debug, Default)]
+pub(super) struct RunsElsewhere {
+    /// The ids of automations with changed runs that were not read yet.
+    changed: Mutex<BTreeSet<String>>,
+    notify: Arc<Notify>,
+    /// The runs with subscribers at this host.
+    followed: Mutex<HashMap<String, Followed>>,
+}
+
+/// A run as its subscribers saw it last.
+#[derive(Debug)]
+struct Followed {
+    run: AutomationRunState,
+    /// Whether some subscribers saw another state.
+    differs: bool,
+    since: Instant,
+}
+
+impl RunsElsewhere {
+    /// Reads the runs of an automation soon.
+    pub fn report(&self, automation: String) {
+        self.changed.lock().insert(automation);
+        self.notify.notify_one();
+    }
+
+    /// Follows a run as a subscriber has just seen it.
+    fn follow(&self, run: AutomationRunState) {
+        let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
+        self.followed
+            .lock()
+            .entry(run.resource.clone())
+            .and_modify(|followed| {
+                followed.differs |= followed.run != run;
+                followed.since = Instant::now();
+            })
+            .or_insert_with(|| Followed { run, differs: false, since: Instant::now() });
+        // It may have changed since it was read.
+        self.report(id);
+    }
+}
+
+/// Shows the runs of other hosts for as long as this host runs.
+pub(super) async fn show_runs_elsewhere(automations: Weak<Automations>) {
+    let Some(notify) = automations.upgrade().map(|automations| automations.elsewhere.notify.clone()) else {
+        return;
+    };
+    let mut said = None;
+    loop {
+        let is_reported = tokio::time::timeout(LOOK, notify.notified()).await.is_ok();
+        if is_reported {
+            tokio::time::sleep(GATHER).await;
+        }
+        let Some(showing) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
+        else {
+            return;
+        };
+        let changed = std::mem::take(&mut *showing.elsewhere.changed.lock());
+        let mut failed = None;
+        for id in changed {
+            if let Err(why) = showing.show_runs_of(&id).await {
+                showing.elsewhere.report(id);
+                failed = Some(why.message);
+            }
+        }
+        if let Some(why) = failed.as_ref().filter(|_| failed != said) {
+            showing.core.log.line(format_args!("runs of other hosts could not be read: {why}; trying again"));
+        }
+        let pause = failed.is_some();
+        said = failed;
+        drop(showing);
+        if pause {
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+impl Automations {
+    /// Shows a run that another host may change to the client that has just seen it in this state.
+    pub(crate) fn follow_run(&self, run: &AutomationRunState) {
+        if self.core.shared_runs().is_some() && !is_over(&run.lifecycle) {
+            self.elsewhere.follow(run.clone());
+        }
+    }
+
+    /// Reads the runs of all automations soon, because reports may have been missed.
+    pub(super) fn report_all(&self) {
+        let ids: Vec<String> = self.catalogue.lock().entries.keys().cloned().collect();
+        ids.into_iter().for_each(|id| self.elsewhere.report(id));
+    }
+
+    /// Follows runs that this host no longer owns.
+    pub(super) fn follow_lost(&self, runs: Vec<AutomationRunState>) {
+        for run in runs.into_iter().filter(|run| self.core.fanout.is_watched(&run.resource)) {
+            self.elsewhere.follow(run);
+        }
+    }
+
+    /// Reads the newest runs of an automation of another host, and those that clients follow.
+    async fn show_runs_of(&self, id: &str) -> Result<(), Thrown> {
+        let Some(store) = self.core.automation_store() else { return Ok(()) };
+        for run in self.followed_of(id) {
+            if let Some(run) = store.run_of.within(limit::STORE, (run,)).await? {
+                self.show_followed(&run);
+            }
+        }
+        if self.owns_runs_of(id) || self.entry(id).is_none() {
+            return Ok(());
+        }
+        let page = store.runs.within(limit::STORE, (id.to_owned(), None)).await?;
+        for summary in self.list_page(id, &page) {
+            self.core.feeds.runs.put(|| Arc::new(summary));
+        }
+        Ok(())
+    }
+
+    /// Returns the followed runs of an automation.
+    fn followed_of(&self, id: &str) -> Vec<String> {
+        let mut followed = self.elsewhere.followed.lock();
+        followed.retain(|run, of| of.since.elapsed() < RETAINED || self.core.fanout.is_watched(run));
+        let of = |followed: &&Followed| uri::automation_id(&followed.run.automation) == Some(id);
+        followed.values().filter(of).map(|followed| followed.run.resource.clone()).collect()
+    }
+
+    /// Publishes how a followed run changed, unless this host owns it and publishes its changes itself.
+    pub(super) fn show_followed(&self, run: &AutomationRunState) {
+        if self.has_run(&run.resource) {
+            return;
+        }
+        // Locked until the actions are queued, so that they are sent in the order of the reads.
+        let mut followed = self.elsewhere.followed.lock();
+        let Some(shown) = followed.get_mut(&run.resource) else { return };
+        let actions = changes(&shown.run, run, shown.differs);
+        let outgoing = actions
+            .iter()
+            .filter_map(|action| serde_json::to_string(action).ok())
+            .map(|text| Outgoing::host(text, Version::V0_9))
+            .collect::<Vec<_>>();
+        if !outgoing.is_empty() {
+            self.core.fanout.publish(&run.resource, outgoing);
+        }
+        match is_over(&run.lifecycle) {
+            true => drop(followed.remove(&run.resource)),
+            false => (shown.run, shown.differs) = (run.clone(), false),
+        }
+    }
+}
+
+/// Returns the actions that turn one state of a run into a later one; with `all`, those that also turn any state in between into
+/// it. Each sets a value, so it does nothing where the value is known.
+fn changes(from: &AutomationRunState, to: &AutomationRunState, all: bool) -> Vec<StateAction> {
+    let mut actions = Vec::new();
+    for session in from.sessions.iter().filter(|session| !to.sessions.contains(session)) {
+        let removed = AutomationRunSessionRemovedAction { session: session.clone() };
+        actions.push(StateAction::AutomationRunSessionRemoved(removed));
+    }
+    for session in to.sessions.iter().filter(|session| all || !from.sessions.contains(session)) {
+        let set = AutomationRunSessionSetAction { session: session.clone() };
+        actions.push(StateAction::AutomationRunSessionSet(set));
+    }
+    if all || from.primary_session != to.primary_session {
+        let primary =
+            AutomationRunPrimarySessionChangedAction { primary_session: to.primary_session.clone() };
+        actions.push(StateAction::AutomationRunPrimarySessionChanged(primary));
+    }
+    if all || from.lifecycle != to.lifecycle {
+        let lifecycle = AutomationRunLifecycleChangedAction { lifecycle: to.lifecycle.clone() };
+        actions.push(StateAction::AutomationRunLifecycleChanged(Box::new(lifecycle)));
+    }
+    actions
+}
