@@ -281,10 +281,13 @@ impl Core {
         uuid::Uuid::new_v4().to_string()
     }
 
-    /// Returns a new unique id that follows those before it, for rows that are stored in great numbers: their index writes
-    /// one page for all rows of a commit instead of one for each.
+    /// Returns a new unique id that follows those of earlier milliseconds, for rows that are stored in great numbers: their
+    /// index writes one page for all rows of a commit instead of one for each.
     pub fn new_ascending_id(&self) -> String {
-        uuid::Uuid::now_v7().to_string()
+        let now = self.clock.now();
+        let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+        let nanoseconds = u32::try_from(now.subsec_nanosecond()).unwrap_or_default();
+        uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, nanoseconds)).to_string()
     }
 
     pub(crate) fn next_connection(&self) -> ConnectionId {
