@@ -10,7 +10,7 @@ use ostler_protocol::wire::actions::{
     AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction,
     AutomationRunSessionRemovedAction, AutomationRunSessionSetAction, StateAction,
 };
-use ostler_protocol::wire::state::AutomationRunState;
+use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
 use ostler_protocol::{Version, uri};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -39,13 +39,33 @@ pub(super) struct RunsElsewhere {
     followed: Mutex<HashMap<String, Followed>>,
 }
 
-/// A run as its subscribers saw it last.
+/// A run that clients follow.
 #[derive(Debug)]
 struct Followed {
-    run: AutomationRunState,
+    /// The URI of its automation.
+    automation: String,
+    shown: Shown,
     /// Whether some subscribers saw another state.
     differs: bool,
     since: Instant,
+}
+
+/// What actions change of a run, as its subscribers saw it last. Its event, which can be long, does not change.
+#[derive(Debug, Clone, PartialEq)]
+struct Shown {
+    sessions: Vec<String>,
+    primary_session: Option<String>,
+    lifecycle: AutomationRunLifecycle,
+}
+
+impl Shown {
+    fn of(run: &AutomationRunState) -> Self {
+        Self {
+            sessions: run.sessions.clone(),
+            primary_session: run.primary_session.clone(),
+            lifecycle: run.lifecycle.clone(),
+        }
+    }
 }
 
 impl RunsElsewhere {
@@ -56,16 +76,22 @@ impl RunsElsewhere {
     }
 
     /// Follows a run as a subscriber has just seen it.
-    fn follow(&self, run: AutomationRunState) {
+    fn follow(&self, run: &AutomationRunState) {
+        let shown = Shown::of(run);
         let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
         self.followed
             .lock()
             .entry(run.resource.clone())
             .and_modify(|followed| {
-                followed.differs |= followed.run != run;
+                followed.differs |= followed.shown != shown;
                 followed.since = Instant::now();
             })
-            .or_insert_with(|| Followed { run, differs: false, since: Instant::now() });
+            .or_insert_with(|| Followed {
+                automation: run.automation.clone(),
+                shown: Shown::of(run),
+                differs: false,
+                since: Instant::now(),
+            });
         // It may have changed since it was read.
         self.report(id);
     }
@@ -110,7 +136,7 @@ impl Automations {
     /// Shows a run that another host may change to the client that has just seen it in this state.
     pub(crate) fn follow_run(&self, run: &AutomationRunState) {
         if self.core.shared_runs().is_some() && !is_over(&run.lifecycle) {
-            self.elsewhere.follow(run.clone());
+            self.elsewhere.follow(run);
         }
     }
 
@@ -121,8 +147,8 @@ impl Automations {
     }
 
     /// Follows runs that this host no longer owns.
-    pub(super) fn follow_lost(&self, runs: Vec<AutomationRunState>) {
-        for run in runs.into_iter().filter(|run| self.core.fanout.is_watched(&run.resource)) {
+    pub(super) fn follow_lost(&self, runs: &[AutomationRunState]) {
+        for run in runs.iter().filter(|run| self.core.fanout.is_watched(&run.resource)) {
             self.elsewhere.follow(run);
         }
     }
@@ -149,8 +175,8 @@ impl Automations {
     fn followed_of(&self, id: &str) -> Vec<String> {
         let mut followed = self.elsewhere.followed.lock();
         followed.retain(|run, of| of.since.elapsed() < RETAINED || self.core.fanout.is_watched(run));
-        let of = |followed: &&Followed| uri::automation_id(&followed.run.automation) == Some(id);
-        followed.values().filter(of).map(|followed| followed.run.resource.clone()).collect()
+        let runs = followed.iter().filter(|(_, of)| uri::automation_id(&of.automation) == Some(id));
+        runs.map(|(run, _)| run.clone()).collect()
     }
 
     /// Publishes how a followed run changed, unless this host owns it and publishes its changes itself.
@@ -160,8 +186,9 @@ impl Automations {
         }
         // Locked until the actions are queued, so that they are sent in the order of the reads.
         let mut followed = self.elsewhere.followed.lock();
-        let Some(shown) = followed.get_mut(&run.resource) else { return };
-        let actions = changes(&shown.run, run, shown.differs);
+        let Some(of) = followed.get_mut(&run.resource) else { return };
+        let now = Shown::of(run);
+        let actions = changes(&of.shown, &now, of.differs);
         let outgoing = actions
             .iter()
             .filter_map(|action| serde_json::to_string(action).ok())
@@ -172,14 +199,14 @@ impl Automations {
         }
         match is_over(&run.lifecycle) {
             true => drop(followed.remove(&run.resource)),
-            false => (shown.run, shown.differs) = (run.clone(), false),
+            false => (of.shown, of.differs) = (now, false),
         }
     }
 }
 
-/// Returns the actions that turn one state of a run into a later one; with `all`, those that also turn any state in between into
-/// it. Each sets a value, so it does nothing where the value is known.
-fn changes(from: &AutomationRunState, to: &AutomationRunState, all: bool) -> Vec<StateAction> {
+/// Returns the actions that turn one state of a run into a later one; with `all`, those that also turn a state in between into
+/// it, except for a session that was added and removed in between. Each sets a value, so it does nothing where the value is known.
+fn changes(from: &Shown, to: &Shown, all: bool) -> Vec<StateAction> {
     let mut actions = Vec::new();
     for session in from.sessions.iter().filter(|session| !to.sessions.contains(session)) {
         let removed = AutomationRunSessionRemovedAction { session: session.clone() };
@@ -199,4 +226,48 @@ fn changes(from: &AutomationRunState, to: &AutomationRunState, all: bool) -> Vec
         actions.push(StateAction::AutomationRunLifecycleChanged(Box::new(lifecycle)));
     }
     actions
+}
+
+#[cfg(test)]
+mod tests {
+    use ahp::reducers::apply_action_to_automation_run;
+    use serde_json::json;
+
+    use super::*;
+
+    fn run(sessions: &[&str], primary: Option<&str>, status: &str) -> AutomationRunState {
+        let mut run = json!({
+            "resource": "ahp-automation-run:/one", "automation": "ahp-automation:/a",
+            "origin": { "kind": "manual" }, "sessions": sessions,
+            "lifecycle": { "status": status, "createdAt": "1", "startedAt": "2", "completedAt": "3" },
+        });
+        if let Some(primary) = primary {
+            run["primarySession"] = primary.into();
+        }
+        serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn subscribers_that_saw_different_states_have_the_last_one() {
+        let states = [
+            run(&[], None, "pending"),
+            run(&["echo:/a"], Some("echo:/a"), "running"),
+            run(&["echo:/a", "echo:/b"], Some("echo:/b"), "running"),
+            run(&["echo:/b"], None, "completed"),
+        ];
+        for (at, from) in states.iter().enumerate() {
+            for to in &states[at..] {
+                let exact = changes(&Shown::of(from), &Shown::of(to), false);
+                assert_eq!(exact.is_empty(), from == to);
+                for (seen, actions) in [(from, exact), (to, changes(&Shown::of(from), &Shown::of(to), true))]
+                {
+                    let mut seen = seen.clone();
+                    for action in &actions {
+                        apply_action_to_automation_run(&mut seen, action);
+                    }
+                    assert_eq!(Shown::of(&seen), Shown::of(to));
+                }
+            }
+        }
+    }
 }

@@ -282,7 +282,7 @@ impl Automations {
         for id in work.lost {
             self.shared.state.lock().owned.remove(&id);
             let open = self.runs.lock().forget(&id);
-            self.follow_lost(open);
+            self.follow_lost(&open);
         }
         for acquired in work.acquired {
             self.acquire(acquired).await;
