@@ -10,10 +10,12 @@ const GLOBALS: &str = "\
 are not supported. Memories and tables count against the plugin's memory, and what runs too long is interrupted. Memories, tables
 and globals that different instances export cannot be imported together.
 
-`Intl` formats English (`en`, `en-US`) completely. For German, French, Spanish, Italian, Dutch, Portuguese (Brazil), Swedish,
-Polish, Japanese and Chinese, and English of Great Britain, Canada and Australia, it formats plain numbers, percentages, dates in
-numbers and times, and for most of them amounts in euros. Anything else is formatted in English: `supportedLocalesOf` lists
-only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames` returns the codes.
+`Intl.PluralRules`, `Intl.Collator`, `localeCompare` and `Intl.Segmenter` follow the rules of all languages that Node knows, of a
+newer version of the Unicode data. `Intl` formats English (`en`, `en-US`) completely. For German, French, Spanish, Italian, Dutch,
+Portuguese (Brazil), Swedish, Polish, Japanese and Chinese, and English of Great Britain, Canada and Australia, it formats plain
+numbers, percentages, dates in numbers and times, and for most of them amounts in euros. Anything else is formatted in English:
+`supportedLocalesOf` lists only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames`
+returns the codes.
 
 An error for a call of what is no function names it, as in Node. The engine only knows the place of the last name before the
 call: where nested calls share it, the message names all of them (`build is not a function, or client.send is not a function`).

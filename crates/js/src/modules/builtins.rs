@@ -37,8 +37,9 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "absent" "blob" "bridge" "buffer" "buffer-numbers" "call-sites" "callees" "ciphers" "commonjs" "compression" "console" "context" "crypto-bytes" "crypto-constants"
     "deep-equal" "diffie-hellman" "ecdh" "errors" "event-source" "event-target" "fetch" "follow" "form-data" "format" "fs" "generate-keys" "globals" "headers"
     "histogram" "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing" "http1/parser"
-    "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl" "intl/dates" "intl/locales" "intl/numbers" "intl/rounding"
-    "intl/words" "keys" "kinds" "legacy-url" "members" "messaging" "mock-timers"
+    "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl"
+    "intl/choices" "intl/collation" "intl/dates" "intl/locales" "intl/numbers" "intl/plurals" "intl/rounding"
+    "intl/segments" "intl/words" "keys" "kinds" "legacy-url" "members" "messaging" "mock-timers"
     "parse-args" "performance" "primes" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
     "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
@@ -61,6 +62,7 @@ const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("http", crate::http::native),
     ("http1", crate::native::http1::native),
     ("http2", crate::native::http2::native),
+    ("languages", crate::native::languages::native),
     ("modules", names),
     ("net", crate::native::net::native),
     ("ports", crate::native::ports::native),

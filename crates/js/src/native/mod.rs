@@ -16,6 +16,7 @@ pub(crate) mod http1;
 pub(crate) mod http2;
 mod interfaces;
 mod keys;
+pub(crate) mod languages;
 pub(crate) mod net;
 mod pipes;
 pub(crate) mod ports;

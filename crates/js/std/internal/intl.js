@@ -1,18 +1,13 @@
-// The `Intl` that common code calls, in English. What depends on a locale is its order of dates and its marks
-// in numbers; names of months and units are English whatever is asked.
+// The `Intl` that common code calls. Plurals, the order of words and their boundaries are those of the language; what else
+// depends on a locale is its order of dates and its marks in numbers; names of months and units are English whatever is asked.
 
+import { Collator } from 'internal/intl/collation';
 import { DateTimeFormat } from 'internal/intl/dates';
 import { getCanonicalLocales } from 'internal/intl/locales';
 import { NumberFormat, symbols, units } from 'internal/intl/numbers';
-import {
-  Collator,
-  DisplayNames,
-  ListFormat,
-  Locale,
-  PluralRules,
-  RelativeTimeFormat,
-  Segmenter,
-} from 'internal/intl/words';
+import { PluralRules } from 'internal/intl/plurals';
+import { Segmenter } from 'internal/intl/segments';
+import { DisplayNames, ListFormat, Locale, RelativeTimeFormat } from 'internal/intl/words';
 
 function supportedValuesOf(key) {
   if (key === 'currency') return Object.keys(symbols).sort();
@@ -39,6 +34,9 @@ for (const [name, value] of Object.entries({
   Object.defineProperty(Intl, name, { value, configurable: true, writable: true });
 }
 
+/** What `localeCompare` without a locale uses, which sorting calls for each pair. */
+let collator;
+
 /** `toLocaleString` and its like. */
 export const local = {
   number: (value, locales, options) => new NumberFormat(locales, options).format(value),
@@ -46,5 +44,9 @@ export const local = {
     if (Number.isNaN(value.getTime())) return 'Invalid Date';
     return new DateTimeFormat(locales, { ...options, _defaults: defaults }).format(value);
   },
-  compare: (a, b, locales, options) => new Collator(locales, options).compare(a, b),
+  compare: (a, b, locales, options) => {
+    if (locales !== undefined || options !== undefined) return new Collator(locales, options).compare(a, b);
+    collator ??= new Collator();
+    return collator.compare(a, b);
+  },
 };

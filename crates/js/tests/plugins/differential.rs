@@ -122,4 +122,4 @@ macro_rules! areas {
     };
 }
 
-areas! { buffer calls clone events eventsource inspect intl mocktimers nodestreams path querystring timers url urlpattern webstreams }
+areas! { buffer calls clone events eventsource inspect intl languages mocktimers nodestreams path querystring timers url urlpattern webstreams }

@@ -87,10 +87,11 @@ export function getCanonicalLocales(locales) {
   return [...new Set(tags)];
 }
 
-/** What a locale says of a key after `-u-`, such as `hc` (hour cycle). */
+/** What a locale says of a key after `-u-`, such as `hc` (hour cycle); nothing where the key alone is there. */
 export function keyword(locales, key) {
   const [, words = ''] = getCanonicalLocales(locales)[0]?.split('-u-') ?? [];
-  return new RegExp(`(?:^|-)${key}-(\\w+)`).exec(words)?.[1];
+  const found = new RegExp(`(?:^|-)${key}(?:-(\\w{3,8}))?(?=-|$)`).exec(words);
+  return found ? (found[1] ?? '') : undefined;
 }
 
 /** The first locale that is formatted completely, or whose part `works` finds to be enough. */
@@ -102,10 +103,42 @@ export function pick(locales, works = () => false) {
   return 'en-US';
 }
 
-/** Which locales a class formats completely; those of the oldest are called without `new` as well. */
+/** The language of a locale, by the name that is in use today. */
+function languageOf(locale) {
+  const [language] = locale.split('-');
+  return { iw: 'he', in: 'id', ji: 'yi', tl: 'fil', mo: 'ro' }[language] ?? language;
+}
+
+/**
+ * The first locale whose language is one of a list: as it was asked for, without what follows `-u-`, its language, and the name
+ * of a class that only distinguishes languages.
+ */
+export function pickLanguage(locales, languages) {
+  for (const asked of getCanonicalLocales(locales)) {
+    const language = languageOf(asked);
+    if (!hasLanguage(languages, language)) continue;
+    const [, ...rest] = asked.replace(/-u-.*$/, '').split('-');
+    return { asked, locale: [language, ...rest].join('-'), language, name: language };
+  }
+  return { asked: 'en-US', locale: 'en-US', language: 'en', name: 'en-US' };
+}
+
+const hasLanguage = (languages, language) => ` ${languages} `.includes(` ${language} `);
+
+/**
+ * Which locales a class formats completely: a list of them, or the text of languages whose locales all are; those of the oldest
+ * classes are called without `new` as well.
+ */
 export function supports(Class, called = false, complete = COMPLETE) {
-  Class.supportedLocalesOf = (locales) =>
-    getCanonicalLocales(locales).filter((tag) => complete.includes(tag.replace(/-u-.*$/, '')));
+  const isComplete = (tag) =>
+    typeof complete === 'string'
+      ? hasLanguage(complete, languageOf(tag))
+      : complete.includes(tag.replace(/-u-.*$/, ''));
+  Class.supportedLocalesOf = (locales) => getCanonicalLocales(locales).filter(isComplete);
+  Object.defineProperty(Class.prototype, Symbol.toStringTag, {
+    value: `Intl.${Class.name}`,
+    configurable: true,
+  });
   if (!called) return Class;
   const callable = new Proxy(Class, { apply: (target, _, given) => new target(...given) });
   Object.defineProperty(Class.prototype, 'constructor', {

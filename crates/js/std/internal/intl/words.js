@@ -1,97 +1,7 @@
-// The order of words, their plurals, and what is put together from them.
+// What is put together from words: times, lists, names.
 
 import { NumberFormat } from 'internal/intl/numbers';
 import { getCanonicalLocales, pick, supports } from 'internal/intl/locales';
-
-function simplified(text, sensitivity) {
-  let kept = text;
-  if (sensitivity === 'base' || sensitivity === 'case') kept = kept.normalize('NFD').replace(/\p{M}/gu, '');
-  if (sensitivity === 'base' || sensitivity === 'accent') kept = kept.toLowerCase();
-  return kept;
-}
-
-/** Letters before their case, marks before case, lower before upper. */
-function collate(a, b) {
-  const [left, right] = [a, b].map((text) => text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase());
-  if (left !== right) {
-    const rank = (c) => (/\p{L}/u.test(c) ? 2 : /\p{N}/u.test(c) ? 1 : 0);
-    const [one, other] = [[...left], [...right]];
-    for (let at = 0; at < Math.min(one.length, other.length); at += 1) {
-      if (one[at] !== other[at]) return rank(one[at]) - rank(other[at]) || (one[at] < other[at] ? -1 : 1);
-    }
-    return Math.sign(one.length - other.length);
-  }
-  const [low, high] = [a, b].map((text) => text.normalize('NFD').toLowerCase());
-  if (low !== high) return low < high ? -1 : 1;
-  return a === b ? 0 : a > b ? -1 : 1;
-}
-
-export const Collator = supports(
-  class Collator {
-    #options;
-    #locale;
-    compare;
-
-    constructor(locales, options = {}) {
-      this.#locale = pick(locales);
-      this.#options = {
-        usage: 'sort',
-        sensitivity: 'variant',
-        ignorePunctuation: false,
-        numeric: false,
-        caseFirst: 'false',
-        ...options,
-      };
-      const { sensitivity, numeric, ignorePunctuation } = this.#options;
-      const prepare = (text) =>
-        simplified(ignorePunctuation ? text.replace(/[\p{P}\s]/gu, '') : text, sensitivity);
-      this.compare = (a, b) => {
-        const [left, right] = [prepare(`${a}`), prepare(`${b}`)];
-        if (!numeric) return collate(left, right);
-        const [one, other] = [left, right].map((text) => text.match(/\d+|\D+/g) ?? []);
-        for (let at = 0; at < Math.min(one.length, other.length); at += 1) {
-          const digits = /^\d/.test(one[at]) && /^\d/.test(other[at]);
-          const order = digits ? Number(one[at]) - Number(other[at]) : collate(one[at], other[at]);
-          if (order !== 0) return Math.sign(order);
-        }
-        return Math.sign(one.length - other.length);
-      };
-    }
-
-    resolvedOptions() {
-      return { locale: this.#locale, collation: 'default', ...this.#options };
-    }
-  },
-  true,
-);
-
-export const PluralRules = supports(
-  class PluralRules {
-    #type;
-    #locale;
-
-    constructor(locales, options = {}) {
-      this.#locale = pick(locales);
-      this.#type = options.type ?? 'cardinal';
-    }
-
-    select(number) {
-      if (this.#type === 'cardinal') return number === 1 ? 'one' : 'other';
-      const [ones, tens] = [number % 10, number % 100];
-      if (ones === 1 && tens !== 11) return 'one';
-      if (ones === 2 && tens !== 12) return 'two';
-      return ones === 3 && tens !== 13 ? 'few' : 'other';
-    }
-
-    resolvedOptions() {
-      return {
-        locale: this.#locale,
-        type: this.#type,
-        pluralCategories: this.#type === 'cardinal' ? ['one', 'other'] : ['few', 'one', 'two', 'other'],
-      };
-    }
-  },
-);
 
 export const RelativeTimeFormat = supports(
   class RelativeTimeFormat {
@@ -160,45 +70,6 @@ export const ListFormat = supports(
       const last = items.pop();
       if (word === '') return [...items, last].join(', ');
       return items.length === 1 ? `${items[0]} ${word} ${last}` : `${items.join(', ')}, ${word} ${last}`;
-    }
-
-    resolvedOptions() {
-      return { locale: this.#locale, ...this.#options };
-    }
-  },
-);
-
-export const Segmenter = supports(
-  class Segmenter {
-    #options;
-    #locale;
-
-    constructor(locales, options = {}) {
-      this.#locale = pick(locales);
-      this.#options = { granularity: 'grapheme', ...options };
-    }
-
-    segment(input) {
-      const text = `${input}`;
-      const pattern = {
-        grapheme:
-          /\r\n|\p{RI}\p{RI}|\p{Emoji}(?:\p{EMod}|\ufe0f\u20e3?|[\u{E0020}-\u{E007E}]+\u{E007F})?(?:\u200d\p{Emoji}(?:\p{EMod}|\ufe0f)?)*\p{M}*|[\s\S]\p{M}*/gu,
-        word: /[\p{L}\p{N}\p{M}_]+(?:['’.][\p{L}\p{N}]+)*|\s+|[\s\S]/gu,
-        sentence: /[^.!?]+[.!?]*\s*|[.!?]+\s*/gu,
-      }[this.#options.granularity];
-      const word = this.#options.granularity === 'word';
-      const segments = () =>
-        [...text.matchAll(pattern)].map(({ 0: segment, index }) => ({
-          segment,
-          index,
-          input: text,
-          ...(word ? { isWordLike: /[\p{L}\p{N}]/u.test(segment) } : {}),
-        }));
-      return {
-        [Symbol.iterator]: () => segments()[Symbol.iterator](),
-        containing: (at = 0) =>
-          segments().find(({ segment, index }) => at >= index && at < index + segment.length),
-      };
     }
 
     resolvedOptions() {
