@@ -7,12 +7,13 @@ use ostler_contract::Thrown;
 use ostler_contract::stores::Report;
 use tokio::time::Instant;
 use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::connect::Connector;
 use crate::failure::thrown;
 use crate::lease::{LENGTH, Lease};
-use crate::migrations;
+use crate::migrations::{self, SchemaState};
 
 /// How long a start waits for the lease of a host that ended without releasing it.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -30,6 +31,10 @@ pub struct Candidate {
     pub is_member: bool,
     /// Whether it drains.
     pub is_draining: bool,
+    /// What identifies the key of its vault.
+    pub vault_key: Vec<u8>,
+    /// What identifies the token of its cluster.
+    pub token_key: Option<Vec<u8>>,
 }
 
 /// Returns a new name for a run of a host.
@@ -83,6 +88,10 @@ pub struct Holder {
     /// Milliseconds.
     rest: i64,
     is_member: bool,
+    /// Whether both are in clusters, with different keys of the vault.
+    has_other_vault: bool,
+    /// Whether both are in clusters, with different tokens.
+    has_other_token: bool,
 }
 
 impl Holder {
@@ -99,6 +108,13 @@ impl Holder {
             (true, false) => {
                 "That one has no option cluster: stop it, set the option there, and start it again, or set the option schema \
                  to another one"
+            }
+            (true, true) if self.has_other_vault => {
+                "It has another key of the vault, so neither could read the secrets of the other: set vaultKeyFile to the same \
+                 key on both"
+            }
+            (true, true) if self.has_other_token => {
+                "It has another token, so neither could reach the other: set cluster.tokenFile to the same token on both"
             }
             (true, true) => {
                 "It has the same name: stop it, or set the option cluster.id to another name here"
@@ -167,7 +183,7 @@ async fn take_within(
     let found = migrations::lock(client, schema).await?;
     // Before any change, so that a host that may not start changes nothing.
     if found.has_tables()
-        && let Some(holder) = holder(client, found.has_members(), host).await?
+        && let Some(holder) = holder(client, &found, host).await?
     {
         return Ok(Some(holder));
     }
@@ -194,10 +210,18 @@ async fn take_within(
     client
         .execute(
             &format!(
-                "INSERT INTO host (id, incarnation, expires_at, member, version, draining)
-                 VALUES ($1, $2, clock_timestamp() + interval '{LENGTH}', $3, $4, $5)"
+                "INSERT INTO host (id, incarnation, expires_at, member, version, draining, vault_key, token_key)
+                 VALUES ($1, $2, clock_timestamp() + interval '{LENGTH}', $3, $4, $5, $6, $7)"
             ),
-            &[&host.id, &incarnation, &host.is_member, &host.version, &host.is_draining],
+            &[
+                &host.id,
+                &incarnation,
+                &host.is_member,
+                &host.version,
+                &host.is_draining,
+                &host.vault_key,
+                &host.token_key,
+            ],
         )
         .await
         .map_err(failed)?;
@@ -208,21 +232,32 @@ async fn take_within(
     Ok(None)
 }
 
-/// Returns a running host that prevents another one from starting: any host, unless both are in a cluster under different
-/// names.
-async fn holder(client: &Client, has_members: bool, host: &Candidate) -> Result<Option<Holder>, Thrown> {
-    let member = if has_members { "member" } else { "false" };
+/// Returns a running host that prevents another one from starting: any host, unless both are in a cluster with the same secrets
+/// under different names.
+async fn holder(client: &Client, found: &SchemaState, host: &Candidate) -> Result<Option<Holder>, Thrown> {
+    let member = if found.has_members() { "member" } else { "false" };
+    // Hosts of versions that did not store what identifies their secrets are not compared.
+    let other = |column: &str, parameter: &str| match found.has_keys() {
+        true => format!("coalesce({member} AND $1 AND {column} <> {parameter}, false)"),
+        false => format!("({parameter}::bytea IS NULL AND false)"),
+    };
+    let (vault, token) = (other("vault_key", "$3"), other("token_key", "$4"));
     let sql = format!(
-        "SELECT id, url, expires_at::text, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint, {member}
-         FROM host WHERE expires_at > clock_timestamp() AND NOT ({member} AND $1 AND id <> $2)
+        "SELECT id, url, expires_at::text, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint, {member},
+             {vault}, {token}
+         FROM host
+         WHERE expires_at > clock_timestamp() AND NOT ({member} AND $1 AND id <> $2 AND NOT {vault} AND NOT {token})
          ORDER BY expires_at DESC LIMIT 1"
     );
-    let row = client.query_opt(&sql, &[&host.is_member, &host.id]).await.map_err(|why| thrown(&why))?;
+    let given: [&(dyn ToSql + Sync); 4] = [&host.is_member, &host.id, &host.vault_key, &host.token_key];
+    let row = client.query_opt(&sql, &given).await.map_err(|why| thrown(&why))?;
     Ok(row.map(|row| Holder {
         id: row.get(0),
         url: row.get(1),
         expires_at: row.get(2),
         rest: row.get(3),
         is_member: row.get(4),
+        has_other_vault: row.get(5),
+        has_other_token: row.get(6),
     }))
 }

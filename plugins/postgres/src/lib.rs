@@ -119,6 +119,8 @@ async fn apply(
         version: host.facts().version.clone(),
         is_member: settings.cluster.is_some(),
         is_draining: false,
+        vault_key: cipher.id().to_vec(),
+        token_key: settings.cluster.as_ref().map(|cluster| cipher.identify(cluster.token.reveal())),
     };
     let lease = joining::acquire(&connector, &candidate, &joining::new_incarnation(), &say).await?;
     let (wake, stop, url) =

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("runs", include_str!("migrations/0004_runs.sql")),
     ("users", include_str!("migrations/0005_users.sql")),
     ("unowned_automations", include_str!("migrations/0006_unowned_automations.sql")),
+    ("host_keys", include_str!("migrations/0007_host_keys.sql")),
 ];
 
 /// Serializes hosts that start: held until the transaction ends.
@@ -37,6 +38,11 @@ impl SchemaState {
     /// Returns whether the schema tells hosts of a cluster from others.
     pub fn has_members(&self) -> bool {
         self.version > 1
+    }
+
+    /// Returns whether the schema tells what identifies the secrets of hosts.
+    pub fn has_keys(&self) -> bool {
+        self.version > 6
     }
 
     /// Returns the number of applied migrations.

@@ -44,7 +44,7 @@ struct Written {
 
 /// The option `cluster` as configured.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WrittenCluster {
     url: Option<String>,
     token_file: PathBuf,

@@ -6,8 +6,8 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::Vault as Point;
 use ostler_contract::{Secret, Thrown, VaultName};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::digest;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::{digest, hmac};
 
 use crate::database::{Database, Param, Write};
 
@@ -28,6 +28,7 @@ pub struct Vault {
 pub struct Cipher {
     key: LessSafeKey,
     id: Vec<u8>,
+    names: hmac::Key,
     random: SystemRandom,
 }
 
@@ -42,7 +43,13 @@ impl Cipher {
         let mut named = b"ostler vault key\0".to_vec();
         named.extend(key.reveal());
         let id = digest::digest(&digest::SHA256, &named).as_ref()[..KEY_ID].to_vec();
-        Ok(Self { key: LessSafeKey::new(unbound), id, random: SystemRandom::new() })
+        let names = hmac::Key::new(hmac::HMAC_SHA256, key.reveal());
+        Ok(Self { key: LessSafeKey::new(unbound), id, names, random: SystemRandom::new() })
+    }
+
+    /// Returns what identifies another secret to hosts with the same key, and tells nothing to anyone else.
+    pub fn identify(&self, secret: &str) -> Vec<u8> {
+        hmac::sign(&self.names, secret.as_bytes()).as_ref()[..KEY_ID].to_vec()
     }
 
     /// Returns what identifies the key: the beginning of a hash of it.

@@ -25,8 +25,9 @@ const SESSIONS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The pause between two turns of a session, and between two calls.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The same where times are measured: the clients, which are not optimized, must not take the processors from the hosts.
-const MEASURED_PAUSE: Duration = Duration::from_millis(500);
+/// The same where times are measured or a test takes minutes: the clients, which are not optimized, must not take the processors from
+/// the hosts.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
 /// How long a follower waits for the next frame.
 const NEXT_FRAME: Duration = Duration::from_millis(5);
 
@@ -62,9 +63,9 @@ impl Load {
         Self::begin(server, hosts, PAUSE).await
     }
 
-    /// Like [`Load::start`], for a test that measures how long takeovers take.
-    pub async fn start_measured(server: &Postgres, hosts: &[Host]) -> Self {
-        Self::begin(server, hosts, MEASURED_PAUSE).await
+    /// Like [`Load::start`], for a test that measures how long takeovers take, or that runs for minutes.
+    pub async fn start_slow(server: &Postgres, hosts: &[Host]) -> Self {
+        Self::begin(server, hosts, LONG_PAUSE).await
     }
 
     async fn begin(server: &Postgres, hosts: &[Host], pause: Duration) -> Self {

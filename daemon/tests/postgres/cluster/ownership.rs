@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 
@@ -253,7 +255,23 @@ async fn hosts_with_and_without_the_option_share_no_schema_and_a_name_is_one_hos
     alone.as_object_mut().unwrap().remove("cluster");
     refused(&alone, "That one is in a cluster: set the option cluster here too");
     refused(&options(&server, "first", &[]), "It has the same name");
+    let mut other = options(&server, "second", &[]);
+    let (key, token) = (server.key_file(), server.key_file().with_file_name("other.token"));
+    let other_key = key.with_file_name("other.key");
+    std::fs::write(&other_key, STANDARD.encode([7; 32])).unwrap();
+    std::fs::write(&token, "of-another-cluster").unwrap();
+    other["vaultKeyFile"] = json!(other_key);
+    refused(&other, "It has another key of the vault");
+    other["vaultKeyFile"] = json!(key);
+    other["cluster"]["tokenFile"] = json!(token);
+    refused(&other, "It has another token");
+    other["cluster"]["sharedPath"] = json!(["/"]);
+    refused(&other, "unknown field `sharedPath`");
     assert_eq!(a.stop(), Some(0));
+    // Without other hosts, the secrets of a cluster can be replaced.
+    other["cluster"].as_object_mut().unwrap().remove("sharedPath");
+    let replaced = folder_with(&other);
+    assert_eq!(replaced.start().stop(), Some(0));
 
     let single = folder_with(&alone);
     let daemon = single.start();
