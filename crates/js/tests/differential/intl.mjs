@@ -2,9 +2,15 @@
 import { Random, attempt } from './lib.mjs';
 
 const ENGLISH = ['en', 'en-US'];
-const DATED = ['en-GB', 'en-CA', 'en-AU', 'de', 'de-DE', 'fr-FR', 'es', 'es-ES', 'it-IT', 'nl', 'nl-NL', 'pt-BR', 'sv-SE', 'pl', 'pl-PL', 'ja-JP', 'zh-CN'];
-const NUMBERED = ['en-GB', 'en-CA', 'en-AU', 'de', 'de-DE', 'fr', 'fr-FR', 'es-ES', 'it', 'it-IT', 'nl-NL', 'pt-BR', 'sv', 'sv-SE', 'pl-PL', 'ja-JP', 'zh-CN', 'ko-KR'];
-const EURO = NUMBERED.filter((locale) => !/AU|nl|pt/.test(locale));
+const DATED =
+  'en-GB en-CA en-AU de de-DE fr-FR es es-ES it-IT nl nl-NL pt-BR sv-SE pl pl-PL ja-JP zh-CN af az be bs ca cs cs-CZ cy da da-DK et fi ga gl he hi hi-IN hr hu hy id is ka kk ky lt mn nb nn no ro ru ru-RU sk sl sw ta tr tr-TR uk uk-UA uz zu en-IE en-ZA de-AT de-CH fr-CH fr-BE pt-PT nl-BE de-LI'.split(' ');
+const NUMBERED =
+  'en-GB en-CA en-AU de de-DE fr fr-FR es-ES it it-IT nl-NL pt-BR sv sv-SE pl-PL ja-JP zh-CN ko-KR af az be bg bs ca cs cs-CZ cy da da-DK el et eu fi fil ga gl hi hi-IN hr hu hy id is ka kk ko ky lt lv mk mn ms nb nn no ro ru ru-RU sk sl sq sr sw ta te tr tr-TR uk uk-UA uz vi zu en-IN en-IE en-NZ en-ZA en-SG en-HK de-AT de-CH fr-CA fr-CH fr-BE es-MX es-AR es-CO es-CL es-US es-PE pt-PT nl-BE it-CH zh-TW zh-HK sr-Latn de-LI'.split(' ');
+const NO_EURO =
+  'en-AU nl nl-NL pt-BR hu is mn ro sw uk de-AT de-CH fr-CH es-MX es-AR es-CO es-CL es-US es-PE nl-BE it-CH de-LI'.split(' ');
+const EURO = NUMBERED.filter((locale) => !NO_EURO.includes(locale) && !NO_EURO.includes(locale.replace(/-[A-Z]+$/, '')) || /^(de|fr|it|es)-(DE|FR|IT|ES)$/.test(locale));
+/** Whose percent sign is not after the number. */
+const OTHER_PERCENT = ['tr', 'tr-TR', 'eu', 'te'];
 const OTHERS = ['de-AT', 'de-CH', 'en-IN', 'en-ZA', 'es-MX', 'fr-CA', 'pt-PT', 'zh-TW', 'ar-EG', 'hi-IN', 'th-TH', 'cs', 'ko-KR'];
 const ALL = [...new Set([...ENGLISH, ...DATED, ...NUMBERED, ...OTHERS])];
 
@@ -54,7 +60,7 @@ const rich = (random) =>
     { style: 'currency', currency: 'USD', currencyDisplay: random.one(['name', 'symbol', 'code']) },
   ]);
 
-const amount = (random) => random.one([0, 7, 0.256, 1.5, 999, 1234.5, -1234.5, 12345.678, -0.004, 1234567.89, 9876543210, Infinity]);
+const amount = (random) => random.one([0, 7, 0.256, 1.5, 999, 1234.5, -1234.5, 12345.678, -0.004, 1234567.89, 9876543210, Infinity, NaN]);
 
 /** What a locale is formatted as where that is promised; elsewhere, that it is either right or English, and says which. */
 function row(Class, promised, locale, options, value) {
@@ -93,7 +99,8 @@ export default (seed) => {
     const numbers = (locale, options, promised) =>
       rows.push(['number', [locale, options, value], attempt(() => row(Intl.NumberFormat, promised, locale, options, value))]);
     numbers(english, random.chance(50) ? simple(random) : { style: 'currency', currency: random.one(['USD', 'EUR', 'JPY']) }, true);
-    numbers(random.one(NUMBERED), simple(random), true);
+    const [numbered, plain] = [random.one(NUMBERED), simple(random)];
+    numbers(numbered, plain, !(plain.style === 'percent' && OTHER_PERCENT.includes(numbered)));
     numbers(random.one(EURO), { style: 'currency', currency: 'EUR' }, true);
     numbers(random.one(NUMBERED), rich(random), false);
     numbers(random.one(OTHERS), random.chance(50) ? rich(random) : simple(random), false);

@@ -1,7 +1,8 @@
 // `Intl.DateTimeFormat`.
 
 import native from 'native/zones';
-import { dates, keyword, pick, supports } from 'internal/intl/locales';
+import { dates } from 'internal/intl/conventions';
+import { keyword, pick, supports } from 'internal/intl/locales';
 
 const months = [
   'January',
@@ -198,9 +199,8 @@ export const DateTimeFormat = supports(
         }
         return;
       }
-      const [pattern] = dates(this.#locale);
-      const separator = /[^MDY]/.exec(pattern)[0];
-      const fields = pattern.split(separator).filter((field) => ({ M: month, D: day, Y: year })[field[0]]);
+      const [first, separator, second, , third, end] = dates(this.#locale)[0].match(/[MDY]+|[^MDY]+/g);
+      const fields = [first, second, third].filter((field) => ({ M: month, D: day, Y: year })[field[0]]);
       fields.forEach((field, at) => {
         if (at > 0) put('literal', separator);
         if (field[0] === 'Y') put('year', values.year);
@@ -213,6 +213,7 @@ export const DateTimeFormat = supports(
           );
         else put('day', field.length === 2 ? two(local.getUTCDate()) : values.day);
       });
+      if (end && fields.length === 3) put('literal', end);
     }
 
     #time(
@@ -231,6 +232,7 @@ export const DateTimeFormat = supports(
               ? ' at '
               : dates(this.#locale)[1],
         );
+      const mark = dates(this.#locale)[5] ?? ':';
       let joined = false;
       const join = (mark) => {
         if (joined) put('literal', mark);
@@ -247,14 +249,14 @@ export const DateTimeFormat = supports(
         put('hour', this.#pads(hour, minute ?? second, hour12) ? two(shown) : shown);
       }
       if (minute) {
-        join(':');
+        join(mark);
         put(
           'minute',
           hour || minute === '2-digit' || second ? two(local.getUTCMinutes()) : local.getUTCMinutes(),
         );
       }
       if (second) {
-        join(':');
+        join(mark);
         put('second', minute || second === '2-digit' ? two(local.getUTCSeconds()) : local.getUTCSeconds());
       }
       if (fractionalSecondDigits) {

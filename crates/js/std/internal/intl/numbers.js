@@ -1,6 +1,7 @@
 // `Intl.NumberFormat`.
 
-import { marks, pick, supports } from 'internal/intl/locales';
+import { marks, noNumber } from 'internal/intl/conventions';
+import { pick, supports } from 'internal/intl/locales';
 import { fixed, isMode, plain, precise } from 'internal/intl/rounding';
 
 export const symbols = {
@@ -62,7 +63,8 @@ function isPlain(locale, options) {
     const shown = currencyDisplay === 'symbol' && currencySign === 'standard';
     return known[5] !== undefined && `${currency}`.toUpperCase() === 'EUR' && shown;
   }
-  return ['decimal', 'percent', undefined].includes(options.style);
+  if (options.style === 'percent') return known[4] !== undefined;
+  return ['decimal', undefined].includes(options.style);
 }
 
 export const NumberFormat = supports(
@@ -128,7 +130,7 @@ export const NumberFormat = supports(
       const [group, point] = marks(this.#locale);
       const parts = [];
       const put = (type, text) => parts.push({ type, value: text });
-      if (!big && Number.isNaN(number)) put('nan', 'NaN');
+      if (!big && Number.isNaN(number)) put('nan', noNumber(this.#locale));
       else if (number === Infinity) put('infinity', '∞');
       else
         this.#digits(
@@ -158,7 +160,7 @@ export const NumberFormat = supports(
       } = this.#options;
       const how = { negative, mode, increment };
       let text;
-      if (big) text = `${number}`;
+      if (big) text = significant === undefined ? `${number}` : `${significantOf(number, significant)}`;
       else if (significant !== undefined || atLeast !== undefined) {
         text = precise(number, significant ?? 21, how);
         const digits = text.replace('.', '').replace(/^0+(?=.)/, '').length;
@@ -178,10 +180,12 @@ export const NumberFormat = supports(
         fraction = fraction.padEnd(least, '0');
       if (trailingZeroDisplay === 'stripIfInteger' && /^0+$/.test(fraction)) fraction = '';
       whole = whole.padStart(integers, '0');
+      const [, , before, , , , lakh] = marks(this.#locale);
+      const grouped = lakh ? /\B(?=(\d{2})*\d{3}$)/g : /\B(?=(\d{3})+$)/g;
       const pieces =
-        useGrouping === false || useGrouping === 'false' || whole.length < 3 + marks(this.#locale)[2]
+        useGrouping === false || useGrouping === 'false' || whole.length < 3 + before
           ? [whole]
-          : whole.replace(/\B(?=(\d{3})+$)/g, ' ').split(' ');
+          : whole.replace(grouped, ' ').split(' ');
       pieces.forEach((piece, at) => {
         if (at > 0) put('group', group);
         put('integer', piece);
@@ -253,6 +257,14 @@ export const NumberFormat = supports(
   },
   true,
 );
+
+/** Rounds a number above zero to as many digits. */
+function significantOf(big, digits) {
+  const beyond = `${big}`.length - digits;
+  if (beyond <= 0) return big;
+  const unit = 10n ** BigInt(beyond);
+  return ((big + unit / 2n) / unit) * unit;
+}
 
 /** The short name of a unit, and the long. */
 function unitNames(unit) {
