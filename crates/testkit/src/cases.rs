@@ -12,6 +12,9 @@ use ostler_contract::points::{
 };
 use ostler_contract::{Call, Plugin, Value, json};
 
+use ostler_engine::Principal;
+use ostler_engine::users::UsersFile;
+
 use crate::{Builder, Lines, Stage};
 
 /// Every kind of event that an in-memory host raises, except those of automations.
@@ -70,6 +73,29 @@ fn furniture() -> Plugin {
             Ok(())
         })
     })
+}
+
+/// A plugin that logs `turn_start` hears the host's own name for its operator, and the id of a person.
+pub async fn listeners_hear_who_sent_a_turn_where_the_host_knows(builder: Builder) {
+    let stage = Stage::default();
+    let host = builder.plugin(stage.plugin(), json!({})).guarded().start().await;
+    let mut root = host.raw_as(Principal::Root);
+    root.initialize("c").await;
+    root.request("createSession", json!({ "channel": "stage:/1" })).await.expect("created");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    root.dispatch(&ostler_protocol::uri::default_chat("stage:/1"), 1, turn).await;
+    let line = host.log.wait_for("turn_start").await;
+    assert!(line.contains(r#""sender":"root:localhost""#), "{line}");
+
+    let people = host.host.access.gate.people().expect("users");
+    let file = json!({ "users": [{ "id": "ada", "roles": ["admin"] }] });
+    people.set(UsersFile::parse(&file.to_string()).expect("a file of users")).expect("set");
+    let mut ada = host.raw_as(Principal::Person(people.now().person("ada").expect("ada")));
+    ada.initialize("a").await;
+    ada.request("createSession", json!({ "channel": "stage:/2" })).await.expect("created");
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "u", "message": { "text": "Go." } });
+    ada.dispatch(&ostler_protocol::uri::default_chat("stage:/2"), 1, turn).await;
+    host.log.wait_for(r#""sender":"user:ada""#).await;
 }
 
 /// The subject, `subject`, listens to each kind of [`EVENTS`] and logs the event as JSON, with the context that it

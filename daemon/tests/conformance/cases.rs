@@ -30,6 +30,15 @@ async fn events_are_told_with_their_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "export function apply(host) {\n\
+        host.on('turn_start', (event) => host.log(JSON.stringify(event)));\n\
+      }";
+    cases::listeners_hear_who_sent_a_turn_where_the_host_knows(subjects(&folder, &[("subject", text)])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn listeners_run_in_order_and_a_throw_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let text = "export function apply(host) {\n\

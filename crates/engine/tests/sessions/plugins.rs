@@ -175,7 +175,6 @@ async fn a_backend_that_never_closes_does_not_hold_the_end() {
 
 #[tokio::test]
 async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
-    let stage = ostler_testkit::Stage::default();
     let builder = subject(|host| {
         let log = host.clone();
         host.on(
@@ -186,23 +185,5 @@ async fn listeners_hear_who_sent_a_turn_where_the_host_knows() {
             }),
         )
     });
-    let host = builder.plugin(stage.plugin(), json!({})).guarded().start().await;
-    let mut root = host.raw_as(ostler_engine::Principal::Root);
-    root.initialize("c").await;
-    root.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
-    let chat = ostler_protocol::uri::default_chat("stage:/1");
-    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
-    root.dispatch(&chat, 1, turn).await;
-    let line = host.log.wait_for("turn_start").await;
-    assert!(line.contains(r#""sender":"root:localhost""#), "{line}");
-
-    let people = host.host.access.gate.people().unwrap();
-    let file = json!({ "users": [{ "id": "ada", "roles": ["admin"] }] });
-    people.set(ostler_engine::users::UsersFile::parse(&file.to_string()).unwrap()).unwrap();
-    let mut ada = host.raw_as(ostler_engine::Principal::Person(people.now().person("ada").unwrap()));
-    ada.initialize("a").await;
-    ada.request("createSession", json!({ "channel": "stage:/2" })).await.unwrap();
-    let turn = json!({ "type": "chat/turnStarted", "turnId": "u", "message": { "text": "Go." } });
-    ada.dispatch(&ostler_protocol::uri::default_chat("stage:/2"), 1, turn).await;
-    host.log.wait_for(r#""sender":"user:ada""#).await;
+    cases::listeners_hear_who_sent_a_turn_where_the_host_knows(builder).await;
 }
