@@ -5,7 +5,7 @@ use std::path::Path;
 use rquickjs::function::Func;
 use rquickjs::loader::ImportAttributes;
 use rquickjs::module::Declared;
-use rquickjs::{Ctx, Module, Object, Result, Value};
+use rquickjs::{Ctx, Function, Module, Object, Result, Value};
 
 use super::builtins::{self, PREFIX, Source};
 use super::kind::Kind;
@@ -73,7 +73,19 @@ pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
     (State::of(ctx)?.shared.options.read)(path);
     let bytes = std::fs::read(path)
         .map_err(|error| plain_error(ctx, format_args!("{} could not be read: {error}", path.display())))?;
-    Ok(text(&bytes))
+    let source = text(&bytes);
+    if names_last_match(&source) {
+        super::builtin(ctx, "internal/legacy-regexp")?.get::<_, Function>("install")?.call::<_, ()>(())?;
+    }
+    Ok(source)
+}
+
+/// Returns whether a file reads the properties of `RegExp` for the last match, such as `RegExp.$1`.
+fn names_last_match(source: &str) -> bool {
+    const NAMES: [&str; 6] = ["$", "lastMatch", "lastParen", "leftContext", "rightContext", "input"];
+    source
+        .match_indices("RegExp.")
+        .any(|(at, found)| NAMES.iter().any(|name| source[at + found.len()..].starts_with(name)))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_contract::plugin::IMPORT_CONDITIONS;
 use ostler_contract::protocol::names::HOST;
-use oxc_resolver::{ResolveError, ResolveOptions, Resolver as OxcResolver, TsconfigDiscovery};
+use oxc_resolver::{PathUtil as _, ResolveError, ResolveOptions, Resolver as OxcResolver, TsconfigDiscovery};
 use rquickjs::loader::ImportAttributes;
 use rquickjs::{Ctx, Error, Result};
 
@@ -145,19 +145,19 @@ pub(super) fn specify(
     match resolvers.get(how).resolve(&from, &path) {
         Ok(found) => Ok(found.full_path().to_string_lossy().into_owned()),
         Err(_) if is_node_builtin(specifier) => Err(missing_builtin(specifier, base)),
-        Err(error) => Err(not_found(specifier, base, &error)),
+        Err(error) => Err(not_found(&Missing { specifier, path: &path, from: &from, base, how }, &error)),
     }
 }
 
 fn missing_builtin(specifier: &str, base: &str) -> Unresolved {
     let name = specifier.strip_prefix("node:").unwrap_or(specifier);
-    let sentence =
-        format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
+    let from = imported_from(base).replacen(' ', ", ", 1);
+    let sentence = format!("the engine plugins run on does not have Node's module node:{name}{from}");
     Unresolved { sentence, code: "ERR_UNKNOWN_BUILTIN_MODULE" }
 }
 
 fn imported_from(base: &str) -> String {
-    if base.is_empty() { String::new() } else { format!(", imported from {base}") }
+    if base.is_empty() { String::new() } else { format!(" imported from {base}") }
 }
 
 /// Returns the path of a `file:` URL; other schemes cannot be imported.
@@ -188,21 +188,55 @@ fn folder(base: &str) -> PathBuf {
     }
 }
 
-fn not_found(specifier: &str, base: &str, error: &ResolveError) -> Unresolved {
+/// A specifier without a file.
+struct Missing<'a> {
+    specifier: &'a str,
+    /// The specifier, or the path of a `file:` URL.
+    path: &'a str,
+    /// The folder of the importing module.
+    from: &'a Path,
+    base: &'a str,
+    how: How,
+}
+
+/// Returns the sentence that Node's error has.
+fn not_found(missing: &Missing<'_>, error: &ResolveError) -> Unresolved {
+    let Missing { specifier, base, how, .. } = *missing;
     let from = imported_from(base);
     match error {
         ResolveError::NotFound(_)
         | ResolveError::ExtensionAlias(..)
-        | ResolveError::MatchedAliasNotFound(..) => {
-            let is_path = specifier.starts_with(['.', '/']) || specifier.starts_with("file:");
-            let what = if is_path { "module" } else { "package" };
-            Unresolved::not_found(format!("Cannot find {what} '{specifier}'{from}"))
-        }
+        | ResolveError::MatchedAliasNotFound(..) => Unresolved::not_found(match how {
+            How::Require => format!("Cannot find module '{specifier}'"),
+            How::Import => match missing.file() {
+                Some(file) => format!("Cannot find module '{}'{from}", file.display()),
+                None => format!("Cannot find package '{}'{from}", package(specifier)),
+            },
+        }),
         ResolveError::PackagePathNotExported { .. } => {
             Unresolved { sentence: format!("{error}{from}"), code: "ERR_PACKAGE_PATH_NOT_EXPORTED" }
         }
         other => Unresolved::not_found(format!("Cannot resolve '{specifier}'{from}: {other}")),
     }
+}
+
+impl Missing<'_> {
+    /// Returns the file that the specifier names, unless its package is not installed.
+    fn file(&self) -> Option<PathBuf> {
+        if self.path.starts_with(['.', '/']) {
+            return Some(self.from.normalize_with(self.path));
+        }
+        let package = package(self.path);
+        let folders = self.from.ancestors().map(|folder| folder.join("node_modules"));
+        let found = folders.into_iter().find(|folder| folder.join(package).is_dir())?;
+        Some(found.join(self.path))
+    }
+}
+
+/// Returns the name of the package in a specifier.
+fn package(specifier: &str) -> &str {
+    let names = if specifier.starts_with('@') { 2 } else { 1 };
+    specifier.match_indices('/').nth(names - 1).map_or(specifier, |(end, _)| &specifier[..end])
 }
 
 /// Throws the reason, for native functions that return the sentence as an error.

@@ -1,9 +1,12 @@
 //! Text and bytes: the native part of `Buffer`, `TextEncoder` and `TextDecoder`.
 
+use std::cell::RefCell;
+
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use rquickjs::{Array, Ctx, IntoJs, Object, Result, String as JsString, Value};
+use encoding_rs::{CoderResult, DecoderResult, Encoding};
+use rquickjs::{Array, Ctx, Function, IntoJs, Object, Result, String as JsString, Value};
 
 use super::natives;
 use crate::values::{bytes_of, bytes_to_js, text};
@@ -21,6 +24,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "encode": encode,
         "decode": decode,
         "decodeUtf8": decode_utf8,
+        "decoder": decoder,
         "byteLength": |value: Value<'js>| text(&value).map_or(0, |text| text.len()),
     }
 }
@@ -112,6 +116,38 @@ fn decode_utf8<'js>(ctx: Ctx<'js>, value: Value<'js>, more: bool, fatal: bool) -
     answer.set(0, text.into_js(&ctx)?)?;
     answer.set(1, kept.into_js(&ctx)?)?;
     Ok(Some(answer))
+}
+
+/// Returns the name of an encoding by its label, and a function that makes decoders of it: `decode(bytes, more)` returns
+/// the text, or nothing if the bytes are invalid and the decoder is `fatal`.
+fn decoder<'js>(ctx: Ctx<'js>, label: String) -> Result<Option<Array<'js>>> {
+    let found = Encoding::for_label_no_replacement(label.as_bytes());
+    let Some(encoding) = found.filter(|encoding| *encoding != encoding_rs::X_USER_DEFINED) else {
+        return Ok(None);
+    };
+    let answer = Array::new(ctx.clone())?;
+    answer.set(0, encoding.name().to_ascii_lowercase())?;
+    let make = move |ctx: Ctx<'js>, fatal: bool| {
+        let decoder = RefCell::new(encoding.new_decoder_without_bom_handling());
+        Function::new(ctx, move |value: Value<'js>, more: bool| {
+            let bytes = bytes_of(&value).unwrap_or_default();
+            continued(&mut decoder.borrow_mut(), &bytes, more, fatal)
+        })
+    };
+    answer.set(1, Function::new(ctx, make)?)?;
+    Ok(Some(answer))
+}
+
+/// Decodes the next bytes.
+fn continued(decoder: &mut encoding_rs::Decoder, bytes: &[u8], more: bool, fatal: bool) -> Option<String> {
+    let mut text = String::with_capacity(decoder.max_utf8_buffer_length(bytes.len())?);
+    if fatal {
+        let (ended, _) = decoder.decode_to_string_without_replacement(bytes, &mut text, !more);
+        (ended == DecoderResult::InputEmpty).then_some(text)
+    } else {
+        let (ended, ..) = decoder.decode_to_string(bytes, &mut text, !more);
+        (ended == CoderResult::InputEmpty).then_some(text)
+    }
 }
 
 /// Returns the number of trailing bytes that start a character without completing it.

@@ -29,7 +29,8 @@ export class Module {
 
 Module._cache = cache;
 Module._load = (specifier, parent) => requireFrom(specifier, nameOf(parent), parent);
-Module._resolveFilename = (specifier, parent) => createRequire(nameOf(parent), parent).resolve(specifier);
+Module._resolveFilename = (specifier, parent, isMain, options) =>
+  createRequire(nameOf(parent), parent).resolve(specifier, options);
 Module._nodeModulePaths = (from) => {
   const parts = from.split('/').filter((part, at) => at === 0 || part !== '');
   return parts
@@ -90,11 +91,33 @@ function unwrap(namespace) {
   return 'module.exports' in namespace ? namespace['module.exports'] : namespace;
 }
 
+/** The full name of what `from` requires, looked up in the folders `paths` or in its own. */
+function resolve(specifier, from, parent, paths) {
+  const froms = paths?.map(
+    (path) => `${path.startsWith('/') ? '' : `${globalThis.process.cwd()}/`}${path}/noop.js`,
+  );
+  let missing;
+  for (const place of froms ?? [from]) {
+    try {
+      return native.resolve(specifier, place);
+    } catch (error) {
+      if (error?.code !== 'MODULE_NOT_FOUND') throw error;
+      missing = error;
+    }
+  }
+  missing ??= Object.assign(new Error(`Cannot find module '${specifier}'`), { code: 'MODULE_NOT_FOUND' });
+  missing.requireStack = [from];
+  for (let module = parent?.parent; module; module = module.parent)
+    missing.requireStack.push(module.filename);
+  missing.message += ['\nRequire stack:', ...missing.requireStack].join('\n- ');
+  throw missing;
+}
+
 function requireFrom(specifier, from, parent) {
   if (typeof specifier !== 'string' || specifier === '') {
     throw new TypeError(`require needs the name of a module, not ${String(specifier)}`);
   }
-  const found = native.resolve(specifier, from);
+  const found = resolve(specifier, from, parent);
   if (found.startsWith('/') || /^[A-Za-z]:[\\/]/.test(found)) return load(found, parent);
   const namespace = native.module(found);
   return 'default' in namespace ? namespace.default : namespace;
@@ -103,8 +126,8 @@ function requireFrom(specifier, from, parent) {
 /** A `require` that resolves as the file `from` would. */
 export function createRequire(from, parent) {
   const require = (specifier) => requireFrom(specifier, from, parent);
-  require.resolve = (specifier) => {
-    const found = native.resolve(specifier, from);
+  require.resolve = (specifier, options) => {
+    const found = resolve(specifier, from, parent, options?.paths);
     return found.startsWith('node:') && !specifier.startsWith('node:') ? specifier : found;
   };
   require.resolve.paths = () => null;

@@ -138,6 +138,29 @@ for (const [name, defaults] of [
   define(Date.prototype, name, format[name]);
 }
 
+const zones = new Map();
+
+/** The name of the local time zone, which packages search for in the text of a date. */
+function zoneOf(date) {
+  const offset = date.getTimezoneOffset();
+  if (!zones.has(offset)) {
+    const format = new (native.load('internal/intl').Intl.DateTimeFormat)('en-US', { timeZoneName: 'long' });
+    const { value } = format.formatToParts(date).find(({ type }) => type === 'timeZoneName');
+    zones.set(offset, value === 'UTC' ? 'Coordinated Universal Time' : value);
+  }
+  return zones.get(offset);
+}
+for (const name of ['toString', 'toTimeString']) {
+  const text = Date.prototype[name];
+  const format = {
+    [name]() {
+      const shown = Reflect.apply(text, this, []);
+      return shown.endsWith(')') || shown === 'Invalid Date' ? shown : `${shown} (${zoneOf(this)})`;
+    },
+  };
+  define(Date.prototype, name, format[name]);
+}
+
 Error.prepareStackTrace = prepareStackTrace;
 const prepared = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');
 if (prepared.set) {

@@ -11,9 +11,16 @@ export function place(site) {
   return `${file}:${site.getLineNumber()}:${site.getColumnNumber()}`;
 }
 
-/** Completes the message of the engine's own error for a call of what is no function. */
+const dataViewMethod = /^[gs]et(?:Big)?(?:Int|Uint|Float)\d+$/;
+
+/** Completes the message of the engine's own error for a call of what is no function, or outside of a DataView. */
 function name(error, site) {
   const { message } = error;
+  const outside = message === 'out of bound' || message === 'invalid array index';
+  if (outside && error instanceof RangeError && dataViewMethod.test(site?.getFunctionName())) {
+    error.message = 'Offset is outside the bounds of the DataView';
+    return;
+  }
   if ((message !== 'not a function' && message !== 'not a constructor') || !site) return;
   if (Object.getPrototypeOf(error) !== TypeError.prototype) return;
   error.message = native.load('internal/callees').told(site) || message;

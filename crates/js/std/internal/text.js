@@ -72,11 +72,15 @@ export class TextDecoder {
   #fatal;
   #ignoreBom;
   #kept = new Uint8Array(0);
+  /** Makes decoders of an encoding that is decoded natively, and the one in use. */
+  #make;
+  #native;
   #begun = false;
 
   constructor(label = 'utf-8', options = {}) {
     const wanted = `${label}`.trim().toLowerCase();
     this.#encoding = Object.keys(labels).find((name) => labels[name].includes(wanted));
+    if (!this.#encoding) [this.#encoding, this.#make] = native.decoder(wanted) ?? [];
     if (!this.#encoding) {
       const error = new RangeError(`The "${label}" encoding is not supported`);
       error.code = 'ERR_ENCODING_NOT_SUPPORTED';
@@ -109,6 +113,12 @@ export class TextDecoder {
   decode(input, options = {}) {
     const more = !!options?.stream;
     let bytes = input === undefined ? new Uint8Array(0) : view(input);
+    if (this.#make) {
+      this.#native ??= this.#make(this.#fatal);
+      const text = this.#native(bytes, more);
+      if (!more || text === undefined) this.#native = undefined;
+      return text ?? invalid(this.#encoding);
+    }
     if (this.#kept.length > 0) {
       const joined = new Uint8Array(this.#kept.length + bytes.length);
       joined.set(this.#kept);

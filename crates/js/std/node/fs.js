@@ -19,7 +19,6 @@ import {
 } from 'internal/fs';
 import { watchChanges } from 'internal/watch';
 import { absent } from 'internal/absent';
-import { coded } from 'internal/errors';
 
 const fs = { Dirent, Stats, constants, promises, ...constants };
 
@@ -398,9 +397,8 @@ fs.glob = (pattern, options, callback) => {
 };
 fs.FileReadStream = ReadStream;
 fs.FileWriteStream = WriteStream;
-fs.lchmod = () => {
-  throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'fs.lchmod is not there');
-};
+// As in Node on Linux: packages ask whether the function exists.
+fs.lchmod = undefined;
 
 // Packages ask whether these exist, so that only imports by name find them.
 const [fchown, fchownSync, lchown, lchownSync, lutimes, lutimesSync, statfs, statfsSync] = [

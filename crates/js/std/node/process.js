@@ -115,7 +115,8 @@ let captures;
 const process = Object.assign(Object.create(EventEmitter.prototype), {
   title: 'ostler',
   version: 'v22.12.0',
-  versions: { node: '22.12.0', quickjs: native.engine, ostler: native.version },
+  // Packages request brotli only where it has a version. It is that of the Rust library, like `quickjs`.
+  versions: { node: '22.12.0', brotli: '9.1.1', quickjs: native.engine, ostler: native.version },
   release: { name: 'node' },
   arch: native.arch,
   platform: native.platform,

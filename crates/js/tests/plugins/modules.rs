@@ -167,8 +167,8 @@ async fn what_cannot_be_imported_says_why() {
         let thrown = Loader::default().import(&path, "plugin").await.unwrap_err();
         thrown.message.replace(folder.path().to_str().unwrap(), "<dir>")
     };
-    insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"Cannot find module './none.js', imported from <dir>/a.mjs");
-    insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"Cannot find package 'not-installed', imported from <dir>/b.mjs");
+    insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"Cannot find module '<dir>/none.js' imported from <dir>/a.mjs");
+    insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"Cannot find package 'not-installed' imported from <dir>/b.mjs");
     insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"https://example.com/a.js cannot be imported: only files and packages can, by path or by name");
     insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine plugins run on does not have Node's module node:nonsense, imported from <dir>/f.mjs");
     insta::assert_snapshot!(refused("d.mjs", "import x from 'sqlite'").await, @"the engine plugins run on does not have Node's module node:sqlite, imported from <dir>/d.mjs");
@@ -176,15 +176,19 @@ async fn what_cannot_be_imported_says_why() {
     insta::assert_snapshot!(refused("h.ts", "export const a: number = ;\n").await, @"Unexpected token (<dir>/h.ts:1:26)");
     folder.write("i.json", "{ \"a\": }");
     insta::assert_snapshot!(refused("i.mjs", "import a from './i.json'").await, @"<dir>/i.json is not JSON: SyntaxError: unexpected token: '}'");
-    insta::assert_snapshot!(refused("j.mjs", "import { nothing } from './k.mjs'").await, @"Cannot find module './k.mjs', imported from <dir>/j.mjs");
+    insta::assert_snapshot!(refused("j.mjs", "import { nothing } from './k.mjs'").await, @"Cannot find module '<dir>/k.mjs' imported from <dir>/j.mjs");
     folder.write("k.mjs", "export const some = 1;");
     insta::assert_snapshot!(refused("l.mjs", "import { nothing } from './k.mjs'").await, @"Could not find export 'nothing' in module '<dir>/k.mjs'");
     insta::assert_snapshot!(refused("m.mjs", "throw new Error('at the top')").await, @"at the top");
     insta::assert_snapshot!(refused("n.mjs", "import 'ostler:native/commonjs'").await, @"ostler:native/commonjs cannot be imported: only files and packages can, by path or by name");
-    insta::assert_snapshot!(refused("o.mjs", "import 'native/commonjs'").await, @"Cannot find package 'native/commonjs', imported from <dir>/o.mjs");
-    insta::assert_snapshot!(refused("p.cjs", "require('./none')").await, @"Cannot find module './none', imported from <dir>/p.cjs");
+    insta::assert_snapshot!(refused("o.mjs", "import 'native/commonjs'").await, @"Cannot find package 'native' imported from <dir>/o.mjs");
+    insta::assert_snapshot!(refused("p.cjs", "require('./none')").await, @r"
+Cannot find module './none'
+Require stack:
+- <dir>/p.cjs
+");
     folder.write("node_modules/closed/package.json", r#"{ "exports": { "./a": "./a.js" } }"#);
-    insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @r#""./b" is not exported under the conditions ["ostler", "node", "import", "default"] from package <dir>/node_modules/closed (see exports field in <dir>/node_modules/closed/package.json), imported from <dir>/q.mjs"#);
+    insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @r#""./b" is not exported under the conditions ["ostler", "node", "import", "default"] from package <dir>/node_modules/closed (see exports field in <dir>/node_modules/closed/package.json) imported from <dir>/q.mjs"#);
     folder.write("r.node", "");
     insta::assert_snapshot!(refused("r.mjs", "import './r.node'").await, @"<dir>/r.node is a native addon, which the engine plugins run on cannot load");
     let gone = Loader::default().import(&folder.path().join("gone.mjs"), "plugin").await.unwrap_err();

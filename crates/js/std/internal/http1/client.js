@@ -339,9 +339,8 @@ function attach(request, socket) {
       if (request.listenerCount(event) > 0) {
         request.destroyed = true;
         request._ended = true;
-        socket.pause();
+        socket.readableFlowing = null;
         request.emit(event, made, socket, rest);
-        if (socket.readableFlowing === false && socket.listenerCount('data') > 0) socket.resume();
         request._closed = true;
         nextTick(() => request.emit('close'));
       } else {

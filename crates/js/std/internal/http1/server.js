@@ -258,9 +258,9 @@ function serve(server, socket) {
         socket.destroy();
         return false;
       }
-      socket.pause();
+      // A listener may read the connection later, after hooks of a framework: its first `data` listener resumes it.
+      socket.readableFlowing = null;
       server.emit(event, made, socket, rest);
-      if (socket.readableFlowing === false && socket.listenerCount('data') > 0) socket.resume();
       return false;
     }
     from.body(undefined);

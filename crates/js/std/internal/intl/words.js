@@ -64,12 +64,22 @@ export const ListFormat = supports(
     }
 
     format(list) {
+      return this.formatToParts(list)
+        .map(({ value }) => value)
+        .join('');
+    }
+
+    formatToParts(list) {
       const items = [...list];
-      const word = { conjunction: 'and', disjunction: 'or', unit: '' }[this.#options.type];
-      if (items.length <= 1) return items.join('');
-      const last = items.pop();
-      if (word === '') return [...items, last].join(', ');
-      return items.length === 1 ? `${items[0]} ${word} ${last}` : `${items.join(', ')}, ${word} ${last}`;
+      const word = { conjunction: 'and ', disjunction: 'or ', unit: '' }[this.#options.type];
+      const joint = (at) => {
+        if (at < items.length - 1) return ', ';
+        return items.length === 2 && word !== '' ? ` ${word}` : `, ${word}`;
+      };
+      return items.flatMap((value, at) => [
+        ...(at > 0 ? [{ type: 'literal', value: joint(at) }] : []),
+        { type: 'element', value },
+      ]);
     }
 
     resolvedOptions() {

@@ -481,7 +481,6 @@ async function* chunks(stream, leave, done) {
 }
 
 const getters = {
-  readableFlowing: (state) => state.flowing,
   readableHighWaterMark: (state) => state.highWaterMark,
   readableLength: (state) => state.length,
   readableObjectMode: (state) => state.objectMode,
@@ -498,6 +497,15 @@ for (const name in getters) {
   });
 }
 Object.defineProperties(Readable.prototype, {
+  readableFlowing: {
+    configurable: true,
+    get() {
+      return this._readableState.flowing;
+    },
+    set(flowing) {
+      if (this._readableState) this._readableState.flowing = flowing;
+    },
+  },
   readable: {
     configurable: true,
     enumerable: true,
