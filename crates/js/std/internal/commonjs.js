@@ -86,9 +86,24 @@ function parse(source, path) {
   }
 }
 
-/** What `require` answers for an ES module. */
+const marked = new WeakMap();
+
+/** What `require` answers for an ES module. As in Node, one with a default export has `__esModule` for compiled imports. */
 function unwrap(namespace) {
-  return 'module.exports' in namespace ? namespace['module.exports'] : namespace;
+  if ('module.exports' in namespace) return namespace['module.exports'];
+  if (!('default' in namespace) || '__esModule' in namespace) return namespace;
+  let exports = marked.get(namespace);
+  if (!exports) {
+    exports = Object.create(null, {
+      __esModule: { value: true, enumerable: true },
+      [Symbol.toStringTag]: { value: 'Module' },
+    });
+    for (const name of Object.keys(namespace)) {
+      Object.defineProperty(exports, name, { get: () => namespace[name], enumerable: true });
+    }
+    marked.set(namespace, Object.preventExtensions(exports));
+  }
+  return exports;
 }
 
 /** The full name of what `from` requires, looked up in the folders `paths` or in its own. */

@@ -145,18 +145,19 @@ async fn a_plugin_may_be_commonjs_itself() {
     let said = say(
         &[
             ("esm.mjs", "export const shape = 'a module'; export default 1;"),
+            ("named.mjs", "export const shape = 'without a default';"),
             ("cycle.js", "exports.early = true; const { name } = require('./index.js'); exports.late = name;"),
             (
                 "index.js",
                 "exports.name = 'plugin';\nconst cycle = require('./cycle.js');\nconst esm = require('./esm.mjs');\n\
-                 exports.apply = async (host) => { const { default: one } = await import('./esm.mjs'); host.registerTool({ definition: { name: 'say' }, run: () => [esm.shape, one, cycle.early, cycle.late, require.cache[__filename].loaded] }); };",
+                 exports.apply = async (host) => { const { default: one } = await import('./esm.mjs'); host.registerTool({ definition: { name: 'say' }, run: () => [esm.shape, one, cycle.early, cycle.late, require.cache[__filename].loaded, esm.__esModule, esm.default, require('./esm.mjs') === esm, require('./named.mjs').__esModule] }); };",
             ),
         ],
         "index.js",
     )
     .await
     .unwrap();
-    assert_eq!(said, json!(["a module", 1, true, "plugin", true]));
+    assert_eq!(said, json!(["a module", 1, true, "plugin", true, true, 1, true, null]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
