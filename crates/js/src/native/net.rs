@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, sp
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Mutex, Notify};
 
-use super::pipes::{Slot, write_to};
+use super::pipes::{Slot, write_now_to, write_to};
 use super::{SystemError, natives, system_error};
 use crate::engine::State;
 use crate::errors::plain_error;
@@ -96,6 +96,10 @@ fn socket<'js>(
     let gone = Rc::new(Notify::new());
     handle.set("read", reader(ctx, read.clone(), gone.clone())?)?;
     handle.set("write", write_to(ctx, write.clone(), |error| SystemError::socket(error, "write", ""))?)?;
+    handle.set(
+        "writeNow",
+        write_now_to(ctx, write.clone(), |error| SystemError::socket(error, "write", ""))?,
+    )?;
     let ended = write.clone();
     handle.set(
         "end",

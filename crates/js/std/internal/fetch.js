@@ -10,6 +10,8 @@ import { Bytes } from 'internal/buffer';
 /** More than a body can have; the memory of the plugin is the limit. */
 const MOST = 2 ** 53;
 const MOST_REDIRECTS = 20;
+const PASSED_BY = ['no-store', 'reload'];
+const CONDITIONS = ['if-modified-since', 'if-none-match', 'if-unmodified-since', 'if-match', 'if-range'];
 const BODY_HEADERS = [
   'content-encoding',
   'content-language',
@@ -193,6 +195,13 @@ export async function fetch(input, init) {
     );
     cause.name = 'RequestContentLengthMismatchError';
     throw failed(cause);
+  }
+  // As the standard has it: who asks conditionally has a cache, so caches on the way are passed by.
+  if (PASSED_BY.includes(request.cache) || (request.cache === 'default' && CONDITIONS.some(has))) {
+    if (!has('pragma')) parts.headers.push(['pragma', 'no-cache']);
+    if (!has('cache-control')) parts.headers.push(['cache-control', 'no-cache']);
+  } else if (request.cache === 'no-cache' && !has('cache-control')) {
+    parts.headers.push(['cache-control', 'max-age=0']);
   }
   if (!has('accept')) parts.headers.push(['accept', '*/*']);
   if (!has('accept-encoding')) {

@@ -98,7 +98,7 @@ export class Socket extends Duplex {
     }
   }
 
-  /** The connection is there; `handle` has `read`, `write`, `end` and `destroy`. */
+  /** The connection is there; `handle` has `read`, `write`, `end` and `destroy`, that of a socket `writeNow`. */
   _open(handle) {
     this.#handle = handle;
     this.connecting = false;
@@ -173,13 +173,29 @@ export class Socket extends Duplex {
   }
 
   _write(chunk, encoding, callback) {
-    this.#ready.promise
-      .then((handle) => handle.write(chunk))
-      .then(() => {
-        this.bytesWritten += chunk.length;
-        this.#touched();
-        callback();
-      }, callback);
+    const written = () => {
+      this.bytesWritten += chunk.length;
+      this.#touched();
+      callback();
+    };
+    let rest = chunk;
+    if (this.#handle?.writeNow) {
+      // At once where it can be: what was written before `destroy` is sent, as in Node.
+      let done;
+      try {
+        const now = this.#handle.writeNow(chunk);
+        done = now[1];
+        rest = chunk.subarray(now[0]);
+      } catch (error) {
+        callback(error);
+        return;
+      }
+      if (done) {
+        written();
+        return;
+      }
+    }
+    this.#ready.promise.then((handle) => handle.write(rest)).then(written, callback);
   }
 
   _writev(chunks, callback) {
