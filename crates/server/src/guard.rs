@@ -350,4 +350,27 @@ mod tests {
         }
         assert_eq!(admitted(None, "", foreign), Err(Rejection::ForeignOrigin));
     }
+
+    #[test]
+    fn a_signed_in_page_acts_with_its_token_unless_it_sends_another() {
+        let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
+        let (token, gate, sign_ins) = (Token::new("right".to_owned()), Gate::default(), SignIns::default());
+        let host = headers(header::HOST, "127.0.0.1:9187");
+        let cookie = sign_ins.begin("right".to_owned(), &host).unwrap();
+        let request = |query: &str, site: &str| {
+            let (cookie, _) = cookie.to_str().unwrap().split_once(';').unwrap();
+            let request = http::Request::builder().uri(format!("/?{query}"));
+            let request = request.header(header::HOST, "127.0.0.1:9187").header(header::COOKIE, cookie);
+            request.header("sec-fetch-site", site).body(()).unwrap()
+        };
+        let admitted =
+            |query: &str, site: &str| admit(&request(query, site), Some(&token), &names, &gate, &sign_ins);
+        let called = |query: &str, site: &str| caller(&request(query, site), Some(&token), &gate, &sign_ins);
+        assert_eq!(admitted("", "same-origin"), Ok(gate.root()));
+        assert_eq!(called("", "same-origin"), Some(Principal::Root));
+        for (query, site) in [("", "cross-site"), ("tkn=wrong", "same-origin")] {
+            assert_eq!(admitted(query, site), Err(Rejection::NoToken), "{query} {site}");
+            assert_eq!(called(query, site), None, "{query} {site}");
+        }
+    }
 }

@@ -228,6 +228,8 @@ mod tests {
         assert_eq!(of("application/xml", b"<a/>")["data"], "<a/>");
         let bytes = of("application/octet-stream", b"\xff\x00");
         assert_eq!(bytes, json!({ "datacontenttype": "application/octet-stream", "data_base64": "/wA=" }));
+        let text = of("application/octet-stream", b"abc");
+        assert_eq!(text, json!({ "datacontenttype": "application/octet-stream", "data_base64": "YWJj" }));
         assert_eq!(of(json, b""), json!({ "datacontenttype": json }));
         assert_eq!(read(&[], b"{}").unwrap()["data"], json!({}), "what says nothing is JSON");
         assert_eq!(read(&[], b"{").unwrap_err(), Refusal::Bad("The body is not JSON".to_owned()));

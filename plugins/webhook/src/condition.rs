@@ -278,14 +278,60 @@ mod tests {
         }
     }
 
+    fn long_text() -> Value {
+        json!({ "a": "x".repeat(BODY_LIMIT - 20) })
+    }
+
+    #[test]
+    fn conditions_are_equal_if_their_texts_are() {
+        let read = |text: &str| Condition::read(&text.into()).unwrap();
+        assert_eq!(read("event.a == 1"), read(" event.a == 1 "));
+        assert_ne!(read("event.a == 1"), read("event.a == 2"));
+    }
+
+    #[test]
+    fn the_longest_expression_and_the_largest_body_are_accepted() {
+        let text = format!("event.a == \"{}\"", "x".repeat(LONGEST - 13));
+        assert_eq!(text.len(), LONGEST);
+        assert!(Condition::read(&text.into()).is_ok());
+        let of = |count: usize| {
+            let event = json!({ "a": vec![0; count] });
+            (count_values(event.to_string().as_bytes()), call(event))
+        };
+        let (values, _) = of(MOST_VALUES - 10);
+        let when = Condition::read(&"true".into()).unwrap();
+        let (values, largest) = of(MOST_VALUES - 10 + (MOST_VALUES - values));
+        assert_eq!((values, holds(&when.compiled, largest)), (MOST_VALUES, Ok(true)));
+    }
+
+    #[test]
+    fn a_failure_is_described_without_values_of_the_call() {
+        for (text, why) in [
+            ("event.n / 0 == 1", "Division by zero"),
+            ("event.list[5] == ()", "a list has no such element"),
+            ("event.action[20] == 'x'", "a list has no such element"),
+        ] {
+            let Err(ConditionError::Expression(said)) = ask(text) else { panic!("{text}") };
+            assert!(said.starts_with(&format!("{why} (line 1, position ")), "{text}: {said}");
+        }
+    }
+
     #[test]
     fn an_evaluation_is_bounded() {
         let of =
             |text: &str, event: Value| holds(&Condition::read(&text.into()).unwrap().compiled, call(event));
-        let long = json!({ "a": "x".repeat(BODY_LIMIT - 20) });
+        let long = long_text();
         assert_eq!(of("event.a.len > 5", long.clone()), Ok(true));
         assert!(of("(event.a + event.a + event.a + event.a).len > 5", long.clone()).is_err());
         assert!(of("event.a.pad(1000000000, 'x') == ()", long).is_err());
+        assert_eq!(of("(event.a + event.a).len > 5", long_text()), Ok(true));
+        let list = json!({ "a": vec![0; MOST_VALUES * 3 / 5] });
+        assert_eq!(of("(event.a + event.a).len > 5", list.clone()), Ok(true));
+        assert!(of("(event.a + event.a + event.a + event.a).len > 5", list).is_err());
+        let fields: JsonObject = (0..MOST_VALUES / 3).map(|at| (at.to_string(), Value::Null)).collect();
+        let map = json!({ "a": fields });
+        assert_eq!(of("[event.a, event.a, event.a, event.a].len == 4", map.clone()), Ok(true));
+        assert!(of(&format!("[{}event.a].len == 8", "event.a, ".repeat(7)), map).is_err());
         let many = json!({ "a": vec![0; MOST_VALUES] });
         assert_eq!(
             of("true", many),

@@ -274,6 +274,7 @@ mod tests {
             ("limit", json!({ "calls": 1, "per": "1m", "burst": 2 })),
             ("retry", json!("yes")),
             ("retry", json!({ "times": 21 })),
+            ("retry", json!({ "times": 3, "last": "1m" })),
             ("retry", json!({ "first": "-1s" })),
             ("orderBy", json!(true)),
             ("orderBy", json!("")),
@@ -289,6 +290,24 @@ mod tests {
             let why = Extras::read(&JsonObject::from_iter([(field.to_owned(), value.clone())])).unwrap_err();
             assert!(why.starts_with(&format!("{field} must be ")), "{value}: {why}");
         }
+    }
+
+    #[test]
+    fn a_retry_and_a_period_are_written_in_each_form() {
+        let of = |value: Value| read(json!({ "retry": value })).unwrap().retry.unwrap();
+        let seconds = Duration::from_secs;
+        assert_eq!(of(json!({ "times": 3, "first": "2m" })), Retry { times: 3, first: seconds(120) });
+        assert_eq!(of(json!({ "times": 20 })), Retry { times: 20, first: seconds(5) });
+        assert_eq!(of(json!({ "first": "hour" })), Retry { times: 8, first: seconds(3600) });
+        for (text, expected) in [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("30s", 30)]
+        {
+            assert_eq!(duration(text), Some(seconds(expected)), "{text}");
+        }
+        assert_eq!((duration("365d"), duration("366d")), (Some(seconds(31_536_000)), None));
+        let set = |record: Value| of_automations(record.as_object().unwrap());
+        assert_eq!(set(json!({ "orderBy": null, "session": {} })), Some("session"));
+        assert_eq!(set(json!({ "orderBy": "ref" })), Some("orderBy"));
+        assert_eq!(set(json!({ "orderBy": null, "retry": true })), None);
     }
 
     #[test]

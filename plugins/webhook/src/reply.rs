@@ -203,4 +203,42 @@ mod tests {
         assert_eq!(headers(&session("uri:s")), [r#"link: <https://a.example/s>; rel="about""#]);
         assert_eq!(headers(&session("none")), [""; 0]);
     }
+
+    #[test]
+    fn each_rejection_has_a_status_and_its_header() {
+        let wait = |millis: u64| Refusal::TooMany(Duration::from_millis(millis));
+        let text = || "why".to_owned();
+        for (refusal, status, header) in [
+            (Refusal::NoEndpoint, 404, None),
+            (Refusal::NotPost, 405, Some("allow: POST")),
+            (Refusal::NotAdmitted, 401, Some("www-authenticate: Bearer")),
+            (Refusal::NotSigned("why"), 401, None),
+            (Refusal::Bad(text()), 400, None),
+            (Refusal::NotUnderstood(text()), 415, None),
+            (Refusal::NoBot(text()), 409, None),
+            (wait(0), 429, Some("retry-after: 0")),
+            (wait(2000), 429, Some("retry-after: 2")),
+            (wait(2001), 429, Some("retry-after: 3")),
+            (Refusal::NoMemory, 503, Some("retry-after: 5")),
+            (Refusal::NoRoom, 503, Some("retry-after: 5")),
+            (Refusal::NoFilter, 500, None),
+        ] {
+            let response = Answer::from(refusal.clone()).response();
+            assert_eq!(response.status().as_u16(), status, "{refusal:?}");
+            let headers = response.headers().iter().filter(|(name, _)| *name != header::CONTENT_TYPE);
+            let headers: Vec<_> =
+                headers.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+            assert_eq!(headers, header.into_iter().collect::<Vec<_>>(), "{refusal:?}");
+            assert!(!refusal.message().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_answer_without_content_has_no_body() {
+        let empty = |status| {
+            let response = Answer::new(status, json!({})).response();
+            matches!(response.body(), Body::Empty)
+        };
+        assert!(empty(StatusCode::NO_CONTENT) && !empty(StatusCode::OK));
+    }
 }

@@ -307,9 +307,16 @@ mod tests {
         ] {
             assert!(fits(pattern, value), "{pattern} {value}");
         }
-        for (pattern, value) in
-            [("a", "ab"), ("a", "ba"), ("a*c", "ab"), ("a*a", "a"), ("", "a"), ("a.c", "abc"), ("A", "a")]
-        {
+        for (pattern, value) in [
+            ("a", "ab"),
+            ("a", "ba"),
+            ("a*c", "ab"),
+            ("a*a", "a"),
+            ("", "a"),
+            ("a.c", "abc"),
+            ("A", "a"),
+            ("*b*b*", "ab"),
+        ] {
             assert!(!fits(pattern, value), "{pattern} {value}");
         }
     }

@@ -294,6 +294,91 @@ mod tests {
     }
 
     #[test]
+    fn each_requirement_has_its_words() {
+        for (node, value, words) in [
+            (json!({ "const": "a" }), json!("b"), "be a"),
+            (json!({ "minimum": 1 }), json!(0), "be a number of 1 or more"),
+            (json!({ "maximum": 1 }), json!(2), "be a number of 1 or less"),
+            (json!({ "exclusiveMinimum": 1 }), json!(1), "be a number above 1"),
+            (json!({ "exclusiveMaximum": 1 }), json!(1), "be a number below 1"),
+            (
+                json!({ "exclusiveMinimum": 1, "exclusiveMaximum": 3 }),
+                json!(3),
+                "be a number above 1 and below 3",
+            ),
+            (json!({ "maxLength": 2 }), json!("abc"), "be text of at most 2 characters"),
+            (json!({ "minItems": 1 }), json!([]), "be a list of at least 1 entry"),
+            (json!({ "maxItems": 2 }), json!([1, 2, 3]), "be a list of at most 2 entries"),
+            (json!({ "multipleOf": 5 }), json!(6), "be a multiple of 5"),
+            (json!({ "uniqueItems": true }), json!([1, 1]), "be a list without repeats"),
+            (json!({ "not": {} }), json!(1), "have one of the forms its schema allows"),
+            (json!({ "format": "email" }), json!("x"), "be an email address"),
+            (json!({ "format": "uri" }), json!("x"), "be a URI, such as https://example.com/hay"),
+            (json!({ "format": "date" }), json!("x"), "be a date, such as 2026-11-23"),
+            (
+                json!({ "format": "date-time" }),
+                json!("x"),
+                "be a date and a time with its offset, such as 2026-11-23T17:30:00Z",
+            ),
+            (json!({ "format": "uuid" }), json!("x"), "be text of the form uuid"),
+        ] {
+            let schema = json!({ "properties": { "key": node } });
+            let member = json!({ "key": value });
+            let found = misfit(&schema, member.as_object().unwrap());
+            assert_eq!(found, Ok(Some(words.to_owned())), "{schema}");
+            assert_eq!(misfit(&schema, &JsonObject::new()), Ok(None));
+            if schema["properties"]["key"].get("format").is_some() {
+                assert_eq!(line(schema, member), "fits", "options are not checked for formats");
+            }
+        }
+        assert_eq!(misfit(&json!([]), &JsonObject::new()), Err("is not an object".to_owned()));
+    }
+
+    #[test]
+    fn the_range_of_a_nested_number_is_in_the_message() {
+        let entry = json!({ "type": "integer", "minimum": 1 });
+        for node in [
+            json!({ "type": "array", "items": entry }),
+            json!({ "type": "array", "prefixItems": [{}, entry] }),
+        ] {
+            let schema = json!({ "properties": { "key": node } });
+            assert_eq!(
+                line(schema, json!({ "key": [1, 0] })),
+                "plugins.notes.options.key[1] must be an integer of 1 or more"
+            );
+        }
+        let schema = json!({ "properties": { "key": { "properties": { "1": entry }, "items": {} } } });
+        assert_eq!(
+            line(schema, json!({ "key": { "1": 0 } })),
+            "plugins.notes.options.key[1] must be an integer of 1 or more"
+        );
+    }
+
+    #[test]
+    fn only_the_named_options_are_checked_before_secrets_are_read() {
+        let schema = json!({ "required": ["must"], "properties": {
+            "a/b": { "type": "string" }, "c": { "properties": { "d": { "type": "string" } } }
+        } });
+        let of = |options: Value, keys: &[&str]| wrong(&schema, options.as_object().unwrap(), keys);
+        let both = json!({ "a/b": 1, "c": { "d": 2 } });
+        assert_eq!(of(both.clone(), &["a/b", "c"]).as_deref(), Some(".a/b must be text"));
+        assert_eq!(of(both.clone(), &["c"]).as_deref(), Some(".c.d must be text"));
+        assert_eq!(of(both, &["must"]), None);
+        assert_eq!(of(json!({ "a/b": { "$secret": "host:k" } }), &["a/b"]), None);
+        assert_eq!(of(json!({ "a/b": "text" }), &["a/b"]), None);
+        assert_eq!(wrong(&json!([]), &JsonObject::new(), &["a"]), None);
+    }
+
+    #[test]
+    fn a_schema_is_checked_by_itself() {
+        assert_eq!(check_schema(&json!({ "properties": { "a": { "type": "string" } } })), Ok(()));
+        assert_eq!(check_schema(&json!(true)), Err("is not an object".to_owned()));
+        let old = "http://json-schema.org/draft-07/schema#";
+        let schema = json!({ "$schema": old, "properties": { "a": { "items": 5 } } });
+        assert_eq!(check_schema(&schema), Err("does not hold: properties.a.items cannot be 5".to_owned()));
+    }
+
+    #[test]
     fn a_key_the_schema_does_not_name_is_no_failure() {
         let schema = json!({ "properties": { "a": {} }, "patternProperties": { "^x-": {} }, "additionalProperties": false });
         let options = json!({ "a": 1, "b": 2, "x-c": 3 });

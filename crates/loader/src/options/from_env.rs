@@ -88,12 +88,14 @@ mod tests {
             "retries": { "type": "integer", "fromEnv": true },
             "empty": { "fromEnv": true }, "said": { "fromEnv": true }, "HOME": { "type": "string" },
             "env": { "properties": { "TOKEN": { "fromEnv": true } } },
+            "digits": { "type": "string", "fromEnv": true },
             "loop": { "$ref": "#" }
         }});
         let variables = |name: &str| match name {
             "API_KEY" => Some("a".to_owned()),
             "OPENAI_API_KEY" => Some("o".to_owned()),
             "RETRIES" => Some("3".to_owned()),
+            "DIGITS" => Some("007".to_owned()),
             "EMPTY" => Some(String::new()),
             "SAID" | "HOME" | "TOKEN" => Some("from the environment".to_owned()),
             _ => None,
@@ -106,9 +108,30 @@ mod tests {
             Value::Object(merged),
             json!({
                 "apiKey": "a", "said": "by the file", "loop": 1, "OPENAI_API_KEY": "o", "retries": 3,
+                "digits": "007",
                 "env": { "TOKEN": "from the environment" }
             })
         );
+    }
+
+    #[test]
+    fn a_recursive_schema_is_filled_to_a_fixed_depth() {
+        let schema = json!({ "properties": { "key": { "fromEnv": true }, "loop": { "$ref": "#" } } });
+        let mut merged = JsonObject::new();
+        fill(&mut merged, &JsonObject::new(), Some(&schema), &|name| (name == "KEY").then(|| "k".to_owned()));
+        assert_eq!(
+            Value::Object(merged),
+            json!({ "key": "k", "loop": { "key": "k", "loop": { "key": "k", "loop": { "key": "k" } } } })
+        );
+    }
+
+    #[test]
+    fn an_inner_default_is_replaced_and_no_empty_object_is_added() {
+        let inner = json!({ "properties": { "key": { "fromEnv": true } } });
+        let schema = json!({ "properties": { "set": inner, "unset": { "properties": { "other": { "fromEnv": true } } } } });
+        let mut merged = json!({ "set": { "key": "default" } }).as_object().unwrap().clone();
+        fill(&mut merged, &JsonObject::new(), Some(&schema), &|name| (name == "KEY").then(|| "k".to_owned()));
+        assert_eq!(Value::Object(merged), json!({ "set": { "key": "k" } }));
     }
 
     #[test]

@@ -173,6 +173,7 @@ mod tests {
             ("12345678901234567890123", json!("12345678901234567890123")),
             ("plain text", json!("plain text")),
             (r#"{"a":[1,"x\"1e3",true]}"#, json!({ "a": [1, "x\"1e3", true] })),
+            ("[12, -3.25,45]", json!([12, -3.25, 45])),
             ("", json!("")),
         ] {
             assert_eq!(typed(text), Ok(value), "{text}");

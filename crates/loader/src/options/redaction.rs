@@ -574,6 +574,48 @@ mod tests {
         }
     }
 
+    /// Below a part that is hidden as a whole, each member and entry is a credential.
+    #[test]
+    fn a_part_of_a_hidden_value_is_restored() {
+        let schema = json!({ "properties": {
+            "whole": { "writeOnly": true, "properties": { "open": {} }, "items": {} }, "plain": {}
+        } });
+        let known = SchemaInfo::Declared(Some(&schema));
+        let patch = |stored: &Value, sent: Value| {
+            patched(&object(stored.clone()), &object(sent), known).map(Value::Object)
+        };
+        let fields = json!({ "whole": { "open": "o" } });
+        assert_eq!(patch(&fields, json!({ "whole": { "open": "<set>" } })), Ok(fields));
+        let list = json!({ "whole": ["a", "b"] });
+        assert_eq!(patch(&list, json!({ "whole": ["<set>", "<set>"] })), Ok(list));
+        let nested = json!({ "whole": { "open": ["a"] } });
+        assert_eq!(patch(&nested, json!({ "whole": { "open": ["<set>"] } })), Ok(nested));
+    }
+
+    #[test]
+    fn a_reference_is_replaced_as_a_whole_and_replaces_as_a_whole() {
+        let (reference, fields) = (json!({ "$secret": "host:k" }), json!({ "x": 1 }));
+        for (stored, sent) in [(&reference, &fields), (&fields, &reference)] {
+            let stored = object(json!({ "key": stored }));
+            let after = patched(&stored, &object(json!({ "key": sent })), SchemaInfo::Declared(None));
+            assert_eq!(after.unwrap()["key"], *sent);
+        }
+    }
+
+    #[test]
+    fn credentials_are_the_texts_in_hidden_places() {
+        let schema = schema();
+        let mut found = credentials(&options(), Some(&schema));
+        found.sort_unstable();
+        assert_eq!(found, ["a", "a", "k", "k1", "k2", "o", "t", "t1", "t2"]);
+        let schema = json!({ "properties": { "key": { "writeOnly": true } } });
+        let of = |value: Value| credentials(&object(json!({ "key": value, "open": "o" })), Some(&schema));
+        assert_eq!(of(json!({ "list": ["a", { "b": "c" }, 5, null] })), ["a", "c"]);
+        assert_eq!(of(json!({ "in": { "$secret": "host:k" } })), [""; 0]);
+        assert_eq!(of(json!({ "$secret": "sk-live" })), ["sk-live"]);
+        assert_eq!(credentials(&options(), None), [""; 0]);
+    }
+
     /// Entries that moved and changed never get each other's credential.
     #[test]
     fn an_entry_that_moved_and_changed_is_ambiguous() {

@@ -211,3 +211,24 @@ fn remove(from: &mut Value, path: &[Step]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    #[test]
+    fn references_are_found_with_their_paths() {
+        let schema = json!({ "properties": { "later": { "secretAtUse": true } } });
+        let options =
+            json!({ "list": [{ "$secret": "host:a" }], "later": { "in": { "$secret": 5 } }, "x": 1 });
+        let found: Vec<_> = references(&options, Some(&schema))
+            .into_iter()
+            .map(|found| (path_text(&found.path), found.name, found.at_use))
+            .collect();
+        let expected =
+            [(".list[0]".to_owned(), json!("host:a"), false), (".later.in".to_owned(), json!(5), true)];
+        assert_eq!(found, expected);
+    }
+}

@@ -192,3 +192,71 @@ pub fn rewrite(
     }
     go(value, nodes, &mut Vec::new(), visit)
 }
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::json;
+
+    use super::*;
+
+    fn marked(schema: &Value, walk: impl Fn(Nodes<'_>) -> Nodes<'_>) -> bool {
+        walk(Nodes::of(Some(schema))).marked("m")
+    }
+
+    #[test]
+    fn the_node_of_an_entry_is_found_in_each_form() {
+        let (node, other) = (json!({ "m": true }), json!({}));
+        for (schema, at) in [
+            (json!({ "items": node }), vec![0, 1]),
+            (json!({ "items": [other, node] }), vec![1]),
+            (json!({ "items": [other], "additionalItems": node }), vec![1, 2]),
+            (json!({ "prefixItems": [node, other] }), vec![0]),
+            (json!({ "prefixItems": [other], "items": node }), vec![1, 2]),
+            (json!({ "contains": node }), vec![0, 1, 2]),
+            (json!({ "unevaluatedItems": node }), vec![0, 1, 2]),
+        ] {
+            for index in 0..2 {
+                assert_eq!(
+                    marked(&schema, |nodes| nodes.entry(index)),
+                    at.contains(&index),
+                    "{schema} {index}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_node_of_a_member_is_found_in_each_form() {
+        let node = json!({ "m": true });
+        for (schema, keys) in [
+            (json!({ "properties": { "a": node } }), &["a"][..]),
+            (json!({ "properties": { "a": {} }, "additionalProperties": node }), &["b"]),
+            (json!({ "patternProperties": { "^a": {} }, "unevaluatedProperties": node }), &["b"]),
+            (json!({ "properties": { "a": {} }, "patternProperties": { "^[ab]$": node } }), &["a", "b"]),
+            (json!({ "if": { "properties": { "a": node } } }), &["a"]),
+            (json!({ "dependentSchemas": { "x": { "properties": { "b": node } } } }), &["b"]),
+        ] {
+            for key in ["a", "b"] {
+                assert_eq!(marked(&schema, |nodes| nodes.member(key)), keys.contains(&key), "{schema} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_below_an_unknown_schema_is_hidden() {
+        let schema = json!({ "properties": { "far": { "$ref": "https://elsewhere/schema" }, "near": {} } });
+        let nodes = Nodes::of(Some(&schema));
+        let (far, near) = (nodes.member("far"), nodes.member("near"));
+        assert!(far.hidden() && far.member("x").hidden() && far.entry(0).hidden());
+        assert!(!nodes.hidden() && !near.hidden() && !near.member("x").hidden());
+    }
+
+    #[test]
+    fn every_node_of_a_part_is_returned() {
+        let schema = json!({ "allOf": [{ "a": 1 }, { "b": 2 }] });
+        let nodes = Nodes::of(Some(&schema));
+        assert_eq!(nodes.all(), [&schema, &schema["allOf"][0], &schema["allOf"][1]]);
+        assert_eq!((nodes.first(), nodes.is_empty()), (Some(&schema), false));
+        assert_eq!((Nodes::of(None).first(), Nodes::of(None).is_empty()), (None, true));
+    }
+}

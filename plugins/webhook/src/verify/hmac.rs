@@ -358,6 +358,8 @@ mod tests {
             Some((1_700_000_000, "1700000000123.".to_owned())),
             "signed as it is"
         );
+        assert_eq!(at("99999999999").unwrap().0, MOST_SECONDS);
+        assert_eq!(at("100000000000").unwrap().0, 100_000_000);
         assert_eq!(at("-1"), None);
         assert_eq!(at("99999999999999999999999"), None);
     }

@@ -113,6 +113,209 @@ fn what_a_record_may_not_say() {
     assert_eq!(said[0], said[1]);
 }
 
+#[test]
+fn verifications_are_equal_if_their_fields_are() {
+    let read = |text: &str| Verify::read(&serde_json::from_str(text).unwrap()).unwrap();
+    let hmac = |header: &str| read(&format!(r#"{{ "scheme": "hmac", "header": "{header}" }}"#));
+    assert_eq!(hmac("a"), hmac("a"));
+    assert_ne!(hmac("a"), hmac("b"));
+    assert_ne!(read(r#""github""#), read(r#""gitlab""#));
+    assert!(format!("{:?}", read(r#""github""#)).starts_with("Verify(\"github\", Hmac "));
+}
+
+/// A header without a usable signature is malformed, and the body of such a call is not read.
+#[test]
+fn a_header_without_a_signature_is_malformed() {
+    let hex = "0".repeat(64);
+    for (name, headers) in [
+        ("pagerduty", vec![("X-PagerDuty-Signature", format!("v0={hex}"))]),
+        ("pagerduty", vec![("X-PagerDuty-Signature", "v1=00".to_owned())]),
+        ("stripe", vec![("Stripe-Signature", "t=1000".to_owned())]),
+        ("stripe", vec![("Stripe-Signature", format!("v1={hex}"))]),
+        ("stripe", vec![("Stripe-Signature", format!("t=1000,t=1000,v1={hex}"))]),
+        (
+            "standard",
+            vec![
+                ("webhook-id", "id".to_owned()),
+                ("webhook-timestamp", "1000".to_owned()),
+                ("webhook-signature", "v2,AAAA".to_owned()),
+            ],
+        ),
+        (
+            "standard",
+            vec![
+                ("webhook-id", String::new()),
+                ("webhook-timestamp", "1000".to_owned()),
+                ("webhook-signature", "v1,AAAA".to_owned()),
+            ],
+        ),
+        ("gitlab", vec![("X-Gitlab-Token", "whsec_c2VjcmV0".to_owned())]),
+    ] {
+        let scheme = Verify::read(&name.into()).unwrap();
+        let pairs: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let checked = verify(&scheme, &head("", &pairs), "whsec_c2VjcmV0", b"{}", 1000);
+        assert_eq!(checked, Err(MISSING), "{name}: {pairs:?}");
+    }
+}
+
+#[test]
+fn a_body_that_twilio_does_not_sign_is_malformed() {
+    let twilio = r#"{ "scheme": "twilio", "url": "https://a.example/sms" }"#;
+    let scheme = Verify::read(&serde_json::from_str(twilio).unwrap()).unwrap();
+    let headers = [("X-Twilio-Signature", "AAAA"), ("content-type", "application/json")];
+    assert_eq!(verify(&scheme, &head("", &headers), "secret", b"{}", 1000), Err(MISSING));
+}
+
+/// GitLab can send its token together with a signature, and the secret decides which of them is checked.
+#[test]
+fn a_token_of_gitlab_passes_beside_a_signature() {
+    let scheme = Verify::read(&"gitlab".into()).unwrap();
+    let mut call = Outgoing { body: "{}".to_owned(), ..Outgoing::default() };
+    scheme.sign(&Signing { secret: "whsec_c2VjcmV0", id: "id", now: 1000 }, &mut call).unwrap();
+    call.header("X-Gitlab-Token", "token");
+    let pairs: Vec<_> = call.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for (secret, expected) in [("whsec_c2VjcmV0", Ok(())), ("token", Ok(())), ("other", Err(WRONG))] {
+        assert_eq!(verify(&scheme, &head("", &pairs), secret, b"{}", 1000), expected, "{secret}");
+    }
+}
+
+/// An empty key would be public.
+#[test]
+fn a_secret_of_only_a_prefix_is_the_key() {
+    let standard = Verify::read(&"standard".into()).unwrap();
+    assert_eq!(standard.scheme.key("whsec_"), b"whsec_");
+    assert_eq!(standard.scheme.key("whsec_c2VjcmV0"), b"secret");
+    assert_eq!(standard.scheme.key("not base64"), b"not base64");
+}
+
+#[test]
+fn a_shell_sends_the_headers_of_a_sender() {
+    for sender in SENDERS.iter().filter(|sender| sender.name != "discord") {
+        let scheme = Verify::read(&serde_json::from_str(sender.vectors[0].verify).unwrap()).unwrap().scheme;
+        let shell = scheme.shell("secret").unwrap();
+        for name in sender.headers {
+            assert!(shell.headers.iter().any(|line| line.starts_with(&format!("{name}: "))), "{shell:?}");
+        }
+        let text = format!("{} {}", shell.before, shell.headers.join(" "));
+        assert!(text.contains("$SECRET") || text.contains("${SECRET"), "{text}");
+        // Each variable that a header uses is set before the call.
+        for name in ["T", "H", "K"] {
+            let is_used = [format!("${name}"), format!("${{{name}}}")].iter().any(|used| text.contains(used));
+            assert_eq!(is_used, shell.before.contains(&format!("{name}=")), "{name}: {text}");
+        }
+        if sender.name != "gitlab" {
+            assert!(text.contains("openssl dgst -sha"), "{text}");
+        }
+    }
+    let gitlab = Verify::read(&"gitlab".into()).unwrap().scheme.shell("whsec_c2VjcmV0").unwrap();
+    assert!(gitlab.headers.iter().any(|line| line.starts_with("webhook-signature: ")), "{gitlab:?}");
+}
+
+/// A call has to be checked against few signatures.
+#[test]
+fn only_the_first_signatures_are_checked() {
+    let secret = "whsec_c2VjcmV0";
+    for (name, header, separator, wrong) in [
+        ("stripe", "Stripe-Signature", ",", format!("v1={}", "0".repeat(64))),
+        ("pagerduty", "X-PagerDuty-Signature", ",", format!("v1={}", "0".repeat(64))),
+        ("standard", "webhook-signature", " ", "v1,AAAA".to_owned()),
+    ] {
+        let scheme = Verify::read(&name.into()).unwrap();
+        let mut call = Outgoing { body: "{}".to_owned(), ..Outgoing::default() };
+        scheme.sign(&Signing { secret, id: "id", now: 1000 }, &mut call).unwrap();
+        let with = |count: usize| {
+            let mut pairs = call.headers.clone();
+            let (_, value) = pairs.iter_mut().find(|(name, _)| name == header).unwrap();
+            let (before, right) = match value.split_once(separator) {
+                Some((time, right)) => (Some(time.to_owned()), right.to_owned()),
+                None => (None, value.clone()),
+            };
+            let all = before.into_iter().chain(vec![wrong.clone(); count]).chain([right]);
+            *value = all.collect::<Vec<_>>().join(separator);
+            let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            verify(&scheme, &head("", &pairs), secret, b"{}", 1000)
+        };
+        assert_eq!((with(hmac::MOST - 1), with(hmac::MOST)), (Ok(()), Err(WRONG)), "{name}");
+    }
+}
+
+#[test]
+fn a_sender_asks_whether_the_endpoint_is_there() {
+    let greeting = |name: &str, headers: &[(&str, &str)], body: &str| {
+        Verify::read(&name.into()).unwrap().scheme.greeting(&head("", headers), body.as_bytes())
+    };
+    let json = |value: Value| Some(Greeting::Json(value));
+    for (name, headers, body, expected) in [
+        ("github", &[("x-github-event", "ping")][..], "{}", Some(Greeting::Accepted)),
+        ("github", &[("x-github-event", "push")], "{}", None),
+        ("github", &[], "{}", None),
+        ("bitbucket", &[("x-event-key", "diagnostics:ping")], "{}", Some(Greeting::Accepted)),
+        ("bitbucket", &[("x-event-key", "repo:push")], "{}", None),
+        ("pagerduty", &[], r#"{"event":{"event_type":"pagey.ping"}}"#, Some(Greeting::Accepted)),
+        ("pagerduty", &[], r#"{"event":{"event_type":"incident.triggered"}}"#, None),
+        ("discord", &[], r#"{"type":0}"#, Some(Greeting::Empty)),
+        ("discord", &[], r#"{"type":1}"#, json(ostler_contract::json!({ "type": 1 }))),
+        ("discord", &[], r#"{"type":1,"event":{}}"#, None),
+        ("discord", &[], r#"{"type":2}"#, None),
+        (
+            "slack",
+            &[],
+            r#"{"type":"url_verification","challenge":"c"}"#,
+            json(ostler_contract::json!({ "challenge": "c" })),
+        ),
+        ("slack", &[], r#"{"type":"event_callback","challenge":"c"}"#, None),
+        ("stripe", &[], r#"{"type":"ping"}"#, None),
+    ] {
+        assert_eq!(greeting(name, headers, body), expected, "{name} {headers:?} {body}");
+    }
+}
+
+#[test]
+fn the_id_of_a_delivery_is_read_from_the_body() {
+    let ids: Vec<_> = SENDERS
+        .iter()
+        .filter_map(|sender| match sender.delivery {
+            Delivery::Body(read) => {
+                let body = br#"{"id":"1","event_id":"2","event":{"id":"3"}}"#;
+                Some((sender.name, read(body), read(b"{}"), read(b"x")))
+            }
+            _ => None,
+        })
+        .collect();
+    let id = |name, id: &str| (name, Some(id.to_owned()), None, None);
+    let of_discord = id("discord", "1");
+    let expected = vec![id("stripe", "1"), id("slack", "2"), id("pagerduty", "3"), of_discord];
+    // The one of PagerDuty is in an object that a body has to have.
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn a_form_has_a_maximum_number_of_fields() {
+    let twilio = r#"{ "scheme": "twilio", "url": "https://a.example/sms" }"#;
+    let scheme = Verify::read(&serde_json::from_str(twilio).unwrap()).unwrap();
+    let headers = [("X-Twilio-Signature", "AAAA"), ("content-type", "application/x-www-form-urlencoded")];
+    let checked = |body: String| verify(&scheme, &head("", &headers), "secret", body.as_bytes(), 1000);
+    assert_eq!(checked("a&".repeat(999)), Err(WRONG));
+    assert_eq!(checked("a&".repeat(1000)), Err(MISSING));
+    assert_eq!(checked("a".repeat(2000)), Err(WRONG));
+}
+
+#[test]
+fn only_discord_checks_the_secret() {
+    for sender in SENDERS {
+        let scheme = Verify::read(&serde_json::from_str(sender.vectors[0].verify).unwrap()).unwrap().scheme;
+        assert_eq!(scheme.unusable(sender.vectors[0].secret), None, "{}", sender.name);
+        for secret in ["0".repeat(63), "0".repeat(66), "x".repeat(64)] {
+            assert_eq!(
+                scheme.unusable(&secret).is_some(),
+                sender.name == "discord",
+                "{} {secret}",
+                sender.name
+            );
+        }
+    }
+}
+
 /// The table of senders says what they declare.
 #[test]
 fn each_sender_is_documented() {

@@ -207,3 +207,23 @@ const FORM: super::Vector = super::Vector {
         b"CallSid=CA1234567890ABCDE&Digits=1234&From=%2B14158675309&To=%2B18005551212&Caller=%2B14158675309",
     ..super::Vector::UNTIMED
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_signed_with_its_port_or_without() {
+        for (url, bare, port) in [
+            ("https://a.example/x", "https://a.example/x", "https://a.example:443/x"),
+            ("http://a.example", "http://a.example", "http://a.example:80"),
+            ("https://a.example:8443/x:1", "https://a.example/x:1", "https://a.example:8443/x:1"),
+            ("https://u:pw@a.example/x", "https://u:pw@a.example/x", "https://u:pw@a.example:443/x"),
+            ("https://u:pw@a.example:1/x", "https://u:pw@a.example/x", "https://u:pw@a.example:1/x"),
+            ("https://[::1]/x", "https://[::1]/x", "https://[::1]:443/x"),
+            ("https://u:pw@[::1]:1/x", "https://u:pw@[::1]/x", "https://u:pw@[::1]:1/x"),
+        ] {
+            assert_eq!(Twilio { url: url.to_owned() }.urls(), [bare, port], "{url}");
+        }
+    }
+}
