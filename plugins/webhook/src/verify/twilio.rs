@@ -219,6 +219,7 @@ mod tests {
             ("http://a.example", "http://a.example", "http://a.example:80"),
             ("https://a.example:8443/x:1", "https://a.example/x:1", "https://a.example:8443/x:1"),
             ("https://u:pw@a.example/x", "https://u:pw@a.example/x", "https://u:pw@a.example:443/x"),
+            ("https://u:@a.example/x", "https://u:@a.example/x", "https://u:@a.example:443/x"),
             ("https://u:pw@a.example:1/x", "https://u:pw@a.example/x", "https://u:pw@a.example:1/x"),
             ("https://[::1]/x", "https://[::1]/x", "https://[::1]:443/x"),
             ("https://u:pw@[::1]:1/x", "https://u:pw@[::1]/x", "https://u:pw@[::1]:1/x"),
