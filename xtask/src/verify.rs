@@ -181,7 +181,8 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             took: minutes(begun.elapsed()),
             result: match &result {
                 Ok(what) => format!("passed: {what}"),
-                Err(why) => format!("**failed**: {why}"),
+                // A row of the table is one line.
+                Err(why) => format!("**failed**: {}", why.lines().map(str::trim).collect::<Vec<_>>().join("; ")),
             },
         };
         progress(format_args!("{}: {}", check.name, row.result));
