@@ -182,7 +182,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             result: match &result {
                 Ok(what) => format!("passed: {what}"),
                 // A row of the table is one line.
-                Err(why) => format!("**failed**: {}", why.lines().map(str::trim).collect::<Vec<_>>().join("; ")),
+                Err(why) => {
+                    format!("**failed**: {}", why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
+                }
             },
         };
         progress(format_args!("{}: {}", check.name, row.result));
