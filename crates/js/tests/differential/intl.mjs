@@ -95,6 +95,10 @@ export default (seed) => {
     dates(random.one(DATED), numeric(random), true);
     dates(random.one(DATED), worded(random), false);
     dates(random.one(OTHERS), random.chance(50) ? numeric(random) : worded(random), false);
+    const later = new Date(when.getTime() + random.one([0, 20 * 60e3, 5 * 3600e3, 3 * 864e5, 40 * 864e5, 400 * 864e5]));
+    const ranged = { timeZone: 'UTC', ...(random.chance(40) ? numeric(random) : worded(random)) };
+    const range = () => new Intl.DateTimeFormat(english, ranged);
+    rows.push(['range', [english, ranged, when.toJSON(), later.toJSON()], attempt(() => range().formatRange(when, later))]);
     const value = amount(random);
     const numbers = (locale, options, promised) =>
       rows.push(['number', [locale, options, value], attempt(() => row(Intl.NumberFormat, promised, locale, options, value))]);

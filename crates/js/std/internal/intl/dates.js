@@ -3,6 +3,7 @@
 import native from 'native/zones';
 import { dates } from 'internal/intl/conventions';
 import { keyword, pick, supports } from 'internal/intl/locales';
+import { rangeParts } from 'internal/intl/ranges';
 
 const months = [
   'January',
@@ -281,15 +282,18 @@ export const DateTimeFormat = supports(
     }
 
     formatRange(from, to) {
-      return `${this.format(from)} – ${this.format(to)}`;
+      return this.formatRangeToParts(from, to)
+        .map(({ value }) => value)
+        .join('');
     }
 
     formatRangeToParts(from, to) {
-      return [
-        ...this.formatToParts(from).map((part) => ({ ...part, source: 'startRange' })),
-        { type: 'literal', value: ' – ', source: 'shared' },
-        ...this.formatToParts(to).map((part) => ({ ...part, source: 'endRange' })),
-      ];
+      if (from === undefined || to === undefined)
+        throw new TypeError('Invalid time value');
+      const { styled, timeZone, ...fields } = this.#expanded();
+      const made = (chosen) =>
+        new DateTimeFormat(this.#locale, { hour12: fields.hour12, ...chosen, timeZone });
+      return rangeParts(made, fields, from, to);
     }
   },
   true,
