@@ -81,35 +81,8 @@ impl Access {
         let rows = store.list.within(limit::POLICIES, ()).await.map_err(|why| unreadable(&why))?;
         let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
         let rows = rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))?;
-        uses.into_iter().try_for_each(|(owner, wanted)| self.judge(&rows, owner, wanted))
-    }
-
-    fn judge(&self, rows: &[JsonObject], owner: &str, wanted: &Use<'_>) -> Result<(), RpcError> {
         let now = format!("{:.3}", self.core.clock.now());
-        let (mut allowed, mut machine) = (false, wanted.computer.is_none());
-        for row in rows {
-            let of_machine = wanted.computer.is_some() && is_of(row, "kind", "computer");
-            if !(is_of(row, "kind", "agent") || of_machine) || !holds(row, owner) || !active(row, &now) {
-                continue;
-            }
-            let denies = is_of(row, "effect", "deny");
-            match (matches(row, wanted, denies), denies) {
-                (true, true) => {
-                    let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
-                    return Err(RpcError::permission_denied(format!("{id} refuses {wanted}")));
-                }
-                (true, false) if of_machine => machine = true,
-                (true, false) => allowed = true,
-                (false, _) => {}
-            }
-        }
-        match (allowed, machine, wanted.computer) {
-            (true, false, Some(computer)) => {
-                Err(RpcError::permission_denied(format!("no policy allows computer {computer}")))
-            }
-            (true, ..) => Ok(()),
-            (false, ..) => Err(RpcError::permission_denied(format!("no policy allows {wanted}"))),
-        }
+        uses.into_iter().try_for_each(|(owner, wanted)| judge(&rows, owner, wanted, &now))
     }
 
     /// Logs once that policies are enabled and none exists.
@@ -127,6 +100,34 @@ impl Access {
             Ok(_) => {}
             Err(why) => self.core.log.line(unreadable(&why)),
         }
+    }
+}
+
+/// Returns whether policies allow an owner's work at a time.
+fn judge(rows: &[JsonObject], owner: &str, wanted: &Use<'_>, now: &str) -> Result<(), RpcError> {
+    let (mut allowed, mut machine) = (false, wanted.computer.is_none());
+    for row in rows {
+        let of_machine = wanted.computer.is_some() && is_of(row, "kind", "computer");
+        if !(is_of(row, "kind", "agent") || of_machine) || !holds(row, owner) || !active(row, now) {
+            continue;
+        }
+        let denies = is_of(row, "effect", "deny");
+        match (matches(row, wanted, denies), denies) {
+            (true, true) => {
+                let id = row.get("id").and_then(Value::as_str).unwrap_or_default();
+                return Err(RpcError::permission_denied(format!("{id} refuses {wanted}")));
+            }
+            (true, false) if of_machine => machine = true,
+            (true, false) => allowed = true,
+            (false, _) => {}
+        }
+    }
+    match (allowed, machine, wanted.computer) {
+        (true, false, Some(computer)) => {
+            Err(RpcError::permission_denied(format!("no policy allows computer {computer}")))
+        }
+        (true, ..) => Ok(()),
+        (false, ..) => Err(RpcError::permission_denied(format!("no policy allows {wanted}"))),
     }
 }
 
@@ -289,7 +290,83 @@ async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::*;
+
+    fn judged(rows: &Value, wanted: &Use<'_>, now: &str) -> Result<(), String> {
+        let rows: Vec<JsonObject> =
+            rows.as_array().unwrap().iter().map(|row| check_policy(row).unwrap()).collect();
+        judge(&rows, "user:ben", wanted, now).map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn a_computer_needs_a_policy_of_its_own_and_a_denial_wins() {
+        let now = "2026-06-01T00:00:00.000Z";
+        let here = Use { agent: "echo", model: Some("maker/small"), computer: None };
+        let there = Use { computer: Some("big"), ..here };
+        let all = |kind: &str, effect: &str| json!({ "id": format!("{kind}-{effect}"), "scope": "all", "kind": kind, "effect": effect });
+        let (agent, computer) = (all("agent", "allow"), all("computer", "allow"));
+        assert_eq!(
+            judged(&json!([]), &here, now),
+            Err("no policy allows agent echo with model maker/small".to_owned())
+        );
+        assert_eq!(judged(&json!([agent]), &here, now), Ok(()));
+        assert_eq!(judged(&json!([agent]), &there, now), Err("no policy allows computer big".to_owned()));
+        assert_eq!(
+            judged(&json!([computer]), &there, now),
+            Err("no policy allows agent echo with model maker/small on big".to_owned())
+        );
+        assert_eq!(judged(&json!([agent, computer]), &there, now), Ok(()));
+        // One of computers says nothing about work on this host.
+        assert!(judged(&json!([computer]), &here, now).is_err());
+        let no_computer = all("computer", "deny");
+        assert_eq!(judged(&json!([agent, no_computer]), &here, now), Ok(()));
+        assert_eq!(
+            judged(&json!([agent, computer, no_computer]), &there, now),
+            Err("computer-deny refuses agent echo with model maker/small on big".to_owned())
+        );
+        let mut other = computer.clone();
+        other["match"] = json!({ "computer": ["small*"] });
+        assert_eq!(
+            judged(&json!([agent, other]), &there, now),
+            Err("no policy allows computer big".to_owned())
+        );
+        other["match"] = json!({ "computer": ["b*"] });
+        assert_eq!(judged(&json!([agent, other]), &there, now), Ok(()));
+    }
+
+    #[test]
+    fn a_policy_is_of_its_scope_and_its_time() {
+        let here = Use { agent: "echo", model: None, computer: None };
+        let allow = |more: Value| {
+            let mut row = json!({ "id": "a", "scope": "all", "kind": "agent", "effect": "allow" });
+            row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!([row])
+        };
+        let now = "2026-06-01T00:00:00.000Z";
+        assert!(judged(&allow(json!({ "scope": "user:ben" })), &here, now).is_ok());
+        assert!(judged(&allow(json!({ "scope": "user:cy" })), &here, now).is_err());
+        let day = json!({ "from": "2026-06-01T00:00:00.000Z", "until": "2026-06-01T00:00:00.000Z" });
+        assert!(judged(&allow(day.clone()), &here, now).is_ok());
+        assert!(judged(&allow(day.clone()), &here, "2026-06-01T00:00:00.001Z").is_err());
+        assert!(judged(&allow(day), &here, "2026-05-31T23:59:59.999Z").is_err());
+        // What the work does not have prevents a denial, not a permission.
+        assert!(judged(&allow(json!({ "match": { "model": ["x"] } })), &here, now).is_ok());
+        let deny = json!({ "id": "d", "scope": "all", "kind": "agent", "effect": "deny", "match": { "model": ["*"] } });
+        let mut rows = allow(json!({}));
+        rows.as_array_mut().unwrap().push(deny);
+        assert!(judged(&rows, &here, now).is_ok());
+        let named = Use { model: Some("x"), ..here };
+        assert_eq!(judged(&rows, &named, now), Err("d refuses agent echo with model x".to_owned()));
+    }
+
+    #[test]
+    fn a_uri_names_one_policy() {
+        assert_eq!(id_of("policy://a").unwrap(), "a");
+        assert_eq!(id_of("policy://a/").unwrap(), "a");
+        for wrong in ["policy://", "policy://a/b", "policy:a", "notes://a"] {
+            assert!(id_of(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_star_is_any_run_and_the_whole_value_is_meant() {

@@ -169,3 +169,100 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::users::UsersFile;
+
+    /// The users of a host: an admin, a member of a team, and a guest.
+    fn people() -> Arc<People> {
+        let people = People::new("https://inn.example", "inn");
+        let file = json!({
+            "teams": { "blue": {} },
+            "projects": { "site": {} },
+            "roles": { "reads": ["session:read"] },
+            "users": [
+                { "id": "ada", "roles": ["admin"] },
+                { "id": "ben", "roles": ["reads"], "memberships": ["blue"] },
+                { "id": "cy", "roles": ["reads"], "memberships": ["blue:site"] },
+            ],
+        });
+        people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+        Arc::new(people)
+    }
+
+    fn person(people: &People, id: &str) -> Principal {
+        Principal::Person(people.now().person(id).unwrap())
+    }
+
+    fn plugin(grants: &[Grant]) -> Principal {
+        Principal::Plugin { id: "mine".to_owned(), grants: grants.into() }
+    }
+
+    #[test]
+    fn an_administrator_has_all_grants() {
+        let people = people();
+        assert!(Principal::Root.is_administrator());
+        assert!(person(&people, "ada").is_administrator());
+        assert!(plugin(&[Grant::of("*", "*")]).is_administrator());
+        assert!(!Principal::Anyone.is_administrator());
+        assert!(!person(&people, "ben").is_administrator());
+        assert!(!plugin(&[Grant::of("session", "*")]).is_administrator());
+    }
+
+    #[test]
+    fn plugins_see_users_and_plugins_by_id_and_grants() {
+        let reader = plugin(&[Grant::of("session", "read")]).reader().unwrap();
+        assert_eq!((reader.id.as_str(), reader.grants), ("plugin:mine", vec!["session:read".to_owned()]));
+        assert_eq!(person(&people(), "ben").reader().unwrap().id, "user:ben");
+        assert_eq!(Principal::Root.reader(), None);
+        assert_eq!(Principal::Anyone.reader(), None);
+    }
+
+    #[test]
+    fn grants_are_checked_where_users_are_known() {
+        let asked = Grant::of("session", "create");
+        let open = Gate::default();
+        assert!(!open.is_guarded() && open.people().is_none() && open.stored_people().is_none());
+        assert_eq!(open.root(), Principal::Anyone);
+        assert!(open.require(&Principal::Anyone, &asked).is_ok());
+
+        let people = people();
+        let gate = Gate::of(people.clone());
+        assert!(gate.is_guarded() && gate.stored_people().is_some());
+        assert_eq!(gate.root(), Principal::Root);
+        assert!(gate.require(&gate.root(), &asked).is_ok());
+        assert!(gate.require(&person(&people, "ada"), &asked).is_ok());
+        let refusal = gate.require(&person(&people, "ben"), &asked).unwrap_err();
+        assert_eq!((refusal.code, refusal.message.as_str()), (-32009, "ben may not session:create here"));
+        let refusal = gate.require(&Principal::Anyone, &asked).unwrap_err();
+        assert_eq!(refusal.code, -32007);
+    }
+
+    #[test]
+    fn work_is_its_owners() {
+        let people = people();
+        let gate = Gate::of(people.clone());
+        let may = |who: &Principal, owner: Option<&str>| gate.require_owned(who, owner, "run", "it").is_ok();
+        let (ada, ben, cy) = (person(&people, "ada"), person(&people, "ben"), person(&people, "cy"));
+        for who in [&Principal::Root, &ada] {
+            assert!(may(who, None) && may(who, Some("user:ben")) && may(who, Some("root:inn")));
+        }
+        assert!(
+            may(&ben, Some("user:ben"))
+                && may(&ben, Some("team:blue"))
+                && may(&ben, Some("project:blue:site"))
+        );
+        assert!(!may(&ben, Some("user:cy")) && !may(&ben, Some("root:inn")) && !may(&ben, None));
+        assert!(may(&cy, Some("project:blue:site")) && !may(&cy, Some("project:blue:other")));
+        assert!(!may(&cy, Some("team:blue")) && !may(&cy, Some("user:ben")));
+        assert!(may(&plugin(&[]), Some("plugin:mine")) && !may(&plugin(&[]), Some("plugin:other")));
+        assert!(!may(&Principal::Anyone, Some("user:ben")) && !may(&Principal::Anyone, None));
+        let open = Gate::default();
+        assert!(open.require_owned(&Principal::Anyone, Some("user:ben"), "run", "it").is_ok());
+        let refusal = gate.require_owned(&cy, Some("user:ben"), "run", "the automation a").unwrap_err();
+        let text = "Only the owner of the automation a, a member of its team or project, an admin or this host may run it";
+        assert_eq!((refusal.code, refusal.message.as_str()), (-32009, text));
+    }
+}
