@@ -44,7 +44,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "styles" "test" "text"
-    "ticks" "timers" "tls" "url" "url-pattern" "vm-contexts" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509" "x509-certificate"
+    "ticks" "timers" "tls" "url" "url-pattern" "vm-contexts" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509" "x509-certificate" "zone-names"
 );
 
 const SDK_FILES: &[(&str, &str)] =

@@ -144,9 +144,11 @@ const zones = new Map();
 function zoneOf(date) {
   const offset = date.getTimezoneOffset();
   if (!zones.has(offset)) {
-    const format = new (native.load('internal/intl').Intl.DateTimeFormat)('en-US', { timeZoneName: 'long' });
-    const { value } = format.formatToParts(date).find(({ type }) => type === 'timeZoneName');
-    zones.set(offset, value === 'UTC' ? 'Coordinated Universal Time' : value);
+    // Not those of `Intl`, whose tables take more memory than all of a small plugin.
+    const { own, offset: at } = native.load('native/zones').default;
+    const [zone, time] = [own(), date.getTime()];
+    const [minutes, abbreviation] = at(zone, time) ?? [0, 'UTC'];
+    zones.set(offset, native.load('internal/zone-names').longName(zone, abbreviation, minutes));
   }
   return zones.get(offset);
 }

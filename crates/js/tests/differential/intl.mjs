@@ -99,6 +99,8 @@ export default (seed) => {
     const ranged = { timeZone: 'UTC', ...(random.chance(40) ? numeric(random) : worded(random)) };
     const range = () => new Intl.DateTimeFormat(english, ranged);
     rows.push(['range', [english, ranged, when.toJSON(), later.toJSON()], attempt(() => range().formatRange(when, later))]);
+    const zoned = { timeZone: random.one(['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Tokyo', 'Asia/Kolkata', 'Australia/Sydney']), timeZoneName: 'long', ...(random.chance(50) ? { hour: 'numeric', minute: '2-digit' } : {}) };
+    rows.push(['zone', [english, zoned, when.toJSON()], attempt(() => new Intl.DateTimeFormat(english, zoned).format(when))]);
     const value = amount(random);
     const numbers = (locale, options, promised) =>
       rows.push(['number', [locale, options, value], attempt(() => row(Intl.NumberFormat, promised, locale, options, value))]);

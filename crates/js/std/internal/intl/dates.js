@@ -4,6 +4,7 @@ import native from 'native/zones';
 import { dates } from 'internal/intl/conventions';
 import { keyword, pick, supports } from 'internal/intl/locales';
 import { rangeParts } from 'internal/intl/ranges';
+import { longName } from 'internal/zone-names';
 
 const months = [
   'January',
@@ -143,8 +144,16 @@ export const DateTimeFormat = supports(
       this.#time(options, local, put, parts.length > 0);
       if (options.timeZoneName) {
         const short = options.timeZoneName === 'short' && hasAbbreviation(options.timeZone, abbreviation);
-        const told = options.timeZone === 'UTC' ? 'UTC' : short ? abbreviation : gmt(minutes);
-        put('literal', ' ');
+        const long = options.timeZoneName === 'long' && !/^[+-]/.test(options.timeZone);
+        const told = long
+          ? longName(options.timeZone, abbreviation, minutes)
+          : options.timeZone === 'UTC'
+            ? 'UTC'
+            : short
+              ? abbreviation
+              : gmt(minutes);
+        const isTimed = parts.some(({ type }) => ['hour', 'minute', 'second'].includes(type));
+        put('literal', isTimed ? ' ' : ', ');
         put('timeZoneName', told);
       }
       return parts;
