@@ -11,9 +11,9 @@ are not supported. Memories and tables count against the plugin's memory, and wh
 and globals that different instances export cannot be imported together.
 
 `Intl.PluralRules`, `Intl.Collator`, `localeCompare` and `Intl.Segmenter` follow the rules of all languages that Node knows, of a
-newer version of the Unicode data. `Intl` formats English (`en`, `en-US`) completely. For about 90 other locales, among them those of
+newer version of the Unicode data. `Intl` formats English (`en`, `en-US`) completely. For about 85 other locales, among them those of
 Europe, Russian, Turkish, Hindi, Japanese, Korean and Chinese, it formats plain numbers and for most of them percentages and amounts
-in euros; for about 50 dates in numbers and times. Anything else, such as names of months and other digits, is formatted in English:
+in euros; for about 60 dates in numbers and times. Anything else, such as names of months and other digits, is formatted in English:
 `supportedLocalesOf` lists only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames`
 returns the codes.
 

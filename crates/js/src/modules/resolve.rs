@@ -151,8 +151,8 @@ pub(super) fn specify(
 
 fn missing_builtin(specifier: &str, base: &str) -> Unresolved {
     let name = specifier.strip_prefix("node:").unwrap_or(specifier);
-    let from = imported_from(base).replacen(' ', ", ", 1);
-    let sentence = format!("the engine plugins run on does not have Node's module node:{name}{from}");
+    let sentence =
+        format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
     Unresolved { sentence, code: "ERR_UNKNOWN_BUILTIN_MODULE" }
 }
 

@@ -34,8 +34,20 @@ for (const [name, value] of Object.entries({
   Object.defineProperty(Intl, name, { value, configurable: true, writable: true });
 }
 
-/** What `localeCompare` without a locale uses, which sorting calls for each pair. */
-let collator;
+/** The collators of `localeCompare`, which sorting calls for each pair with the same arguments. */
+const collators = new Map();
+
+function collatorOf(locales, options) {
+  if (locales !== undefined && typeof locales !== 'string') return new Collator(locales, options);
+  const key = `${locales} ${JSON.stringify(options)}`;
+  let collator = collators.get(key);
+  if (!collator) {
+    collator = new Collator(locales, options);
+    if (collators.size >= 8) collators.clear();
+    collators.set(key, collator);
+  }
+  return collator;
+}
 
 /** `toLocaleString` and its like. */
 export const local = {
@@ -44,9 +56,5 @@ export const local = {
     if (Number.isNaN(value.getTime())) return 'Invalid Date';
     return new DateTimeFormat(locales, { ...options, _defaults: defaults }).format(value);
   },
-  compare: (a, b, locales, options) => {
-    if (locales !== undefined || options !== undefined) return new Collator(locales, options).compare(a, b);
-    collator ??= new Collator();
-    return collator.compare(a, b);
-  },
+  compare: (a, b, locales, options) => collatorOf(locales, options).compare(a, b),
 };

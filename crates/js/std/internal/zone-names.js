@@ -48,10 +48,14 @@ const ZONES = {
 
 const two = (number) => String(number).padStart(2, '0');
 
+/** Zones whose abbreviations stand for something else in America. */
+const OTHERS = /^(?:Asia\/|America\/Havana$)/;
+
 /** The long name of a zone at a time with this abbreviation and offset in minutes. */
 export function longName(zone, abbreviation, minutes) {
-  const known = ZONES[zone] ?? (/^(?:Asia|Africa)\//.test(zone) && abbreviation !== 'JST' && abbreviation !== 'HKT' ? undefined : NAMES[abbreviation]);
-  if (known) return known;
+  const isOther = OTHERS.test(zone) && /^[CP][SD]T$/.test(abbreviation);
+  const name = ZONES[zone] ?? (isOther ? undefined : NAMES[abbreviation]);
+  if (name) return name;
   const offset = Math.abs(minutes);
   return `GMT${minutes < 0 ? '-' : '+'}${two(Math.floor(offset / 60))}:${two(offset % 60)}`;
 }

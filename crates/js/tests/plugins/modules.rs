@@ -171,8 +171,8 @@ async fn what_cannot_be_imported_says_why() {
     insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"Cannot find module '<dir>/none.js' imported from <dir>/a.mjs");
     insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"Cannot find package 'not-installed' imported from <dir>/b.mjs");
     insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"https://example.com/a.js cannot be imported: only files and packages can, by path or by name");
-    insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine plugins run on does not have Node's module node:nonsense, imported from <dir>/f.mjs");
-    insta::assert_snapshot!(refused("d.mjs", "import x from 'sqlite'").await, @"the engine plugins run on does not have Node's module node:sqlite, imported from <dir>/d.mjs");
+    insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine plugins run on does not have Node's module node:nonsense imported from <dir>/f.mjs");
+    insta::assert_snapshot!(refused("d.mjs", "import x from 'sqlite'").await, @"the engine plugins run on does not have Node's module node:sqlite imported from <dir>/d.mjs");
     insta::assert_snapshot!(refused("g.mjs", "export const a = ;").await, @"unexpected token in expression: ';' (<dir>/g.mjs:1:18)");
     insta::assert_snapshot!(refused("h.ts", "export const a: number = ;\n").await, @"Unexpected token (<dir>/h.ts:1:26)");
     folder.write("i.json", "{ \"a\": }");
