@@ -14,7 +14,7 @@ fn hurried() -> Loader {
 }
 
 /// Tools by name, from functions.
-fn tools(functions: &str) -> String {
+pub(crate) fn tools(functions: &str) -> String {
     format!(
         "const tools = {{ {functions} }};\n\
          let host;\n\

@@ -1,5 +1,6 @@
 //! What plugins find of Node and the web.
 
+use crate::isolation::tools;
 use crate::support::*;
 use ostler_contract::protocol::names::SDK;
 use ostler_contract::*;
@@ -129,4 +130,14 @@ async fn every_algorithm_that_is_listed_works() {
     .await;
     assert_eq!(said[1], true, "{said}");
     assert!(said[0].as_u64().unwrap() > 30, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_version_of_brotli_is_that_of_the_library() {
+    let text = tools("version() { return process.versions.brotli; }");
+    let plugin = Loader::default().text(&text).await.unwrap();
+    let version = plugin.run("version", Value::Null).await.unwrap();
+    let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).unwrap();
+    let entry = format!("name = \"brotli\"\nversion = \"{}\"", version.as_str().unwrap());
+    assert!(lock.contains(&entry), "{version}");
 }
