@@ -297,9 +297,8 @@ export const DateTimeFormat = supports(
     }
 
     formatRangeToParts(from, to) {
-      if (from === undefined || to === undefined)
-        throw new TypeError('Invalid time value');
-      const { styled, timeZone, ...fields } = this.#expanded();
+      if (from === undefined || to === undefined) throw new TypeError('Invalid time value');
+      const { styled: _styled, timeZone, ...fields } = this.#expanded();
       const made = (chosen) =>
         new DateTimeFormat(this.#locale, { hour12: fields.hour12, ...chosen, timeZone });
       return rangeParts(made, fields, from, to);
