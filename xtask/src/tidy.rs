@@ -55,6 +55,7 @@ const ABSENT: &[(&str, &[&str], &str)] = &[
         ],
         "the engine has no sockets, no files and no clock of its own",
     ),
+    ("crates/engine/src", &["tokio::spawn("], "the engine starts its tasks by core/tasks.rs"),
     (
         "crates/contract/src",
         &["ostler_engine", "std::fs", "std::net", "tokio::net"],

@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tracing::{Instrument, Span};
 
-use crate::call_measure::{Maker, Outcome, Timing, plugin_call};
+use crate::call_measure::{Maker, Measured, Outcome, Timing, plugin_call};
 pub use crate::call_measure::{Meter, PLUGIN_CALL, measure};
 use crate::cross::{Cross, Mismatch};
 use crate::id::PluginId;
@@ -231,37 +231,18 @@ impl<S: Signature> Call<S> {
 
     fn begin(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         let Some(maker) = self.maker else { return self.invoke(arguments) };
-        let (span, mut timing) = (plugin_call(maker), Timing::begin(maker));
-        let answer = span.in_scope(|| self.invoke(arguments));
-        let ended = span.clone();
-        let answered = async move {
-            let mut answer = answer.await;
-            let outcome = match &mut answer {
-                Ok(answer) => {
-                    answer.made_by(&maker.plugin, maker.method);
-                    Outcome::Ok
-                }
-                Err(_) => {
-                    ended.record("outcome", Outcome::Failed.name());
-                    Outcome::Failed
-                }
-            };
-            if let Some(timing) = &mut timing {
-                timing.outcome = outcome;
-            }
-            answer
+        let (span, timing) = (plugin_call(maker), Timing::begin(maker));
+        let answer = {
+            let _entered = span.enter();
+            self.invoke(arguments)
         };
-        // Entering a span that nobody subscribes to still costs a little.
-        match span.is_disabled() {
-            true => Box::pin(answered),
-            false => Box::pin(answered.instrument(span)),
-        }
+        Box::pin(Measured::new(answer, maker, span, timing))
     }
 
     fn invoke(&self, arguments: S::Arguments) -> Pending<S::Answer> {
         match &self.body {
             Body::Native(native) => native(arguments),
-            Body::Foreign(foreign) => call_foreign(foreign, arguments),
+            Body::Foreign(foreign) => read(foreign.call(arguments.into_live())),
             Body::Missing => ready(Err(Thrown::new("this function was not given"))),
         }
     }
@@ -298,8 +279,7 @@ impl<S: Signature> Call<S> {
     }
 }
 
-fn call_foreign<A: Arguments, R: Cross>(foreign: &Function, arguments: A) -> Pending<R> {
-    let answer = foreign.call(arguments.into_live());
+fn read<R: Cross>(answer: Pending<Live>) -> Pending<R> {
     Box::pin(async move { read_answer(answer.await) })
 }
 

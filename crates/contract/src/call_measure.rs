@@ -1,13 +1,18 @@
 //! The measurement of calls of plugins' functions: a span, and a duration by plugin, function and outcome.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tracing::Span;
 use tracing::field::Empty;
 
+use crate::cross::Cross;
 use crate::id::PluginId;
+use crate::live::Pending;
+use crate::thrown::Thrown;
 
 /// The target of the spans of calls of plugins' functions.
 pub const PLUGIN_CALL: &str = "ostler::plugin";
@@ -96,4 +101,54 @@ impl Maker {
 pub(crate) fn plugin_call(maker: &Maker) -> Span {
     let Maker { plugin, method, .. } = maker;
     tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
+}
+
+/// An answer with the span and the measurement of its call. A type of its own and not an async block, which the compiler
+/// would generate for each signature in place of each answer.
+pub(crate) struct Measured<T> {
+    answer: Option<Pending<T>>,
+    maker: &'static Maker,
+    span: Span,
+    timing: Option<Timing>,
+}
+
+impl<T> Measured<T> {
+    pub(crate) fn new(answer: Pending<T>, maker: &'static Maker, span: Span, timing: Option<Timing>) -> Self {
+        Self { answer: Some(answer), maker, span, timing }
+    }
+}
+
+impl<T: Cross> Future for Measured<T> {
+    type Output = Result<T, Thrown>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(answer) = &mut this.answer else { return Poll::Pending };
+        // Entering a span that nobody subscribes to still costs a little.
+        let _entered = (!this.span.is_disabled()).then(|| this.span.enter());
+        let mut answered = std::task::ready!(answer.as_mut().poll(context));
+        this.answer = None;
+        let outcome = match &mut answered {
+            Ok(answered) => {
+                answered.made_by(&this.maker.plugin, this.maker.method);
+                Outcome::Ok
+            }
+            Err(_) => {
+                this.span.record("outcome", Outcome::Failed.name());
+                Outcome::Failed
+            }
+        };
+        if let Some(mut timing) = this.timing.take() {
+            timing.outcome = outcome;
+        }
+        Poll::Ready(answered)
+    }
+}
+
+impl<T> Drop for Measured<T> {
+    /// A call that is cancelled also ends within its span.
+    fn drop(&mut self) {
+        let _entered = self.span.enter();
+        self.answer = None;
+    }
 }

@@ -20,6 +20,7 @@ use crate::core::log::Log;
 use crate::core::options::HostOptions;
 use crate::core::shared::Core;
 use crate::core::stage::Stage;
+use crate::core::tasks;
 use crate::core::yaml::Yaml;
 use crate::front::Front;
 use crate::resources::Resources;
@@ -97,7 +98,7 @@ impl Host {
         self.access.warn_of_no_policies().await;
         self.core.reach(Stage::Built);
         self.automations.clone().load_automations().await;
-        tokio::spawn(self.core.clone().probe_agents());
+        tasks::spawn(self.core.clone().probe_agents());
     }
 
     /// Disconnects every client.

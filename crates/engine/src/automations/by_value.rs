@@ -11,6 +11,7 @@ use ring::digest::{Context, SHA256};
 use super::Automations;
 use super::catalogue::Entry;
 use super::order::Order;
+use crate::core::tasks;
 use crate::core::titles::tidy_title;
 use crate::sessions::Entry as Session;
 
@@ -88,7 +89,7 @@ impl Automations {
     /// Removes the records whose field has this value.
     fn forget_values(self: &Arc<Self>, field: &'static str, value: String) {
         let automations = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let forgotten = async {
                 let Some(values) = automations.values().await? else { return Ok(()) };
                 // A record that is replaced concurrently is not removed.

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::lanes::Cause;
 use super::plan::{Due, Occurrence, most_runs};
 use crate::automations::Automations;
+use crate::core::tasks;
 
 /// How long to sleep before reading the clock again: it may be adjusted, and the machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -142,7 +143,7 @@ impl Automations {
             return;
         }
         let automations = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             // If the run is stored but the progress is not, the next start finds the run. If the run is not stored, it
             // is due again.
             futures::future::join_all(waits).await;

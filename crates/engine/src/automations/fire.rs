@@ -30,6 +30,7 @@ use super::shared::{kind_of, mark_cause};
 use super::triggers::Waiting;
 use crate::automations::Automations;
 use crate::core::message::message;
+use crate::core::tasks;
 use crate::sessions::{Place, ToSession, TurnRequest};
 
 /// An event that wakes an automation.
@@ -95,7 +96,7 @@ impl Automations {
         } else {
             let (automations, mut loaded) = (Arc::downgrade(self), self.loaded.subscribe());
             let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
-            tokio::spawn(async move {
+            tasks::spawn(async move {
                 let _ = loaded.wait_for(|loaded| *loaded).await;
                 let Some(automations) = automations.upgrade() else { return };
                 // Whether the plugin loaded and keeps its trigger type is known only now.
@@ -434,7 +435,7 @@ impl Automations {
                 let begins = admission == Admission::Start;
                 match group {
                     Some(group) => group.push(Admitted::Run { run, begins, kept }),
-                    None => drop(tokio::spawn(self.clone().serve_run(run, begins, kept))),
+                    None => drop(tasks::spawn(self.clone().serve_run(run, begins, kept))),
                 }
                 return (true, Some(wait));
             }
@@ -447,7 +448,7 @@ impl Automations {
             }
             Admission::Drop(None) => return (false, None),
             Admission::Steer(held) => {
-                tokio::spawn(self.clone().steer_or_queue(id, held, run, kept));
+                tasks::spawn(self.clone().steer_or_queue(id, held, run, kept));
             }
             Admission::Capped(times) => {
                 self.core.log.line(format_args!(

@@ -17,6 +17,7 @@ use super::catalogue::Entry;
 use super::pace::Pace;
 use super::run_summary::summary_of;
 use crate::core::fanout::{Fanout, Origin, Outgoing};
+use crate::core::tasks;
 
 /// How many runs an entry contains.
 const RUNS_LISTED: usize = 20;
@@ -179,7 +180,7 @@ impl Automations {
         let publish = |listed: &mut Listed| listed.publish_paced(&self.core.fanout);
         let Some(wait) = self.with_listed(id, publish).flatten() else { return };
         let (automations, id) = (self.weak(), id.to_owned());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             tokio::time::sleep(wait).await;
             let Some(automations) = automations.upgrade() else { return };
             automations.with_listed(&id, |listed| listed.publish(&automations.core.fanout, None));

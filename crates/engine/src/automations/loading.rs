@@ -7,6 +7,7 @@ use ostler_contract::points::{AutomationChange, AutomationStore};
 use ostler_contract::{HostFunction, Thrown, limit};
 
 use super::Automations;
+use crate::core::tasks;
 
 /// The first and the longest pause after the store failed. The time doubles in between.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -23,7 +24,7 @@ impl Automations {
         let Err(why) = self.load().await else { return };
         self.core.log.line(format_args!("{why}; trying again"));
         let automations = self.weak();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             for pause in pauses() {
                 tokio::time::sleep(pause).await;
                 let Some(automations) = automations.upgrade() else { return };
@@ -49,11 +50,11 @@ impl Automations {
         if first {
             self.loaded.send_replace(true);
             if store.is_some() && self.keeps_schedules() {
-                tokio::spawn(super::clockwork::serve_schedules(self.weak()));
+                tasks::spawn(super::clockwork::serve_schedules(self.weak()));
             }
             if self.core.shared_runs().is_some() {
-                tokio::spawn(super::shared::serve_shared(self.weak()));
-                tokio::spawn(super::runs_elsewhere::show_runs_elsewhere(self.weak()));
+                tasks::spawn(super::shared::serve_shared(self.weak()));
+                tasks::spawn(super::runs_elsewhere::show_runs_elsewhere(self.weak()));
             }
         }
         resuming.map_err(|why| format!("unfinished runs could not be read: {why}"))
@@ -98,7 +99,7 @@ impl Automations {
             return;
         }
         let (automations, id) = (self.weak(), id.to_owned());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let mut said = None;
             for pause in pauses() {
                 let Some(seeking) = automations.upgrade() else { return };

@@ -10,6 +10,7 @@ use ostler_protocol::{Value, names};
 use super::fire::{Keep, count_of, event_id_of};
 use super::run::{COUNT, EVENT, LATEST, Runs};
 use crate::automations::Automations;
+use crate::core::tasks;
 
 /// An event to be merged into a run, and the sender that is notified once it is stored.
 pub(super) struct MergedWake {
@@ -64,7 +65,7 @@ impl Automations {
     /// Publishes and stores the counts of a run until there are no new ones.
     pub(super) fn keep_notes(self: &Arc<Self>, held: String) {
         let automations = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             loop {
                 // A caller that was just answered may call again; calls read before this task continues share the next
                 // commit.

@@ -11,6 +11,7 @@ use super::Automations;
 use super::order::{Order, place_of};
 use super::run::RESUMED;
 use super::settings::OnHostLost;
+use crate::core::tasks;
 
 /// How often a run is resumed, because it may be what stops its hosts.
 const MOST_RESUMED: u64 = 3;
@@ -80,7 +81,7 @@ impl Automations {
         }
         for run in resumed {
             let automations = self.clone();
-            tokio::spawn(async move {
+            tasks::spawn(async move {
                 // How often it was resumed precedes the work.
                 if automations.keep_run(&run).await {
                     automations

@@ -24,6 +24,7 @@ use super::lanes::{Cause, Lane, Next};
 use super::merged_wakes::MergedWakes;
 use super::shared::mark_cause;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
+use crate::core::tasks;
 use crate::core::traces;
 use crate::users::principal::Principal;
 
@@ -345,7 +346,7 @@ impl Automations {
                 None | Some(Next::Nothing) => return,
                 Some(Next::Later(wait)) => {
                     let (automations, id) = (self.weak(), id.to_owned());
-                    tokio::spawn(async move {
+                    tasks::spawn(async move {
                         tokio::time::sleep(wait).await;
                         if let Some(automations) = automations.upgrade() {
                             automations.begin_waiting(&id);
@@ -356,10 +357,10 @@ impl Automations {
             };
             let automations = self.clone();
             match entry.wire.definition.enabled {
-                true => drop(tokio::spawn(async move { automations.begin_run(&run).await })),
+                true => drop(tasks::spawn(async move { automations.begin_run(&run).await })),
                 // The automation was switched off in the meantime.
                 false => {
-                    drop(tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await }))
+                    drop(tasks::spawn(async move { automations.settle_run(&run, "cancelled", None).await }))
                 }
             }
         }
@@ -377,7 +378,7 @@ impl Automations {
     pub(crate) fn run_withdrawn(&self, run: &str) {
         let Some(automations) = self.me() else { return };
         let run = run.to_owned();
-        tokio::spawn(async move { automations.settle_run(&run, "cancelled", None).await });
+        tasks::spawn(async move { automations.settle_run(&run, "cancelled", None).await });
     }
 
     /// Ends the run of a session that has become idle, with the outcome of the run's own turn.
@@ -404,7 +405,7 @@ impl Automations {
                 None => return,
             }
         };
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             match outcome {
                 (TurnStatus::Complete, _) => automations.settle_run(&run, "completed", None).await,
                 (TurnStatus::Cancelled, _) => automations.settle_run(&run, "cancelled", None).await,

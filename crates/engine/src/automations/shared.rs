@@ -26,6 +26,7 @@ use super::lanes::Cause;
 use super::order::Order;
 use super::plan::most_runs;
 use super::run::CAUSE;
+use crate::core::tasks;
 
 /// How often a host looks for work without a notification.
 const LOOK: Duration = Duration::from_secs(2);
@@ -169,7 +170,7 @@ impl Automations {
     pub(super) fn send_wake(self: &Arc<Self>, shared: &Arc<dyn SharedRuns>, wake: Wake) -> Kept {
         let (kept, wait) = oneshot::channel();
         let (automations, shared) = (self.clone(), shared.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let automation = wake.run.automation.clone();
             match automations.clone().send_wakes(shared, vec![wake], EventRecords::default()).await {
                 Ok(FiredOnce::Fired(Firing::Started(runs))) => {
@@ -381,7 +382,7 @@ impl Automations {
         };
         if kind != WakeKind::Manual && !definition.enabled || is_over() {
             let automations = self.clone();
-            tokio::spawn(async move { automations.decided(key, None).await });
+            tasks::spawn(async move { automations.decided(key, None).await });
             return;
         }
         let order = match &kind {
@@ -415,7 +416,7 @@ impl Automations {
             self.show_schedules(&self.core.fanout, &id);
         }
         let automations = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let outcome = match wait {
                 Some(wait) => wait.await,
                 None => Ok(None),
@@ -496,7 +497,7 @@ impl Automations {
         for one in group {
             if let Admitted::Run { run, begins, kept } = one {
                 match is_stored {
-                    true => drop(tokio::spawn(self.clone().serve_stored(run, begins, kept))),
+                    true => drop(tasks::spawn(self.clone().serve_stored(run, begins, kept))),
                     false => self.drop_unstored(&run),
                 }
             }

@@ -16,6 +16,7 @@ use super::fire::WakeEvent;
 use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
 use crate::automations::Automations;
 use crate::core::file_uris::file_path;
+use crate::core::tasks;
 use crate::sessions::{Entry, Happened, Happening};
 
 /// How many different inputs of one session a rule distinguishes.
@@ -215,7 +216,7 @@ impl Automations {
             None => {
                 // The parent is asleep, but rules may still need its events.
                 let automations = self.clone();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     if let Some(parent) = automations.sessions.session_at(&parent).await {
                         automations.child_quiet(parent, &session.uri);
                     }
@@ -263,7 +264,7 @@ impl Automations {
         }
         fires.into_iter().for_each(|fire| self.wake_by_rule(fire));
         for later in laters {
-            tokio::spawn(look_later(Arc::downgrade(self), later));
+            tasks::spawn(look_later(Arc::downgrade(self), later));
         }
     }
 

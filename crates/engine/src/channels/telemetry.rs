@@ -11,6 +11,7 @@ use ostler_protocol::{RpcError, Value, json};
 use parking_lot::Mutex;
 
 use crate::channels::Channels;
+use crate::core::tasks;
 
 const LOGS: &str = "ahp-otlp://logs";
 const TRACES: &str = "ahp-otlp://traces";
@@ -76,7 +77,7 @@ impl Channels {
         let stop = self.telling.0.lock().remove(channel);
         self.core.fanout.remove(channel);
         if let Some(stop) = stop.flatten() {
-            tokio::spawn(stop.unbounded(()));
+            tasks::spawn(stop.unbounded(()));
         }
     }
 
@@ -102,7 +103,7 @@ impl Channels {
             })
         });
         let (channels, channel) = (self.clone(), channel.to_owned());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             match begun.await {
                 Ok(stop) => {
                     let left = match channels.telling.0.lock().get_mut(&channel) {

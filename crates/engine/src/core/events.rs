@@ -11,6 +11,8 @@ use ostler_contract::{Frozen, PluginContext, PluginId, Registry};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::core::tasks;
+
 /// The raised events that listeners have not received yet.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -55,7 +57,7 @@ impl Events {
         let (sender, mut receiver) = mpsc::unbounded_channel::<Raised>();
         *self.queue.lock() = Some(sender);
         let calling = self.calling.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             while let Some(Raised { event, done }) = receiver.recv().await {
                 for (listener, context) in &listeners {
                     let Some(event) = event.as_ref().filter(|event| event.name() == listener.event) else {

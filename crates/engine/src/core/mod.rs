@@ -27,6 +27,7 @@ pub mod responder;
 pub(crate) mod root;
 pub mod shared;
 pub(crate) mod stage;
+pub(crate) mod tasks;
 pub(crate) mod terminal_lists;
 pub(crate) mod titles;
 pub(crate) mod traces;

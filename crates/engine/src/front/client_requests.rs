@@ -10,6 +10,7 @@ use ostler_protocol::{Id, RpcError, Value};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::core::tasks;
 use crate::front::connection::Connection;
 use crate::users::clients::Answer;
 
@@ -100,7 +101,7 @@ impl Connection {
         };
         self.outbox.send(format!("{head}{id}{tail}"));
         let connection = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let _asked = PendingRequest { id, requests: &connection.requests };
             // The other host waits as long.
             match tokio::time::timeout(ANSWER_LIMIT, answered).await {

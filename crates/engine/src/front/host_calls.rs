@@ -25,6 +25,7 @@ use crate::automations;
 use crate::core::file_uris::file_uri;
 use crate::core::refusals::STOPPING;
 use crate::core::stage::Stage;
+use crate::core::tasks;
 use crate::core::weak::upgraded;
 use crate::front::Front;
 use crate::sessions::{Entry, NewSession};
@@ -440,7 +441,7 @@ fn watch_from_now(opened: &Arc<OpenCollection>, on_change: Call<fn(change: Recor
             }
         }
     });
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         let watched = match opened.stored().await {
             Ok(stored) => stored.watch.within(limit::STORE, (heard,)).await,
             Err(why) => Err(why),

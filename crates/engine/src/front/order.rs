@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::commands::{channels_of, concerned, is_spawned};
 use crate::front::connection::Connection;
@@ -326,7 +327,7 @@ impl Connection {
 
     fn await_store(self: &Arc<Self>, number: u64, asked: BoxFuture<'static, Prepared>) {
         let connection = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let prepared = asked.await;
             connection.order.answered(number, prepared);
             connection.advance();

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::core::outbox::{Closed, Item, Outbox};
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::users::principal::Principal;
@@ -69,9 +70,9 @@ pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
     let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();
     let outbox = connection.outbox.clone();
     let most = front.core.options.outbox;
-    let delivering = tokio::spawn(deliver(outbox.clone(), shared.clone(), most));
-    tokio::spawn(listen(shared.clone()));
-    tokio::spawn(async move {
+    let delivering = tasks::spawn(deliver(outbox.clone(), shared.clone(), most));
+    tasks::spawn(listen(shared.clone()));
+    tasks::spawn(async move {
         let receiving = async {
             while let Some(Some(message)) = inbox.recv().await {
                 connection.receive_own(message).await;

@@ -10,6 +10,7 @@ use ostler_protocol::message::Params;
 
 use crate::core::refusals::before_initialize;
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::users::principal::Principal;
@@ -49,7 +50,7 @@ impl Connection {
         let call = Call { command, params, principal, client };
         match front.access.require_named(&call.principal, &call.command.method.grant) {
             Ok(()) => answer(front, call, responder),
-            Err(refusal) => drop(tokio::spawn(async move {
+            Err(refusal) => drop(tasks::spawn(async move {
                 let Call { command, params, principal, .. } = &call;
                 let authorize = command.method.authorize.clone();
                 let asked = params.clone();
@@ -70,7 +71,7 @@ fn answer(front: Arc<Front>, call: Call, responder: Responder) {
     let reader = front.access.reader_known(&principal);
     let owner = principal.owner(&front.core.options.host_name).filter(|_| front.access.gate.is_guarded());
     let answered = command.method.handle.within(limit::COMMAND, (params, reader, client, owner));
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         let outcome: Result<Value, RpcError> = answered.await.map_err(|why| {
             if why.rpc.is_none() {
                 front.core.report_failed(&command.owner, &format!("its command {}", command.name), &why);

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Host;
 use crate::core::outbox::Closed;
+use crate::core::tasks;
 use crate::sessions::{Sessions, ask};
 
 /// Why a host without its lease rejects clients.
@@ -40,7 +41,7 @@ impl Host {
             }
         }));
         let sessions = Arc::downgrade(&self.sessions);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             while let Some(event) = received.recv().await {
                 let Some(sessions) = sessions.upgrade() else { return };
                 follow(&sessions, event).await;
@@ -68,7 +69,7 @@ impl Host {
         let cluster = self.core.cluster().ok_or_else(|| Thrown::new("this host is in no cluster"))?;
         ask(cluster.set_draining(is_draining)).await?;
         if is_draining {
-            tokio::spawn(self.sessions.clone().hand_all_over());
+            tasks::spawn(self.sessions.clone().hand_all_over());
         }
         Ok(())
     }
@@ -88,7 +89,7 @@ async fn follow(sessions: &Arc<Sessions>, event: ClusterEvent) {
         }
         ClusterEvent::LeaseRegained => core.set_lost_lease(None),
         // On a separate task, so that the loss of the lease does not wait for it.
-        ClusterEvent::HostsChanged => drop(tokio::spawn(return_sessions(sessions.clone()))),
+        ClusterEvent::HostsChanged => drop(tasks::spawn(return_sessions(sessions.clone()))),
         _ => {}
     }
 }

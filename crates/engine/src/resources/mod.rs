@@ -22,6 +22,7 @@ use crate::core::fanout::Outgoing;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::nothing_serves;
 use crate::core::shared::Core;
+use crate::core::tasks;
 use crate::resources::patterns::WatchFilter;
 use crate::usage::{self, Ledger};
 use crate::users::access::Access;
@@ -268,12 +269,12 @@ impl Resources {
         match (self.watches.lock().get_mut(&channel), stop) {
             (Some(watch), stop) => watch.stop = stop,
             // The requester has disconnected.
-            (None, Some(stop)) => drop(tokio::spawn(stop.unbounded(()))),
+            (None, Some(stop)) => drop(tasks::spawn(stop.unbounded(()))),
             (None, None) => {}
         }
         // A watch without a subscriber in time is released, like one whose subscribers have left.
         let (resources, unwatched) = (Arc::downgrade(self), channel.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             tokio::time::sleep(WATCH_UNSEEN).await;
             if let Some(resources) = resources.upgrade() {
                 resources.release_watch(&unwatched);
@@ -335,7 +336,7 @@ impl Resources {
         let watch = self.watches.lock().remove(channel);
         self.core.fanout.remove(channel);
         if let Some(stop) = watch.and_then(|watch| watch.stop) {
-            tokio::spawn(stop.unbounded(()));
+            tasks::spawn(stop.unbounded(()));
         }
     }
 }

@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::Entry;
 use super::actor::Actor;
+use crate::core::tasks;
 use crate::sessions::Sessions;
 
 impl Actor {
@@ -16,7 +17,7 @@ impl Actor {
         }
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
         if !archived {
-            tokio::spawn(async move { sessions.restore_tree_of(&entry).await });
+            tasks::spawn(async move { sessions.restore_tree_of(&entry).await });
             return;
         }
         if self.chats.iter().any(|chat| chat.running().is_some()) {
@@ -27,14 +28,14 @@ impl Actor {
         for chat in &mut self.chats {
             if let Some(backend) = chat.backend.take() {
                 let (done, wait) = oneshot::channel();
-                chat.ending = Some(tokio::spawn(async move {
+                chat.ending = Some(tasks::spawn(async move {
                     backend.close(false).await;
                     let _ = done.send(());
                 }));
                 ended.push(wait);
             }
         }
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             futures::future::join_all(ended).await;
             let Some(tree) = entry.view().record.worktree.clone() else { return };
             let still = || {

@@ -20,6 +20,7 @@ use super::mailbox::ToSession;
 use super::queue::Mailbox;
 use crate::core::lean_channel::{self, Receiver, Sender, WeakSender};
 use crate::core::plugin_folders::PluginFolder;
+use crate::core::tasks;
 
 /// The sending end of a backend's lane. Messages are boxed, because they may be held back before they start.
 #[derive(Debug)]
@@ -154,7 +155,7 @@ impl Backend {
     /// Returns the lane of a session that already exists.
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
         let (lane, receiver) = lean_channel::channel();
-        tokio::spawn(serve(Box::new(session), chat, receiver, mailbox));
+        tasks::spawn(serve(Box::new(session), chat, receiver, mailbox));
         Self { lane }
     }
 
@@ -170,7 +171,7 @@ impl Backend {
     ) -> Self {
         let (lane, mut receiver) = lean_channel::channel();
         let create = agent.create.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             // Boxed, so that the task of a running backend does not retain the memory of its start.
             let made = Box::pin(async move {
                 if let Some(ending) = ending {

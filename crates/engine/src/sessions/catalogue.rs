@@ -20,6 +20,7 @@ use super::moving::{finish_moves, is_no_session};
 use super::ownership::RowChange;
 use super::{Entry, Place, Resting, Sessions};
 use crate::core::refusals::LOST_LEASE;
+use crate::core::tasks;
 
 /// Only the store can tell which session a channel belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -231,7 +232,7 @@ impl Sessions {
                         return Ok(Some(entry));
                     }
                     let id = id.to_owned();
-                    let load = tokio::spawn(finish_loading(sessions, id.clone(), load));
+                    let load = tasks::spawn(finish_loading(sessions, id.clone(), load));
                     let load =
                         load.map(|loaded| loaded.unwrap_or_else(|_| Err(Thrown::new("the host is closing"))));
                     let load = load.boxed().shared();

@@ -22,6 +22,7 @@ use crate::core::refusals::{
     FOLDERS_IN_USE, NO_TURN_TO_STEER, READ_ONLY, STOPPING, does_not_belong, no_directory_of, no_question,
     not_loaded, one_folder,
 };
+use crate::core::tasks;
 use crate::core::titles::named;
 
 impl Actor {
@@ -281,7 +282,7 @@ impl Actor {
         answer: Option<oneshot::Sender<bool>>,
     ) {
         let (chat, mailbox) = (self.chats[at].number, self.mailbox.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let taken = matches!(tokio::time::timeout(limit::STEER, wait).await, Ok(Ok(true)));
             let _ = mailbox.send(ToSession::Steered { chat, id, taken, answer });
         });
@@ -362,7 +363,7 @@ impl Actor {
     /// Ends the backend of a chat. The next turn starts another one, which continues the conversation.
     pub(super) fn restart_backend(&mut self, at: usize) {
         if let Some(backend) = self.chats[at].backend.take() {
-            self.chats[at].ending = Some(tokio::spawn(backend.close(false)));
+            self.chats[at].ending = Some(tasks::spawn(backend.close(false)));
         }
     }
 
@@ -471,7 +472,7 @@ impl Actor {
             self.revise(|record| record.backend_id = None);
         }
         let (sessions, entry, chat) = (self.sessions.clone(), self.entry.clone(), self.chats[at].uri.clone());
-        self.chats[at].ending = Some(tokio::spawn(async move {
+        self.chats[at].ending = Some(tasks::spawn(async move {
             if let Some(backend) = backend {
                 backend.close(true).await;
             }

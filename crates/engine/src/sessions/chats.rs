@@ -24,6 +24,7 @@ use super::mailbox::ToSession;
 use super::queue::Posted;
 use super::side_chats::context_of;
 use crate::core::refusals::{STOPPING, already_exists, no_chat_in, no_directory_of, nothing_at};
+use crate::core::tasks;
 use crate::sessions::Sessions;
 use crate::users::policies::Use;
 
@@ -149,7 +150,7 @@ impl Actor {
             (self.sessions.clone(), self.mailbox.clone(), self.entry.provider.clone());
         let (mut message, sender, beside) = (new.message, new.sender, source.context);
         let entry = self.entry.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Some(message) = &mut message
                 && let Err(refused) = first_message(&sessions, &entry, message, sender.as_deref()).await
             {
@@ -295,7 +296,7 @@ impl Actor {
         if !self.keep_added(at).await {
             let mut chat = self.chats.remove(at);
             if let Some(backend) = chat.backend.take() {
-                tokio::spawn(backend.close(true));
+                tasks::spawn(backend.close(true));
             }
             return Err(RpcError::internal("the chat could not be stored, so it was not opened"));
         }
@@ -382,7 +383,7 @@ impl Actor {
         let (sessions, entry, id) = (self.sessions.clone(), self.entry.clone(), chat.backend_id.take());
         let backend = chat.backend.take();
         // A backend that closes slowly does not block the actor.
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Some(backend) = backend {
                 backend.close(true).await;
             }

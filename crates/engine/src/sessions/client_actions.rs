@@ -20,6 +20,7 @@ use super::mailbox::{Dispatch, ToSession};
 use crate::core::fanout::{Origin, rejection};
 use crate::core::long_work::long_work;
 use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
+use crate::core::tasks;
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
 use crate::workspace::directories::Directories;
@@ -213,7 +214,7 @@ impl Actor {
         let (answered, wait) = oneshot::channel();
         self.tell_if_awake(at, Tell::SetConfig { values, answered });
         let mailbox = self.mailbox.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let refused = wait.await.unwrap_or_default();
             let _ = mailbox.send(ToSession::ConfigAnswered { dispatch: Box::new(dispatch), refused });
         });

@@ -27,6 +27,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::ToSession;
 use crate::core::plugin_folders::{PluginFolder, PluginFolders};
+use crate::core::tasks;
 use crate::resources::published::{Publisher, unwrapped};
 use crate::sessions::Sessions;
 
@@ -277,7 +278,7 @@ impl Actor {
         };
         let (number, session, mailbox) = (copy.number, self.entry.id.clone(), self.mailbox.clone());
         let (folders, root) = (folders.clone(), copy.published.uri.clone());
-        copy.task = Some(Task(tokio::spawn(async move {
+        copy.task = Some(Task(tasks::spawn(async move {
             let copied = tokio::time::timeout(COPY_LIMIT, source.copy(&folders, &session, &root)).await;
             let outcome = copied
                 .unwrap_or_else(|_| Err(format!("it took longer than {} seconds", COPY_LIMIT.as_secs())));

@@ -34,6 +34,7 @@ use super::waking::wake;
 use super::{Entry, Resting, View};
 use crate::core::file_uris::names_a_directory;
 use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider};
+use crate::core::tasks;
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
 use crate::users::policies::Use;
@@ -170,7 +171,7 @@ impl Sessions {
                 let (mailbox, inbox) = Mailbox::open();
                 let sent = mailbox.send(message).is_ok();
                 *resting = self.open(&mailbox);
-                tokio::spawn(wake(self.clone(), entry.clone(), mailbox, inbox));
+                tasks::spawn(wake(self.clone(), entry.clone(), mailbox, inbox));
                 sent
             }
         }
@@ -232,7 +233,7 @@ impl Claimed {
                     actor.announced = true;
                 }
                 actor.sync_client_plugins(entry.owner.as_deref());
-                tokio::spawn(actor.run(inbox));
+                tasks::spawn(actor.run(inbox));
                 sessions.look_around(&entry, false);
                 Ok(entry)
             }
@@ -459,7 +460,7 @@ impl Claimed {
         let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
         actor.republish(0, &stays, None);
         actor.settle();
-        tokio::spawn(actor.run(inbox));
+        tasks::spawn(actor.run(inbox));
         Ok(entry)
     }
 }

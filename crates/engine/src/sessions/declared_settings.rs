@@ -6,13 +6,14 @@ use ostler_protocol::wire::state::SessionConfigState;
 
 use super::actor::Actor;
 use super::mailbox::ToSession;
+use crate::core::tasks;
 
 impl Actor {
     /// Reads the settings of the session again, outside its mailbox.
     pub(super) fn read_settings(&self) {
         let Some(agent) = self.agent.clone() else { return };
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let chosen = entry.view().record.values.clone();
             match sessions.session_settings(&agent, &chosen).await {
                 Ok(config) if entry.is_awake() => {

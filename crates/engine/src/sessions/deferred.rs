@@ -8,6 +8,7 @@ use futures::future::OptionFuture;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use crate::core::tasks;
 
 /// How long a deferred write waits for others to share its commit.
 pub(super) const DELAY: Duration = Duration::from_millis(100);
@@ -71,7 +72,7 @@ impl Actor {
         write: impl Future<Output = T> + Send + 'static,
     ) {
         self.unwaited.retain(|task| !task.is_finished());
-        self.unwaited.push(tokio::spawn(async move {
+        self.unwaited.push(tasks::spawn(async move {
             write.await;
         }));
     }

@@ -17,6 +17,7 @@ use super::Entry;
 use super::actor::Actor;
 use super::mailbox::ToSession;
 use crate::core::file_uris::file_path;
+use crate::core::tasks;
 use crate::sessions::Sessions;
 use crate::workspace::sessions_view::SessionView as _;
 
@@ -101,7 +102,7 @@ impl Sessions {
         let (sessions, entry) = (self.clone(), entry.clone());
         let look = entry.looks.fetch_add(1, Ordering::Relaxed) + 1;
         *entry.looked_at.lock() = Some(Instant::now());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let known = match sessions.facts(&entry, occasion != Occasion::Begin).await {
                 Some((facts, project)) => {
                     let wakes = occasion.wakes() && entry.view().record.facts != facts;

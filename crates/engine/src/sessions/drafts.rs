@@ -14,6 +14,7 @@ use super::actor::Actor;
 use super::create::announce;
 use super::mailbox::ToSession;
 use super::{Entry, Sessions};
+use crate::core::tasks;
 
 /// How long an unused draft stays.
 const GRACE: Duration = Duration::from_secs(30);
@@ -172,7 +173,7 @@ impl Actor {
         match self.sessions.draft_ends(&self.entry) {
             Some(end) if end <= Instant::now() => true,
             Some(_) => {
-                tokio::spawn(wait_for_use(Arc::downgrade(&self.sessions), self.entry.clone()));
+                tasks::spawn(wait_for_use(Arc::downgrade(&self.sessions), self.entry.clone()));
                 false
             }
             None => false,

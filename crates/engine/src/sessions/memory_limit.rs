@@ -24,6 +24,7 @@ use super::queue::Posted;
 use super::size::{Extent, Size};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::no_memory;
+use crate::core::tasks;
 use crate::sessions::Sessions;
 
 /// Maximum number of sessions that are loaded from the store concurrently.
@@ -183,7 +184,7 @@ impl Actor {
             waiting: Vec::new(),
         });
         let (sessions, mailbox) = (self.sessions.clone(), self.mailbox.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let has_room = match needs {
                 Needs::Answer { budget, bytes, is_collected, .. } => {
                     // The parts of one answer could otherwise wait for each other.

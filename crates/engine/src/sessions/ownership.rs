@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{Entry, Resting, Sessions, ToSession};
 use crate::core::file_uris::file_path;
 use crate::core::outbox::Closed;
+use crate::core::tasks;
 
 /// A change of a row of the listing that no notification of this host reports.
 #[derive(Debug)]
@@ -143,7 +144,7 @@ impl Sessions {
     fn released(&self, id: &str) -> Option<tokio::task::JoinHandle<()>> {
         let released = ask(self.core.cluster()?.release(id.to_owned()));
         let (log, id) = (self.core.log.clone(), id.to_owned());
-        Some(tokio::spawn(async move {
+        Some(tasks::spawn(async move {
             if let Err(why) = released.await {
                 log.line(format_args!("session {id} could not be released: {why}"));
             }
@@ -174,7 +175,7 @@ impl Sessions {
             self.chats.write().retain(|_, session| *session != entry.id);
             if let (Some(released), Some(sessions)) = (released, self.me()) {
                 let id = entry.id.clone();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     let _ = released.await;
                     sessions.row_changed(RowChange::Unknown(id));
                 });

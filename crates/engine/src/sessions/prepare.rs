@@ -10,6 +10,7 @@ use super::mailbox::{Dispatch, ToSession};
 use super::queue::Posted;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::NO_SUCH_CHAT;
+use crate::core::tasks;
 use crate::users::policies::Use;
 
 /// An action that is being prepared.
@@ -71,7 +72,7 @@ impl Actor {
         });
         let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
         let mut action = Box::new(action.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let prepared = async {
                 if let Some(model) = &wanted.policies {
                     // A session stays on its machine, which the policies allowed when the session was created.
@@ -178,7 +179,7 @@ impl Actor {
         let chat = self.chats[at].number;
         self.chats[at].asking = Some(id.clone());
         let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
             let asked = sessions.access.may_use(sender.as_deref(), wanted).await;
             let refused = asked.err().map(|refused| refused.message);

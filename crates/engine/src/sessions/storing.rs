@@ -4,6 +4,7 @@
 //! A change is applied to the state when its write starts, so that every later write contains it. Until it is stored,
 //! subscribers and snapshots have the previous state.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -153,7 +154,7 @@ impl Actor {
     /// Waits for a store. After a delay, the session handles messages that need no store. In a cluster, a session whose change
     /// could not be stored publishes nothing more and leaves memory; see D-496.
     pub(super) async fn stored<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
-        let stored = self.answered(write).await;
+        let stored = self.answered(std::pin::pin!(write)).await;
         if !stored.is_stored() && self.core.cluster().is_some() {
             self.storing.has_failed = true;
             self.out.clear();
@@ -161,8 +162,7 @@ impl Actor {
         stored
     }
 
-    async fn answered<T>(&mut self, write: impl Future<Output = T> + Send) -> T {
-        let mut write = std::pin::pin!(write);
+    async fn answered<T>(&mut self, mut write: Pin<&mut (dyn Future<Output = T> + Send)>) -> T {
         if self.storing.is_serving || self.inbox.is_none() {
             return write.await;
         }

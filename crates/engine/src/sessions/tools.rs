@@ -18,6 +18,7 @@ use super::{Entry, Place};
 use crate::core::agents::OfferedTool;
 use crate::core::message::message;
 use crate::core::refusals::nothing_at;
+use crate::core::tasks;
 use crate::core::titles::named;
 use crate::core::weak::upgraded;
 use crate::sessions::Sessions;
@@ -82,7 +83,7 @@ impl Actor {
             return;
         }
         let (mailbox, call, chat) = (self.mailbox.clone(), call.to_owned(), self.chats[at].number);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             tokio::time::sleep(std::time::Duration::from_millis(limit)).await;
             let _ = mailbox.send(ToSession::ToolTimedOut { chat, call });
         });

@@ -11,6 +11,7 @@ use super::clients::Clients;
 use super::principal::{Gate, Principal};
 use super::{GROUP_ROLE, Person};
 use crate::core::shared::Core;
+use crate::core::tasks;
 
 /// Authorization, and the connected clients.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Access {
         let (id, at) = (person.id.clone(), self.core.clock.iso());
         let (who, core) = (id.clone(), self.core.clone());
         let recorded = people.change(Box::new(move |file| file.set_signed_in(&id, &at)));
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Err(why) = recorded.await {
                 core.log.line(format_args!("the first sign-in of user {who} could not be recorded: {why}"));
             }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::core::file_uris::file_path;
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::not_served;
+use crate::core::tasks;
 use crate::workspace::Workspace;
 
 /// The key in `initialize` that announces containers.
@@ -193,7 +194,7 @@ impl Workspace {
             // The client left during the creation: the container stays, and the relay ends.
             None => {
                 if let Some(disconnect) = &containers.disconnect {
-                    tokio::spawn(disconnect.unbounded((made.id.clone(), relay.id)));
+                    tasks::spawn(disconnect.unbounded((made.id.clone(), relay.id)));
                 }
                 return Err(RpcError::internal(format!("{} ended before the container was there", key.1)));
             }

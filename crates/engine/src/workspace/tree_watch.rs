@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::core::file_uris::file_path;
+use crate::core::tasks;
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
@@ -81,7 +82,7 @@ impl Workspace {
         followed.sessions.entry(session.uri().to_owned()).or_insert_with(follower);
         if !begun {
             let (workspace, moved) = (Arc::downgrade(self), followed.moved.clone());
-            tokio::spawn(async move { follow(&workspace, &directory, &moved).await });
+            tasks::spawn(async move { follow(&workspace, &directory, &moved).await });
         }
     }
 
@@ -186,9 +187,9 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
         if has_changesets && watch.is_none() {
             let (host, path, reported) = (workspace.clone(), directory.to_owned(), moved.clone());
             // Watching a large directory takes long to set up.
-            watch = Some(tokio::spawn(async move { host.watch_directory(&path, &reported).await }));
+            watch = Some(tasks::spawn(async move { host.watch_directory(&path, &reported).await }));
         } else if !has_changesets && let Some(watch) = watch.take() {
-            tokio::spawn(end_watch(watch));
+            tasks::spawn(end_watch(watch));
         }
         let now: Option<[_; FOLLOWED.len()]> = git
             .as_ref()

@@ -13,6 +13,7 @@ use ostler_protocol::uri;
 
 use crate::channels::Channels;
 use crate::core::ids::ConnectionId;
+use crate::core::tasks;
 use crate::users::clients::Client;
 use publish::Lanes;
 use subscriptions::Watching;
@@ -114,7 +115,7 @@ impl Channels {
             let what = format!("its left of {}", channel.value.scheme);
             Some(Box::new(move || {
                 let told = left.within(limit::LEFT, (client,));
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     if let Err(why) = told.await {
                         channels.core.report_failed(&owner, &what, &why);
                     }

@@ -16,6 +16,7 @@ use crate::channels::Channels;
 use crate::core::fanout::{Encoded, Outgoing, Overlaid, Overlay};
 use crate::core::ids::ConnectionId;
 use crate::core::stage::Stage;
+use crate::core::tasks;
 
 /// The maximum number of actions that wait in a lane.
 const MOST_WAITING: usize = 10_000;
@@ -119,7 +120,7 @@ impl Channels {
         lanes.insert(published.channel.clone(), VecDeque::new());
         drop(lanes);
         let channels = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let channel = published.channel.clone();
             let mut batch = vec![published];
             while !batch.is_empty() {

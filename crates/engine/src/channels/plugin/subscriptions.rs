@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::core::ids::ConnectionId;
+use crate::core::tasks;
 
 /// A notification of a plugin.
 pub(crate) type Begin = Box<dyn FnOnce() + Send>;
@@ -79,7 +80,7 @@ impl Watching {
 impl Scheme {
     fn new() -> Self {
         let (begin, mut queue) = mpsc::unbounded_channel::<Begin>();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             while let Some(begin) = queue.recv().await {
                 begin();
             }

@@ -7,6 +7,7 @@ use ostler_protocol::{RpcError, uri};
 use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
 use crate::core::fanout::rejection;
 use crate::core::refusals::no_automations;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
@@ -47,7 +48,7 @@ pub(super) fn act(connection: &Arc<Connection>, dispatched: &Dispatched<'_>) {
     let (outbox, spelled) = (connection.outbox.clone(), dispatched.spelled.to_owned());
     let (action, origin) = (dispatched.action.clone(), dispatched.origin.clone());
     let charge = connection.charge_copies(dispatched.length, COPIES);
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         let _charge = charge;
         if let Err(why) = front.automations.automation_action(&action, origin.clone(), &by).await {
             let seq = front.core.fanout.seq();

@@ -6,6 +6,7 @@ use ostler_protocol::RpcError;
 
 use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
 use crate::core::fanout::rejection;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
@@ -24,7 +25,7 @@ impl ChannelKind for Changeset {
     /// Its content is requested first.
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
         let connection = connection.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let front = connection.front();
             let asked = match front.workspace.find_changeset(&subscribing.spelled).await {
                 Ok(asked) => asked,
@@ -47,7 +48,7 @@ impl ChannelKind for Changeset {
         let (outbox, spelled) = (connection.outbox.clone(), dispatched.spelled.to_owned());
         let (action, origin) = (dispatched.action.clone(), dispatched.origin.clone());
         let charge = connection.charge_copies(dispatched.length, COPIES);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let _charge = charge;
             if let Err(why) = front.workspace.review(&spelled, &action, origin.clone()).await {
                 let seq = front.core.fanout.seq();

@@ -14,6 +14,7 @@ use super::ChannelKind;
 use crate::channels::plugin::{Begin, channel_name};
 use crate::core::backlog::Backlog;
 use crate::core::refusals::nothing_serves;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{Snapshots, snapshot};
@@ -65,7 +66,7 @@ impl ChannelKind for Plugin {
             Ok(()) => connection.begin_watch(watch),
             Err(refusal) => {
                 let connection = connection.clone();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     if connection.authorized_for(&watch.channel, &watch.spelled).await {
                         return connection.begin_watch(watch);
                     }
@@ -106,7 +107,7 @@ impl ChannelKind for Plugin {
 
     fn recheck(&self, connection: &Arc<Connection>, spelled: &str) {
         let (connection, scheme, spelled) = (connection.clone(), self.scheme.clone(), spelled.to_owned());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if !connection.may_watch_plugin(&scheme, &spelled).await {
                 connection.handle_unsubscribe(&spelled);
             }
@@ -173,7 +174,7 @@ impl Connection {
                 .fail(RpcError::invalid_request(format!("{spelled} was unsubscribed from meanwhile")));
         }
         let (connection, scheme) = (self.clone(), channel.scheme.to_ascii_lowercase());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let answered = AtomicBool::new(false);
             let state = in_time(limit::SNAPSHOT, async {
                 let state = wait.await.map_err(|_| Thrown::new("it could not be asked"))?.await;

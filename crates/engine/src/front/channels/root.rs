@@ -9,6 +9,7 @@ use super::{ChannelKind, Dispatched, Subscribing, begin};
 use crate::channels::root_settings::OwnChange;
 use crate::core::fanout::{Origin, rejection};
 use crate::core::refusals::does_not_belong;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
@@ -84,7 +85,7 @@ impl Connection {
         };
         let others_first = others(&front, None);
         let reads = front.channels.may_read_config(&self.principal());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let outcome = match others_first {
                 Ok(()) => settings
                     .change(own)

@@ -8,6 +8,7 @@ use ostler_protocol::{RpcError, uri};
 use super::automations::act;
 use super::{ChannelKind, Dispatched, Subscribing, require};
 use crate::core::refusals::no_run;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::snapshot;
@@ -70,7 +71,7 @@ impl ChannelKind for Run {
 /// A run that is only in the store: it has ended, or another host runs it.
 fn subscribe_kept(connection: &Arc<Connection>, run: String, subscribing: Subscribing) {
     let connection = connection.clone();
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         let Subscribing { spelled, latency, answer, .. } = subscribing;
         let front = connection.front();
         match front.automations.kept_run(&run).await {

@@ -12,6 +12,7 @@ use ostler_protocol::{RpcError, json, uri};
 use tokio::time::Instant;
 
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::connection::Connection;
 use crate::users::People;
 use crate::users::principal::Principal;
@@ -72,7 +73,7 @@ impl Connection {
                     return responder.fail(nobodys(&people));
                 };
                 let connection = self.clone();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     let (person, lines) = people.person_by_issuer(&outbound, &params.token).await;
                     lines.into_iter().for_each(|line| connection.front().core.log.line(line));
                     match person {
@@ -173,7 +174,7 @@ impl Connection {
         // A lifetime beyond the range of the clock is unlimited.
         let Some(end) = Instant::now().checked_add(lasts) else { return };
         let connection = Arc::downgrade(self);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             tokio::time::sleep_until(end).await;
             let Some(connection) =
                 connection.upgrade().filter(|open| open.still_spends(&record.resource, nth))

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::core::refusals::{already_exists, message_too_long, no_chat, not_served, nothing_at};
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::connection::Connection;
 use crate::sessions::{Destination, NewChat, Place, ToSession};
 
@@ -52,7 +53,7 @@ impl Connection {
             Ok(wait) => wait,
             Err(refused) => return responder.fail(refused),
         };
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let ended = || Err(nothing_at(&params.channel));
             match wait.await.unwrap_or_else(|_| ended()) {
                 Ok(()) => responder.done(),
@@ -105,7 +106,7 @@ impl Connection {
                 return responder.fail(RpcError::invalid_params(why));
             }
         };
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let moved = front.sessions.move_chat((entry, place, spelled), to).await;
             responder.settle(moved.map(|session| c::MoveChatResult { session }));
         });
@@ -121,7 +122,7 @@ impl Connection {
         };
         let (answer, wait) = oneshot::channel();
         front.sessions.tell(&entry, ToSession::CloseChat { spelled: spelled.clone(), place, answer });
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let gone = || Err(no_chat(&spelled));
             match wait.await.unwrap_or_else(|_| gone()) {
                 Ok(()) => responder.done(),

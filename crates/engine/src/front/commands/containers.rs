@@ -7,6 +7,7 @@ use ostler_protocol::commands::{DevContainer, DevContainerConnect, DevContainerR
 
 use super::Requester;
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::connection::Connection;
 
 /// Returns the provider of containers. Without one, the command was rejected before.
@@ -47,7 +48,7 @@ impl Connection {
         };
         // Called here, so that frames are sent in the order of their arrival.
         let written = containers.write.within(limit::RELAY, (container, relay, data));
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             responder.settle(written.await.map(|()| Value::Null).map_err(Thrown::into_rpc));
         });
     }

@@ -11,6 +11,7 @@ use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version
 use super::subscribe::COLLECT_LIMIT;
 use crate::core::outbox::Closed;
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::channels::kind_of;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
@@ -69,7 +70,7 @@ impl Connection {
         let snapshots = self.collect(&wanted);
         let elsewhere = self.collect_elsewhere();
         let connection = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let front = connection.front();
             let mut snapshots = snapshots.await;
             if let Some(elsewhere) = elsewhere {
@@ -146,7 +147,7 @@ impl Connection {
             return self.resume(back, responder);
         }
         let connection = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let asked = asked.into_iter().map(|(at, kind, spelled)| {
                 let connection = connection.clone();
                 async move {
@@ -198,14 +199,14 @@ impl Connection {
                     ));
                 };
                 match replay.is_asked() {
-                    true => drop(tokio::spawn(async move { replayed(replay.answered().await) })),
+                    true => drop(tasks::spawn(async move { replayed(replay.answered().await) })),
                     false => replayed(replay.answered().now_or_never().unwrap_or_default()),
                 }
             }
             None => {
                 let wanted: Vec<String> = known.into_iter().map(|(spelled, _)| spelled).collect();
                 let snapshots = self.collect(&wanted);
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     let mut snapshots = snapshots.await;
                     if let Some(elsewhere) = elsewhere {
                         snapshots.extend(elsewhere.await);

@@ -23,6 +23,7 @@ use ostler_protocol::wire::state::TerminalClaim;
 use tracing::{Instrument, Span};
 
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
@@ -86,11 +87,11 @@ macro_rules! lanes {
     };
     (@spawned $connection:ident, $by:ident, $handler:expr) => {{
         let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
-        tokio::spawn(async move { $handler }.in_current_span());
+        tasks::spawn(async move { $handler }.in_current_span());
     }};
     (@spawned [$turn:ident] $connection:ident, $by:ident, $handler:expr) => {{
         let $by = Requester { connection: $connection.clone(), principal: $connection.principal() };
-        tokio::spawn(
+        tasks::spawn(
             async move {
                 let connection = $by.connection.clone();
                 let Some(_turn) = connection.turns.$turn.next(&connection.outbox).await else { return };

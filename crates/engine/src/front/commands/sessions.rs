@@ -11,6 +11,7 @@ use ostler_protocol::{RpcError, json, uri};
 
 use crate::core::refusals::{no_provider, nothing_at};
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{NewSession, Place, ToSession};
@@ -86,7 +87,7 @@ impl Connection {
             Err(error) => return responder.fail(error),
         };
         let progress = params.progress_token.map(|token| Progress { token, connection: self.clone() });
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Some(progress) = &progress {
                 progress.say(0, if isolated { "Making a working tree" } else { "Starting the session" });
                 progress.say(1, "Starting the agent");
@@ -111,7 +112,7 @@ impl Connection {
         if front.access.gate.is_guarded() && !self.owns(entry.owner.as_deref()) {
             return responder.fail(RpcError::permission_denied("Only the session's owner can delete it."));
         }
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             match front.sessions.dispose_session(&entry).await {
                 Ok(()) => responder.done(),
                 Err(error) => responder.fail(error),

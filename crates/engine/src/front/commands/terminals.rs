@@ -9,6 +9,7 @@ use ostler_protocol::{RpcError, Value};
 
 use crate::core::file_uris::file_path;
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::core::titles::tidy_title;
 use crate::front::Front;
 use crate::front::connection::Connection;
@@ -21,7 +22,7 @@ impl Connection {
             Ok(asked) => asked,
             Err(error) => return responder.fail(error),
         };
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             match front.workspace.open_terminal(asked).await {
                 Ok(_) => responder.done(),
                 Err(error) => responder.fail(error),
@@ -66,7 +67,7 @@ impl Connection {
         if front.workspace.terminals.get(&uri).is_none() {
             return responder.fail(no_terminal(&uri));
         }
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             match front.workspace.dispose_terminal(&uri).await {
                 true => responder.done(),
                 false => responder.fail(no_terminal(&uri)),

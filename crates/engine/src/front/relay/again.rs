@@ -17,6 +17,7 @@ use super::gateway::{BOUNCES_MAX, Passed, Pending, TAKEN_OVER, Tries, subject};
 use super::{Link, Relay, Route, moving, unreachable};
 use crate::core::outbox::Closed;
 use crate::core::responder::Responder;
+use crate::core::tasks;
 use crate::front::connection::Connection;
 use crate::front::order::Work;
 use crate::sessions::Collected;
@@ -42,13 +43,13 @@ impl Connection {
         match message {
             Message::Request { id, method, params } => match relayed.take_pending(link, &id) {
                 Some(Pending::Request(responder)) => {
-                    drop(tokio::spawn(async move {
+                    drop(tasks::spawn(async move {
                         connection.command_again(&relay, &method, params, responder, tries).await;
                     }));
                 }
                 Some(Pending::Subscribe { responder, params, channel, .. }) => {
                     relayed.unsubscribed(link, &channel);
-                    drop(tokio::spawn(async move {
+                    drop(tasks::spawn(async move {
                         connection.command_again(&relay, &method, params, responder, tries).await;
                     }));
                 }
@@ -68,7 +69,7 @@ impl Connection {
                     return self.refuse_unsent(&dispatch, &moving(session).message);
                 }
                 let frame = frame.to_owned();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     match relay.route(connection.front(), &dispatch.channel).await {
                         Ok(Route::Here) => {
                             let length = params.text().len();
@@ -134,7 +135,7 @@ impl Connection {
                     subscriptions.remove(&channel);
                     let tries = Tries { until, ..Tries::new() };
                     let (connection, relay) = (self.clone(), relay.clone());
-                    tokio::spawn(async move {
+                    tasks::spawn(async move {
                         connection.subscribe_later(&relay, params, responder, &channel, tries).await;
                     });
                 }

@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 use super::wire::{LinkMessage, frame_for};
 use crate::core::link_queue::{LinkQueue, Queued};
 use crate::core::shared::Core;
+use crate::core::tasks;
 
 /// The interval at which each end sends something.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ pub(super) async fn drive(
     // A separate task, so that a peer that sends without a pause does not delay what is sent to it.
     let (to_send, sending) = (queue.clone(), core.clone());
     let (ended, mut writing) = tokio::sync::oneshot::channel();
-    let _writer = Ends(tokio::spawn(async move {
+    let _writer = Ends(tasks::spawn(async move {
         let _ = ended.send(write(outgoing, &to_send, &sending).await);
     }));
     let silent = tokio::time::sleep(SILENCE_LIMIT);

@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use super::{FOLLOW_AGAIN, Link, Relay};
 use crate::core::outbox::Outbox;
+use crate::core::tasks;
 use crate::core::terminal_lists;
 use crate::front::Front;
 use crate::sessions::{Entry, ReportedRows};
@@ -310,7 +311,7 @@ impl Relay {
     /// Reports the whole row of a session in a task.
     pub(super) fn report_soon(self: &Arc<Self>, id: String, told: Told) {
         let relay = self.clone();
-        tokio::spawn(async move { relay.report_row(&id, told).await });
+        tasks::spawn(async move { relay.report_row(&id, told).await });
     }
 
     /// Reports the whole row of a session as listings show it: the stored row with what its host has reported, or the row in
@@ -368,7 +369,7 @@ impl Relay {
             stays
         });
         let relay = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             for id in lost {
                 relay.report_row(&id, Told::Clients).await;
             }

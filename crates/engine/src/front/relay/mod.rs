@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::sessions::{RowChange, another, ask};
@@ -230,7 +231,7 @@ impl Relay {
     /// Opens links to all living hosts, for the notifications of their root channels.
     fn follow_hosts(self: &Arc<Self>) {
         let relay = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if relay.front.upgrade().is_none_or(|front| front.core.is_stopping()) {
                 return;
             }
@@ -259,7 +260,7 @@ impl Relay {
         let limit = self.front.upgrade().map_or(0, |front| OUTBOXES * front.core.options.outbox);
         let link = Link::new(host.clone(), limit);
         links.insert(host.incarnation.clone(), link.clone());
-        tokio::spawn(self.clone().run(link.clone()));
+        tasks::spawn(self.clone().run(link.clone()));
         link
     }
 
@@ -453,7 +454,7 @@ impl Relay {
     /// Counts the sessions of the store again, after changes that other hosts may not have reported.
     fn count_again(&self) {
         let Some(front) = self.front.upgrade() else { return };
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             // The next link that opens or ends counts again.
             if front.sessions.count_listed().await.is_ok() {
                 front.core.root.set_active_sessions(&front.core.fanout, front.sessions.count());

@@ -14,6 +14,7 @@ use super::wire::{LinkMessage, ROOT};
 use crate::core::fanout::Subscriber;
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::{Closed, Outbox};
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::users::principal::Principal;
@@ -197,7 +198,7 @@ impl Serving {
 fn serve(connection: Arc<Connection>, number: u64, queue: Arc<LinkQueue>) -> Remote {
     let (inbox, mut messages) = mpsc::channel(WAITING_MAX);
     let remote = Remote { connection: connection.clone(), inbox };
-    tokio::spawn(async move {
+    tasks::spawn(async move {
         let outbox = connection.outbox.clone();
         let receiving = async {
             while let Some(inbound) = messages.recv().await {

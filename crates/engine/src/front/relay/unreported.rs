@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::Relay;
 use super::lists::Told;
+use crate::core::tasks;
 use crate::front::Front;
 
 /// How long the link to a host has to report what the database reports.
@@ -148,7 +149,7 @@ impl Relay {
             return;
         }
         let relay = self.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             tokio::time::sleep(pause).await;
             relay.reports.0.lock().awaited.remove(&(id.clone(), change));
             if let Some(front) = relay.front.upgrade() {

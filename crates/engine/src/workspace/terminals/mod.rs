@@ -26,6 +26,7 @@ use crate::core::fanout::{Room, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
 use crate::core::log::Log;
 use crate::core::refusals::{STOPPING, already_exists, not_served};
+use crate::core::tasks;
 use crate::workspace::Workspace;
 pub(crate) use client::size;
 pub(crate) use of_session::Holder;
@@ -264,7 +265,7 @@ impl Workspace {
             return;
         }
         let (titles, workspace) = (self.terminals.titles.clone(), Arc::downgrade(self));
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             loop {
                 titles.notified().await;
                 let Some(workspace) = workspace.upgrade() else { return };
@@ -366,9 +367,9 @@ impl Open {
         drop(screen);
         let _ = self.handle.set(terminal);
         let me = Arc::downgrade(self);
-        tokio::spawn(serve(me.clone(), told, self.size.subscribe(), workspace.core.log.clone()));
+        tasks::spawn(serve(me.clone(), told, self.size.subscribe(), workspace.core.log.clone()));
         if let Some(stream) = stream {
-            tokio::spawn(bring_up(me, Arc::downgrade(workspace), stream));
+            tasks::spawn(bring_up(me, Arc::downgrade(workspace), stream));
         }
     }
 
