@@ -148,7 +148,8 @@ impl<T: Cross> Future for Measured<T> {
 impl<T> Drop for Measured<T> {
     /// A call that is cancelled also ends within its span.
     fn drop(&mut self) {
+        let Some(answer) = self.answer.take() else { return };
         let _entered = self.span.enter();
-        self.answer = None;
+        drop(answer);
     }
 }
