@@ -13,6 +13,9 @@ use super::failure::{During, Failure, Result};
 
 /// The timeout for an expected line.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long a process may take to become idle. The daemon retains a client that has disconnected for 30 seconds, and its timers
+/// expire one by one.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// A process is idle if its CPU time did not grow for this long.
 const QUIET: Duration = Duration::from_secs(2);
 /// The interval at which that is checked.
@@ -101,7 +104,7 @@ impl Process {
     /// # Errors
     /// The system does not report memory, or the process is never idle.
     pub fn memory_when_idle(&self) -> Result<Memory> {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + IDLE_LIMIT;
         let (mut seen, mut since) = (self.processor_time()?, Instant::now());
         while since.elapsed() < QUIET {
             if Instant::now() > deadline {
