@@ -333,8 +333,11 @@ impl SqliteSessions {
             Err(thrown) => return ready(Err(thrown)),
         };
         self.db.write(move |db| {
+            // `INSERT OR REPLACE` would delete the row of the turn and add another one, which allocates and frees pages at
+            // nearly every end of a turn.
             db.prepare_cached(
-                "INSERT OR REPLACE INTO turns (session, chat, place, kept) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO turns (session, chat, place, kept) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (session, chat, place) DO UPDATE SET kept = excluded.kept",
             )?
             .execute(params![id, chat, number(place), text])?;
             Ok(())

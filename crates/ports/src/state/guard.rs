@@ -1,8 +1,8 @@
 //! Checks that the database's files are still the ones that were opened. SQLite continues to write to a removed file
 //! and over a truncated one; such commits are lost at the next start.
 
-use std::fs::{self, File, Metadata};
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::reserve::{FRAME_HEADER, HEADER};
@@ -25,7 +25,7 @@ struct Log {
 
 struct Watched {
     path: PathBuf,
-    identity: Option<(u64, u64)>,
+    identity: Identity,
     /// The greatest length so far, if the file does not get shorter by itself.
     length: Option<u64>,
 }
@@ -34,9 +34,8 @@ impl Guard {
     /// Opens the database at `path` and its write-ahead log.
     pub fn of(path: &Path) -> Self {
         let watched = |path: PathBuf, measured: bool| {
-            let found = fs::metadata(&path).ok()?;
-            let length = measured.then_some(found.len());
-            Some(Watched { identity: identity(&found), path, length })
+            let Found { identity, length } = find(&path).ok()?;
+            Some(Watched { identity, path, length: measured.then_some(length) })
         };
         let files = [watched(path.to_owned(), true), watched(log_of(path), false)];
         let log = File::open(index_of(path)).ok().map(|index| Log { path: log_of(path), index });
@@ -53,21 +52,23 @@ impl Guard {
         }
         let mut log_length = None;
         for file in &mut self.files {
-            let happened = match fs::metadata(&file.path) {
-                Ok(found) if identity(&found) != file.identity => "was replaced by another file",
+            let happened = match find(&file.path) {
+                Ok(found) if found.identity != file.identity => "was replaced by another file",
                 Ok(found) => match file.length {
-                    Some(length) if found.len() < length && !is_whole(&file.path, &found) => "was cut short",
+                    Some(length) if found.length < length && !is_whole(&file.path, found.length) => {
+                        "was cut short"
+                    }
                     Some(_) => {
-                        file.length = Some(found.len());
+                        file.length = Some(found.length);
                         continue;
                     }
                     None => {
-                        log_length = Some(found.len());
+                        log_length = Some(found.length);
                         continue;
                     }
                 },
                 // It can be moved back.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Err(sentence(&file.path, "was removed"));
                 }
                 // If the folder cannot be read, nothing is known of the file.
@@ -96,8 +97,7 @@ impl Log {
     /// before it shortens the log and after it extends it, so the length is read first. Another process can do both in
     /// between, so it is read again.
     fn is_cut(&self, just_read: Option<u64>) -> bool {
-        let length =
-            |read_before: Option<u64>| read_before.or_else(|| Some(fs::metadata(&self.path).ok()?.len()));
+        let length = |read_before: Option<u64>| read_before.or_else(|| Some(find(&self.path).ok()?.length));
         [just_read, None, None].into_iter().all(|read_before| {
             let Some(length) = length(read_before) else { return false };
             self.counted().is_some_and(|counted| length < counted)
@@ -142,7 +142,7 @@ fn sentence(path: &Path, happened: &str) -> String {
 }
 
 /// Returns whether a shorter file contains every page of its header, as after a `VACUUM`.
-fn is_whole(path: &Path, found: &Metadata) -> bool {
+fn is_whole(path: &Path, length: u64) -> bool {
     let mut header = [0; 32];
     if File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_err() {
         return false;
@@ -152,16 +152,53 @@ fn is_whole(path: &Path, found: &Metadata) -> bool {
         size => u64::from(size),
     };
     let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
-    header.starts_with(b"SQLite format 3\0") && pages > 0 && found.len() >= size * pages
+    header.starts_with(b"SQLite format 3\0") && pages > 0 && length >= size * pages
+}
+
+/// The device of a file and its number there, where files have them.
+type Identity = Option<(u64, u64)>;
+
+/// What a look finds of a file.
+struct Found {
+    identity: Identity,
+    length: u64,
+}
+
+/// Looks at a file without asking for its times. Since Linux 6.13, a write to a file whose times somebody has read changes
+/// them, and with a file system without a journal, `fdatasync` then writes the file's inode in addition to its data.
+#[cfg(target_os = "linux")]
+fn find(path: &Path) -> io::Result<Found> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+    use rustix::io::Errno;
+    let wanted = StatxFlags::INO | StatxFlags::SIZE;
+    match statx(CWD, path, AtFlags::empty(), wanted) {
+        Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(wanted) => Ok(Found {
+            identity: Some((makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)),
+            length: found.stx_size,
+        }),
+        // An older system, a sandbox that does not know the call, or a file system without these fields.
+        Ok(_) | Err(Errno::NOSYS | Errno::PERM) => find_with_times(path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn find(path: &Path) -> io::Result<Found> {
+    find_with_times(path)
+}
+
+fn find_with_times(path: &Path) -> io::Result<Found> {
+    let found = std::fs::metadata(path)?;
+    Ok(Found { identity: identity(&found), length: found.len() })
 }
 
 #[cfg(unix)]
-fn identity(found: &Metadata) -> Option<(u64, u64)> {
+fn identity(found: &std::fs::Metadata) -> Identity {
     use std::os::unix::fs::MetadataExt as _;
     Some((found.dev(), found.ino()))
 }
 
 #[cfg(not(unix))]
-fn identity(_: &Metadata) -> Option<(u64, u64)> {
+fn identity(_: &std::fs::Metadata) -> Identity {
     None
 }

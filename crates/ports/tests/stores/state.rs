@@ -84,6 +84,28 @@ async fn the_log_has_its_usual_size_from_the_start_and_is_read_as_far_as_it_was_
     }
 }
 
+/// The pages that were written to the log, from the header of its index.
+fn logged_pages(folder: &Path) -> u32 {
+    let index = fs::read(folder.join("state.db-shm")).unwrap();
+    u32::from_ne_bytes(index[16..20].try_into().unwrap())
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_writes_the_page_of_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sessions(folder.path());
+    let set = store.set_turn.unwrap();
+    let mut written = 0;
+    for at in 0..60 {
+        set.unbounded(("s".into(), "c".into(), at, turn(0, 10))).await.unwrap();
+        let before = logged_pages(folder.path());
+        set.unbounded(("s".into(), "c".into(), at, turn(0, 300))).await.unwrap();
+        written += logged_pages(folder.path()) - before;
+    }
+    // Some pages have no room for the longer turn.
+    assert!(written <= 90, "{written} pages for 60 ends");
+}
+
 #[tokio::test]
 async fn what_is_kept_is_there_when_opened_again() {
     let folder = tempfile::tempdir().unwrap();
