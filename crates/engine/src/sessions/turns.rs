@@ -1,7 +1,7 @@
 //! Turns: their start, their end, queued messages, and their publication.
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, OptionFuture, Shared};
+use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
 use ostler_contract::points::{Changes, KeptDraft, SessionFlags, StartingTurn, TurnFrom};
 use ostler_contract::{HostFunction, Thrown, Value, limit};
@@ -31,7 +31,7 @@ use crate::workspace::sessions_view::SessionView as _;
 
 /// A turn whose start is being stored.
 struct Opening {
-    stored: Shared<BoxFuture<'static, bool>>,
+    stored: BoxFuture<'static, bool>,
     /// The chat before the turn.
     before: Before,
     /// The subscribers' title of the session, if the turn changes it.
@@ -57,7 +57,7 @@ impl Actor {
         let (turn, message) = (action.turn_id.clone(), action.message.clone());
         self.entry.client_resources.remember(message.attachments.as_ref());
         let has_waited = action.queued_message_id.is_some();
-        let opening = self.open_turn(at, action, origin, sender);
+        let mut opening = self.open_turn(at, action, origin, sender);
         let tell = match self.run_of(at, &turn, &message) {
             Some(ran) => ran,
             None => Tell::Begin {
@@ -76,9 +76,9 @@ impl Actor {
             self.tell_backend(at, before);
         }
         if has_waited {
-            // A host that is killed before the turn is stored finds the message in the queue again, and would send it
-            // to the backend twice.
-            let stored = opening.stored.clone();
+            // A host killed before the turn is stored finds the message queued again, and would send it to the backend twice.
+            let stored = opening.stored.shared();
+            opening.stored = stored.clone().boxed();
             let done = HostFunction::new(move |()| stored.clone().map(|_| Ok(())));
             self.tell_backend(at, Tell::Before { done });
         }
@@ -146,7 +146,7 @@ impl Actor {
             OptionFuture::from(flags_kept),
         );
         Opening {
-            stored: writes.map(|writes| is_all_stored(&writes)).boxed().shared(),
+            stored: writes.map(|writes| is_all_stored(&writes)).boxed(),
             before,
             title: shown,
             turn,
