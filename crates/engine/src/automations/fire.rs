@@ -1,19 +1,16 @@
 //! Events that plugins fire, and their result: a run that begins, a run that waits, or a message in the running turn.
 
 use std::collections::HashMap;
-use std::future::ready;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use ostler_contract::host::{EventData, Fired, Firing, Routing};
+use ostler_contract::live::ready;
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Registrant;
 use ostler_contract::shared_runs::{EventRecords, FiredOnce, Wake, WakeKind};
-use ostler_contract::{Caller, HostFunction, JsonObject, Thrown, limit};
+use ostler_contract::{Caller, HostFunction, JsonObject, Pending, Thrown, limit};
 use ostler_protocol::grants::Grant;
-use ostler_protocol::wire::state::{
-    AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin, MessageKind,
-};
+use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, MessageKind};
 use ostler_protocol::{RpcError, Value, names, uri};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -21,34 +18,17 @@ use tokio::time::Instant;
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
-use super::merged_wakes::MergedWake;
 use super::message::{RunPlace, fields_read, opening};
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
 use super::settings::Settings;
 use super::shared::{kind_of, mark_cause};
 use super::triggers::Waiting;
+use super::wake_event::{WakeEvent, facts_for, of_plugin};
 use crate::automations::Automations;
 use crate::core::message::message;
 use crate::core::tasks;
 use crate::sessions::{Place, ToSession, TurnRequest};
-
-/// An event that wakes an automation.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WakeEvent<'a> {
-    /// The trigger that waited for it.
-    pub trigger: &'a str,
-    /// The event's id.
-    pub event: &'a str,
-    /// Whether its data has a field `event` that is not the event's id.
-    pub own_field: bool,
-    /// The source of the event, unless it is the host itself.
-    pub by: Option<&'a str>,
-    /// The owner of the session in which it happened, if it happened in one.
-    pub of_session: Option<Option<&'a str>>,
-    /// The order of its runs, if they are ordered.
-    pub order: Option<&'a Order>,
-}
 
 /// The limit of waiting runs of an automation is reached.
 #[derive(Debug)]
@@ -92,7 +72,7 @@ impl Automations {
         self.check_fire(caller, r#type, event)?;
         let (answer, wait) = oneshot::channel();
         if *self.loaded.borrow() {
-            let _ = answer.send(Ok(self.wake_all(&by_plugin(caller), r#type, event, &data)));
+            let _ = answer.send(Ok(self.wake_all(&by_plugin(caller), r#type, event, data)));
         } else {
             let (automations, mut loaded) = (Arc::downgrade(self), self.loaded.subscribe());
             let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
@@ -105,7 +85,7 @@ impl Automations {
                     automations.core.log.line(why);
                 }
                 let by = by_plugin(&caller);
-                let _ = answer.send(woken.map(|()| automations.wake_all(&by, &r#type, &event, &data)));
+                let _ = answer.send(woken.map(|()| automations.wake_all(&by, &r#type, &event, data)));
             });
         }
         let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
@@ -124,56 +104,88 @@ impl Automations {
     }
 
     /// Starts the runs of the automations that an event matches.
-    fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: &JsonObject) -> Vec<Kept> {
-        let (matching, _) = self.index.read().matching(r#type, event, data);
-        let runs = matching.iter().filter_map(|waiting| self.run_of_plugin(by, waiting, event, data));
-        runs.filter_map(|(entry, run)| self.wake(&entry, run, Cause::Event)).collect()
+    fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: JsonObject) -> Vec<Kept> {
+        let (matching, _) = self.index.read().matching(r#type, event, &data);
+        self.wake_each(by, &matching, event, data)
+    }
+
+    /// Wakes each automation that an event of a plugin matched.
+    fn wake_each(
+        self: &Arc<Self>,
+        by: &str,
+        matching: &[Arc<Waiting>],
+        event: &str,
+        data: JsonObject,
+    ) -> Vec<Kept> {
+        let wakes = facts_for(matching, event, data);
+        let woken = wakes.filter_map(|(waiting, own_field, facts)| {
+            let happened = of_plugin(by, waiting, event, own_field);
+            self.wake_by_event(&waiting.automation, &happened, facts, 1)
+        });
+        woken.collect()
     }
 
     /// Starts the runs of an event of a native plugin, which may be ordered. Long JSON text is parsed outside the
     /// shared threads, one text at a time, and only the fields that the matching automations read.
-    pub(crate) async fn fire_event(
+    pub(crate) fn fire_event(
         self: Arc<Self>,
         caller: &Caller,
-        r#type: &str,
-        event: &str,
+        r#type: String,
+        event: String,
         data: EventData,
         routing: Option<Routing>,
         records: EventRecords,
-    ) -> Result<FiredOnce, Thrown> {
-        let ended = || Thrown::new("the host ended before this event was heard");
-        if !*self.loaded.borrow() {
-            let mut loaded = self.loaded.subscribe();
-            let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;
-            read.map_err(|_| Thrown::new("the automations could not be read yet; send the event again"))?
-                .map_err(|_| ended())?;
-        }
-        self.check_fire(caller, r#type, event)?;
-        let by = by_plugin(caller);
-        let woken = match data {
-            EventData::Fields(data) => {
-                let (matching, _) = self.index.read().matching(r#type, event, &data);
-                Ok(self.wake_in_order(&by, &matching, event, &data, routing.as_ref(), records))
+    ) -> Pending<FiredOnce> {
+        let data = match data {
+            // Nearly every event: without a future that contains the event.
+            EventData::Fields(data) if *self.loaded.borrow() => {
+                return match self.check_fire(caller, &r#type, &event) {
+                    Ok(()) => self.wake_fields(caller, &r#type, &event, data, routing.as_ref(), records),
+                    Err(why) => ready(Err(why)),
+                };
             }
-            EventData::Text { text, over } => {
-                let _alone = self.reading_text.lock().await;
-                let (automations, r#type, event) = (self.clone(), r#type.to_owned(), event.to_owned());
-                let woken = tokio::task::spawn_blocking(move || {
-                    automations.wake_all_text(
-                        &by,
-                        (&r#type, &event),
-                        (&text, &over),
-                        routing.as_ref(),
-                        records,
-                    )
-                });
-                woken.await.map_err(|_| ended())?
-            }
+            data => data,
         };
-        match woken {
-            Ok(fired) => fired.await,
-            Err(why) => Err(Thrown::from(RpcError::invalid_params(why.text()))),
-        }
+        let caller = caller.clone();
+        Box::pin(async move {
+            let ended = || Thrown::new("the host ended before this event was heard");
+            if !*self.loaded.borrow() {
+                let mut loaded = self.loaded.subscribe();
+                let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;
+                read.map_err(|_| Thrown::new("the automations could not be read yet; send the event again"))?
+                    .map_err(|_| ended())?;
+            }
+            self.check_fire(&caller, &r#type, &event)?;
+            let (text, over) = match data {
+                EventData::Fields(data) => {
+                    return self.wake_fields(&caller, &r#type, &event, data, routing.as_ref(), records).await;
+                }
+                EventData::Text { text, over } => (text, over),
+            };
+            let by = by_plugin(&caller);
+            let _alone = self.reading_text.lock().await;
+            let automations = self.clone();
+            let woken = tokio::task::spawn_blocking(move || {
+                automations.wake_all_text(&by, (&r#type, &event), (&text, &over), routing.as_ref(), records)
+            });
+            match woken.await.map_err(|_| ended())? {
+                Ok(fired) => fired.await,
+                Err(why) => Err(Thrown::from(RpcError::invalid_params(why.text()))),
+            }
+        })
+    }
+
+    fn wake_fields(
+        self: &Arc<Self>,
+        caller: &Caller,
+        r#type: &str,
+        event: &str,
+        data: JsonObject,
+        routing: Option<&Routing>,
+        records: EventRecords,
+    ) -> Pending<FiredOnce> {
+        let (matching, _) = self.index.read().matching(r#type, event, &data);
+        self.wake_in_order(&by_plugin(caller), &matching, event, data, routing, records)
     }
 
     fn wake_all_text(
@@ -183,7 +195,7 @@ impl Automations {
         (text, over): (&[u8], &JsonObject),
         routing: Option<&Routing>,
         records: EventRecords,
-    ) -> Result<BoxFuture<'static, Result<FiredOnce, Thrown>>, Unreadable> {
+    ) -> Result<Pending<FiredOnce>, Unreadable> {
         let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
         let keys = self.index.read().keys(r#type, event);
         let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -194,7 +206,7 @@ impl Automations {
         names.extend(woken.iter().flat_map(|entry| fields_read(&entry.wire.definition)));
         names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
-            return Ok(self.wake_in_order(by, &matching, event, &JsonObject::new(), None, records));
+            return Ok(self.wake_in_order(by, &matching, event, JsonObject::new(), None, records));
         }
         let mut read = select(text, &names)?;
         read.fields.extend(over());
@@ -205,7 +217,7 @@ impl Automations {
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
-        Ok(self.wake_in_order(by, &matching, event, &read.fields, routing, records))
+        Ok(self.wake_in_order(by, &matching, event, read.fields, routing, records))
     }
 
     /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run. What
@@ -215,11 +227,11 @@ impl Automations {
         by: &str,
         matching: &[Arc<Waiting>],
         event: &str,
-        data: &JsonObject,
+        data: JsonObject,
         routing: Option<&Routing>,
         records: EventRecords,
-    ) -> BoxFuture<'static, Result<FiredOnce, Thrown>> {
-        let order = routing.and_then(|routing| Order::of(routing, data));
+    ) -> Pending<FiredOnce> {
+        let order = routing.and_then(|routing| Order::of(routing, &data));
         let shared = self.core.shared_runs();
         // Only this function queues ordered runs. The lock therefore preserves the room that was found, and events are
         // accepted in the order of their arrival.
@@ -228,12 +240,25 @@ impl Automations {
             && self.find_room(matching, order).is_err()
         {
             let full = if records.once.is_some() { FiredOnce::Recorded } else { FiredOnce::Fired };
-            return Box::pin(ready(Ok(full(Firing::Full))));
+            return ready(Ok(full(Firing::Full)));
         }
-        let mut runs: Vec<(Arc<Entry>, AutomationRunState)> =
-            matching.iter().filter_map(|waiting| self.run_of_plugin(by, waiting, event, data)).collect();
-        let is_recorded = shared.is_some() || self.core.run_transactions().is_some();
-        if let Some(once) = records.once.as_ref().filter(|_| is_recorded) {
+        let is_recorded = records.once.is_some() && self.core.run_transactions().is_some();
+        if order.is_none() && shared.is_none() && !is_recorded {
+            let waits = self.wake_each(by, matching, event, data);
+            return Box::pin(async move {
+                runs_of(waits).await.map(|runs| FiredOnce::Fired(Firing::Started(runs)))
+            });
+        }
+        let wakes = facts_for(matching, event, data);
+        let run = |(waiting, own_field, facts): (&Arc<Waiting>, bool, JsonObject)| {
+            let happened = of_plugin(by, waiting, event, own_field);
+            let entry = self.woken(&waiting.automation, &happened)?;
+            let run = self.run_of_event(&entry, &happened, facts, 1);
+            Some((entry, run))
+        };
+        let mut runs: Vec<(Arc<Entry>, AutomationRunState)> = wakes.filter_map(run).collect();
+        let has_cause = shared.is_some() || self.core.run_transactions().is_some();
+        if let Some(once) = records.once.as_ref().filter(|_| has_cause) {
             mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
         }
         if let Some(shared) = shared {
@@ -287,24 +312,6 @@ impl Automations {
         TriggerType::may_fire(own.map(|held| &**held), &caller.plugin, r#type, event)
     }
 
-    /// Returns the run of an automation that an event of a plugin matched.
-    fn run_of_plugin(
-        &self,
-        by: &str,
-        waiting: &Waiting,
-        event: &str,
-        data: &JsonObject,
-    ) -> Option<(Arc<Entry>, AutomationRunState)> {
-        let mut facts = data.clone();
-        // A field of that name in the data takes precedence.
-        let own_field = facts.contains_key("event");
-        facts.entry("event").or_insert_with(|| event.into());
-        let by = Some(by);
-        let happened =
-            WakeEvent { trigger: &waiting.trigger, event, own_field, by, of_session: None, order: None };
-        self.run_of_event(&waiting.automation, &happened, facts, 1)
-    }
-
     /// Wakes one automation for an event, unless its owner may not see the event.
     pub(super) fn wake_by_event(
         self: &Arc<Self>,
@@ -313,18 +320,16 @@ impl Automations {
         facts: JsonObject,
         count: u64,
     ) -> Option<Kept> {
-        let (entry, run) = self.run_of_event(automation, happened, facts, count)?;
-        self.wake(&entry, run, happened.order.map_or(Cause::Event, Cause::Ordered))
+        let entry = self.woken(automation, happened)?;
+        let cause = happened.order.map_or(Cause::Event, Cause::Ordered);
+        match self.merge(automation, &entry, happened, cause, facts, count) {
+            Ok(kept) => Some(kept),
+            Err(facts) => self.wake(&entry, self.run_of_event(&entry, happened, facts, count), cause),
+        }
     }
 
-    /// Returns the run of an event, unless the owner of the automation may not see the event.
-    fn run_of_event(
-        &self,
-        automation: &str,
-        happened: &WakeEvent<'_>,
-        facts: JsonObject,
-        count: u64,
-    ) -> Option<(Arc<Entry>, AutomationRunState)> {
+    /// Returns an automation that an event wakes, unless its owner may not see the event.
+    fn woken(&self, automation: &str, happened: &WakeEvent<'_>) -> Option<Arc<Entry>> {
         let entry = self.entry(automation)?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
@@ -334,17 +339,7 @@ impl Automations {
             ));
             return None;
         }
-        let origin = AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
-            trigger_id: happened.trigger.to_owned(),
-            scheduled_for: None,
-            catch_up: None,
-            event: Some(facts),
-        });
-        let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
-        if happened.own_field {
-            run.meta.get_or_insert_default().insert(names::meta_key(EVENT), happened.event.into());
-        }
-        Some((entry, run))
+        Some(entry)
     }
 
     /// Checks that an event may wake an automation of this owner; the error is the reason. Session events require the
@@ -417,7 +412,7 @@ impl Automations {
                 }
                 // Counts the wake before the run can end.
                 Admission::Fold(held) => {
-                    let first = runs.note(held, MergedWake { what: COUNT, wake: run, kept });
+                    let first = runs.note(held, COUNT, run.into(), kept);
                     drop(runs);
                     match group {
                         Some(group) => group.push(Admitted::Merged { run: held.clone(), first }),
@@ -463,7 +458,7 @@ impl Automations {
 
     /// Counts a wake in an existing run and stores the count.
     fn note(self: &Arc<Self>, held: String, kept: Keep, wake: AutomationRunState, what: &'static str) {
-        let first = self.runs.lock().note(&held, MergedWake { what, wake, kept });
+        let first = self.runs.lock().note(&held, what, wake.into(), kept);
         if first {
             self.keep_notes(held);
         }

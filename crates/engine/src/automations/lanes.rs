@@ -117,6 +117,22 @@ pub(super) enum Admission {
 }
 
 impl Lane {
+    /// Counts a wake in the waiting run that it is merged into, and returns that run; `None` if [`Lane::admit`] has to
+    /// decide. During a burst, nearly every wake is merged, and none of those needs a run of its own.
+    pub fn merge(&mut self, cause: Cause<'_>, settings: &Settings, now: Instant) -> Option<&str> {
+        let overlap = match cause {
+            Cause::Ordered(_) | Cause::Press => return None,
+            Cause::Counted => Overlap::Queue,
+            Cause::Event | Cause::Clock => settings.overlap_in_effect(),
+        };
+        let held = match overlap {
+            Overlap::Queue | Overlap::Steer => self.waiting.back()?,
+            Overlap::Parallel | Overlap::Skip => return None,
+        };
+        self.counted.count(now);
+        Some(&held.run)
+    }
+
     /// Decides on a wake. Adds its run if it gets one.
     pub fn admit(
         &mut self,
@@ -128,6 +144,9 @@ impl Lane {
     ) -> Admission {
         if let Cause::Ordered(order) = cause {
             return self.admit_ordered(run, order, settings, chat_busy, now);
+        }
+        if let Some(held) = self.merge(cause, settings, now) {
+            return Admission::Fold(held.to_owned());
         }
         let overlap = match cause {
             Cause::Counted => Overlap::Queue,
@@ -143,16 +162,8 @@ impl Lane {
                 let waiting = self.waiting.back().map(|held| &held.run);
                 return Admission::Drop(self.going.last().or(waiting).cloned());
             }
-            (true, Cause::Event, Overlap::Steer) if self.waiting.is_empty() => {
-                Admission::Steer(self.going.last().cloned())
-            }
-            (true, ..) => match self.waiting.back() {
-                Some(held) => {
-                    self.counted.count(now);
-                    return Admission::Fold(held.run.clone());
-                }
-                None => Admission::Wait,
-            },
+            (true, Cause::Event, Overlap::Steer) => Admission::Steer(self.going.last().cloned()),
+            (true, ..) => Admission::Wait,
         };
         if cause == Cause::Event
             && let Err(times) = self.count(settings, now)

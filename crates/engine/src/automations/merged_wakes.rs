@@ -6,29 +6,50 @@ use std::sync::Arc;
 use ostler_contract::JsonObject;
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 use ostler_protocol::{Value, names};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::fire::{Keep, count_of, event_id_of};
+use super::catalogue::Entry;
+use super::fire::{Keep, Kept, count_of, event_id_of};
+use super::lanes::Cause;
 use super::run::{COUNT, EVENT, LATEST, Runs};
+use super::wake_event::WakeEvent;
 use crate::automations::Automations;
 use crate::core::tasks;
 
-/// An event to be merged into a run, and the sender that is notified once it is stored.
+/// What a run receives of a wake that is merged into it.
 pub(super) struct MergedWake {
-    /// The fact of the run that holds the count.
-    pub what: &'static str,
-    pub wake: AutomationRunState,
-    pub kept: Keep,
+    /// How many events it contains.
+    pub count: u64,
+    /// The data of its newest event, if an event caused it.
+    pub event: Option<JsonObject>,
+    /// The id of that event, if its data has its own field `event`.
+    pub id: Option<Value>,
+}
+
+impl From<AutomationRunState> for MergedWake {
+    fn from(run: AutomationRunState) -> Self {
+        let (count, id) = (count_of(&run), event_id_of(&run).cloned());
+        let event = match run.origin {
+            AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin { event, .. }) => event,
+            AutomationRunOrigin::Manual(_) => None,
+        };
+        Self { count, event, id }
+    }
 }
 
 impl Runs {
-    /// Counts an event in a run. Returns whether no task writes that run's counts yet, so that the caller has to start
-    /// one.
-    pub(super) fn note(&mut self, held: &str, merged: MergedWake) -> bool {
+    /// Counts a wake in a run, under the fact `what`; `kept` is notified once that is stored. Returns whether no task writes
+    /// that run's counts yet, so that the caller has to start one.
+    pub(super) fn note(&mut self, held: &str, what: &str, wake: MergedWake, kept: Keep) -> bool {
         if let Some(run) = self.open.get_mut(held) {
-            count(run.meta.get_or_insert_default(), merged.what, merged.wake);
+            count(run.meta.get_or_insert_default(), what, wake);
         }
-        let waiting = self.noted.entry(held.to_owned()).or_default();
-        waiting.senders.push(merged.kept);
+        if !self.noted.contains_key(held) {
+            self.noted.insert(held.to_owned(), MergedWakes::default());
+        }
+        let Some(waiting) = self.noted.get_mut(held) else { return false };
+        waiting.senders.push(kept);
         !std::mem::replace(&mut waiting.written, true)
     }
 }
@@ -41,20 +62,18 @@ pub(super) struct MergedWakes {
     written: bool,
 }
 
-fn count(meta: &mut JsonObject, what: &str, wake: AutomationRunState) {
+fn count(meta: &mut JsonObject, what: &str, wake: MergedWake) {
     let key = names::meta_key(what);
     let before = meta.get(&key).and_then(Value::as_u64);
     // A run started by an event already counts that event.
     let counted = before.unwrap_or(u64::from(what == COUNT));
-    meta.insert(key, counted.saturating_add(count_of(&wake)).into());
+    meta.insert(key, counted.saturating_add(wake.count).into());
     if what != COUNT {
         return;
     }
-    let id = event_id_of(&wake).cloned();
-    if let AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin { event: Some(event), .. }) = wake.origin
-    {
+    if let Some(event) = wake.event {
         meta.insert(names::meta_key(LATEST), Value::Object(event));
-        match id {
+        match wake.id {
             Some(id) => drop(meta.insert(names::meta_key(EVENT), id)),
             None => drop(meta.shift_remove(&names::meta_key(EVENT))),
         }
@@ -62,6 +81,35 @@ fn count(meta: &mut JsonObject, what: &str, wake: AutomationRunState) {
 }
 
 impl Automations {
+    /// Merges an event into the waiting run of its automation. Returns the event's data if there is none, or if the owner of
+    /// the automation has to decide.
+    pub(super) fn merge(
+        self: &Arc<Self>,
+        automation: &str,
+        entry: &Entry,
+        happened: &WakeEvent<'_>,
+        cause: Cause<'_>,
+        facts: JsonObject,
+        count: u64,
+    ) -> Result<Kept, JsonObject> {
+        if self.core.shared_runs().is_some() {
+            return Err(facts);
+        }
+        let mut runs = self.runs.lock();
+        let lane = runs.lanes.get_mut(automation);
+        let held = lane.and_then(|lane| lane.merge(cause, &entry.settings, Instant::now()));
+        let Some(held) = held.map(str::to_owned) else { return Err(facts) };
+        let (kept, wait) = oneshot::channel();
+        let id = happened.own_field.then(|| happened.event.into());
+        // Counts the wake before the run can end.
+        let first = runs.note(&held, COUNT, MergedWake { count, event: Some(facts), id }, kept);
+        drop(runs);
+        if first {
+            self.keep_notes(held);
+        }
+        Ok(wait)
+    }
+
     /// Publishes and stores the counts of a run until there are no new ones.
     pub(super) fn keep_notes(self: &Arc<Self>, held: String) {
         let automations = self.clone();

@@ -27,6 +27,7 @@ mod settings;
 mod shared;
 mod starting;
 mod triggers;
+mod wake_event;
 mod watching;
 
 use std::collections::{HashMap, HashSet};

@@ -12,8 +12,8 @@ use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fire::WakeEvent;
 use super::rule::{Filter, Kind, Rule, SESSION, Then, WATCH};
+use super::wake_event::WakeEvent;
 use crate::automations::Automations;
 use crate::core::file_uris::file_path;
 use crate::core::tasks;

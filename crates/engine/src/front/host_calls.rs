@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use futures::future::Either;
 use ostler_contract::cluster::Cluster;
 use ostler_contract::host::{EventData, Fired, Peer, Routing, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
@@ -43,6 +44,27 @@ impl HostDoor {
 
     fn front(&self) -> Result<Arc<Front>, Thrown> {
         upgraded(&self.0)
+    }
+}
+
+impl HostDoor {
+    /// Asks the vault for a secret. Not an async function, whose future would contain the caller and the vault.
+    fn begin_secret(
+        &self,
+        caller: &Caller,
+        name: &str,
+        scope: Option<&SecretScope>,
+    ) -> Result<impl Future<Output = Result<Option<String>, Thrown>> + Send + use<>, Thrown> {
+        let front = self.front()?;
+        let parsed = VaultName::parse(name)?;
+        in_scope(&parsed, scope).map_err(|why| needs(caller, &why))?;
+        let vault = match front.core.registry() {
+            Some(_) => front.core.vault(),
+            // During loading, the vault is the one from which options are read.
+            None => caller.vault.as_ref(),
+        };
+        let vault = vault.ok_or_else(|| Thrown::new(problem::no_vault(name)))?;
+        Ok(vault.get.within(limit::STORE, (name.to_owned(),)))
     }
 }
 
@@ -167,23 +189,12 @@ impl HostCalls for HostDoor {
     }
 
     fn secret(&self, caller: &Caller, name: String, scope: Option<SecretScope>) -> Pending<String> {
-        let (front, caller) = (self.front(), caller.clone());
-        Box::pin(async move {
-            let front = front?;
-            let parsed = VaultName::parse(&name)?;
-            in_scope(&parsed, scope.as_ref()).map_err(|why| needs(&caller, &why))?;
-            let vault = match front.core.registry() {
-                Some(_) => front.core.vault().cloned(),
-                // During loading, the vault is the one from which options are read.
-                None => caller.vault,
-            };
-            let Some(vault) = vault else { return Err(Thrown::new(problem::no_vault(&name))) };
-            vault
-                .get
-                .within(limit::STORE, (name.clone(),))
-                .await?
-                .ok_or_else(|| Thrown::new(problem::no_secret(&name)))
-        })
+        match self.begin_secret(caller, &name, scope.as_ref()) {
+            Ok(value) => {
+                Box::pin(async move { value.await?.ok_or_else(|| Thrown::new(problem::no_secret(&name))) })
+            }
+            Err(why) => ready(Err(why)),
+        }
     }
 
     fn records(
@@ -231,11 +242,10 @@ impl HostCalls for HostDoor {
         routing: Option<Routing>,
         records: EventRecords,
     ) -> Pending<FiredOnce> {
-        let (front, caller) = (self.front(), caller.clone());
-        Box::pin(async move {
-            let automations = front?.automations.clone();
-            automations.fire_event(&caller, &r#type, &event, data, routing, records).await
-        })
+        match self.front() {
+            Ok(front) => front.automations.clone().fire_event(caller, r#type, event, data, routing, records),
+            Err(why) => ready(Err(why)),
+        }
     }
 
     fn join_runs(
@@ -345,9 +355,15 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
     macro_rules! through {
         ($member:ident) => {{
             let opened = opened.clone();
-            HostFunction::new(move |arguments| {
-                let opened = opened.clone();
-                async move { opened.watched().await?.$member.within(limit::STORE, arguments).await }
+            HostFunction::new(move |arguments| match opened.known() {
+                // Nearly every call: without a future that contains the wait for the store.
+                Some(stored) => Either::Left(stored.$member.within(limit::STORE, arguments)),
+                None => {
+                    let opened = opened.clone();
+                    Either::Right(Box::pin(async move {
+                        opened.watched().await?.$member.within(limit::STORE, arguments).await
+                    }))
+                }
             })
         }};
     }
@@ -407,14 +423,19 @@ struct OpenCollection {
 impl OpenCollection {
     /// Returns the collection once the store knows all earlier watchers, so that a plugin that watches and then writes
     /// is notified.
-    async fn watched(&self) -> Result<StoredCollection, Thrown> {
+    async fn watched(&self) -> Result<&StoredCollection, Thrown> {
         let mut unheard = self.unheard.subscribe();
         let stored = self.stored().await?;
         let _ = unheard.wait_for(|unheard| *unheard == 0).await;
         Ok(stored)
     }
 
-    async fn stored(&self) -> Result<StoredCollection, Thrown> {
+    /// Returns the collection if it is open and the store knows every watcher.
+    fn known(&self) -> Option<&StoredCollection> {
+        self.cell.get().filter(|_| *self.unheard.borrow() == 0)
+    }
+
+    async fn stored(&self) -> Result<&StoredCollection, Thrown> {
         let opened = self.cell.get_or_try_init(|| async {
             let front = upgraded(&self.front)?;
             front.core.built().await;
@@ -422,7 +443,7 @@ impl OpenCollection {
                 front.core.record_store().ok_or_else(|| Thrown::new(problem::no_record_store(&self.name)))?;
             store.collection.within(limit::STORE, (self.name.clone(), self.options.clone())).await
         });
-        opened.await.cloned()
+        opened.await
     }
 }
 
