@@ -175,7 +175,9 @@ impl http_body::Body for Body {
 
 /// A response with a JSON body.
 pub fn json(status: StatusCode, body: &serde_json::Value) -> Response {
-    let mut response = Response::new(body.to_string().into());
+    // A value always encodes.
+    let text = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = Response::new(Bytes::from(text).into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

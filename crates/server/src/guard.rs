@@ -70,7 +70,11 @@ impl HostNames {
         if host.is_empty() {
             return Err("a request with no Host".to_owned());
         }
-        if self.0.read().hosts.contains(&host.to_ascii_lowercase()) { Ok(()) } else { Err(host.to_owned()) }
+        let hosts = &self.0.read().hosts;
+        match hosts.contains(host) || hosts.contains(&host.to_ascii_lowercase()) {
+            true => Ok(()),
+            false => Err(host.to_owned()),
+        }
     }
 }
 

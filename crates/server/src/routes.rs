@@ -79,10 +79,11 @@ async fn serve(
     };
     // A route can wait for a turn; only its request waits.
     match handler.unbounded((request,)).await {
-        Ok(response) => {
+        Ok(response) if matches!(response.body(), Body::Stream(_)) => {
             let failed = format!("plugin {id} failed at {path}");
             response.map(|body| reported(body, move |error| log.line(format_args!("{failed}: {error}"))))
         }
+        Ok(response) => response,
         Err(thrown) => match bodies.refused() {
             // The host rejected the body, and the plugin did not catch the error.
             Some(refused) => refuse(&refused.clone().into()),

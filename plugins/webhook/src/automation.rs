@@ -37,7 +37,7 @@ pub(crate) async fn call(
 ) -> Result<Answer, Thrown> {
     let host = &webhook.host;
     let bad = |what: &str| Ok(Refusal::Bad(format!("The body is {what}")).into());
-    let over = JsonObject::from_iter([("endpoint".to_owned(), Value::from(&*endpoint.id))]);
+    let endpoint_field = || ("endpoint".to_owned(), Value::from(&*endpoint.id));
     let turn = match &endpoint.extras.when {
         Some(when) => when.turn().await,
         None => None,
@@ -50,7 +50,8 @@ pub(crate) async fn call(
     };
     let data = fields(endpoint, admitted);
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
-        match when.holds(condition::Call { event: data.clone(), head: admitted.head.clone() }).await {
+        let call = condition::Call { event: data.clone(), head: admitted.head.clone() };
+        match Box::pin(when.holds(call)).await {
             Ok(true) => {}
             Ok(false) => {
                 seen.left_out = true;
@@ -71,10 +72,10 @@ pub(crate) async fn call(
     let data = match data {
         Ok(Data::Fields(data)) => {
             let mut data = Arc::unwrap_or_clone(data);
-            data.extend(over);
+            data.extend([endpoint_field()]);
             EventData::Fields(data)
         }
-        Ok(Data::Text(text)) => EventData::Text { text, over },
+        Ok(Data::Text(text)) => EventData::Text { text, over: JsonObject::from_iter([endpoint_field()]) },
         Err(what) => return bad(&what),
     };
     let routing = endpoint.extras.routing.clone();

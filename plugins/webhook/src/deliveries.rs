@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use jiff::Timestamp;
 use ostler_contract::http::StatusCode;
 use ostler_contract::points::Collection;
 use ostler_contract::shared_runs::{EventRuns, NewRecord, RecordOf};
 use ostler_contract::{JsonObject, PluginHost, Thrown, Value};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -34,8 +35,9 @@ pub(crate) struct Delivery {
     started: Option<Instant>,
     /// Its id, for a replay.
     pub id: String,
-    /// Time of its arrival, ISO 8601.
-    pub at: String,
+    /// Time of its arrival, ISO 8601 in JSON. Most calls are dropped from the log before they are stored.
+    #[serde(serialize_with = "iso")]
+    pub at: Timestamp,
     /// The duration until the answer, in ms.
     pub ms: u64,
     /// The status of the answer.
@@ -79,7 +81,7 @@ impl Delivery {
     /// Creates the log entry of a new call.
     pub fn begun() -> Self {
         let started = Some(Instant::now());
-        Self { started, id: crate::id::fresh('d'), at: crate::now(), ..Self::default() }
+        Self { started, id: crate::id::fresh('d'), at: Timestamp::now(), ..Self::default() }
     }
 
     /// Records its answer.
@@ -106,6 +108,10 @@ impl Delivery {
         };
         row_record(endpoint, row, is_refused)
     }
+}
+
+fn iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&crate::iso(*at))
 }
 
 /// The row of an accepted call that is stored together with its runs.

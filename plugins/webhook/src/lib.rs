@@ -176,7 +176,11 @@ async fn resume(webhook: Arc<Webhook>) {
 
 /// Returns the current time, ISO 8601.
 fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
+    iso(jiff::Timestamp::now())
+}
+
+fn iso(at: jiff::Timestamp) -> String {
+    format!("{at:.3}")
 }
 
 /// Logs the problems of a record when it is first read and after edits. Calls to it are answered with 404.

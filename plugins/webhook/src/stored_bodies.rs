@@ -150,7 +150,7 @@ impl StoredBodies {
         };
         let row = Row {
             id: delivery.to_owned(),
-            at: Some(at.clone()),
+            at: Some(crate::iso(*at)),
             bytes: admitted.body.len(),
             expires: expires.as_second(),
         };
