@@ -137,7 +137,7 @@ impl Automations {
         records: EventRecords,
     ) -> Pending<FiredOnce> {
         let data = match data {
-            // Nearly every event: without a future that contains the event.
+            // Nearly every event takes this path, which needs no future that contains the event.
             EventData::Fields(data) if *self.loaded.borrow() => {
                 return match self.check_fire(caller, &r#type, &event) {
                     Ok(()) => self.wake_fields(caller, &r#type, &event, data, routing.as_ref(), records),
@@ -163,12 +163,15 @@ impl Automations {
                 EventData::Text { text, over } => (text, over),
             };
             let by = by_plugin(&caller);
-            let _alone = self.reading_text.lock().await;
             let automations = self.clone();
-            let woken = tokio::task::spawn_blocking(move || {
+            let read = move || {
                 automations.wake_all_text(&by, (&r#type, &event), (&text, &over), routing.as_ref(), records)
-            });
-            match woken.await.map_err(|_| ended())? {
+            };
+            let alone = self.reading_text.lock().await;
+            let woken = tokio::task::spawn_blocking(read).await.map_err(|_| ended())?;
+            // Others read their texts while the runs of this one are stored.
+            drop(alone);
+            match woken {
                 Ok(fired) => fired.await,
                 Err(why) => Err(Thrown::from(RpcError::invalid_params(why.text()))),
             }

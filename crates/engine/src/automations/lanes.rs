@@ -117,8 +117,8 @@ pub(super) enum Admission {
 }
 
 impl Lane {
-    /// Counts a wake in the waiting run that it is merged into, and returns that run; `None` if [`Lane::admit`] has to
-    /// decide. During a burst, nearly every wake is merged, and none of those needs a run of its own.
+    /// Returns the waiting run that a wake is merged into, or `None` if [`Lane::admit`] has to decide. Adds the wake to the
+    /// rate of merged wakes. During a burst, nearly every wake is merged, and none of those needs a separate run.
     pub fn merge(&mut self, cause: Cause<'_>, settings: &Settings, now: Instant) -> Option<&str> {
         let overlap = match cause {
             Cause::Ordered(_) | Cause::Press => return None,

@@ -17,7 +17,7 @@ use super::wake_event::WakeEvent;
 use crate::automations::Automations;
 use crate::core::tasks;
 
-/// What a run receives of a wake that is merged into it.
+/// The parts of a wake that a run receives when the wake is merged into it.
 pub(super) struct MergedWake {
     /// How many events it contains.
     pub count: u64,
@@ -81,8 +81,8 @@ fn count(meta: &mut JsonObject, what: &str, wake: MergedWake) {
 }
 
 impl Automations {
-    /// Merges an event into the waiting run of its automation. Returns the event's data if there is none, or if the owner of
-    /// the automation has to decide.
+    /// Merges an event into the waiting run of its automation. Returns the event's data if it is not merged here: no run waits,
+    /// the overlap or the order excludes it, or several hosts share the runs.
     pub(super) fn merge(
         self: &Arc<Self>,
         automation: &str,

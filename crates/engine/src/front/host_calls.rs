@@ -48,7 +48,7 @@ impl HostDoor {
 }
 
 impl HostDoor {
-    /// Asks the vault for a secret. Not an async function, whose future would contain the caller and the vault.
+    /// Asks the vault for a secret. It is not an async function, because its future would contain the caller and the vault.
     fn begin_secret(
         &self,
         caller: &Caller,
@@ -356,7 +356,7 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
         ($member:ident) => {{
             let opened = opened.clone();
             HostFunction::new(move |arguments| match opened.known() {
-                // Nearly every call: without a future that contains the wait for the store.
+                // Nearly every call takes this path, which needs no future that contains the wait for the store.
                 Some(stored) => Either::Left(stored.$member.within(limit::STORE, arguments)),
                 None => {
                     let opened = opened.clone();
@@ -388,19 +388,19 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
         list: through!(list),
         find: through!(find),
         put: {
+            let put: HostFunction<fn(record: JsonObject)> = through!(put);
             let opened = opened.clone();
             HostFunction::new(move |(record,): (JsonObject,)| {
-                let opened = opened.clone();
-                async move {
-                    let id = record.get("id").and_then(Value::as_str);
-                    if id.and_then(Slug::parse).is_none() {
+                let id = record.get("id").and_then(Value::as_str);
+                match id.and_then(Slug::parse) {
+                    Some(_) => put.call((record,)),
+                    None => {
                         let said = id.map_or_else(|| "nothing".to_owned(), |id| format!("{id:?}"));
-                        return Err(Thrown::new(format_args!(
-                            "records {}: put needs id to be a slug, not {said}",
-                            opened.name
-                        )));
+                        let name = &opened.name;
+                        ready(Err(Thrown::new(format_args!(
+                            "records {name}: put needs id to be a slug, not {said}"
+                        ))))
                     }
-                    opened.watched().await?.put.within(limit::STORE, (record,)).await
                 }
             })
         },

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::host::{EventData, Firing, Routing};
@@ -11,6 +12,7 @@ use ostler_engine::users::{People, UsersFile};
 use ostler_ports::memory_records;
 use ostler_testkit::{Builder, Stage};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 fn fields(data: Value) -> JsonObject {
     data.as_object().cloned().unwrap()
@@ -116,6 +118,30 @@ async fn a_field_of_a_long_text_orders_too() {
         .await
         .unwrap_err();
     assert!(refused.rpc.is_some(), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_text_is_read_while_the_run_of_another_one_is_stored() {
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "overlap": "parallel" })));
+    let yard = Yard::new(&kept).await;
+    let fire_text = |n: u64| {
+        let builds = yard.host.plugin("builds").clone();
+        let data = EventData::Text { text: json!({ "n": n }).to_string().into(), over: JsonObject::new() };
+        async move { builds.fire_event("build".into(), "done".into(), data, None, Default::default()).await }
+    };
+    let (stored, late) = tokio::sync::oneshot::channel();
+    *kept.late.lock().unwrap() = Some(late);
+    let first = tokio::spawn(fire_text(1));
+    while kept.late.lock().unwrap().is_some() {
+        tokio::task::yield_now().await;
+    }
+    let before = Instant::now();
+    assert!(matches!(fire_text(2).await.unwrap().firing(), Some(Firing::Started(runs)) if runs.len() == 1));
+    assert!(before.elapsed() < Duration::from_secs(1), "it waited for the store's timeout");
+    assert!(!first.is_finished());
+    stored.send(()).unwrap();
+    assert!(first.await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,7 +34,7 @@ impl Guard {
     /// Opens the database at `path` and its write-ahead log.
     pub fn of(path: &Path) -> Self {
         let watched = |path: PathBuf, measured: bool| {
-            let Found { identity, length } = find(&path).ok()?;
+            let FileFacts { identity, length } = facts_of(&path).ok()?;
             Some(Watched { identity, path, length: measured.then_some(length) })
         };
         let files = [watched(path.to_owned(), true), watched(log_of(path), false)];
@@ -52,7 +52,7 @@ impl Guard {
         }
         let mut log_length = None;
         for file in &mut self.files {
-            let happened = match find(&file.path) {
+            let happened = match facts_of(&file.path) {
                 Ok(found) if found.identity != file.identity => "was replaced by another file",
                 Ok(found) => match file.length {
                     Some(length) if found.length < length && !is_whole(&file.path, found.length) => {
@@ -97,7 +97,8 @@ impl Log {
     /// before it shortens the log and after it extends it, so the length is read first. Another process can do both in
     /// between, so it is read again.
     fn is_cut(&self, just_read: Option<u64>) -> bool {
-        let length = |read_before: Option<u64>| read_before.or_else(|| Some(find(&self.path).ok()?.length));
+        let length =
+            |read_before: Option<u64>| read_before.or_else(|| Some(facts_of(&self.path).ok()?.length));
         [just_read, None, None].into_iter().all(|read_before| {
             let Some(length) = length(read_before) else { return false };
             self.counted().is_some_and(|counted| length < counted)
@@ -158,38 +159,37 @@ fn is_whole(path: &Path, length: u64) -> bool {
 /// The device of a file and its number there, where files have them.
 type Identity = Option<(u64, u64)>;
 
-/// What a look finds of a file.
-struct Found {
+/// The facts of a file that the guard compares.
+struct FileFacts {
     identity: Identity,
     length: u64,
 }
 
-/// Looks at a file without asking for its times. Since Linux 6.13, a write to a file whose times somebody has read changes
-/// them, and with a file system without a journal, `fdatasync` then writes the file's inode in addition to its data.
+/// Reads the facts of a file, but not its times. Since Linux 6.13, the first write after a process has read a file's times
+/// always changes them; other writes change them once per tick of the clock. On a file system without a journal, `fdatasync`
+/// then writes the file's inode in addition to its data.
 #[cfg(target_os = "linux")]
-fn find(path: &Path) -> io::Result<Found> {
+fn facts_of(path: &Path) -> io::Result<FileFacts> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
-    use rustix::io::Errno;
     let wanted = StatxFlags::INO | StatxFlags::SIZE;
     match statx(CWD, path, AtFlags::empty(), wanted) {
-        Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(wanted) => Ok(Found {
+        Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(wanted) => Ok(FileFacts {
             identity: Some((makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)),
             length: found.stx_size,
         }),
-        // An older system, a sandbox that does not know the call, or a file system without these fields.
-        Ok(_) | Err(Errno::NOSYS | Errno::PERM) => find_with_times(path),
-        Err(error) => Err(error.into()),
+        // An older system, a sandbox that does not allow the call, or a file system without these fields.
+        Ok(_) | Err(_) => facts_with_times(path),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn find(path: &Path) -> io::Result<Found> {
-    find_with_times(path)
+fn facts_of(path: &Path) -> io::Result<FileFacts> {
+    facts_with_times(path)
 }
 
-fn find_with_times(path: &Path) -> io::Result<Found> {
+fn facts_with_times(path: &Path) -> io::Result<FileFacts> {
     let found = std::fs::metadata(path)?;
-    Ok(Found { identity: identity(&found), length: found.len() })
+    Ok(FileFacts { identity: identity(&found), length: found.len() })
 }
 
 #[cfg(unix)]
