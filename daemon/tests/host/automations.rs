@@ -103,6 +103,10 @@ async fn calls_that_wait_survive_a_start_with_a_broken_automation_and_run_once_i
         let body = json!({ "of": { "repo": "a" }, "n": n, "say": say }).to_string();
         assert_eq!(daemon.post("/plugins/webhook/in", Some("right"), &body).await.0, 202);
     }
+    // A kill before the first run begins would leave three that wait.
+    let mut client = daemon.initialized("finder").await;
+    let is_running = |run: &Value| run["lifecycle"]["status"] == "running";
+    entry(&mut client, "note", |entry| entry["runs"].as_array().unwrap().iter().any(is_running)).await;
     daemon.kill();
     let whole = folder.read("automations/note.md");
     folder.write("automations/note.md", &whole.replace("triggers:", "triggers: [unclosed"));
