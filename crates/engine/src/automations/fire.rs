@@ -260,8 +260,7 @@ impl Automations {
             Some((entry, run))
         };
         let mut runs: Vec<(Arc<Entry>, AutomationRunState)> = wakes.filter_map(run).collect();
-        let has_cause = shared.is_some() || self.core.run_transactions().is_some();
-        if let Some(once) = records.once.as_ref().filter(|_| has_cause) {
+        if let Some(once) = records.once.as_ref().filter(|_| shared.is_some() || is_recorded) {
             mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
         }
         if let Some(shared) = shared {

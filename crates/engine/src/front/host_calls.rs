@@ -45,9 +45,7 @@ impl HostDoor {
     fn front(&self) -> Result<Arc<Front>, Thrown> {
         upgraded(&self.0)
     }
-}
 
-impl HostDoor {
     /// Asks the vault for a secret. It is not an async function, because its future would contain the caller and the vault.
     fn begin_secret(
         &self,

@@ -85,7 +85,7 @@ async fn the_log_has_its_usual_size_from_the_start_and_is_read_as_far_as_it_was_
 }
 
 /// The pages that were written to the log since it was begun, from the header of its index. Closing that file ends the locks of
-/// this process on it, which nobody else wants here.
+/// this process on it, which is harmless because no other process opens the database.
 fn logged_pages(folder: &Path) -> u32 {
     let index = fs::read(folder.join("state.db-shm")).unwrap();
     u32::from_ne_bytes(index[16..20].try_into().unwrap())
