@@ -61,10 +61,7 @@ const NOTES: &[(&str, &str)] = &[
         "A server listens where `node:net` may (`listen` of the plugin's entry). Nothing is pushed, and files are sent by piping them:\n\
          `pushStream`, `respondWithFile` and `respondWithFD` throw.",
     ),
-    (
-        "perf_hooks",
-        "`eventLoopUtilization` counts the CPU time of the plugin's thread as active. Garbage collections are not observed.",
-    ),
+    ("perf_hooks", "Garbage collections are not observed."),
     (
         "vm",
         "A context gives a script the names of an object, built-in objects and nothing else. It is the plugin's own realm: `let`, `const`\n\

@@ -1,6 +1,7 @@
 //! One engine: a dedicated thread, the only one that runs its JavaScript.
 
 mod family;
+mod idle;
 mod memory;
 mod rejections;
 mod shared;
@@ -11,6 +12,7 @@ mod watch;
 mod worker;
 
 pub(crate) use family::Family;
+pub(crate) use idle::waited;
 pub(crate) use memory::Memory;
 pub(crate) use rejections::{Rejection, Rejections};
 use shared::Condition;

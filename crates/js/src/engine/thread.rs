@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::family::MOST_WORKERS;
 use super::memory::Counted;
 use super::worker::Farewell;
-use super::{Condition, Link, Memory, Reply, Setup, Shared, State, Table, Watch, turn};
+use super::{Condition, Link, Memory, Reply, Setup, Shared, State, Table, Watch, idle, turn};
 use crate::options::{JsOptions, Level};
 use crate::timers::Timers;
 
@@ -213,7 +213,8 @@ fn run(
     let farewell = setup.as_ref().map(|setup| Farewell(setup.ended.clone()));
     // Dropped before the unread messages, so that their replies contain the reason.
     let _ending = Ending(shared);
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = idle::observe(&mut tokio::runtime::Builder::new_current_thread()).enable_all().build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return shared.log(Level::Error, format!("no engine could be started: {error}")),
     };

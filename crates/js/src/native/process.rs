@@ -25,6 +25,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "memoryUsed": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.watch.memory_used()),
         "residentMemory": resident_memory,
         "cpu": cpu,
+        "waited": waited,
         "label": |ctx: Ctx<'js>| Ok::<_, rquickjs::Error>(State::of(&ctx)?.shared.label()),
         "log": log,
         "listen": listen,
@@ -189,6 +190,12 @@ fn cpu() -> Vec<f64> {
     #[expect(clippy::cast_precision_loss)]
     let micros = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
     vec![micros(used.ru_utime), micros(used.ru_stime)]
+}
+
+/// Returns how long the plugin's thread waited for work, and how long it has run, in milliseconds.
+fn waited() -> Vec<f64> {
+    let (waited, all) = crate::engine::waited();
+    vec![waited.as_secs_f64() * 1000.0, all.as_secs_f64() * 1000.0]
 }
 
 fn resident_memory() -> u64 {

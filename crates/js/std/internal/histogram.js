@@ -325,10 +325,8 @@ export function monitorEventLoopDelay(options = {}) {
 /** How long the plugin's thread worked, and how long it waited, in milliseconds. */
 export function eventLoopUtilization(current, before) {
   if (current === undefined) {
-    const [own, system] = native.cpu();
-    const active = (own + system) / 1000;
-    const all = Math.max(native.now(), active);
-    return { idle: all - active, active, utilization: all === 0 ? 0 : active / all };
+    const [idle, all] = native.waited();
+    return { idle, active: all - idle, utilization: all === 0 ? 0 : (all - idle) / all };
   }
   const { idle, active } = before === undefined ? eventLoopUtilization() : current;
   const [less, more] = before === undefined ? [current, { idle, active }] : [before, current];
