@@ -87,6 +87,8 @@ pub(super) struct Actor {
     /// Whether the session was asked to sleep.
     rest: bool,
     pub out: Vec<(Arc<str>, Outgoing)>,
+    /// Whether actions were published and this task has not let another one run since.
+    unsent: bool,
 }
 
 /// How a session ends.
@@ -143,6 +145,7 @@ impl Actor {
             deferred: Deferred::default(),
             unwaited: Vec::new(),
             out: Vec::new(),
+            unsent: false,
         })
     }
 
@@ -152,6 +155,10 @@ impl Actor {
     /// while they run.
     pub async fn run(mut self: Box<Self>, mut inbox: Inbox) {
         loop {
+            if inbox.is_empty() {
+                // The task is about to wait.
+                self.unsent = false;
+            }
             let more = tokio::select! {
                 biased;
                 more = inbox.ready() => more,
@@ -184,11 +191,11 @@ impl Actor {
                 let Some(posted) = self.waits_for_room(posted) else { continue };
                 // A session that receives many messages yields the thread to other tasks from time to time.
                 tokio::task::consume_budget().await;
-                let Some(message) = self.stream(posted.message) else { continue };
                 // Actions that the message queues wait until its change is stored; actions queued before it do not.
-                if !self.needs_no_store(&message) {
-                    self.flush_out();
+                if !self.needs_no_store(&posted.message) {
+                    self.send_out().await;
                 }
+                let Some(message) = self.stream(posted.message) else { continue };
                 self.inbox = Some(inbox);
                 let how = Box::pin(self.handle(message)).await;
                 let Some(back) = self.inbox.take() else { return };
@@ -499,12 +506,12 @@ impl Actor {
         extent
     }
 
-    /// Publishes the queued actions. Returns whether there were any.
-    pub(super) fn flush_out(&mut self) -> bool {
+    /// Publishes the queued actions.
+    pub(super) fn flush_out(&mut self) {
         if self.storing.has_failed {
             self.out.clear();
         }
-        let any = !self.out.is_empty();
+        self.unsent |= !self.out.is_empty();
         let mut run: Vec<Outgoing> = Vec::new();
         let mut of: Option<Arc<str>> = None;
         for (channel, outgoing) in self.out.drain(..) {
@@ -519,7 +526,14 @@ impl Actor {
         if let Some(channel) = of {
             self.core.fanout.publish(&channel, run);
         }
-        any
+    }
+
+    /// Publishes the queued actions and lets connections send them before the writer occupies the processor.
+    pub(super) async fn send_out(&mut self) {
+        self.flush_out();
+        if std::mem::take(&mut self.unsent) {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Publishes the text gathered in a chat.

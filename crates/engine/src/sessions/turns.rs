@@ -351,7 +351,7 @@ impl Actor {
         }
         // A run reads the session's summary when it is notified of the end.
         self.refresh_summaries();
-        self.flush_out();
+        self.send_out().await;
         self.report_run(at, &turn, status);
         self.happened(at, Happened::Ended(status));
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
@@ -459,10 +459,7 @@ impl Actor {
     /// not wait for that.
     pub(super) async fn end_turn(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
         self.flush_gathered(at);
-        if self.flush_out() {
-            // Lets connections send the earlier actions before the writer occupies the processor.
-            tokio::task::yield_now().await;
-        }
+        self.send_out().await;
         let before = self.chats[at].before(true);
         let turns = self.chats[at].state.turns.len();
         self.chats[at].reduce(&action);
