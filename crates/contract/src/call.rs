@@ -547,9 +547,12 @@ where
     O: Future<Output = Result<T, Thrown>> + Send + 'static,
 {
     match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
-        Ok(answer) => Box::pin(async move {
-            AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)))
-        }),
+        // Not an async block, which would contain the answer twice.
+        Ok(answer) => Box::pin(
+            AssertUnwindSafe(answer)
+                .catch_unwind()
+                .map(|answered| answered.unwrap_or_else(|panic| Err(panicked(&*panic)))),
+        ),
         Err(panic) => ready(Err(panicked(&*panic))),
     }
 }

@@ -4,7 +4,12 @@ use sha2::{Digest, Sha256};
 
 /// Returns a unique slug.
 pub(crate) fn fresh(kind: char) -> String {
-    format!("{kind}{}", uuid::Uuid::new_v4().simple())
+    let mut number = uuid::Uuid::encode_buffer();
+    let number = uuid::Uuid::new_v4().simple().encode_lower(&mut number);
+    let mut id = String::with_capacity(1 + number.len());
+    id.push(kind);
+    id.push_str(number);
+    id
 }
 
 /// Returns a slug that is unique for these texts.

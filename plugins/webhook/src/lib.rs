@@ -160,10 +160,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
             async { Ok(()) }
         }),
     )?;
-    host.register_route(Call::new(move |(request,)| {
-        let webhook = webhook.clone();
-        async move { webhook.serve(request).await }
-    }))
+    host.register_route(Call::new(move |(request,)| webhook.clone().serve(request)))
 }
 
 /// Continues what remained when the host ended: pending callbacks and queued turns.
