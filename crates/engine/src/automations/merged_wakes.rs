@@ -1,7 +1,7 @@
 //! Events that are merged into a run that already exists. Those that arrive during a write are stored by the next one,
 //! published once and acknowledged together: a burst of calls costs a commit for each batch, not one for each call.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ostler_contract::JsonObject;
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
@@ -62,21 +62,38 @@ pub(super) struct MergedWakes {
     written: bool,
 }
 
+/// The keys of facts that most calls of a burst write.
+static COUNT_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(COUNT));
+static LATEST_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(LATEST));
+static EVENT_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(EVENT));
+
 fn count(meta: &mut JsonObject, what: &str, wake: MergedWake) {
-    let key = names::meta_key(what);
-    let before = meta.get(&key).and_then(Value::as_u64);
-    // A run started by an event already counts that event.
-    let counted = before.unwrap_or(u64::from(what == COUNT));
-    meta.insert(key, counted.saturating_add(wake.count).into());
-    if what != COUNT {
-        return;
-    }
-    if let Some(event) = wake.event {
-        meta.insert(names::meta_key(LATEST), Value::Object(event));
-        match wake.id {
-            Some(id) => drop(meta.insert(names::meta_key(EVENT), id)),
-            None => drop(meta.shift_remove(&names::meta_key(EVENT))),
+    if what == COUNT {
+        // A run started by an event already counts that event.
+        add(meta, &COUNT_KEY, 1, wake.count);
+        if let Some(event) = wake.event {
+            set(meta, &LATEST_KEY, Value::Object(event));
+            match wake.id {
+                Some(id) => set(meta, &EVENT_KEY, id),
+                None => drop(meta.shift_remove(EVENT_KEY.as_str())),
+            }
         }
+    } else {
+        add(meta, &names::meta_key(what), 0, wake.count);
+    }
+}
+
+/// Adds to a number that begins with `first`.
+fn add(meta: &mut JsonObject, key: &str, first: u64, count: u64) {
+    let before = meta.get(key).and_then(Value::as_u64).unwrap_or(first);
+    set(meta, key, before.saturating_add(count).into());
+}
+
+/// Sets a value that usually exists.
+fn set(meta: &mut JsonObject, key: &str, value: Value) {
+    match meta.get_mut(key) {
+        Some(current) => *current = value,
+        None => drop(meta.insert(key.to_owned(), value)),
     }
 }
 

@@ -85,7 +85,7 @@ struct Shape {
 /// Triggers by event type and event id.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    events: HashMap<(String, String), Waiters>,
+    events: HashMap<String, HashMap<String, Waiters>>,
     /// The events and triggers of each automation.
     of: HashMap<String, Vec<((String, String), Arc<Waiting>)>>,
 }
@@ -110,7 +110,8 @@ impl Index {
             let events: HashSet<&String> = trigger.events.iter().map(|event| &event.id).collect();
             for event in events {
                 let key = (trigger.r#type.clone(), event.clone());
-                self.events.entry(key.clone()).or_default().add(&waiting);
+                let of_type = self.events.entry(key.0.clone()).or_default();
+                of_type.entry(key.1.clone()).or_default().add(&waiting);
                 self.of.entry(id.to_owned()).or_default().push((key, waiting.clone()));
             }
         }
@@ -118,28 +119,33 @@ impl Index {
 
     /// Removes an automation's triggers.
     pub fn remove(&mut self, id: &str) {
-        for (key, waiting) in self.of.remove(id).unwrap_or_default() {
-            if let Some(waiters) = self.events.get_mut(&key) {
+        for ((r#type, event), waiting) in self.of.remove(id).unwrap_or_default() {
+            let Some(of_type) = self.events.get_mut(&r#type) else { continue };
+            if let Some(waiters) = of_type.get_mut(&event) {
                 waiters.remove(&waiting);
                 if waiters.shapes.is_empty() {
-                    self.events.remove(&key);
+                    of_type.remove(&event);
                 }
+            }
+            if of_type.is_empty() {
+                self.events.remove(&r#type);
             }
         }
     }
 
     /// Returns the fields of an event's data that decide which triggers match.
     pub fn keys(&self, r#type: &str, event: &str) -> HashSet<String> {
-        let waiters = self.events.get(&(r#type.to_owned(), event.to_owned()));
-        waiters.into_iter().flat_map(|waiters| waiters.shapes.keys().flatten()).cloned().collect()
+        self.waiters(r#type, event)
+            .into_iter()
+            .flat_map(|waiters| waiters.shapes.keys().flatten())
+            .cloned()
+            .collect()
     }
 
     /// Returns the triggers that an event fires, one per automation and sorted by id, and how many were compared.
     pub fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> (Vec<Arc<Waiting>>, usize) {
         // Without a trigger for the event, no keys are built.
-        let Some(waiters) = self.events.get(&(r#type.to_owned(), event.to_owned())) else {
-            return (Vec::new(), 0);
-        };
+        let Some(waiters) = self.waiters(r#type, event) else { return (Vec::new(), 0) };
         let (mut found, mut looked) = (Vec::new(), 0);
         for (keys, shape) in &waiters.shapes {
             for waiting in shape.candidates(keys, data) {
@@ -152,6 +158,10 @@ impl Index {
         found.sort_by(|a, b| a.automation.cmp(&b.automation));
         found.dedup_by(|later, first| later.automation == first.automation);
         (found, looked)
+    }
+
+    fn waiters(&self, r#type: &str, event: &str) -> Option<&Waiters> {
+        self.events.get(r#type)?.get(event)
     }
 }
 
