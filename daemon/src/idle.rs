@@ -28,7 +28,8 @@ pub async fn watch() {
         let Some(now) = processor_time() else { return };
         let has_more = || ostler_memory::resident().is_some_and(|resident| resident > left + MORE);
         if rest.look(now) || last.elapsed() >= PAUSE && has_more() {
-            ostler_memory::trim();
+            // The allocator takes milliseconds for a large heap.
+            let _ = tokio::task::spawn_blocking(ostler_memory::trim).await;
             (last, left) = (tokio::time::Instant::now(), ostler_memory::resident().unwrap_or_default());
         }
     }

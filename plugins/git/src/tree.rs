@@ -166,7 +166,8 @@ impl Tree {
             }
         };
         if let Some(watch) = &scan.watch {
-            watch.follow(status.rows.iter().filter(|row| row.is_untracked()).map(|row| row.path.as_path()));
+            let untracked = status.rows.iter().filter(|row| row.is_untracked());
+            watch.follow(untracked.map(|row| row.path.as_path())).await;
         }
         Ok(status)
     }

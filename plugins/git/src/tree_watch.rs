@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// What changed since the last call.
-    pub(crate) async fn moved(&self) -> ChangedPaths {
+    pub(crate) async fn moved(self: &Arc<Self>) -> ChangedPaths {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut marked = self.seen.mark.subscribe();
         let file = self.marks.path().join(number.to_string());
@@ -101,8 +101,11 @@ impl Watch {
         // A directory that appeared is watched, with what is below it.
         let directories: Vec<PathBuf> =
             paths.iter().filter(|path| self.root.join(path).is_dir()).cloned().collect();
-        for directory in self.looked_at(directories).await {
-            self.descend(&directory);
+        let directories = self.looked_at(directories).await;
+        if !directories.is_empty() {
+            let watch = self.clone();
+            let descend = move || directories.iter().for_each(|directory| watch.descend(directory));
+            let _ = tokio::task::spawn_blocking(descend).await;
         }
         ChangedPaths::Paths(paths)
     }
@@ -158,13 +161,25 @@ impl Watch {
     }
 
     /// Watches the directories of untracked files, which may be new.
-    pub(crate) fn follow<'a>(&self, files: impl Iterator<Item = &'a Path>) {
-        for file in files {
-            let mut above = file.parent();
-            while let Some(directory) = above.filter(|directory| self.add(directory)) {
-                above = directory.parent();
-            }
+    pub(crate) async fn follow<'a>(self: &Arc<Self>, files: impl Iterator<Item = &'a Path>) {
+        let new: HashSet<PathBuf> = {
+            let watched = self.seen.watched.lock();
+            let above = files.filter_map(Path::parent);
+            above.filter(|directory| !watched.contains(*directory)).map(Path::to_owned).collect()
+        };
+        if new.is_empty() {
+            return;
         }
+        let watch = self.clone();
+        let add = move || {
+            for directory in &new {
+                let mut above = Some(directory.as_path());
+                while let Some(directory) = above.filter(|directory| watch.add(directory)) {
+                    above = directory.parent();
+                }
+            }
+        };
+        let _ = tokio::task::spawn_blocking(add).await;
     }
 }
 
