@@ -330,6 +330,7 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     ostler_memory::map_large();
     ostler_processes::leave_children_to(ostler_js::awaits_child);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers()?)
         .enable_all()
         .build()
         .map_err(|error| Exit::machine(format!("cannot start threads: {error}")))?;
@@ -339,6 +340,20 @@ fn start(arguments: &[String]) -> Result<Ending, Exit> {
     // The engines end with the process, so nothing of theirs is dropped.
     ostler_js::end_children();
     outcome
+}
+
+/// The variable with the number of worker threads.
+const WORKERS: &str = "TOKIO_WORKER_THREADS";
+
+/// Returns the number of worker threads. One processor is left to the threads of stores, engines and agents, which the
+/// tasks wait for. See D-541.
+fn workers() -> Result<usize, Exit> {
+    let Some(given) = std::env::var_os(WORKERS) else {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        return Ok(processors.saturating_sub(1).max(1));
+    };
+    let number = given.to_str().and_then(|given| given.parse().ok()).filter(|number| *number > 0);
+    number.ok_or_else(|| Exit::usage(format!("{WORKERS}: must be a number of threads, at least 1")))
 }
 
 /// The words of the command that was typed.
