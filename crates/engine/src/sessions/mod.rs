@@ -48,6 +48,7 @@ mod prepare;
 mod queue;
 mod reporting;
 mod requests;
+mod sending;
 mod shared;
 mod side_chats;
 mod size;
