@@ -15,7 +15,7 @@ use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::errors::plain;
 use crate::masks::Masks;
@@ -33,6 +33,8 @@ const WAITING: usize = 32;
 const WAITING_BYTES: usize = 2 << 20;
 /// The maximum number of an agent's requests without a received answer. More are rejected.
 const UNANSWERED: usize = 256;
+/// How long the first request above that number waits for room. The host may be slower than an agent that reads.
+const ROOM: Duration = Duration::from_millis(200);
 /// The maximum size of answers that an agent has not read, in bytes. Further ones wait.
 const UNREAD: usize = 8 << 20;
 /// The maximum number of messages that an agent has not read. More end the connection.
@@ -79,18 +81,19 @@ pub struct Request {
 
 /// Counts a request until it is answered.
 #[derive(Debug)]
-struct OpenRequest(Arc<AtomicUsize>);
+struct OpenRequest(Answers);
 
 impl OpenRequest {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count.clone())
+    fn new(answers: &Answers) -> Self {
+        answers.0.open.fetch_add(1, Ordering::Relaxed);
+        Self(answers.clone())
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.room.notify_one();
     }
 }
 
@@ -105,13 +108,22 @@ struct Unwritten {
     /// The budget of answers.
     budget: Budget,
     /// How many requests are open.
-    open: Arc<AtomicUsize>,
+    open: AtomicUsize,
+    /// Notified when a request is answered, or an answer is written.
+    room: Notify,
+    /// Whether a request has waited for room and found none.
+    is_stuck: AtomicBool,
 }
 
 impl Answers {
     fn new() -> Self {
-        let (messages, open) = (Mutex::default(), Arc::default());
-        Self(Arc::new(Unwritten { messages, budget: Budget::new(UNREAD), open }))
+        Self(Arc::new(Unwritten {
+            messages: Mutex::default(),
+            budget: Budget::new(UNREAD),
+            open: AtomicUsize::new(0),
+            room: Notify::new(),
+            is_stuck: AtomicBool::new(false),
+        }))
     }
 
     fn sent(&self, charge: Option<Charge>) {
@@ -121,15 +133,34 @@ impl Answers {
     fn written(&self) {
         // Messages that the connection sends by itself are not in here.
         self.0.messages.lock().pop_front();
+        self.0.room.notify_one();
     }
 
     fn unwritten(&self) -> usize {
         self.0.messages.lock().len()
     }
 
-    /// Returns whether the agent sends more requests than it reads answers.
     fn are_too_many(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) + self.unwritten() >= UNANSWERED
+    }
+
+    /// Returns whether the agent sends more requests than it reads answers. Only the first request above the limit waits, since
+    /// the messages after it wait as well.
+    async fn stay_too_many(&self) -> bool {
+        let is_stuck =
+            self.are_too_many() && (self.0.is_stuck.load(Ordering::Relaxed) || !self.have_room().await);
+        self.0.is_stuck.store(is_stuck, Ordering::Relaxed);
+        is_stuck
+    }
+
+    /// Waits for room; returns whether there is any in time.
+    async fn have_room(&self) -> bool {
+        let room = async {
+            while self.are_too_many() {
+                self.0.room.notified().await;
+            }
+        };
+        tokio::time::timeout(ROOM, room).await.is_ok()
     }
 }
 
@@ -401,8 +432,8 @@ impl Handler {
             }
             Dispatch::Request(message, responder) => {
                 let (method, params) = message.into_parts();
-                let busy = self.answers.are_too_many();
-                let (answers, _open) = (self.answers.clone(), OpenRequest::new(&self.answers.0.open));
+                let busy = self.answers.stay_too_many().await;
+                let (answers, _open) = (self.answers.clone(), OpenRequest::new(&self.answers));
                 let mut request = Request { method, params, responder, charge: None, answers, _open };
                 if !self.offer.serves(&request.method) {
                     let failure = Failure::unknown_method(&request.method);
