@@ -1,11 +1,10 @@
 //! The connection to an agent: JSON-RPC over its stdin and stdout. The only user of crate `agent-client-protocol`;
 //! messages are JSON, parsed by [`crate::protocol`].
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
@@ -15,8 +14,9 @@ use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::answers::{Answers, OpenRequest, UNANSWERED};
 use crate::errors::plain;
 use crate::masks::Masks;
 use crate::protocol::Update;
@@ -31,12 +31,6 @@ const LONGEST: usize = 16 << 20;
 const WAITING: usize = 32;
 /// Their maximum memory, in bytes; a larger one waits alone.
 const WAITING_BYTES: usize = 2 << 20;
-/// The maximum number of an agent's requests without a received answer. More are rejected.
-const UNANSWERED: usize = 256;
-/// How long the first request above that number waits for room. The host may be slower than an agent that reads.
-const ROOM: Duration = Duration::from_millis(200);
-/// The maximum size of answers that an agent has not read, in bytes. Further ones wait.
-const UNREAD: usize = 8 << 20;
 /// The maximum number of messages that an agent has not read. More end the connection.
 const UNREAD_MESSAGES: usize = 20_000;
 /// The maximum number of successive lines that are not messages. More end the connection.
@@ -77,91 +71,6 @@ pub struct Request {
     charge: Option<Charge>,
     answers: Answers,
     _open: OpenRequest,
-}
-
-/// Counts a request until it is answered.
-#[derive(Debug)]
-struct OpenRequest(Answers);
-
-impl OpenRequest {
-    fn new(answers: &Answers) -> Self {
-        answers.0.open.fetch_add(1, Ordering::Relaxed);
-        Self(answers.clone())
-    }
-}
-
-impl Drop for OpenRequest {
-    fn drop(&mut self) {
-        self.0.0.open.fetch_sub(1, Ordering::Relaxed);
-        self.0.0.room.notify_one();
-    }
-}
-
-/// The messages that were sent to an agent and not written yet, in order.
-#[derive(Debug, Clone)]
-struct Answers(Arc<Unwritten>);
-
-#[derive(Debug)]
-struct Unwritten {
-    /// Each with its charge.
-    messages: Mutex<VecDeque<Option<Charge>>>,
-    /// The budget of answers.
-    budget: Budget,
-    /// How many requests are open.
-    open: AtomicUsize,
-    /// Notified when a request is answered, or an answer is written.
-    room: Notify,
-    /// Whether a request has waited for room and found none.
-    is_stuck: AtomicBool,
-}
-
-impl Answers {
-    fn new() -> Self {
-        Self(Arc::new(Unwritten {
-            messages: Mutex::default(),
-            budget: Budget::new(UNREAD),
-            open: AtomicUsize::new(0),
-            room: Notify::new(),
-            is_stuck: AtomicBool::new(false),
-        }))
-    }
-
-    fn sent(&self, charge: Option<Charge>) {
-        self.0.messages.lock().push_back(charge);
-    }
-
-    fn written(&self) {
-        // Messages that the connection sends by itself are not in here.
-        self.0.messages.lock().pop_front();
-        self.0.room.notify_one();
-    }
-
-    fn unwritten(&self) -> usize {
-        self.0.messages.lock().len()
-    }
-
-    fn are_too_many(&self) -> bool {
-        self.0.open.load(Ordering::Relaxed) + self.unwritten() >= UNANSWERED
-    }
-
-    /// Returns whether the agent sends more requests than it reads answers. Only the first request above the limit waits, since
-    /// the messages after it wait as well.
-    async fn stay_too_many(&self) -> bool {
-        let is_stuck =
-            self.are_too_many() && (self.0.is_stuck.load(Ordering::Relaxed) || !self.have_room().await);
-        self.0.is_stuck.store(is_stuck, Ordering::Relaxed);
-        is_stuck
-    }
-
-    /// Waits for room; returns whether there is any in time.
-    async fn have_room(&self) -> bool {
-        let room = async {
-            while self.are_too_many() {
-                self.0.room.notified().await;
-            }
-        };
-        tokio::time::timeout(ROOM, room).await.is_ok()
-    }
 }
 
 /// Why a request failed.
@@ -215,7 +124,7 @@ impl Request {
     /// Answers it once the agent has read enough earlier answers.
     pub async fn answer_in_turn(self, outcome: Result<Value, Failure>) {
         let size = outcome.as_ref().map(weight).unwrap_or_default();
-        let charge = self.answers.0.budget.take(size).await;
+        let charge = self.answers.take(size).await;
         self.charged(outcome, charge);
     }
 
@@ -335,7 +244,7 @@ impl Wire {
             // How the connection ended is in the process's status, in `broken` and in the answers that fail.
             let _ = builder.connect_with(lines, foreground).await;
             // The answers can no longer be read.
-            ended.0.budget.close();
+            ended.close();
         });
         let connection = connection.await.map_err(|_| Failure::Closed)?;
         Ok((Self { connection, noise, broken, answers, masks, _open: Arc::new(open) }, incoming))

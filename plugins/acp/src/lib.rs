@@ -8,6 +8,7 @@
 mod account;
 mod agent;
 mod agent_connection;
+mod answers;
 mod backend;
 mod buffers;
 mod check;
