@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either};
 use tracing::{Instrument, Span};
 
-use crate::call_measure::{Maker, Measured, Outcome, Timing, plugin_call};
+use crate::call_measure::{Maker, Measured, Outcome, Timing, plugin_call, record};
 pub use crate::call_measure::{Meter, PLUGIN_CALL, measure};
 use crate::cross::{Cross, Mismatch};
 use crate::id::PluginId;
@@ -123,7 +123,35 @@ fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
     shapes.entry((TypeId::of::<S>(), NOW)).or_insert(shape)
 }
 
-type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Pending<<S as Signature>::Answer> + Send + Sync;
+type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Answering<<S as Signature>::Answer> + Send + Sync;
+
+/// An answer that exists, or one that comes later. An answer that exists needs no allocation and no timer.
+#[must_use]
+pub enum Answering<T> {
+    /// It exists.
+    Now(Result<T, Thrown>),
+    /// It comes later.
+    Later(Pending<T>),
+}
+
+impl<T: Send + 'static> Answering<T> {
+    /// Changes the answer, unless it is an error.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Answering<U> {
+        match self {
+            Self::Now(answer) => Answering::Now(answer.map(change)),
+            Self::Later(answer) => Answering::Later(Box::pin(async move { answer.await.map(change) })),
+        }
+    }
+}
+
+impl<T: Send + 'static> From<Answering<T>> for Pending<T> {
+    fn from(answering: Answering<T>) -> Self {
+        match answering {
+            Answering::Now(answer) => ready(answer),
+            Answering::Later(answer) => answer,
+        }
+    }
+}
 
 /// The answer of a plugin, or an error that states the limit.
 ///
@@ -193,7 +221,36 @@ impl<S: Signature> Call<S> {
         F: Fn(S::Arguments) -> O + Send + Sync + 'static,
         O: Future<Output = Result<S::Answer, Thrown>> + Send + 'static,
     {
-        Self::native(move |arguments| caught(|| function(arguments)))
+        Self::of(Body::Native(Arc::new(move |arguments| caught(|| function(arguments)))))
+    }
+
+    /// A native function that answers immediately where it can, and otherwise later.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use ostler_contract::Call;
+    /// use ostler_contract::call::Answering;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let double = Call::<fn(n: i64) -> i64>::either(|(n,)| match n {
+    ///     0 => Answering::Now(Ok(0)),
+    ///     n => Answering::Later(Box::pin(async move { Ok(n * 2) })),
+    /// });
+    /// assert_eq!(double.within(Duration::from_secs(10), (21,)).await, Ok(42));
+    /// # });
+    /// ```
+    pub fn either<F>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> Answering<S::Answer> + Send + Sync + 'static,
+    {
+        Self::of(Body::Native(Arc::new(move |arguments| {
+            match std::panic::catch_unwind(AssertUnwindSafe(|| function(arguments))) {
+                Ok(Answering::Later(answer)) => caught(|| answer),
+                Ok(now) => now,
+                Err(panic) => Answering::Now(Err(panicked(&*panic))),
+            }
+        })))
     }
 
     /// A native function that answers immediately.
@@ -201,16 +258,17 @@ impl<S: Signature> Call<S> {
     where
         F: Fn(S::Arguments) -> Result<S::Answer, Thrown> + Send + Sync + 'static,
     {
-        Self::native(move |arguments| ready(caught_now(|| function(arguments))))
-    }
-
-    fn native(native: impl Fn(S::Arguments) -> Pending<S::Answer> + Send + Sync + 'static) -> Self {
-        Self { body: Body::Native(Arc::new(native)), ..Self::missing() }
+        let function = move |arguments| Answering::Now(caught_now(|| function(arguments)));
+        Self::of(Body::Native(Arc::new(function)))
     }
 
     /// Stands for a missing required function; validation rejects it.
     pub fn missing() -> Self {
-        Self { body: Body::Missing, named: None, maker: None }
+        Self::of(Body::Missing)
+    }
+
+    fn of(body: Body<S>) -> Self {
+        Self { body, named: None, maker: None }
     }
 
     /// Calls it and waits at most `limit` for the answer, from the moment the future is first polled. The call is
@@ -220,30 +278,50 @@ impl<S: Signature> Call<S> {
         limit: Duration,
         arguments: S::Arguments,
     ) -> impl Future<Output = Result<S::Answer, Thrown>> + Send + use<S> {
-        in_time(limit, self.begin(arguments))
+        match self.begin(arguments) {
+            Answering::Now(answer) => Either::Left(std::future::ready(answer)),
+            Answering::Later(answer) => Either::Right(in_time(limit, answer)),
+        }
+    }
+
+    /// Calls it as [`Call::within`] does, for a function that passes the answer on.
+    pub fn answering_within(&self, limit: Duration, arguments: S::Arguments) -> Answering<S::Answer> {
+        match self.begin(arguments) {
+            Answering::Later(answer) => Answering::Later(Box::pin(in_time(limit, answer))),
+            now => now,
+        }
     }
 
     /// Calls it; the answer may take arbitrarily long. Only a task that nothing else waits for may await it. The call
     /// is queued now, as with [`Call::within`].
     pub fn unbounded(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+        self.begin(arguments).into()
+    }
+
+    /// Calls it as [`Call::unbounded`] does, for a function that passes the answer on to a caller with a limit.
+    pub fn answering_unbounded(&self, arguments: S::Arguments) -> Answering<S::Answer> {
         self.begin(arguments)
     }
 
-    fn begin(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+    fn begin(&self, arguments: S::Arguments) -> Answering<S::Answer> {
         let Some(maker) = self.maker else { return self.invoke(arguments) };
         let (span, timing) = (plugin_call(maker), Timing::begin(maker));
-        let answer = {
-            let _entered = span.enter();
-            self.invoke(arguments)
-        };
-        Box::pin(Measured::new(answer, maker, span, timing))
+        match span.in_scope(|| self.invoke(arguments)) {
+            Answering::Now(mut answer) => {
+                record(&mut answer, maker, &span, timing);
+                Answering::Now(answer)
+            }
+            Answering::Later(answer) => {
+                Answering::Later(Box::pin(Measured::new(answer, maker, span, timing)))
+            }
+        }
     }
 
-    fn invoke(&self, arguments: S::Arguments) -> Pending<S::Answer> {
+    fn invoke(&self, arguments: S::Arguments) -> Answering<S::Answer> {
         match &self.body {
             Body::Native(native) => native(arguments),
-            Body::Foreign(foreign) => read(foreign.call(arguments.into_live())),
-            Body::Missing => ready(Err(Thrown::new("this function was not given"))),
+            Body::Foreign(foreign) => Answering::Later(read(foreign.call(arguments.into_live()))),
+            Body::Missing => Answering::Now(Err(Thrown::new("this function was not given"))),
         }
     }
 
@@ -274,7 +352,7 @@ impl<S: Signature> Call<S> {
             };
             return Box::pin(answers.instrument(span));
         }
-        let calls: Vec<_> = rows.into_iter().map(|row| self.begin(row)).collect();
+        let calls: Vec<_> = rows.into_iter().map(|row| self.unbounded(row)).collect();
         Box::pin(futures::future::join_all(calls))
     }
 }
@@ -376,6 +454,14 @@ impl<S: Signature> HostFunction<S> {
         Self(Call::now(function))
     }
 
+    /// A native function that answers immediately where it can, and otherwise later.
+    pub fn either<F>(function: F) -> Self
+    where
+        F: Fn(S::Arguments) -> Answering<S::Answer> + Send + Sync + 'static,
+    {
+        Self(Call::either(function))
+    }
+
     /// Stands for a missing function; calling it fails.
     pub fn missing() -> Self {
         Self(Call::missing())
@@ -383,7 +469,7 @@ impl<S: Signature> HostFunction<S> {
 
     /// Calls it. The call is queued now; the answer arrives later.
     pub fn call(&self, arguments: S::Arguments) -> Pending<S::Answer> {
-        self.0.begin(arguments)
+        self.0.unbounded(arguments)
     }
 }
 
@@ -513,10 +599,10 @@ impl<S: Signature> Callable for Native<S, Arc<Later<S>>> {
 
     fn call(&self, arguments: Vec<Live>) -> Pending<Live> {
         match read_arguments(arguments, self.1.as_deref()) {
-            Ok(arguments) => {
-                let answer = (self.0)(arguments);
-                Box::pin(async move { answer.await.map(Cross::into_live) })
-            }
+            Ok(arguments) => match (self.0)(arguments) {
+                Answering::Now(answer) => ready(answer.map(Cross::into_live)),
+                Answering::Later(answer) => Box::pin(async move { answer.await.map(Cross::into_live) }),
+            },
             Err(thrown) => ready(Err(thrown)),
         }
     }
@@ -542,18 +628,18 @@ impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
 }
 
 /// A panic in a native function fails that call, like an exception in a JavaScript function.
-fn caught<T: Send + 'static, O>(begin: impl FnOnce() -> O) -> Pending<T>
+fn caught<T: Send + 'static, O>(begin: impl FnOnce() -> O) -> Answering<T>
 where
     O: Future<Output = Result<T, Thrown>> + Send + 'static,
 {
     match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
         // Not an async block, which would contain the answer twice.
-        Ok(answer) => Box::pin(
+        Ok(answer) => Answering::Later(Box::pin(
             AssertUnwindSafe(answer)
                 .catch_unwind()
                 .map(|answered| answered.unwrap_or_else(|panic| Err(panicked(&*panic)))),
-        ),
-        Err(panic) => ready(Err(panicked(&*panic))),
+        )),
+        Err(panic) => Answering::Now(Err(panicked(&*panic))),
     }
 }
 

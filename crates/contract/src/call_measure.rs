@@ -128,20 +128,30 @@ impl<T: Cross> Future for Measured<T> {
         let _entered = (!this.span.is_disabled()).then(|| this.span.enter());
         let mut answered = std::task::ready!(answer.as_mut().poll(context));
         this.answer = None;
-        let outcome = match &mut answered {
-            Ok(answered) => {
-                answered.made_by(&this.maker.plugin, this.maker.method);
-                Outcome::Ok
-            }
-            Err(_) => {
-                this.span.record("outcome", Outcome::Failed.name());
-                Outcome::Failed
-            }
-        };
-        if let Some(mut timing) = this.timing.take() {
-            timing.outcome = outcome;
-        }
+        record(&mut answered, this.maker, &this.span, this.timing.take());
         Poll::Ready(answered)
+    }
+}
+
+/// Records the outcome of a call, and to whom the functions of its answer belong.
+pub(crate) fn record<T: Cross>(
+    answered: &mut Result<T, Thrown>,
+    maker: &'static Maker,
+    span: &Span,
+    timing: Option<Timing>,
+) {
+    let outcome = match answered {
+        Ok(answered) => {
+            answered.made_by(&maker.plugin, maker.method);
+            Outcome::Ok
+        }
+        Err(_) => {
+            span.record("outcome", Outcome::Failed.name());
+            Outcome::Failed
+        }
+    };
+    if let Some(mut timing) = timing {
+        timing.outcome = outcome;
     }
 }
 

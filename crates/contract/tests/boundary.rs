@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
+use ostler_contract::call::Answering;
 use ostler_contract::live::LiveFields;
 use ostler_contract::points::*;
 use ostler_contract::registry::{Fold, Registrant};
@@ -420,6 +421,13 @@ fn a_native_function_that_panics_fails_that_call() {
     assert_eq!(block_on(now.unbounded(())).unwrap_err().message, "it panicked: boom");
     let at_once = Call::<fn()>::now(|()| panic!("bang"));
     assert_eq!(block_on(at_once.unbounded(())).unwrap_err().message, "it panicked: bang");
+    let either = Call::<fn(later: bool)>::either(|(later,)| {
+        assert!(later, "not now");
+        Answering::Later(Box::pin(async { panic!("later") }))
+    });
+    for (later, said) in [(false, "it panicked: not now"), (true, "it panicked: later")] {
+        assert_eq!(block_on(either.unbounded((later,))).unwrap_err().message, said);
+    }
     assert_eq!(Func::<fn()>::new(|()| panic!("bing")).call(()).unwrap_err().message, "it panicked: bing");
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ostler_contract::call::Answering;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::Vault;
 use ostler_contract::protocol::error::no_json;
@@ -80,16 +81,16 @@ impl FileVault {
     pub fn into_point(self: Arc<Self>) -> Vault {
         let (get, set, delete, list) = (self.clone(), self.clone(), self.clone(), self);
         Vault {
-            get: Call::new(move |(name,): (String,)| match VaultName::parse(&name) {
+            get: Call::either(move |(name,): (String,)| match VaultName::parse(&name) {
                 Ok(_) => match get.latest.get(&name) {
-                    Some(value) => ready(Ok(value)),
+                    Some(value) => Answering::Now(Ok(value)),
                     None => {
                         // Uses the clock of the caller, because tests cannot pause that of a separate thread.
                         let looked = Instant::now();
-                        get.with(name, move |file, name| file.get(name, looked))
+                        Answering::Later(get.with(name, move |file, name| file.get(name, looked)))
                     }
                 },
-                Err(wrong) => ready(Err(wrong.into())),
+                Err(wrong) => Answering::Now(Err(wrong.into())),
             }),
             set: Call::new(move |(name, value): (String, String)| {
                 set.with(name, |file, name| {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use futures::future::Either;
+use ostler_contract::call::Answering;
 use ostler_contract::cluster::Cluster;
 use ostler_contract::host::{EventData, Fired, Peer, Routing, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
@@ -350,19 +350,24 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
         unheard: watch::Sender::new(0),
     });
     /// Calls the collection in the store.
-    macro_rules! through {
-        ($member:ident) => {{
-            let opened = opened.clone();
-            HostFunction::new(move |arguments| match opened.known() {
+    macro_rules! call {
+        ($opened:ident.$member:ident, $arguments:expr) => {
+            match $opened.known() {
                 // Nearly every call takes this path, which needs no future that contains the wait for the store.
-                Some(stored) => Either::Left(stored.$member.within(limit::STORE, arguments)),
+                Some(stored) => stored.$member.answering_within(limit::STORE, $arguments),
                 None => {
-                    let opened = opened.clone();
-                    Either::Right(Box::pin(async move {
+                    let (opened, arguments) = ($opened.clone(), $arguments);
+                    Answering::Later(Box::pin(async move {
                         opened.watched().await?.$member.within(limit::STORE, arguments).await
                     }))
                 }
-            })
+            }
+        };
+    }
+    macro_rules! through {
+        ($member:ident) => {{
+            let opened = opened.clone();
+            HostFunction::either(move |arguments| call!(opened.$member, arguments))
         }};
     }
     let watched = opened.clone();
@@ -386,16 +391,15 @@ fn collection(front: &Arc<Front>, name: String, options: CollectionOptions) -> C
         list: through!(list),
         find: through!(find),
         put: {
-            let put: HostFunction<fn(record: JsonObject)> = through!(put);
             let opened = opened.clone();
-            HostFunction::new(move |(record,): (JsonObject,)| {
+            HostFunction::either(move |(record,): (JsonObject,)| {
                 let id = record.get("id").and_then(Value::as_str);
                 match id.and_then(Slug::parse) {
-                    Some(_) => put.call((record,)),
+                    Some(_) => call!(opened.put, (record,)),
                     None => {
                         let said = id.map_or_else(|| "nothing".to_owned(), |id| format!("{id:?}"));
                         let name = &opened.name;
-                        ready(Err(Thrown::new(format_args!(
+                        Answering::Now(Err(Thrown::new(format_args!(
                             "records {name}: put needs id to be a slug, not {said}"
                         ))))
                     }
