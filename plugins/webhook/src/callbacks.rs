@@ -147,7 +147,7 @@ impl Webhook {
     }
 
     async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
-        let endpoint = self.endpoint(&callback.endpoint).await.ok()??;
+        let endpoint = self.endpoints.get(&callback.endpoint).await.ok()??;
         let Target::Bot(target) = &endpoint.target else { return None };
         callback::checked(target.callback_prefix.as_ref()?, Some(&callback.url.to_string())).ok()?;
         endpoint.extras.retry

@@ -12,6 +12,7 @@ mod cloudevents;
 mod condition;
 mod deliveries;
 mod endpoint;
+mod endpoints;
 mod extras;
 mod host_connection;
 mod id;
@@ -35,11 +36,12 @@ use std::time::Duration;
 
 use ostler_contract::events::EventName;
 use ostler_contract::points::{Collection, CollectionOptions, RecordChange, TriggerEvent, TriggerType};
-use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Thrown, Value, json};
+use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Slug, Thrown, Value, json};
 
 use callbacks::Callbacks;
 use deliveries::Deliveries;
 use endpoint::Endpoint;
+use endpoints::Endpoints;
 use host_connection::HostConnection;
 use limits::Limits;
 use repeats::Repeats;
@@ -121,8 +123,9 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         .as_object()
         .cloned(),
     })?;
-    let endpoints = host.records(ENDPOINTS.to_owned(), None)?;
-    report_edits(host, &endpoints)?;
+    let records = host.records(ENDPOINTS.to_owned(), None)?;
+    let endpoints = Arc::new(Endpoints::new(records.clone()));
+    report_edits(host, &records, endpoints.clone())?;
     let collection = |name: &str| host.records(name.to_owned(), None);
     let seconds = options.get("syncTimeoutSeconds").and_then(Value::as_f64).unwrap_or(SYNC_TIMEOUT.into());
     let store = SharedStore::new(host.clone());
@@ -181,18 +184,19 @@ fn iso(at: jiff::Timestamp) -> String {
 }
 
 /// Logs the problems of a record when it is first read and after edits. Calls to it are answered with 404.
-fn report_edits(host: &PluginHost, endpoints: &Collection) -> Result<(), Thrown> {
-    let (changed, read) = (host.clone(), endpoints.get.clone());
-    endpoints.watch.call((Call::new(move |(change,): (RecordChange,)| {
-        let (host, record) = (changed.clone(), read.call((change.id.clone(),)));
+fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoints>) -> Result<(), Thrown> {
+    let (changed, read) = (host.clone(), records.get.clone());
+    records.watch.call((Call::new(move |(change,): (RecordChange,)| {
+        let (host, record, endpoints) = (changed.clone(), read.call((change.id.clone(),)), endpoints.clone());
         async move {
-            if let Some(record) = record.await? {
-                report(&host, &change.id, &record);
+            match record.await? {
+                Some(record) => report(&host, &change.id, &record),
+                None => Slug::parse(&change.id).iter().for_each(|id| endpoints.forget(id)),
             }
             Ok(())
         }
     }),))?;
-    let (host, list) = (host.clone(), endpoints.list.clone());
+    let (host, list) = (host.clone(), records.list.clone());
     tokio::spawn(async move {
         for record in list.call(()).await.unwrap_or_default() {
             let id = record.get("id").and_then(|id| id.as_str()).unwrap_or_default().to_owned();

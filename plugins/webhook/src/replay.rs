@@ -65,7 +65,7 @@ impl Webhook {
         })?;
         let of = stored.endpoint.clone();
         let endpoint = match Slug::parse(&of) {
-            Some(id) => self.endpoint(&id).await?,
+            Some(id) => self.endpoints.get(&id).await?,
             None => None,
         };
         let endpoint = endpoint

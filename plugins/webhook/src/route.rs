@@ -8,13 +8,13 @@ use futures::TryFutureExt as _;
 use futures::future::{Either, ready};
 use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
-use ostler_contract::points::Collection;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
 
 use crate::callbacks::Callbacks;
 use crate::cloudevents::{self, Event};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
+use crate::endpoints::Endpoints;
 use crate::extras::{Dedupe, Format};
 use crate::host_connection::HostConnection;
 use crate::limits::Limits;
@@ -31,7 +31,7 @@ use crate::{automation, bot};
 #[derive(Debug)]
 pub(crate) struct Webhook {
     pub host: PluginHost,
-    pub endpoints: Collection,
+    pub endpoints: Arc<Endpoints>,
     pub connection: HostConnection,
     pub threads: Threads,
     pub callbacks: Callbacks,
@@ -94,7 +94,9 @@ impl Webhook {
         // Not an async function, whose future would contain the request twice.
         async move {
             let Some(id) = endpoint_id(call.head.uri.path()) else { return Ok(refused(Refusal::NoEndpoint)) };
-            let Some(endpoint) = self.endpoint(&id).await? else { return Ok(refused(Refusal::NoEndpoint)) };
+            let Some(endpoint) = self.endpoints.get(&id).await? else {
+                return Ok(refused(Refusal::NoEndpoint));
+            };
             if method != Method::POST {
                 let asks = method == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
                 let permission =
@@ -113,12 +115,6 @@ impl Webhook {
             self.deliveries.add(&id, seen, admitted);
             outcome.map(|answer| answer.linked(&self.host))
         }
-    }
-
-    /// Returns the valid endpoint of an id, if any.
-    pub async fn endpoint(&self, id: &Slug) -> Result<Option<Box<Endpoint>>, Thrown> {
-        let record = self.endpoints.get.call((id.to_string(),)).await?;
-        Ok(record.and_then(|record| Endpoint::read(&record).ok()).map(|(endpoint, _)| Box::new(endpoint)))
     }
 
     /// Logs a problem of an endpoint.

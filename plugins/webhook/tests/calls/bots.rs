@@ -422,6 +422,23 @@ async fn a_record_edited_while_the_host_runs_holds_from_then_on() {
 }
 
 #[tokio::test]
+async fn a_record_that_becomes_invalid_or_is_removed_is_no_endpoint_any_more() {
+    let dir = folder();
+    endpoint(dir.path(), "new", "bot: bot://helper\nreply: none");
+    let world = World::start(&dir).await;
+    let answers = async |status: u16| {
+        until(async || (world.say("new", "t", "x").await.0 == status).then_some(())).await;
+    };
+    answers(202).await;
+    endpoint(dir.path(), "new", "bot: helper");
+    answers(404).await;
+    endpoint(dir.path(), "new", "bot: bot://helper\nreply: none");
+    answers(202).await;
+    std::fs::remove_file(dir.path().join("webhooks/new.md")).unwrap();
+    answers(404).await;
+}
+
+#[tokio::test]
 async fn nothing_of_a_body_is_read_before_the_token_passes_and_no_more_than_the_limit_after() {
     use std::sync::atomic::{AtomicUsize, Ordering};
 

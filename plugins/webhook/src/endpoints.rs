@@ -1,0 +1,53 @@
+//! The endpoints, by id. A record becomes an endpoint once, and again only after it has changed, because every call needs one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ostler_contract::points::Collection;
+use ostler_contract::{JsonObject, Slug, Thrown};
+
+use crate::endpoint::Endpoint;
+
+/// The endpoints.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    records: Collection,
+    /// The valid endpoints that were called, each with its record. A call compares that record with the current one.
+    parsed: Mutex<HashMap<Slug, (JsonObject, Arc<Endpoint>)>>,
+}
+
+impl Endpoints {
+    pub fn new(records: Collection) -> Self {
+        Self { records, parsed: Mutex::default() }
+    }
+
+    /// Returns the valid endpoint of an id, if any.
+    pub async fn get(&self, id: &Slug) -> Result<Option<Arc<Endpoint>>, Thrown> {
+        let Some(record) = self.records.get.call((id.to_string(),)).await? else {
+            self.forget(id);
+            return Ok(None);
+        };
+        if let Some((before, endpoint)) = self.parsed().get(id)
+            && *before == record
+        {
+            return Ok(Some(endpoint.clone()));
+        }
+        // Others do not wait, because a long condition takes time.
+        let Ok((endpoint, _)) = Endpoint::read(&record) else {
+            self.forget(id);
+            return Ok(None);
+        };
+        let endpoint = Arc::new(endpoint);
+        self.parsed().insert(id.clone(), (record, endpoint.clone()));
+        Ok(Some(endpoint))
+    }
+
+    /// Releases the memory of an endpoint, whose record may have been removed.
+    pub fn forget(&self, id: &Slug) {
+        self.parsed().remove(id);
+    }
+
+    fn parsed(&self) -> MutexGuard<'_, HashMap<Slug, (JsonObject, Arc<Endpoint>)>> {
+        self.parsed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
