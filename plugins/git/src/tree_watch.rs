@@ -99,8 +99,15 @@ impl Watch {
             return ChangedPaths::All;
         }
         // A directory that appeared is watched, with what is below it.
-        let directories: Vec<PathBuf> =
-            paths.iter().filter(|path| self.root.join(path).is_dir()).cloned().collect();
+        let root = self.root.clone();
+        let look = move || {
+            let directories: Vec<PathBuf> =
+                paths.iter().filter(|path| root.join(path).is_dir()).cloned().collect();
+            (paths, directories)
+        };
+        let Ok((paths, directories)) = tokio::task::spawn_blocking(look).await else {
+            return ChangedPaths::All;
+        };
         let directories = self.looked_at(directories).await;
         if !directories.is_empty() {
             let watch = self.clone();
