@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use ostler_contract::JsonObject;
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 use ostler_protocol::{Value, names};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::catalogue::Entry;
@@ -50,16 +50,45 @@ impl Runs {
         }
         let Some(waiting) = self.noted.get_mut(held) else { return false };
         waiting.senders.push(kept);
+        if waiting.senders.len() == waiting.half {
+            waiting.half_waits.notify_waiters();
+        }
         !std::mem::replace(&mut waiting.written, true)
     }
 }
+
+/// From so many waiting callers on, a commit begins once it has half of them: the calls of the others are handled during
+/// that commit. Fewer callers share one, since a commit takes longer than their calls.
+const HALVED: usize = 8;
 
 /// The senders to notify once the counts of a run are stored.
 #[derive(Debug, Default)]
 pub(super) struct MergedWakes {
     senders: Vec<Keep>,
+    /// Half of the callers that waited at the end of the last commit; 0 if they were fewer than [`HALVED`].
+    half: usize,
+    /// Notified once so many callers wait.
+    half_waits: Arc<Notify>,
     /// Whether a task writes the counts.
     written: bool,
+}
+
+impl MergedWakes {
+    /// Records how many callers waited at the end of a commit: for that commit, or for the next one.
+    fn waited(&mut self, for_this: usize) {
+        let callers = for_this + self.senders.len();
+        self.half = if callers < HALVED { 0 } else { callers / 2 };
+    }
+
+    /// Whether a task writes the counts.
+    pub(super) fn has_task(&self) -> bool {
+        self.written
+    }
+
+    /// Whether the next commit has half of the callers already.
+    fn is_half(&self) -> bool {
+        self.half > 0 && self.senders.len() >= self.half
+    }
 }
 
 /// The keys of facts that most calls of a burst write.
@@ -132,22 +161,42 @@ impl Automations {
         let automations = self.clone();
         tasks::spawn(async move {
             loop {
-                // A caller that was just answered may call again; calls read before this task continues share the next
-                // commit.
-                tokio::task::yield_now().await;
+                let half_waits = {
+                    let runs = automations.runs.lock();
+                    let noted = runs.noted.get(&held);
+                    noted
+                        .filter(|noted| !noted.is_half())
+                        .map(|noted| noted.half_waits.clone().notified_owned())
+                };
+                if let Some(half_waits) = half_waits {
+                    // A caller that was just answered may call again; calls read before this task continues share the
+                    // next commit.
+                    tokio::select! {
+                        biased;
+                        () = tokio::task::yield_now() => {}
+                        () = half_waits => {}
+                    }
+                }
                 let (automation, senders) = {
                     let mut runs = automations.runs.lock();
-                    let senders = match runs.noted.get_mut(&held) {
-                        Some(noted) if !noted.senders.is_empty() => std::mem::take(&mut noted.senders),
-                        _ => {
+                    let automation = runs.open.get(&held).map(|run| run.automation.clone());
+                    let Some(noted) = runs.noted.get_mut(&held) else { return };
+                    if noted.senders.is_empty() {
+                        noted.written = false;
+                        // What is known of the callers is retained as long as the run is open.
+                        if automation.is_none() {
                             runs.noted.remove(&held);
-                            return;
                         }
-                    };
-                    (runs.open.get(&held).map(|run| run.automation.clone()), senders)
+                        return;
+                    }
+                    (automation, std::mem::take(&mut noted.senders))
                 };
                 // If the run cannot be stored, the senders are dropped without an answer.
-                if automations.keep_run(&held).await {
+                let is_kept = automations.keep_run(&held).await;
+                if let Some(noted) = automations.runs.lock().noted.get_mut(&held) {
+                    noted.waited(senders.len());
+                }
+                if is_kept {
                     if let Some(automation) = automation {
                         automations.list_run(&held, &automation).await;
                     }
@@ -157,5 +206,39 @@ impl Automations {
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn note(runs: &mut Runs, callers: usize) {
+        for _ in 0..callers {
+            let wake = MergedWake { count: 1, event: None, id: None };
+            runs.note("run", COUNT, wake, oneshot::channel().0);
+        }
+    }
+
+    #[test]
+    fn a_commit_begins_once_half_of_the_callers_wait() {
+        for (callers, half) in [(1, None), (7, None), (8, Some(4)), (9, Some(4)), (32, Some(16))] {
+            let mut runs = Runs::default();
+            note(&mut runs, callers);
+            let noted = runs.noted.get_mut("run").unwrap();
+            assert!(!noted.is_half(), "nothing is known of the callers yet");
+            noted.senders.truncate(1);
+            noted.waited(callers - 1);
+            noted.senders.clear();
+            let mut half_waits = Box::pin(noted.half_waits.clone().notified_owned());
+            let before = half.unwrap_or(callers) - 1;
+            note(&mut runs, before);
+            assert!(half_waits.as_mut().now_or_never().is_none(), "{before} of {callers}");
+            note(&mut runs, 1);
+            assert_eq!(half_waits.as_mut().now_or_never().is_some(), half.is_some(), "of {callers}");
+            assert_eq!(runs.noted["run"].is_half(), half.is_some());
+        }
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Runs {
     ended: HashMap<String, AutomationRunState>,
     /// The tracing spans of the runs that have started.
     pub(super) spans: HashMap<String, Span>,
-    /// Events merged into a run and not stored yet.
+    /// What is known of the events merged into a run, by its URI; some may not be stored yet.
     pub noted: HashMap<String, MergedWakes>,
     pub lanes: HashMap<String, Lane>,
     /// Runs whose session has accepted their message.
@@ -185,6 +185,9 @@ impl Runs {
     /// Removes a run that has ended or that could not be stored.
     fn leave(&mut self, run: &AutomationRunState) {
         self.open.remove(&run.resource);
+        if self.noted.get(&run.resource).is_some_and(|noted| !noted.has_task()) {
+            self.noted.remove(&run.resource);
+        }
         self.said.remove(&run.resource);
         self.outcomes.remove(&run.resource);
         if let Some(span) = self.spans.remove(&run.resource) {
