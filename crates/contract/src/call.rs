@@ -4,19 +4,19 @@
 //! [`Call`] is a function of a plugin. The caller sets a limit for the answer, or declares that it has none; a call
 //! without either does not exist. [`HostFunction`] is a function of the host that a plugin calls.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::{BoxFuture, Either};
 use tracing::{Instrument, Span};
 
+pub use crate::answering::Answering;
+use crate::answering::{caught, caught_either, caught_now};
 use crate::call_measure::{Maker, Measured, Outcome, Timing, plugin_call, record};
 pub use crate::call_measure::{Meter, PLUGIN_CALL, measure};
 use crate::cross::{Cross, Mismatch};
@@ -125,34 +125,6 @@ fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
 
 type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Answering<<S as Signature>::Answer> + Send + Sync;
 
-/// An answer that exists, or one that comes later. An answer that exists needs no allocation and no timer.
-#[must_use]
-pub enum Answering<T> {
-    /// It exists.
-    Now(Result<T, Thrown>),
-    /// It comes later.
-    Later(Pending<T>),
-}
-
-impl<T: Send + 'static> Answering<T> {
-    /// Changes the answer, unless it is an error.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Answering<U> {
-        match self {
-            Self::Now(answer) => Answering::Now(answer.map(change)),
-            Self::Later(answer) => Answering::Later(Box::pin(async move { answer.await.map(change) })),
-        }
-    }
-}
-
-impl<T: Send + 'static> From<Answering<T>> for Pending<T> {
-    fn from(answering: Answering<T>) -> Self {
-        match answering {
-            Answering::Now(answer) => ready(answer),
-            Answering::Later(answer) => answer,
-        }
-    }
-}
-
 /// The answer of a plugin, or an error that states the limit.
 ///
 /// # Errors
@@ -244,13 +216,7 @@ impl<S: Signature> Call<S> {
     where
         F: Fn(S::Arguments) -> Answering<S::Answer> + Send + Sync + 'static,
     {
-        Self::of(Body::Native(Arc::new(move |arguments| {
-            match std::panic::catch_unwind(AssertUnwindSafe(|| function(arguments))) {
-                Ok(Answering::Later(answer)) => caught(|| answer),
-                Ok(now) => now,
-                Err(panic) => Answering::Now(Err(panicked(&*panic))),
-            }
-        })))
+        Self::of(Body::Native(Arc::new(move |arguments| caught_either(|| function(arguments)))))
     }
 
     /// A native function that answers immediately.
@@ -624,36 +590,5 @@ impl<S: Signature> Callable for Native<S, Arc<AtOnce<S>>> {
     fn call_now(&self, arguments: Vec<Live>) -> Result<Live, Thrown> {
         let arguments = read_arguments(arguments, self.1.as_deref())?;
         caught_now(|| (self.0)(arguments)).map(Cross::into_live)
-    }
-}
-
-/// A panic in a native function fails that call, like an exception in a JavaScript function.
-fn caught<T: Send + 'static, O>(begin: impl FnOnce() -> O) -> Answering<T>
-where
-    O: Future<Output = Result<T, Thrown>> + Send + 'static,
-{
-    match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
-        // Not an async block, which would contain the answer twice.
-        Ok(answer) => Answering::Later(Box::pin(
-            AssertUnwindSafe(answer)
-                .catch_unwind()
-                .map(|answered| answered.unwrap_or_else(|panic| Err(panicked(&*panic)))),
-        )),
-        Err(panic) => Answering::Now(Err(panicked(&*panic))),
-    }
-}
-
-fn caught_now<T>(call: impl FnOnce() -> Result<T, Thrown>) -> Result<T, Thrown> {
-    std::panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)))
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Thrown {
-    let said = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    match said {
-        Some(said) => Thrown::new(format_args!("it panicked: {said}")),
-        None => Thrown::new("it panicked"),
     }
 }

@@ -34,6 +34,7 @@
 // The derive writes paths from outside; here they have to resolve too.
 extern crate self as ostler_contract;
 
+mod answering;
 pub mod bodies;
 pub mod budget;
 pub mod call;
