@@ -314,8 +314,9 @@ async fn a_shell_is_typed_into_resized_and_ends() {
     terminal.type_in("stty size; echo $COLUMNS\r").await;
     terminal.said("\r\n50 132\r\n132\r\n").await;
     terminal.said("ready> ").await;
-    // What interrupts a program passes through.
-    terminal.type_in("sh -c 'echo up-$((1 + 1)); sleep 1000'\r").await;
+    // What interrupts a program passes through. One process from its first word on, because a shell that just forks can
+    // miss an interrupt.
+    terminal.type_in("sh -c 'echo up-$((1 + 1)); exec sleep 1000'\r").await;
     terminal.said("up-2\r\n").await;
     terminal.type_in("\u{3}").await;
     terminal.said("ready> ").await;
