@@ -9,7 +9,8 @@ use futures::FutureExt;
 use crate::live::{Pending, ready};
 use crate::thrown::Thrown;
 
-/// An answer that exists, or one that comes later. An answer that exists needs no allocation and no timer.
+/// An answer that exists, or one that comes later. [`Call::within`](crate::Call::within) passes on an answer that exists without
+/// an allocation and a timer.
 #[must_use]
 pub enum Answering<T> {
     /// It exists.

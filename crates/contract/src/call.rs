@@ -123,7 +123,7 @@ fn function_shape<S: Signature, const NOW: bool>() -> &'static FunctionShape {
     shapes.entry((TypeId::of::<S>(), NOW)).or_insert(shape)
 }
 
-type Later<S> = dyn Fn(<S as Signature>::Arguments) -> Answering<<S as Signature>::Answer> + Send + Sync;
+type NativeBody<S> = dyn Fn(<S as Signature>::Arguments) -> Answering<<S as Signature>::Answer> + Send + Sync;
 
 /// The answer of a plugin, or an error that states the limit.
 ///
@@ -171,7 +171,7 @@ enum Body<S: Signature> {
     /// A required function that is missing.
     Missing,
     /// A native function.
-    Native(Arc<Later<S>>),
+    Native(Arc<NativeBody<S>>),
     /// A function in JavaScript, so that a batch crosses the boundary once.
     Foreign(Function),
 }
@@ -356,9 +356,11 @@ impl<S: Signature> Cross for Call<S> {
 
     fn into_live(self) -> Live {
         match self.body {
-            Body::Native(native) => {
-                Live::Function(Function::new(Native::<S, Arc<Later<S>>>(native, self.named, PhantomData)))
-            }
+            Body::Native(native) => Live::Function(Function::new(Native::<S, Arc<NativeBody<S>>>(
+                native,
+                self.named,
+                PhantomData,
+            ))),
             Body::Foreign(foreign) => Live::Function(foreign),
             Body::Missing => Live::Undefined,
         }
@@ -558,7 +560,7 @@ fn read_arguments<A: Arguments>(arguments: Vec<Live>, named: Option<&FunctionNam
     })
 }
 
-impl<S: Signature> Callable for Native<S, Arc<Later<S>>> {
+impl<S: Signature> Callable for Native<S, Arc<NativeBody<S>>> {
     fn shape(&self) -> &'static FunctionShape {
         function_shape::<S, false>()
     }

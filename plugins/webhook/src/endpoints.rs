@@ -42,7 +42,7 @@ impl Endpoints {
         Ok(Some(endpoint))
     }
 
-    /// Releases the memory of an endpoint, whose record may have been removed.
+    /// Releases the memory of an endpoint whose record was removed or became invalid.
     pub fn forget(&self, id: &Slug) {
         self.parsed().remove(id);
     }

@@ -183,7 +183,8 @@ fn iso(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Logs the problems of a record when it is first read and after edits. Calls to it are answered with 404.
+/// Logs the problems of a record when it is first read and after edits, and forgets the endpoint of a removed one. Calls to
+/// either are answered with 404.
 fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoints>) -> Result<(), Thrown> {
     let (changed, read) = (host.clone(), records.get.clone());
     records.watch.call((Call::new(move |(change,): (RecordChange,)| {

@@ -14,7 +14,7 @@ const MOST_WORDS: usize = 8;
 const DEPTH: u32 = 8;
 
 /// Returns the words of a run, separated by spaces. `title` is its automation's title. No single text of the run uses
-/// more than half of [`MOST`], so that a long one leaves room for others.
+/// more than half of the space of the index (2 kB), so that a long one leaves room for others.
 pub fn words(run: &AutomationRunState, title: Option<&str>) -> String {
     let mut words = Words::default();
     if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
