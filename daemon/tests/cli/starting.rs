@@ -105,6 +105,10 @@ fn wrong_arguments_end_with_2() {
     for refused in ["--json", "--quiet", "--config-file"] {
         assert!(!help.out.contains(refused), "{refused} is refused, but told: {}", help.out);
     }
+    for number in ["0", "two", "-1", ""] {
+        let refusal = "TOKIO_WORKER_THREADS: must be a number of threads, at least 1";
+        refused(&ended(program().arg("status").env("TOKIO_WORKER_THREADS", number)), 2, refusal);
+    }
     let gone = ended(program().args(["--config-file", "/nowhere/config.json"]));
     refused(&gone, 2, "/nowhere/config.json does not exist");
 }

@@ -115,3 +115,40 @@ impl Answers {
         tokio::time::timeout(ROOM, room).await.is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_reads_no_answers_is_refused_after_one_wait() {
+        let answers = Answers::new();
+        let mut open: Vec<_> = (1..UNANSWERED).map(|_| OpenRequest::new(&answers)).collect();
+        let begun = tokio::time::Instant::now();
+        assert!(!answers.stay_too_many().await);
+        open.push(OpenRequest::new(&answers));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert!(answers.stay_too_many().await);
+        assert_eq!(begun.elapsed(), ROOM);
+        assert!(answers.stay_too_many().await);
+        assert_eq!(begun.elapsed(), ROOM, "only the first one waits");
+        open.pop();
+        answers.sent(None);
+        assert!(answers.stay_too_many().await, "an answer that is not written counts");
+        answers.written();
+        assert!(!answers.stay_too_many().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_reads_is_not_refused_while_the_host_answers_slowly() {
+        let answers = Answers::new();
+        let mut open: Vec<_> = (0..UNANSWERED).map(|_| OpenRequest::new(&answers)).collect();
+        let begun = tokio::time::Instant::now();
+        let answer = async {
+            tokio::time::sleep(ROOM / 2).await;
+            open.pop();
+        };
+        assert!(!tokio::join!(answers.stay_too_many(), answer).0);
+        assert_eq!(begun.elapsed(), ROOM / 2);
+    }
+}

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::failure::{During, Failure, Result};
 use super::process::{Output, Process};
@@ -23,7 +24,7 @@ pub struct Ostler {
 
 /// A configuration folder with all files that a daemon needs.
 pub struct Folder {
-    dir: tempfile::TempDir,
+    dir: TempDir,
 }
 
 impl Ostler {
@@ -134,16 +135,24 @@ pub fn call(address: SocketAddr, endpoint: &str, token: &str, body: &str) -> Str
     )
 }
 
+/// Creates a temporary folder in the target folder, which is on a disk; the system's temporary folder may be in memory.
+///
+/// # Errors
+/// The system's error.
+pub fn folder_on_disk(root: &Path) -> Result<TempDir> {
+    let on_disk = root.join("target");
+    // The program under test may have been compiled elsewhere.
+    fs::create_dir_all(&on_disk).during(on_disk.display())?;
+    tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())
+}
+
 impl Folder {
     /// Creates a folder with these plugins.
     ///
     /// # Errors
     /// The system's error.
     pub fn new(root: &Path, plugins: &[Value]) -> Result<Self> {
-        // In the target folder, which is on a disk; a temporary folder may be in memory.
-        let on_disk = root.join("target");
-        let dir = tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())?;
-        let folder = Self { dir };
+        let folder = Self { dir: folder_on_disk(root)? };
         // Coalescing is off, so that both sides send the same number of deltas.
         let config = json!({ "port": 0, "deltaWindowMs": 0, "plugins": plugins });
         folder.write("config.json", &config.to_string())?;

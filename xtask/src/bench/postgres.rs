@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::failure::{During, Failure, Result};
+use super::ostler::folder_on_disk;
 use super::process;
 
 /// The variable with the folder of PostgreSQL's programs; `.ci/postgres` sets it.
@@ -81,10 +82,8 @@ impl Postgres {
     /// It does not start.
     pub fn start(root: &Path) -> Result<Option<Self>> {
         let Some(programs) = programs() else { return Ok(None) };
-        // In the target folder, beside the data of the daemon.
-        let on_disk = root.join("target");
-        let folder =
-            tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())?;
+        // Beside the data of the daemon.
+        let folder = folder_on_disk(root)?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
         if is_root() {
             run(unprivileged(Path::new("test")).arg("-w").arg(folder.path())).map_err(|_| {

@@ -306,7 +306,11 @@ fn drafts(context: &Context) -> Result<[f64; 2]> {
         together(4, |maker| {
             let mut client = Ws::introduced(server.address, &format!("maker {maker}"))?;
             for at in 0..12 {
-                let chat = made(&mut client, &format!("echo:/d{maker}-{at}"))?;
+                let chat = match made(&mut client, &format!("echo:/d{maker}-{at}")) {
+                    // Its clients retain all of these sessions, which together exceed the limit.
+                    Err(refused) if refused.to_string().contains("limits.sessionMemoryMb") => break,
+                    made => made?,
+                };
                 client.write(&dispatch(&chat, at + 1, &draft))?;
             }
             // The daemon has read everything before it responds to this.
