@@ -137,6 +137,9 @@ mod tests {
         assert!(answers.stay_too_many().await, "an answer that is not written counts");
         answers.written();
         assert!(!answers.stay_too_many().await);
+        open.push(OpenRequest::new(&answers));
+        assert!(answers.stay_too_many().await);
+        assert_eq!(begun.elapsed(), 2 * ROOM, "it read answers in between, so one waits again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,5 +153,12 @@ mod tests {
         };
         assert!(!tokio::join!(answers.stay_too_many(), answer).0);
         assert_eq!(begun.elapsed(), ROOM / 2);
+        answers.sent(None);
+        let write = async {
+            tokio::time::sleep(ROOM / 2).await;
+            answers.written();
+        };
+        assert!(!tokio::join!(answers.stay_too_many(), write).0);
+        assert_eq!(begun.elapsed(), ROOM);
     }
 }

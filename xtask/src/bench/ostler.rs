@@ -135,13 +135,13 @@ pub fn call(address: SocketAddr, endpoint: &str, token: &str, body: &str) -> Str
     )
 }
 
-/// Creates a temporary folder in the target folder, which is on a disk; the system's temporary folder may be in memory.
+/// Creates a temporary folder in cargo's target folder, which is on a disk; the system's temporary folder may be in memory.
 ///
 /// # Errors
 /// The system's error.
 pub fn folder_on_disk(root: &Path) -> Result<TempDir> {
-    let on_disk = root.join("target");
-    // The program under test may have been compiled elsewhere.
+    let on_disk = root.join(crate::cargo::target(root));
+    // There is none yet if this program and the one under test were compiled elsewhere.
     fs::create_dir_all(&on_disk).during(on_disk.display())?;
     tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())
 }

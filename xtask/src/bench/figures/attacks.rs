@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ const CALLERS: usize = 40;
 const HEADS: usize = 2000;
 /// How long sessions are created.
 const MAKING: Duration = Duration::from_secs(10);
+/// The minimum number of sessions with drafts that the memory of sessions has room for.
+const DRAFTS: usize = 12;
 /// The endpoint with signed bodies.
 const SIGNED: &str = "signed";
 
@@ -302,21 +305,27 @@ fn queued(context: &Context) -> Result<[f64; 2]> {
 fn drafts(context: &Context) -> Result<[f64; 2]> {
     let server = context.start(Side::Ostler)?;
     let draft = kinds::draft(&"x".repeat(LONG));
-    wasted(&server.process, server.address, || {
+    let sessions = AtomicUsize::new(0);
+    let wasted = wasted(&server.process, server.address, || {
         together(4, |maker| {
             let mut client = Ws::introduced(server.address, &format!("maker {maker}"))?;
             for at in 0..12 {
                 let chat = match made(&mut client, &format!("echo:/d{maker}-{at}")) {
-                    // Its clients retain all of these sessions, which together exceed the limit.
+                    // The makers are subscribed to all of these sessions, which together exceed the limit.
                     Err(refused) if refused.to_string().contains("limits.sessionMemoryMb") => break,
                     made => made?,
                 };
+                sessions.fetch_add(1, Ordering::Relaxed);
                 client.write(&dispatch(&chat, at + 1, &draft))?;
             }
             // The daemon has read everything before it responds to this.
             client.ask("listSessions", json!({ "channel": "ahp-root://" })).map(drop)
         })
-    })
+    })?;
+    match sessions.into_inner() {
+        made if made < DRAFTS => Err(Failure::new(format!("only {made} sessions were accepted"))),
+        _ => Ok(wasted),
+    }
 }
 
 fn heads(context: &Context) -> Result<[f64; 2]> {

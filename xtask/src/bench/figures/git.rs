@@ -13,7 +13,7 @@ use super::super::context::Context;
 use super::super::failure::{During, Failure, Result};
 use super::super::figure::{Figure, Target};
 use super::super::net::ws::Ws;
-use super::super::ostler::Folder;
+use super::super::ostler::{Folder, folder_on_disk};
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::super::stats::percentile;
 
@@ -228,8 +228,7 @@ struct Repository {
 impl Repository {
     /// Creates a repository with this many folders and files in one commit.
     fn new(root: &Path, (folders, files): (usize, usize)) -> Result<Self> {
-        let on_disk = root.join("target");
-        let folder = tempfile::Builder::new().prefix("bench-git-").tempdir_in(&on_disk)?;
+        let folder = folder_on_disk(root)?;
         let path = folder.path().canonicalize()?.join("repo");
         for at in 0..folders {
             let below = path.join(format!("folder-{at}"));
