@@ -38,19 +38,7 @@ const CHECKS: &[Check] = &[
         what: "every property whose number of cases is not fixed, with 8,192 cases each; clients that reconnect, with \
                4,000 histories on a host in memory and 60 on a daemon that is killed",
         subset: "256 cases each; 64 and 6 histories; the same ones in each run",
-        run: |session| {
-            let seed = RandomState::new().hash_one(session.check).to_string();
-            progress(format_args!("PROPTEST_RNG_SEED={seed}"));
-            session.tests(
-                &["test", "--workspace", "--lib", "--test", "reconnect", "--locked"],
-                &[
-                    ("PROPTEST_RNG_SEED", &seed),
-                    ("PROPTEST_CASES", "8192"),
-                    ("OSTLER_RECONNECT_CASES", "4000"),
-                    ("OSTLER_RECONNECT_DAEMON_CASES", "60"),
-                ],
-            )
-        },
+        run: properties,
     },
     Check {
         name: "crash",
@@ -247,6 +235,31 @@ impl Session<'_> {
         let output = fs::read(&path).map_err(failed)?;
         Ok((status.success(), String::from_utf8_lossy(&output).into_owned()))
     }
+}
+
+/// Runs the properties with other cases than every run of the tests has.
+fn properties(session: &Session) -> Result<String, String> {
+    let seed = RandomState::new().hash_one(session.check).to_string();
+    progress(format_args!("PROPTEST_RNG_SEED={seed}"));
+    let properties = session.tests(
+        &["test", "--workspace", "--lib", "--locked"],
+        &[("PROPTEST_RNG_SEED", &seed), ("PROPTEST_CASES", "8192")],
+    );
+    // Histories have their own numbers, which `PROPTEST_CASES` would override.
+    let histories = Session { check: "reconnect", ..*session }.tests(
+        &["test", "--workspace", "--test", "reconnect", "--locked"],
+        &[
+            ("PROPTEST_RNG_SEED", &seed),
+            ("OSTLER_RECONNECT_CASES", "4000"),
+            ("OSTLER_RECONNECT_DAEMON_CASES", "60"),
+        ],
+    );
+    let both = format!(
+        "properties: {}; histories: {}",
+        properties.as_ref().unwrap_or_else(|why| why),
+        histories.as_ref().unwrap_or_else(|why| why)
+    );
+    properties.and(histories).map(|_| both.clone()).map_err(|_| both)
 }
 
 /// Runs the simulation of a cluster from a random seed on.
