@@ -346,6 +346,38 @@ fn what_was_said_before_a_change_that_takes_time_to_store_is_told_before_it() {
     play(steps, Setup { window: 0, replay: 2000, resting: 0, seed: 3_487_775_444_963_554_782 });
 }
 
+/// A client is away while a session is disposed and created again with the same URI.
+#[tokio::test(start_paused = true)]
+async fn a_session_does_not_continue_a_disposed_one_of_its_name() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    let mut socket = host.raw();
+    socket.initialize("maker").await;
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    snapshot(&mut socket, &chat()).await;
+    let seen = said(&mut socket, "t1").await;
+    let reconnected = async |subscriptions: Value| {
+        let params = json!({ "channel": "ahp-root://", "clientId": "c", "lastSeenServerSeq": seen,
+            "subscriptions": subscriptions });
+        host.raw().request("reconnect", params).await.unwrap()
+    };
+    assert_eq!(reconnected(json!([chat()])).await["type"], "replay");
+    socket.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    let gone = reconnected(json!(["ahp-root://", chat()])).await;
+    assert_eq!((&gone["type"], &gone["missing"]), (&json!("replay"), &json!([chat()])), "{gone}");
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for channel in [SESSION.to_owned(), chat(), format!("{SESSION}/annotations")] {
+        let result = reconnected(json!([channel])).await;
+        assert_eq!(result["type"], "snapshot", "{channel}: {result}");
+    }
+    let result = reconnected(json!([chat()])).await;
+    assert_eq!(result["snapshots"][0]["state"]["turns"], json!([]), "{result}");
+    assert_eq!(
+        reconnected(json!(["ahp-root://"])).await["type"],
+        "replay",
+        "other channels are not affected"
+    );
+}
+
 /// A session's default chat has two names: its own, and the one that follows whichever chat is the default.
 #[tokio::test(start_paused = true)]
 async fn each_name_of_a_channel_is_watched_and_let_go_on_its_own() {

@@ -75,7 +75,6 @@ impl Channels {
             return;
         }
         let stop = self.telling.0.lock().remove(channel);
-        self.core.fanout.remove(channel);
         if let Some(stop) = stop.flatten() {
             tasks::spawn(stop.unbounded(()));
         }

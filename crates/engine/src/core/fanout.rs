@@ -293,18 +293,17 @@ impl Fanout {
         });
     }
 
-    /// Removes an ended channel with its subscriptions.
-    pub fn remove(&self, channel: &str) {
-        self.inner().channels.remove(channel);
+    /// Ends a channel with its subscriptions. A later channel of the same name does not continue it: a client of the
+    /// ended one that reconnects receives a snapshot.
+    pub fn end(&self, channel: &str) {
+        let mut inner = self.inner();
+        inner.end_pasts([channel].into_iter());
+        inner.channels.remove(channel);
     }
 
-    /// Forgets the past of channels, because another host may continue them: a client that reconnects receives snapshots.
-    pub(crate) fn forget_past<'a>(&self, channels: impl Iterator<Item = &'a str>) {
-        let mut inner = self.inner();
-        // A client that has seen the last number has not seen what another host changed since.
-        inner.seq += 1;
-        let seq = inner.seq;
-        channels.for_each(|channel| inner.log.forget(channel, seq));
+    /// Ends the pasts of channels, because another host may continue them: a client that reconnects receives snapshots.
+    pub(crate) fn end_pasts<'a>(&self, channels: impl Iterator<Item = &'a str>) {
+        self.inner().end_pasts(channels);
     }
 
     /// Returns the connections that subscribe to a channel.
@@ -479,14 +478,29 @@ impl Fanout {
 }
 
 impl Inner {
+    /// Returns the name of a channel, shared where it has subscribers.
+    fn key(&self, channel: &str) -> Arc<str> {
+        match self.channels.get_key_value(channel) {
+            Some((key, _)) => key.clone(),
+            None => channel.into(),
+        }
+    }
+
+    fn end_pasts<'a>(&mut self, channels: impl Iterator<Item = &'a str>) {
+        // A client that has seen the last number has not seen what changes after the end.
+        self.seq += 1;
+        for channel in channels {
+            let key = self.key(channel);
+            self.log.end(&key, self.seq);
+        }
+        self.log.trim();
+    }
+
     fn send(&mut self, channel: &str, actions: Vec<Outgoing>) {
         let mut frames = Vec::with_capacity(actions.len());
         let mut plain = true;
         let mut overlays = false;
-        let key: Arc<str> = match self.channels.get_key_value(channel) {
-            Some((key, _)) => key.clone(),
-            None => channel.into(),
-        };
+        let key = self.key(channel);
         let seq = &mut self.seq;
         let logged = actions.into_iter().map(|outgoing| {
             *seq += 1;
@@ -718,12 +732,37 @@ mod tests {
         fanout.publish("here", vec![action("b")]);
         let last = fanout.seq();
         assert!(fanout.resume(last, &of("moved")).is_some());
-        fanout.forget_past(["moved"].into_iter());
+        fanout.end_pasts(["moved"].into_iter());
         assert!(fanout.resume(last, &of("moved")).is_none(), "also for who has seen the last action here");
         assert!(fanout.resume(last, &of("here")).is_some());
         let snapshot = fanout.seq();
         fanout.publish("moved", vec![action("c")]);
         assert_eq!(fanout.resume(snapshot, &of("moved")).expect("known").envelopes.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_channel_does_not_continue_an_ended_one_of_its_name() {
+        let fanout = Fanout::new(4000, 0);
+        let of = |channel: &str| vec![(channel.to_owned(), subscriber(1, Version::V1, None))];
+        let missed = |seen, channel| fanout.resume(seen, &of(channel)).map(|replay| replay.envelopes.len());
+        fanout.publish("named", vec![action("a")]);
+        fanout.publish("other", vec![action("b")]);
+        let last = fanout.seq();
+        fanout.end("named");
+        fanout.end("without actions");
+        assert_eq!(missed(last, "named"), None, "also before there is a later one");
+        assert_eq!(missed(last, "without actions"), None);
+        fanout.publish("named", vec![action("c"), action("d")]);
+        assert_eq!(missed(last, "named"), None);
+        assert_eq!(missed(fanout.seq() - 1, "named"), Some(1));
+        assert_eq!(missed(last, "other"), Some(0), "a channel that goes on is not affected");
+        assert_eq!(missed(last, "quiet"), Some(0), "nor one that has no past");
+        for _ in 0..1000 {
+            fanout.end("named");
+        }
+        assert_eq!(missed(last, "without actions"), None, "also once its end is no longer retained");
+        fanout.publish("named", vec![action("e")]);
+        assert_eq!(missed(fanout.seq() - 1, "named"), Some(1));
     }
 
     #[tokio::test]

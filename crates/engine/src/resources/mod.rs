@@ -334,7 +334,6 @@ impl Resources {
             return;
         }
         let watch = self.watches.lock().remove(channel);
-        self.core.fanout.remove(channel);
         if let Some(stop) = watch.and_then(|watch| watch.stop) {
             tasks::spawn(stop.unbounded(()));
         }

@@ -64,7 +64,7 @@ impl Sessions {
         if !self.is_alone() {
             // Another host published actions of these channels until now.
             let channels = self.channels_of(&entry);
-            self.core.fanout.forget_past(channels.iter().map(String::as_str));
+            self.core.fanout.end_pasts(channels.iter().map(String::as_str));
             drop(entries);
             self.row_changed(RowChange::Loaded(entry.id.clone()));
         }

@@ -280,8 +280,8 @@ impl Actor {
                 let _ = answer.send(Ok(()));
             }
             Err(refused) => {
+                self.core.fanout.end(&uri);
                 self.sessions.release_chat(&uri);
-                self.core.fanout.remove(&uri);
                 let _ = answer.send(Err(refused));
             }
         }
@@ -375,7 +375,7 @@ impl Actor {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
         self.flush_out();
-        self.core.fanout.remove(&chat.uri);
+        self.core.fanout.end(&chat.uri);
         self.sessions.release_chat(&chat.uri);
         if !chat.is_worker() {
             self.stored(self.forget_turns(&chat.uri)).await;

@@ -250,7 +250,7 @@ impl Claimed {
                 entry.end();
                 sessions.remove(&entry);
                 sessions.disown(&entry.id);
-                sessions.core.fanout.remove(&entry.uri);
+                sessions.core.fanout.end(&entry.uri);
                 inbox.close();
                 let gone = format!("the session could not be started: {}", error.message);
                 let gone = RpcError::session_not_found(gone);

@@ -112,10 +112,10 @@ impl Actor {
         self.close("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
         for chat in &self.chats {
-            self.core.fanout.remove(&chat.uri);
+            self.core.fanout.end(&chat.uri);
         }
-        self.core.fanout.remove(&self.entry.uri);
-        self.core.fanout.remove(&uri::annotations(&self.entry.uri));
+        self.core.fanout.end(&self.entry.uri);
+        self.core.fanout.end(&uri::annotations(&self.entry.uri));
         self.sessions.forget_session(&self.entry, ids).await;
     }
 }

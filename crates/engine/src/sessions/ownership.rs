@@ -189,7 +189,7 @@ impl Sessions {
             return None;
         }
         let channels = self.channels_of(entry);
-        self.core.fanout.forget_past(channels.iter().map(String::as_str));
+        self.core.fanout.end_pasts(channels.iter().map(String::as_str));
         self.released(&entry.id)
     }
 
@@ -271,7 +271,7 @@ impl Sessions {
         futures::future::join_all(waits).await;
         let mut entries = self.entries.write();
         let channels: Vec<String> = entries.values().flat_map(|entry| self.channels_of(entry)).collect();
-        self.core.fanout.forget_past(channels.iter().map(String::as_str));
+        self.core.fanout.end_pasts(channels.iter().map(String::as_str));
         entries.clear();
         self.chats.write().clear();
         self.drafts.lock().clear();

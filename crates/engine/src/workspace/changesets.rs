@@ -212,9 +212,7 @@ impl Workspace {
         let held: Vec<String> =
             self.changesets.0.lock().keys().filter(|uri| uri.starts_with(&beginning)).cloned().collect();
         for uri in held {
-            if self.core.fanout.watchers(&uri).is_empty() {
-                self.changesets.0.lock().remove(&uri);
-                self.core.fanout.remove(&uri);
+            if self.forget_unwatched(&uri) {
                 continue;
             }
             let scope = uri[beginning.len()..].to_owned();
@@ -224,6 +222,18 @@ impl Workspace {
         if self.is_watched(session.uri()) {
             self.follow_trees(&session);
         }
+    }
+
+    /// Forgets the state of a changeset without subscribers; returns whether it has none.
+    fn forget_unwatched(&self, uri: &str) -> bool {
+        // A subscription begins while the states are locked.
+        let mut held = self.changesets.0.lock();
+        if self.core.fanout.is_watched(uri) {
+            return false;
+        }
+        held.remove(uri);
+        self.core.fanout.end(uri);
+        true
     }
 
     async fn refresh_changeset(&self, of: &Of) {
@@ -276,7 +286,7 @@ impl Workspace {
             if let Ok(text) = serde_json::to_string(&cleared) {
                 self.core.fanout.publish(&uri, vec![Outgoing::host(text, Version::V0_9)]);
             }
-            self.core.fanout.remove(&uri);
+            self.core.fanout.end(&uri);
         }
     }
 

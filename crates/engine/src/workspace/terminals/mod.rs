@@ -311,7 +311,7 @@ impl Workspace {
             stream.wake();
         }
         open.lane.lock().take();
-        self.core.fanout.remove(&open.uri);
+        self.core.fanout.end(&open.uri);
         if let Some(handle) = open.handle.get() {
             match handle.dispose.within(limit::TERMINAL_CLOSE, ()).await {
                 Ok(()) => {}
