@@ -2,6 +2,7 @@
 //! so that a client that lost its connection can continue.
 
 mod log;
+mod overlay;
 mod stream;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::core::envelope::{action_of, envelope_frame, params_of, renumbered};
 use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Frame, Item, Outbox};
 use log::Log;
+pub use overlay::{Overlaid, Overlay};
 use stream::Flow;
 pub use stream::{Room, Stream, Ticket};
 
@@ -47,53 +49,6 @@ pub struct Outgoing {
     pub older: Option<String>,
     /// Other forms by connection; `None` sends nothing to the connection.
     pub overlay: Option<Overlay>,
-}
-
-/// The form of an action for each connection.
-#[derive(Clone)]
-pub struct Overlay {
-    seen: Arc<dyn Fn(ConnectionId) -> Overlaid + Send + Sync>,
-    again: Option<Arc<Again>>,
-}
-
-type Again = dyn Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync;
-
-impl Overlay {
-    /// Creates an overlay from a function of the connection, called at the send and at a replay.
-    pub fn new(seen: impl Fn(ConnectionId) -> Overlaid + Send + Sync + 'static) -> Self {
-        Self { seen: Arc::new(seen), again: None }
-    }
-
-    /// Like [`Overlay::new`], with an asynchronous check at a replay.
-    #[must_use]
-    pub fn asked_again(
-        mut self,
-        again: impl Fn(ConnectionId) -> BoxFuture<'static, bool> + Send + Sync + 'static,
-    ) -> Self {
-        self.again = Some(Arc::new(again));
-        self
-    }
-
-    fn seen(&self, by: ConnectionId) -> Overlaid {
-        (self.seen)(by)
-    }
-}
-
-impl std::fmt::Debug for Overlay {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Overlay")
-    }
-}
-
-/// The form of an action for one connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Overlaid {
-    /// The action unchanged.
-    Same,
-    /// Another action in its place.
-    Other(String),
-    /// Nothing.
-    Nothing,
 }
 
 impl Outgoing {
