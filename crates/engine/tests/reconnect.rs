@@ -355,27 +355,88 @@ async fn a_session_does_not_continue_a_disposed_one_of_its_name() {
     socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     snapshot(&mut socket, &chat()).await;
     let seen = said(&mut socket, "t1").await;
-    let reconnected = async |subscriptions: Value| {
-        let params = json!({ "channel": "ahp-root://", "clientId": "c", "lastSeenServerSeq": seen,
-            "subscriptions": subscriptions });
-        host.raw().request("reconnect", params).await.unwrap()
-    };
-    assert_eq!(reconnected(json!([chat()])).await["type"], "replay");
+    assert_eq!(reconnected(&host, seen, json!([chat()])).await["type"], "replay");
     socket.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
-    let gone = reconnected(json!(["ahp-root://", chat()])).await;
+    let gone = reconnected(&host, seen, json!(["ahp-root://", chat()])).await;
     assert_eq!((&gone["type"], &gone["missing"]), (&json!("replay"), &json!([chat()])), "{gone}");
     socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     for channel in [SESSION.to_owned(), chat(), format!("{SESSION}/annotations")] {
-        let result = reconnected(json!([channel])).await;
+        let result = reconnected(&host, seen, json!([channel])).await;
         assert_eq!(result["type"], "snapshot", "{channel}: {result}");
     }
-    let result = reconnected(json!([chat()])).await;
+    let result = reconnected(&host, seen, json!([chat()])).await;
     assert_eq!(result["snapshots"][0]["state"]["turns"], json!([]), "{result}");
     assert_eq!(
-        reconnected(json!(["ahp-root://"])).await["type"],
+        reconnected(&host, seen, json!(["ahp-root://"])).await["type"],
         "replay",
         "other channels are not affected"
     );
+}
+
+/// Reconnects and returns the answer.
+async fn reconnected(host: &MemoryHost, seen: u64, subscriptions: Value) -> Value {
+    let params = json!({ "channel": "ahp-root://", "clientId": "c", "lastSeenServerSeq": seen,
+        "subscriptions": subscriptions });
+    host.raw().request("reconnect", params).await.unwrap()
+}
+
+/// A client keeps its subscriptions of a disposed session, as the official one does, and sees numbers of other channels.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_saw_a_session_end_is_not_resumed_on_a_later_one_of_its_name() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    let mut socket = host.raw();
+    socket.initialize("maker").await;
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let (mut watcher, session_alias) = (host.raw(), "ahp-session:/one");
+    watcher.initialize("c").await;
+    let names = [SESSION, session_alias, &chat(), "ahp-chat:/one", &format!("{SESSION}/annotations")];
+    for name in names {
+        snapshot(&mut watcher, name).await;
+    }
+    snapshot(&mut socket, &chat()).await;
+    said(&mut socket, "t1").await;
+    socket.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    socket.request("createSession", json!({ "channel": "echo:/other" })).await.unwrap();
+    let other = ostler_protocol::uri::default_chat("echo:/other");
+    snapshot(&mut socket, &other).await;
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
+    socket.dispatch(&other, 2, action).await;
+    let actions = socket.actions_until("chat/turnComplete").await;
+    let seen = actions.last().unwrap()["serverSeq"].as_u64().unwrap();
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for name in names {
+        let result = reconnected(&host, seen, json!([name])).await;
+        assert_eq!(result["type"], "snapshot", "{name}: {result}");
+    }
+    assert_eq!(reconnected(&host, seen, json!([other])).await["type"], "replay");
+}
+
+/// Two names of a chat are those of whichever chat is the default.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_not_resumed_on_the_chat_that_has_it_now() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    let mut socket = host.raw();
+    socket.initialize("maker").await;
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let heir = "ahp-chat:/own";
+    socket.request("createChat", json!({ "channel": SESSION, "chat": heir })).await.unwrap();
+    snapshot(&mut socket, &chat()).await;
+    let away = said(&mut socket, "t1").await;
+    snapshot(&mut socket, heir).await;
+    socket.request("disposeChat", json!({ "channel": chat() })).await.unwrap();
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
+    socket.dispatch(heir, 2, action).await;
+    let actions = socket.actions_until("chat/turnComplete").await;
+    let seen = actions.last().unwrap()["serverSeq"].as_u64().unwrap();
+    for name in [chat(), "ahp-chat:/one".to_owned()] {
+        // The second one was subscribed to the former default chat until it was closed.
+        for seen in [away, seen] {
+            let result = reconnected(&host, seen, json!([name])).await;
+            assert_eq!(result["type"], "snapshot", "{name} after {seen}: {result}");
+            assert_eq!(result["snapshots"][0]["state"]["turns"][0]["id"], "t", "{result}");
+        }
+    }
+    assert_eq!(reconnected(&host, seen, json!([heir])).await["type"], "replay");
 }
 
 /// A session's default chat has two names: its own, and the one that follows whichever chat is the default.

@@ -174,6 +174,11 @@ pub fn session(provider: &str, id: &str) -> String {
     format!("{provider}:/{id}")
 }
 
+/// The URI of a session that does not name its provider.
+pub fn session_alias(id: &str) -> String {
+    format!("{SESSION_ALIAS}:/{id}")
+}
+
 /// The first chat of a session, a role that moves with the default chat.
 pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHAT}{}", URL_SAFE_NO_PAD.encode(session))

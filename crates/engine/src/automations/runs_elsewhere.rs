@@ -148,9 +148,10 @@ impl Automations {
 
     /// Follows runs that this host no longer owns.
     pub(super) fn follow_lost(&self, runs: &[AutomationRunState]) {
-        for run in runs.iter().filter(|run| self.core.fanout.is_watched(&run.resource)) {
-            self.elsewhere.follow(run);
-        }
+        let (watched, others): (Vec<_>, Vec<_>) =
+            runs.iter().partition(|run| self.core.fanout.is_watched(&run.resource));
+        watched.into_iter().for_each(|run| self.elsewhere.follow(run));
+        self.end_run_pasts(others.into_iter().map(|run| &*run.resource));
     }
 
     /// Reads the newest runs of an automation of another host, and those that clients follow.
@@ -171,10 +172,22 @@ impl Automations {
         Ok(())
     }
 
+    /// Ends the pasts of runs whose changes this host no longer publishes: a client that returns receives snapshots.
+    fn end_run_pasts<'a>(&self, runs: impl Iterator<Item = &'a str>) {
+        let mut runs = runs.peekable();
+        if runs.peek().is_some() {
+            self.core.fanout.end_pasts(runs);
+        }
+    }
+
     /// Returns the followed runs of an automation.
     fn followed_of(&self, id: &str) -> Vec<String> {
         let mut followed = self.elsewhere.followed.lock();
-        followed.retain(|run, of| of.since.elapsed() < RETAINED || self.core.fanout.is_watched(run));
+        let is_dropped =
+            |run: &str, of: &Followed| of.since.elapsed() >= RETAINED && !self.core.fanout.is_watched(run);
+        let dropped: Vec<String> =
+            followed.extract_if(|run, of| is_dropped(run, of)).map(|(run, _)| run).collect();
+        self.end_run_pasts(dropped.iter().map(String::as_str));
         let runs = followed.iter().filter(|(_, of)| uri::automation_id(&of.automation) == Some(id));
         runs.map(|(run, _)| run.clone()).collect()
     }

@@ -5,7 +5,7 @@ mod log;
 mod overlay;
 mod stream;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -248,17 +248,33 @@ impl Fanout {
         });
     }
 
-    /// Ends a channel with its subscriptions. A later channel of the same name does not continue it: a client of the
-    /// ended one that reconnects receives a snapshot.
-    pub fn end(&self, channel: &str) {
+    /// Ends a channel with its subscriptions. `aliases` are its names that another channel can have later. A later
+    /// channel of one of the names does not continue it: a client of the ended one that reconnects receives a snapshot.
+    pub fn end(&self, channel: &str, aliases: &[String]) {
         let mut inner = self.inner();
-        inner.end_pasts([channel].into_iter());
-        inner.channels.remove(channel);
+        let names = std::iter::once(channel).chain(aliases.iter().map(String::as_str));
+        let was_watched = inner.is_watched(channel);
+        let ended = (inner.end_pasts(names, was_watched), inner.channels.remove(channel));
+        drop(inner);
+        drop(ended);
+    }
+
+    /// Ends a channel if it has no subscribers; returns whether it has none.
+    pub(crate) fn end_unwatched(&self, channel: &str) -> bool {
+        let mut inner = self.inner();
+        if inner.is_watched(channel) {
+            return false;
+        }
+        let ended = (inner.end_pasts([channel].into_iter(), false), inner.channels.remove(channel));
+        drop(inner);
+        drop(ended);
+        true
     }
 
     /// Ends the pasts of channels, because another host may continue them: a client that reconnects receives snapshots.
     pub(crate) fn end_pasts<'a>(&self, channels: impl Iterator<Item = &'a str>) {
-        self.inner().end_pasts(channels);
+        let ended = self.inner().end_pasts(channels, false);
+        drop(ended);
     }
 
     /// Returns the connections that subscribe to a channel.
@@ -309,7 +325,7 @@ impl Fanout {
 
     /// Returns whether a channel has subscribers.
     pub(crate) fn is_watched(&self, channel: &str) -> bool {
-        self.inner().channels.get(channel).is_some_and(|entry| !entry.subscribers.is_empty())
+        self.inner().is_watched(channel)
     }
 
     /// Returns whether a connection subscribes to a channel.
@@ -405,7 +421,11 @@ impl Fanout {
             .map(|(channel, subscriber)| ((channel.as_str(), subscriber.alias.as_deref()), subscriber))
             .collect();
         let mut missed = Vec::new();
-        for ((channel, _), subscriber) in by_name {
+        for ((channel, alias), subscriber) in by_name {
+            // The channel that has the alias now may have existed when another one had it.
+            if alias.is_some_and(|alias| inner.log.after(alias, seen).is_none()) {
+                return None;
+            }
             missed.extend(inner.log.after(channel, seen)?.map(|logged| (logged, subscriber)));
         }
         missed.sort_by_key(|(logged, _)| logged.seq);
@@ -441,14 +461,25 @@ impl Inner {
         }
     }
 
-    fn end_pasts<'a>(&mut self, channels: impl Iterator<Item = &'a str>) {
+    fn is_watched(&self, channel: &str) -> bool {
+        self.channels.get(channel).is_some_and(|entry| !entry.subscribers.is_empty())
+    }
+
+    /// Ends pasts and returns their actions, which are dropped without the lock.
+    fn end_pasts<'a>(
+        &mut self,
+        channels: impl Iterator<Item = &'a str>,
+        is_cut: bool,
+    ) -> Vec<VecDeque<Logged>> {
         // A client that has seen the last number has not seen what changes after the end.
         self.seq += 1;
-        for channel in channels {
+        let ended = channels.map(|channel| {
             let key = self.key(channel);
-            self.log.end(&key, self.seq);
-        }
+            self.log.end(&key, self.seq, is_cut)
+        });
+        let ended = ended.collect();
         self.log.trim();
+        ended
     }
 
     fn send(&mut self, channel: &str, actions: Vec<Outgoing>) {
@@ -699,25 +730,55 @@ mod tests {
     async fn a_channel_does_not_continue_an_ended_one_of_its_name() {
         let fanout = Fanout::new(4000, 0);
         let of = |channel: &str| vec![(channel.to_owned(), subscriber(1, Version::V1, None))];
-        let missed = |seen, channel| fanout.resume(seen, &of(channel)).map(|replay| replay.envelopes.len());
+        let missed = |seen, channel| {
+            let missed = fanout.resume(seen, &of(channel)).map(|replay| replay.envelopes.len());
+            fanout.unsubscribe(channel, ConnectionId(1));
+            missed
+        };
         fanout.publish("named", vec![action("a")]);
         fanout.publish("other", vec![action("b")]);
         let last = fanout.seq();
-        fanout.end("named");
-        fanout.end("without actions");
+        fanout.end("named", &["alias".to_owned()]);
+        fanout.end("without actions", &[]);
         assert_eq!(missed(last, "named"), None, "also before there is a later one");
         assert_eq!(missed(last, "without actions"), None);
         fanout.publish("named", vec![action("c"), action("d")]);
         assert_eq!(missed(last, "named"), None);
         assert_eq!(missed(fanout.seq() - 1, "named"), Some(1));
+        let aliased = vec![("other".to_owned(), subscriber(1, Version::V1, Some("alias")))];
+        assert!(
+            fanout.resume(last, &aliased).is_none(),
+            "a name of the ended one is a name of another one now"
+        );
+        assert!(fanout.resume(fanout.seq(), &aliased).is_some());
         assert_eq!(missed(last, "other"), Some(0), "a channel that goes on is not affected");
         assert_eq!(missed(last, "quiet"), Some(0), "nor one that has no past");
         for _ in 0..1000 {
-            fanout.end("named");
+            fanout.end("named", &[]);
         }
         assert_eq!(missed(last, "without actions"), None, "also once its end is no longer retained");
         fanout.publish("named", vec![action("e")]);
         assert_eq!(missed(fanout.seq() - 1, "named"), Some(1));
+    }
+
+    #[tokio::test]
+    async fn who_was_subscribed_at_the_end_of_a_channel_is_not_resumed_on_a_later_one() {
+        let fanout = Fanout::new(DEFAULT_REPLAY, 0);
+        let of = |channel: &str| vec![(channel.to_owned(), subscriber(1, Version::V1, None))];
+        fanout.subscribe("named", subscriber(1, Version::V1, Some("alias")));
+        assert!(!fanout.end_unwatched("named"));
+        fanout.end("named", &["alias".to_owned()]);
+        fanout.publish("other", vec![action("a")]);
+        fanout.publish("named", vec![action("b")]);
+        let last = fanout.seq();
+        assert!(fanout.resume(last, &of("named")).is_none());
+        assert!(fanout.resume(last, &of("other")).is_some());
+        let aliased = vec![("other".to_owned(), subscriber(1, Version::V1, Some("alias")))];
+        assert!(fanout.resume(last, &aliased).is_none());
+        fanout.publish("quiet", vec![action("c")]);
+        assert!(fanout.end_unwatched("quiet"));
+        assert!(fanout.resume(last + 1, &of("quiet")).is_none());
+        assert!(fanout.resume(fanout.seq(), &of("quiet")).is_some(), "nobody had its state then");
     }
 
     #[tokio::test]

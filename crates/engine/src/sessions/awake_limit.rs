@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::create::state_of;
 use super::queue::Inbox;
 use super::{Entry, Resting, Snapshots, ToSession};
 use crate::core::ids::ConnectionId;
@@ -227,6 +228,10 @@ impl Actor {
             }
             *resting = Resting::Asleep;
             inbox.close();
+            if self.forgets_state() {
+                let channels = self.chats.iter().map(|chat| &*chat.uri).chain([&*self.entry.uri]);
+                self.core.fanout.end_pasts(channels);
+            }
         }
         for chat in &mut self.chats {
             if let Some(backend) = chat.backend.take() {
@@ -236,6 +241,29 @@ impl Actor {
         self.entry.forgets_memory();
         self.sessions.rests();
         true
+    }
+}
+
+impl Actor {
+    /// Whether clients have seen a state that the session does not have when it wakes, and that no action removes. Facts
+    /// of its directories are read again, and an action says what they are.
+    fn forgets_state(&self) -> bool {
+        let (state, woken) = (&self.state, state_of(&self.entry, None));
+        state.activity != woken.activity
+            || state.creation_error != woken.creation_error
+            || state.server_tools != woken.server_tools
+            || state.active_clients != woken.active_clients
+            || state.customizations != woken.customizations
+            || self.chats.iter().any(|chat| {
+                let chat_state = &chat.state;
+                chat.is_worker()
+                    || chat_state.activity.is_some()
+                    || chat_state.changes.is_some()
+                    || chat_state.changesets.is_some()
+                    || chat_state.background_work.is_some()
+                    || chat_state.canvases.is_some()
+                    || chat_state.meta.is_some()
+            })
     }
 }
 

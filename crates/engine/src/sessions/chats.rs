@@ -280,7 +280,7 @@ impl Actor {
                 let _ = answer.send(Ok(()));
             }
             Err(refused) => {
-                self.core.fanout.end(&uri);
+                self.core.fanout.end(&uri, &[]);
                 self.sessions.release_chat(&uri);
                 let _ = answer.send(Err(refused));
             }
@@ -343,7 +343,8 @@ impl Actor {
         let (gone, left): (Vec<Chat>, Vec<Chat>) =
             std::mem::take(&mut self.chats).into_iter().partition(goes);
         self.chats = left;
-        let default = gone.iter().any(|chat| Some(&chat.uri) == self.state.default_chat.as_ref());
+        let former = self.state.default_chat.clone();
+        let default = gone.iter().any(|chat| Some(&chat.uri) == former.as_ref());
         let heir = self.chats.iter().find(|chat| !chat.is_worker());
         if let (true, Some(heir)) = (default, heir) {
             let (uri, backend_id) = (heir.uri.clone(), heir.backend_id.clone());
@@ -358,7 +359,9 @@ impl Actor {
         let writes = futures::future::join(self.keep_session(), self.keep_chats());
         self.stored_session(writes).await;
         for chat in gone {
-            self.forget_chat(chat).await;
+            let role = self.entry.names_of_default_chat();
+            let aliases = if Some(&chat.uri) == former.as_ref() { role.as_slice() } else { &[] };
+            self.forget_chat(chat, aliases).await;
         }
         Ok(())
     }
@@ -371,11 +374,12 @@ impl Actor {
         self.cancel_running(at).await;
     }
 
-    async fn forget_chat(&mut self, mut chat: Chat) {
+    /// Removes a chat and ends its channel; `aliases` are the names of it that another chat has now.
+    async fn forget_chat(&mut self, mut chat: Chat, aliases: &[String]) {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
         self.flush_out();
-        self.core.fanout.end(&chat.uri);
+        self.core.fanout.end(&chat.uri, aliases);
         self.sessions.release_chat(&chat.uri);
         if !chat.is_worker() {
             self.stored(self.forget_turns(&chat.uri)).await;

@@ -248,9 +248,9 @@ impl Claimed {
                     sessions.forget_planned(&entry.id).await;
                 }
                 entry.end();
+                entry.end_channels(&sessions.core.fanout);
                 sessions.remove(&entry);
                 sessions.disown(&entry.id);
-                sessions.core.fanout.end(&entry.uri);
                 inbox.close();
                 let gone = format!("the session could not be started: {}", error.message);
                 let gone = RpcError::session_not_found(gone);

@@ -4,12 +4,30 @@ use ostler_contract::events::{Event, TurnStatus};
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
 use ostler_protocol::{RpcError, uri};
 
+use super::Entry;
 use super::actor::Actor;
 use super::awake_limit::refuse;
 use super::queue::Inbox;
+use crate::core::fanout::Fanout;
 use crate::core::message::run_of;
 use crate::core::outbox::Closed;
 use crate::core::refusals::NOT_STORED;
+
+impl Entry {
+    /// Returns the URIs that name the session's default chat, whichever chat that is.
+    pub(super) fn names_of_default_chat(&self) -> [String; 2] {
+        [uri::default_chat(&self.uri), uri::chat(&self.id)]
+    }
+
+    /// Ends the channels of a session that is gone, apart from its chats with own URIs.
+    pub(super) fn end_channels(&self, fanout: &Fanout) {
+        let alias = uri::session_alias(&self.id);
+        fanout.end(&uri::annotations(&self.uri), &[uri::annotations(&alias)]);
+        fanout.end(&self.uri, &[alias]);
+        let [role, short] = self.names_of_default_chat();
+        fanout.end(&role, &[short]);
+    }
+}
 
 impl Actor {
     /// Removes a client from the active clients once none of its connections is subscribed to the session.
@@ -85,11 +103,12 @@ impl Actor {
         let has_lease = self.core.cluster().is_none_or(|cluster| cluster.gauges().has_lease);
         let why = if has_lease { Closed::Moved } else { Closed::LostLease };
         self.entry.end();
-        // The release follows the writes that are still queued, and precedes the next claim.
-        sessions.leave_memory(&self.entry);
+        // Before the pasts of the channels end, so that none of them sees a later number.
         for connection in channels.iter().flat_map(|channel| self.core.fanout.watchers(channel)) {
             sessions.access.clients.close(connection, why);
         }
+        // The release follows the writes that are still queued, and precedes the next claim.
+        sessions.leave_memory(&self.entry);
         inbox.close();
         while let Some(posted) = inbox.try_next() {
             refuse(&sessions, posted.message, &RpcError::internal(NOT_STORED));
@@ -112,10 +131,9 @@ impl Actor {
         self.close("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
         for chat in &self.chats {
-            self.core.fanout.end(&chat.uri);
+            self.core.fanout.end(&chat.uri, &[]);
         }
-        self.core.fanout.end(&self.entry.uri);
-        self.core.fanout.end(&uri::annotations(&self.entry.uri));
+        self.entry.end_channels(&self.core.fanout);
         self.sessions.forget_session(&self.entry, ids).await;
     }
 }

@@ -192,6 +192,13 @@ impl Workspace {
         self.refresh_changeset(of).await;
     }
 
+    /// Does the same for a subscription that was restored without a snapshot.
+    pub(crate) async fn changeset_is_watched_again(self: &Arc<Self>, spelled: &str) {
+        if let Ok(of) = self.changeset_in_memory(spelled) {
+            self.changeset_is_watched(&of).await;
+        }
+    }
+
     /// Returns whether a changeset of a session has subscribers.
     pub(crate) fn has_watched_changesets(&self, session: &str) -> bool {
         let beginning = format!("{session}/changeset/");
@@ -228,12 +235,11 @@ impl Workspace {
     fn forget_unwatched(&self, uri: &str) -> bool {
         // A subscription begins while the states are locked.
         let mut held = self.changesets.0.lock();
-        if self.core.fanout.is_watched(uri) {
-            return false;
+        let is_forgotten = self.core.fanout.end_unwatched(uri);
+        if is_forgotten {
+            held.remove(uri);
         }
-        held.remove(uri);
-        self.core.fanout.end(uri);
-        true
+        is_forgotten
     }
 
     async fn refresh_changeset(&self, of: &Of) {
@@ -286,7 +292,7 @@ impl Workspace {
             if let Ok(text) = serde_json::to_string(&cleared) {
                 self.core.fanout.publish(&uri, vec![Outgoing::host(text, Version::V0_9)]);
             }
-            self.core.fanout.end(&uri);
+            self.core.fanout.end(&uri, &[]);
         }
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::points::Emit;
 use ostler_contract::{Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
-use ostler_testkit::{MemoryHost, RawClient};
+use ostler_testkit::{MemoryHost, RawClient, Stage};
 
 const MOST: usize = 8;
 
@@ -54,6 +55,59 @@ async fn idle_sessions_beyond_the_limit_sleep_and_wake_as_they_were() {
     let turns = subscribed["snapshot"]["state"]["turns"].as_array().unwrap().clone();
     assert_eq!(turns[0]["message"]["text"], "remember me");
     say(&mut client, 10 * MOST - 1, "hello").await;
+}
+
+/// What a backend lists of a session is not stored, and a client that was away does not learn of that by an action.
+#[tokio::test]
+async fn who_has_more_of_a_session_than_it_wakes_with_is_not_resumed() {
+    let (dir, stage) = (tempfile::tempdir().unwrap(), Stage::default());
+    let db = StateDb::open(dir.path()).unwrap();
+    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .sessions(sessions)
+        .options(|options| options.limits.awake_sessions = MOST)
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("maker").await;
+    let (rich, plain) = ("stage:/rich", "stage:/plain");
+    for (number, session) in [rich, plain].into_iter().enumerate() {
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+        client.request("subscribe", json!({ "channel": session })).await.unwrap();
+        let chat = ostler_protocol::uri::default_chat(session);
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+        client.dispatch(&chat, 1, turn).await;
+        client.actions_until("chat/turnStarted").await;
+        while stage.started() <= number {
+            tokio::task::yield_now().await;
+        }
+    }
+    let kit = json!([{ "type": "plugin", "id": "kit", "uri": "https://example.org/kit", "name": "Kit" }]);
+    stage.emit(0, Emit::Session, json!({ "type": "session/customizationsChanged", "customizations": kit }));
+    let told = client.actions_until("session/customizationsChanged").await;
+    let mut seen = told.last().unwrap()["serverSeq"].as_u64().unwrap();
+    for (number, session) in [rich, plain].into_iter().enumerate() {
+        stage.emit(number, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 0 }));
+        let told = client.actions_until("chat/turnComplete").await;
+        seen = seen.max(told.last().unwrap()["serverSeq"].as_u64().unwrap());
+        for channel in [session.to_owned(), ostler_protocol::uri::default_chat(session)] {
+            client.notify("unsubscribe", json!({ "channel": channel })).await;
+        }
+    }
+    for at in 0..2 * MOST {
+        client.request("createSession", json!({ "channel": format!("stage:/{at}") })).await.unwrap();
+    }
+    let reconnected = async |session: &str| {
+        let params = json!({ "channel": "ahp-root://", "clientId": "c", "lastSeenServerSeq": seen,
+            "subscriptions": [session] });
+        host.raw().request("reconnect", params).await.unwrap()
+    };
+    assert_eq!(reconnected(plain).await["type"], "replay");
+    let result = reconnected(rich).await;
+    assert_eq!(result["type"], "snapshot", "{result}");
+    assert!(result["snapshots"][0]["state"].get("customizations").is_none(), "{result}");
 }
 
 #[tokio::test]

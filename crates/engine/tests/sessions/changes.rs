@@ -98,6 +98,52 @@ async fn a_watched_changeset_is_asked_for_again_when_its_index_moves() {
     assert_eq!(asked.load(Ordering::SeqCst), before + 1, "nobody watches");
 }
 
+/// A client that loses its connection is the only subscriber, so nothing follows the directory meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_changeset_and_a_session_are_followed_again_after_a_replay() {
+    let changeset = "stage:/1/changeset/session";
+    for channels in [vec![changeset], vec![changeset, "stage:/1"]] {
+        let (index, asked) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicUsize::new(0)));
+        let host = MemoryHost::builder()
+            .plugin(Stage::default().plugin(), json!({}))
+            .plugin(git(asked.clone()), json!({}))
+            .here(Arc::new(Moving(index.clone())))
+            .start()
+            .await;
+        let mut client = host.raw();
+        client.initialize("c").await;
+        let session = json!({ "channel": "stage:/1", "workingDirectories": ["file:///work/yard"] });
+        client.request("createSession", session).await.unwrap();
+        let mut seen = 0;
+        for channel in &channels {
+            let subscribed = client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+            seen = subscribed["snapshot"]["fromSeq"].as_u64().unwrap();
+        }
+        let pass = async |seconds: u64| tokio::time::sleep(Duration::from_secs(seconds)).await;
+        pass(5).await;
+        for frame in client.ready_frames().await {
+            seen = seen.max(frame["params"]["serverSeq"].as_u64().unwrap_or_default());
+        }
+        client.connection.close();
+        pass(10).await;
+        let away = asked.load(Ordering::SeqCst);
+        index.store(2, Ordering::SeqCst);
+        pass(10).await;
+        assert_eq!(asked.load(Ordering::SeqCst), away, "nobody watches");
+        let mut client = host.raw();
+        let back = json!({ "channel": "ahp-root://", "clientId": "c", "lastSeenServerSeq": seen,
+            "subscriptions": channels });
+        let back = client.request("reconnect", back).await.unwrap();
+        assert_eq!((&back["type"], &back["missing"]), (&json!("replay"), &json!([])), "{back}");
+        pass(5).await;
+        let before = asked.load(Ordering::SeqCst);
+        assert!(before > away, "it is read again after the replay");
+        index.store(3, Ordering::SeqCst);
+        pass(5).await;
+        assert_eq!(asked.load(Ordering::SeqCst), before + 1, "it is followed");
+    }
+}
+
 type Ended = Arc<Mutex<Option<Func<fn(Option<i64>)>>>>;
 
 /// Files that take everything.

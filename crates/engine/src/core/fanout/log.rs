@@ -40,12 +40,15 @@ struct Past {
     from: u64,
     /// The number of its newest mark.
     newest: u64,
+    /// Whether the channel had subscribers when it ended. They may have seen later numbers of other channels, and still
+    /// have its state.
+    is_cut: bool,
 }
 
 impl Past {
     /// Creates the past of a channel without actions after a number.
     fn after(seq: u64) -> Self {
-        Self { actions: VecDeque::new(), from: seq, newest: seq }
+        Self { actions: VecDeque::new(), from: seq, newest: seq, is_cut: false }
     }
 }
 
@@ -104,20 +107,24 @@ impl Log {
         }
     }
 
-    /// Ends the past of a channel with a number: an earlier state is not continued by what is added later.
-    pub fn end(&mut self, channel: &Arc<str>, seq: u64) {
-        if let Some(past) = self.channels.insert(channel.clone(), Past::after(seq)) {
-            self.bytes -= past.actions.iter().map(Logged::weight).sum::<usize>();
-        }
+    /// Ends the past of a channel with a number: an earlier state is not continued by what is added later. With `is_cut`,
+    /// no later past of the name is replayed to anybody. Returns the removed actions, which may be much memory to free.
+    pub fn end(&mut self, channel: &Arc<str>, seq: u64, is_cut: bool) -> VecDeque<Logged> {
+        let past = self.channels.entry(channel.clone()).or_insert_with(|| Past::after(seq));
+        let is_cut = is_cut || past.is_cut;
+        let removed = std::mem::replace(past, Past { is_cut, ..Past::after(seq) }).actions;
+        self.bytes -= removed.iter().map(Logged::weight).sum::<usize>();
         let mark = Mark { channel: channel.clone(), seq, is_end: true };
         self.bytes += mark.weight();
         self.order.push_back(mark);
+        removed
     }
 
     /// Returns the actions of a channel after a number, oldest first; `None` if some were removed.
     pub fn after(&self, channel: &str, seen: u64) -> Option<impl Iterator<Item = &Logged>> {
         let past = self.channels.get(channel);
-        if seen < self.start || seen < past.map_or(self.forgotten, |past| past.from) {
+        let is_cut = past.is_some_and(|past| past.is_cut);
+        if is_cut || seen < self.start || seen < past.map_or(self.forgotten, |past| past.from) {
             return None;
         }
         let actions = past.map(|past| {
@@ -147,7 +154,7 @@ mod tests {
         let mut log = Log::new(4000, 0);
         for seq in 1..=1000 {
             let channel = if seq % 2 == 0 { "even" } else { &format!("odd {seq}") };
-            log.end(&channel.into(), seq);
+            log.end(&channel.into(), seq, false);
             log.trim();
         }
         assert!((10..50).contains(&log.order.len()), "{}", log.order.len());

@@ -43,6 +43,13 @@ impl ChannelKind for Changeset {
         });
     }
 
+    /// Nothing followed its files while it had no subscribers.
+    fn resume(&self, connection: &Connection, spelled: &str, channel: &str) {
+        connection.remember(spelled, channel);
+        let (front, spelled) = (connection.front().clone(), spelled.to_owned());
+        tasks::spawn(async move { front.workspace.changeset_is_watched_again(&spelled).await });
+    }
+
     fn dispatch(&self, connection: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
         let front = connection.front().clone();
         let (outbox, spelled) = (connection.outbox.clone(), dispatched.spelled.to_owned());

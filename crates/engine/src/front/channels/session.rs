@@ -53,6 +53,14 @@ impl ChannelKind for OfSession {
         front.sessions.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
     }
 
+    fn resume(&self, connection: &Connection, spelled: &str, channel: &str) {
+        connection.remember(spelled, channel);
+        let front = connection.front();
+        if let Some((entry, Place::Session)) = front.sessions.locate(&self.0) {
+            front.workspace.session_is_watched(entry);
+        }
+    }
+
     fn dispatch(&self, connection: &Arc<Connection>, dispatched: Dispatched<'_>) -> Result<(), String> {
         let front = connection.front();
         let gone = || nothing_at(dispatched.spelled).message;

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use crate::core::fanout::{Room, Stream, Subscriber};
+use crate::core::fanout::{Fanout, Room, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
 use crate::core::log::Log;
 use crate::core::refusals::{STOPPING, already_exists, not_served};
@@ -122,10 +122,14 @@ impl Terminals {
         Ok(())
     }
 
-    fn take(&self, uri: &str) -> Option<Arc<Open>> {
+    /// Removes a terminal and ends its channel.
+    fn take(&self, uri: &str, fanout: &Fanout) -> Option<Arc<Open>> {
         let mut all = self.open.lock();
         let at = all.iter().position(|open| open.uri == uri)?;
-        Some(all.remove(at))
+        let open = all.remove(at);
+        // Before another terminal can have its URI.
+        open.leave(fanout);
+        Some(open)
     }
 }
 
@@ -164,8 +168,7 @@ impl Workspace {
         let terminal = match made {
             Ok(terminal) => terminal,
             Err(why) => {
-                self.terminals.take(&open.uri);
-                open.screen.lock().gone = true;
+                self.terminals.take(&open.uri, &self.core.fanout);
                 return Err(match why.rpc {
                     Some(_) => why.into_rpc(),
                     None => RpcError::internal(format!("the terminal could not be opened: {}", why.message)),
@@ -295,23 +298,14 @@ impl Workspace {
 
     /// Ends a terminal and removes it from the list; returns whether there was one.
     pub(crate) async fn dispose_terminal(&self, uri: &str) -> bool {
-        let Some(open) = self.terminals.take(uri) else { return false };
+        let Some(open) = self.terminals.take(uri, &self.core.fanout) else { return false };
         self.list_terminals();
         self.end_terminal(&open).await;
         true
     }
 
     async fn end_terminal(&self, open: &Open) {
-        let stream = {
-            let mut screen = open.screen.lock();
-            screen.gone = true;
-            screen.stream.take()
-        };
-        if let Some(stream) = stream {
-            stream.wake();
-        }
         open.lane.lock().take();
-        self.core.fanout.end(&open.uri);
         if let Some(handle) = open.handle.get() {
             match handle.dispose.within(limit::TERMINAL_CLOSE, ()).await {
                 Ok(()) => {}
@@ -344,6 +338,19 @@ impl Workspace {
 }
 
 impl Open {
+    /// Ends its channel; nothing of it is published from now on.
+    fn leave(&self, fanout: &Fanout) {
+        let stream = {
+            let mut screen = self.screen.lock();
+            screen.gone = true;
+            screen.stream.take()
+        };
+        if let Some(stream) = stream {
+            stream.wake();
+        }
+        fanout.end(&self.uri, &[]);
+    }
+
     /// Makes it available to clients.
     fn start(self: &Arc<Self>, workspace: &Arc<Workspace>, terminal: Terminal, name: Option<String>) {
         let (lane, told) = mpsc::unbounded_channel();
@@ -359,7 +366,10 @@ impl Open {
             screen.state.cwd = Some(file_uri(cwd));
         }
         let now = workspace.core.clock.now().as_millisecond();
-        screen.list(&workspace.core.fanout, terminal.is_pty == Some(true), now);
+        // Another terminal can have the URI of one that was disposed of.
+        if !screen.gone {
+            screen.list(&workspace.core.fanout, terminal.is_pty == Some(true), now);
+        }
         if !screen.has_exited() {
             *self.lane.lock() = Some(lane);
         }
