@@ -26,6 +26,8 @@ pub struct Context {
     /// The Rust floor, built at its first use.
     rust_floor: OnceCell<RustFloor>,
     rounds: Option<usize>,
+    /// A part of the names of the attacks to make; all if absent.
+    pub attack: Option<String>,
 }
 
 /// A running server of either side, with its folder.
@@ -56,7 +58,14 @@ impl Context {
             progress("there is no node on this machine, so ostler is measured alone");
         }
         let rust_floor = OnceCell::new();
-        Ok(Self { root: root.to_owned(), ostler, node, rust_floor, rounds: options.rounds })
+        Ok(Self {
+            root: root.to_owned(),
+            ostler,
+            node,
+            rust_floor,
+            rounds: options.rounds,
+            attack: options.attack.clone(),
+        })
     }
 
     /// Returns the bounds of a benchmark: `rounds`, unless the command line sets another number; no round begins after

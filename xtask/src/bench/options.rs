@@ -15,12 +15,21 @@ pub struct Options {
     pub json: bool,
     /// The number of rounds, instead of each figure's default.
     pub rounds: Option<usize>,
+    /// A part of the names of the attacks that `peaks` makes; all and the costs of sessions if absent.
+    pub attack: Option<String>,
     names: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { profile: "dist".to_owned(), program: None, json: false, rounds: None, names: Vec::new() }
+        Self {
+            profile: "dist".to_owned(),
+            program: None,
+            json: false,
+            rounds: None,
+            attack: None,
+            names: Vec::new(),
+        }
     }
 }
 
@@ -50,11 +59,15 @@ impl Options {
                         arguments.next().and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
                     options.rounds = Some(rounds.ok_or("--rounds takes a number from 1 on")?);
                 }
+                "--attack" => {
+                    let attack = arguments.next().ok_or("--attack takes a part of the name of an attack")?;
+                    options.attack = Some(attack.clone());
+                }
                 name if GROUPS.iter().any(|group| group.name == name) => options.names.push(name.to_owned()),
                 other => {
                     let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
                     return Err(format!(
-                        "there is no benchmark {other}; there are {}, and --json, --rounds <n>, --profile <name> and --program <file>",
+                        "there is no benchmark {other}; there are {}, and --json, --rounds <n>, --profile <name>, --program <file> and --attack <name>",
                         names.join(", ")
                     ));
                 }
@@ -89,7 +102,10 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused() {
-        for wrong in [&["turns"][..], &["--rounds"], &["--rounds", "0"], &["--program"], &["--quick"]] {
+        assert_eq!(read(&["peaks", "--attack", "prompts"]).unwrap().attack.as_deref(), Some("prompts"));
+        for wrong in
+            [&["turns"][..], &["--rounds"], &["--rounds", "0"], &["--program"], &["--attack"], &["--quick"]]
+        {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -41,17 +41,25 @@ const COSTS: &[Column] = &[
 
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     let bounds = Bounds { floor: false, ..context.bounds(2, Duration::from_secs(120)) };
-    let attacks = Kind::ALL.iter().flat_map(|kind| {
+    let is_made = |kind: &&Kind| context.attack.as_ref().is_none_or(|part| kind.figures()[0].contains(part));
+    let kinds: Vec<Kind> = Kind::ALL.iter().filter(is_made).copied().collect();
+    if kinds.is_empty() {
+        return Err(Failure::new("no attack has this name"));
+    }
+    let costs = if context.attack.is_none() { COSTS } else { &[] };
+    let attacks = kinds.iter().flat_map(|kind| {
         let [memory, waits] = kind.figures();
         [(memory, "MB", MEMORY), (waits, "ms", SERVED)]
     });
-    let columns: Vec<Column> = attacks.chain(COSTS.iter().copied()).collect();
+    let columns: Vec<Column> = attacks.chain(costs.iter().copied()).collect();
     alternate(bounds, &columns, |_| {
         let mut values = Vec::new();
-        for kind in Kind::ALL {
+        for kind in &kinds {
             values.extend(attacked(context, *kind).during(kind.figures()[0])?);
         }
-        values.extend([prompt(context)?, sessions(context, false)?, sessions(context, true)?]);
+        if !costs.is_empty() {
+            values.extend([prompt(context)?, sessions(context, false)?, sessions(context, true)?]);
+        }
         Ok(values)
     })
 }
