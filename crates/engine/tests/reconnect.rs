@@ -411,6 +411,37 @@ async fn a_client_that_saw_a_session_end_is_not_resumed_on_a_later_one_of_its_na
     assert_eq!(reconnected(&host, seen, json!([other])).await["type"], "replay");
 }
 
+/// The names of the default chat belong to the chat that has the role when the session is disposed.
+#[tokio::test(start_paused = true)]
+async fn names_of_the_default_chat_are_not_resumed_on_a_later_session() {
+    let host = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({})).start().await;
+    let mut socket = host.raw();
+    socket.initialize("maker").await;
+    for session in [SESSION, "echo:/other"] {
+        socket.request("createSession", json!({ "channel": session })).await.unwrap();
+    }
+    socket.request("createChat", json!({ "channel": SESSION, "chat": "ahp-chat:/own" })).await.unwrap();
+    socket.request("disposeChat", json!({ "channel": chat() })).await.unwrap();
+    let mut watcher = host.raw();
+    watcher.initialize("c").await;
+    let names = [chat(), "ahp-chat:/one".to_owned()];
+    for name in &names {
+        snapshot(&mut watcher, name).await;
+    }
+    socket.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    let other = ostler_protocol::uri::default_chat("echo:/other");
+    snapshot(&mut socket, &other).await;
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
+    socket.dispatch(&other, 2, action).await;
+    let actions = socket.actions_until("chat/turnComplete").await;
+    let seen = actions.last().unwrap()["serverSeq"].as_u64().unwrap();
+    socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    for name in names {
+        let result = reconnected(&host, seen, json!([name])).await;
+        assert_eq!(result["type"], "snapshot", "{name}: {result}");
+    }
+}
+
 /// Two names of a chat are those of whichever chat is the default.
 #[tokio::test(start_paused = true)]
 async fn a_name_is_not_resumed_on_the_chat_that_has_it_now() {

@@ -3,6 +3,7 @@
 
 mod log;
 mod overlay;
+mod replay;
 mod stream;
 
 use std::collections::{HashMap, VecDeque};
@@ -10,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use ostler_contract::Charge;
 use ostler_protocol::Version;
 use parking_lot::{Mutex, MutexGuard};
@@ -22,6 +22,7 @@ use crate::core::ids::ConnectionId;
 use crate::core::outbox::{Batch, Frame, Item, Outbox};
 use log::Log;
 pub use overlay::{Overlaid, Overlay};
+pub use replay::{Missed, Replay};
 use stream::Flow;
 pub use stream::{Room, Stream, Ticket};
 
@@ -159,47 +160,6 @@ struct Inner {
     log: Log,
 }
 
-/// The actions that a reconnecting client missed.
-#[derive(Debug)]
-pub struct Replay {
-    /// The envelopes, in order: the `params` of each `action` it missed.
-    pub envelopes: Vec<Missed>,
-}
-
-/// One action a reconnecting client missed.
-pub enum Missed {
-    /// Its envelope.
-    Known(String),
-    /// Its envelope, and whether it is to be sent.
-    Asked(String, BoxFuture<'static, bool>),
-}
-
-impl std::fmt::Debug for Missed {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Known(envelope) | Self::Asked(envelope, _) => formatter.write_str(envelope),
-        }
-    }
-}
-
-impl Replay {
-    /// Whether a check is required first.
-    pub fn is_asked(&self) -> bool {
-        self.envelopes.iter().any(|missed| matches!(missed, Missed::Asked(..)))
-    }
-
-    /// Returns the envelopes to send, in order.
-    pub async fn answered(self) -> Vec<String> {
-        let asked = self.envelopes.into_iter().map(|missed| async move {
-            match missed {
-                Missed::Known(envelope) => Some(envelope),
-                Missed::Asked(envelope, sent) => sent.await.then_some(envelope),
-            }
-        });
-        futures::future::join_all(asked).await.into_iter().flatten().collect()
-    }
-}
-
 impl Fanout {
     /// Creates a fan-out that retains `replay` bytes of the past and numbers its actions from `after` on. A restarted
     /// host has to begin above every earlier number; otherwise a reconnecting client with an earlier number would
@@ -269,6 +229,12 @@ impl Fanout {
         drop(inner);
         drop(ended);
         true
+    }
+
+    /// Ends the pasts of names that are about to be those of another channel. No client is resumed with them.
+    pub(crate) fn end_names(&self, names: &[String]) {
+        let ended = self.inner().end_pasts(names.iter().map(String::as_str), true);
+        drop(ended);
     }
 
     /// Ends the pasts of channels, because another host may continue them: a client that reconnects receives snapshots.

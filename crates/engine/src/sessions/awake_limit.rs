@@ -251,20 +251,25 @@ impl Actor {
         let (state, woken) = (&self.state, state_of(&self.entry, None));
         state.activity != woken.activity
             || state.creation_error != woken.creation_error
-            || state.server_tools != woken.server_tools
-            || state.active_clients != woken.active_clients
-            || state.customizations != woken.customizations
+            || has_some(state.server_tools.as_deref())
+            || has_some(Some(&state.active_clients))
+            || has_some(state.customizations.as_deref())
             || self.chats.iter().any(|chat| {
                 let chat_state = &chat.state;
                 chat.is_worker()
                     || chat_state.activity.is_some()
                     || chat_state.changes.is_some()
-                    || chat_state.changesets.is_some()
-                    || chat_state.background_work.is_some()
-                    || chat_state.canvases.is_some()
+                    || has_some(chat_state.changesets.as_deref())
+                    || has_some(chat_state.background_work.as_deref())
+                    || has_some(chat_state.canvases.as_deref())
                     || chat_state.meta.is_some()
             })
     }
+}
+
+/// Whether a list has items: a list of which all were removed and none at all are the same to clients.
+fn has_some<T>(list: Option<&[T]>) -> bool {
+    list.is_some_and(|list| !list.is_empty())
 }
 
 /// Frees the memory of an empty list.

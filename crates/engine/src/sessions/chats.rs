@@ -343,13 +343,14 @@ impl Actor {
         let (gone, left): (Vec<Chat>, Vec<Chat>) =
             std::mem::take(&mut self.chats).into_iter().partition(goes);
         self.chats = left;
-        let former = self.state.default_chat.clone();
-        let default = gone.iter().any(|chat| Some(&chat.uri) == former.as_ref());
+        let default = gone.iter().any(|chat| Some(&chat.uri) == self.state.default_chat.as_ref());
         let heir = self.chats.iter().find(|chat| !chat.is_worker());
         if let (true, Some(heir)) = (default, heir) {
             let (uri, backend_id) = (heir.uri.clone(), heir.backend_id.clone());
             let changed = SessionDefaultChatChangedAction { default_chat: Some(uri) };
             self.apply_session(StateAction::SessionDefaultChatChanged(changed), None);
+            // Before clients find the heir by these names.
+            self.core.fanout.end_names(&self.entry.names_of_default_chat());
             self.revise(|record| record.backend_id = backend_id);
             if let Some(at) = self.chat_at(&Place::DefaultChat) {
                 self.set_movable(at, false);
@@ -359,9 +360,7 @@ impl Actor {
         let writes = futures::future::join(self.keep_session(), self.keep_chats());
         self.stored_session(writes).await;
         for chat in gone {
-            let role = self.entry.names_of_default_chat();
-            let aliases = if Some(&chat.uri) == former.as_ref() { role.as_slice() } else { &[] };
-            self.forget_chat(chat, aliases).await;
+            self.forget_chat(chat).await;
         }
         Ok(())
     }
@@ -374,12 +373,11 @@ impl Actor {
         self.cancel_running(at).await;
     }
 
-    /// Removes a chat and ends its channel; `aliases` are the names of it that another chat has now.
-    async fn forget_chat(&mut self, mut chat: Chat, aliases: &[String]) {
+    async fn forget_chat(&mut self, mut chat: Chat) {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
         self.flush_out();
-        self.core.fanout.end(&chat.uri, aliases);
+        self.core.fanout.end(&chat.uri, &[]);
         self.sessions.release_chat(&chat.uri);
         if !chat.is_worker() {
             self.stored(self.forget_turns(&chat.uri)).await;

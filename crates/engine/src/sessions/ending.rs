@@ -130,8 +130,10 @@ impl Actor {
     pub(super) async fn dispose(&mut self) {
         self.close("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
+        let role = self.entry.names_of_default_chat();
         for chat in &self.chats {
-            self.core.fanout.end(&chat.uri, &[]);
+            let is_default = Some(&chat.uri) == self.state.default_chat.as_ref();
+            self.core.fanout.end(&chat.uri, if is_default { &role } else { &[] });
         }
         self.entry.end_channels(&self.core.fanout);
         self.sessions.forget_session(&self.entry, ids).await;

@@ -37,8 +37,13 @@ impl LocalSystem for Moving {
 }
 
 fn git(asked: Arc<AtomicUsize>) -> Plugin {
+    counted_git(asked, Arc::default())
+}
+
+/// Counts how often the content of a changeset and the directory of git's data are asked for.
+fn counted_git(asked: Arc<AtomicUsize>, followed: Arc<AtomicUsize>) -> Plugin {
     Plugin::new("@test/git", move |host, _| {
-        let asked = asked.clone();
+        let (asked, followed) = (asked.clone(), followed.clone());
         Box::pin(async move {
             host.register_worktrees(
                 Worktrees {
@@ -47,7 +52,10 @@ fn git(asked: Arc<AtomicUsize>) -> Plugin {
                     create: Call::now(|_| Err("there is no git".into())),
                     dirty: Call::now(|_| Ok(false)),
                     remove: Call::now(|_| Ok(())),
-                    git_dir: Some(Call::now(|(tree,): (String,)| Ok(Some(format!("{tree}/.git"))))),
+                    git_dir: Some(Call::now(move |(tree,): (String,)| {
+                        followed.fetch_add(1, Ordering::SeqCst);
+                        Ok(Some(format!("{tree}/.git")))
+                    })),
                     ..Worktrees::default()
                 },
                 None,
@@ -102,11 +110,12 @@ async fn a_watched_changeset_is_asked_for_again_when_its_index_moves() {
 #[tokio::test(start_paused = true)]
 async fn a_changeset_and_a_session_are_followed_again_after_a_replay() {
     let changeset = "stage:/1/changeset/session";
-    for channels in [vec![changeset], vec![changeset, "stage:/1"]] {
+    for channels in [vec![changeset], vec!["stage:/1"]] {
         let (index, asked) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicUsize::new(0)));
+        let followed = Arc::new(AtomicUsize::new(0));
         let host = MemoryHost::builder()
             .plugin(Stage::default().plugin(), json!({}))
-            .plugin(git(asked.clone()), json!({}))
+            .plugin(counted_git(asked.clone(), followed.clone()), json!({}))
             .here(Arc::new(Moving(index.clone())))
             .start()
             .await;
@@ -126,7 +135,7 @@ async fn a_changeset_and_a_session_are_followed_again_after_a_replay() {
         }
         client.connection.close();
         pass(10).await;
-        let away = asked.load(Ordering::SeqCst);
+        let (away, left) = (asked.load(Ordering::SeqCst), followed.load(Ordering::SeqCst));
         index.store(2, Ordering::SeqCst);
         pass(10).await;
         assert_eq!(asked.load(Ordering::SeqCst), away, "nobody watches");
@@ -136,6 +145,10 @@ async fn a_changeset_and_a_session_are_followed_again_after_a_replay() {
         let back = client.request("reconnect", back).await.unwrap();
         assert_eq!((&back["type"], &back["missing"]), (&json!("replay"), &json!([])), "{back}");
         pass(5).await;
+        assert!(followed.load(Ordering::SeqCst) > left, "{channels:?} is followed again");
+        if channels != [changeset] {
+            continue;
+        }
         let before = asked.load(Ordering::SeqCst);
         assert!(before > away, "it is read again after the replay");
         index.store(3, Ordering::SeqCst);

@@ -53,10 +53,13 @@ impl ChannelKind for OfSession {
         front.sessions.tell(&entry, ToSession::Subscribe(Box::new(subscription)));
     }
 
+    /// Nothing followed its directories while it had no subscribers. A session that sleeps is not woken for that.
     fn resume(&self, connection: &Connection, spelled: &str, channel: &str) {
         connection.remember(spelled, channel);
         let front = connection.front();
-        if let Some((entry, Place::Session)) = front.sessions.locate(&self.0) {
+        if let Some((entry, Place::Session)) = front.sessions.locate(&self.0)
+            && entry.is_awake()
+        {
             front.workspace.session_is_watched(entry);
         }
     }

@@ -123,9 +123,9 @@ impl Terminals {
     }
 
     /// Removes a terminal and ends its channel.
-    fn take(&self, uri: &str, fanout: &Fanout) -> Option<Arc<Open>> {
+    fn take(&self, which: impl Fn(&Arc<Open>) -> bool, fanout: &Fanout) -> Option<Arc<Open>> {
         let mut all = self.open.lock();
-        let at = all.iter().position(|open| open.uri == uri)?;
+        let at = all.iter().position(which)?;
         let open = all.remove(at);
         // Before another terminal can have its URI.
         open.leave(fanout);
@@ -168,7 +168,7 @@ impl Workspace {
         let terminal = match made {
             Ok(terminal) => terminal,
             Err(why) => {
-                self.terminals.take(&open.uri, &self.core.fanout);
+                self.terminals.take(|other| Arc::ptr_eq(other, &open), &self.core.fanout);
                 return Err(match why.rpc {
                     Some(_) => why.into_rpc(),
                     None => RpcError::internal(format!("the terminal could not be opened: {}", why.message)),
@@ -298,7 +298,8 @@ impl Workspace {
 
     /// Ends a terminal and removes it from the list; returns whether there was one.
     pub(crate) async fn dispose_terminal(&self, uri: &str) -> bool {
-        let Some(open) = self.terminals.take(uri, &self.core.fanout) else { return false };
+        let taken = self.terminals.take(|open| open.uri == uri, &self.core.fanout);
+        let Some(open) = taken else { return false };
         self.list_terminals();
         self.end_terminal(&open).await;
         true

@@ -114,8 +114,11 @@ impl Screen {
         self.state.content.iter().map(text_of).collect()
     }
 
-    /// Adds a subscriber; returns the snapshot and its number.
+    /// Adds a subscriber; returns the snapshot and its number, or `None` if the terminal was disposed of.
     pub fn subscribe(&mut self, fanout: &Fanout, subscriber: Subscriber) -> Option<(String, u64)> {
+        if self.gone {
+            return None;
+        }
         self.trim(0);
         let state = serde_json::to_string(&self.state).ok()?;
         Some((state, fanout.subscribe(&self.uri, subscriber)))
