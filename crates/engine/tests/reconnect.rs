@@ -33,8 +33,12 @@ async fn snapshot(socket: &mut RawClient, channel: &str) -> (Value, u64) {
 
 /// Says something and answers the last number that came of it.
 async fn said(socket: &mut RawClient, turn: &str) -> u64 {
+    said_in(socket, &chat(), turn).await
+}
+
+async fn said_in(socket: &mut RawClient, chat: &str, turn: &str) -> u64 {
     let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "some words" } });
-    socket.dispatch(&chat(), 1, action).await;
+    socket.dispatch(chat, 1, action).await;
     let actions = socket.actions_until("chat/turnComplete").await;
     actions.last().unwrap()["serverSeq"].as_u64().unwrap()
 }
@@ -399,10 +403,7 @@ async fn a_client_that_saw_a_session_end_is_not_resumed_on_a_later_one_of_its_na
     socket.request("createSession", json!({ "channel": "echo:/other" })).await.unwrap();
     let other = ostler_protocol::uri::default_chat("echo:/other");
     snapshot(&mut socket, &other).await;
-    let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
-    socket.dispatch(&other, 2, action).await;
-    let actions = socket.actions_until("chat/turnComplete").await;
-    let seen = actions.last().unwrap()["serverSeq"].as_u64().unwrap();
+    let seen = said_in(&mut socket, &other, "t").await;
     socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     for name in names {
         let result = reconnected(&host, seen, json!([name])).await;
@@ -431,10 +432,7 @@ async fn names_of_the_default_chat_are_not_resumed_on_a_later_session() {
     socket.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
     let other = ostler_protocol::uri::default_chat("echo:/other");
     snapshot(&mut socket, &other).await;
-    let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
-    socket.dispatch(&other, 2, action).await;
-    let actions = socket.actions_until("chat/turnComplete").await;
-    let seen = actions.last().unwrap()["serverSeq"].as_u64().unwrap();
+    let seen = said_in(&mut socket, &other, "t").await;
     socket.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     for name in names {
         let result = reconnected(&host, seen, json!([name])).await;
@@ -455,10 +453,7 @@ async fn a_name_is_not_resumed_on_the_chat_that_has_it_now() {
     let away = said(&mut socket, "t1").await;
     snapshot(&mut socket, heir).await;
     socket.request("disposeChat", json!({ "channel": chat() })).await.unwrap();
-    let action = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "words" } });
-    socket.dispatch(heir, 2, action).await;
-    let actions = socket.actions_until("chat/turnComplete").await;
-    let seen = actions.last().unwrap()["serverSeq"].as_u64().unwrap();
+    let seen = said_in(&mut socket, heir, "t").await;
     for name in [chat(), "ahp-chat:/one".to_owned()] {
         // The second one was subscribed to the former default chat until it was closed.
         for seen in [away, seen] {

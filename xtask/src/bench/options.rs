@@ -73,7 +73,12 @@ impl Options {
                 }
             }
         }
-        Ok(options)
+        match options.attack.is_some() && !options.names.iter().any(|name| name == "peaks") {
+            true => {
+                Err("--attack selects an attack of the benchmark peaks, which has to be named too".to_owned())
+            }
+            false => Ok(options),
+        }
     }
 
     /// Returns whether a benchmark is selected.
@@ -96,16 +101,22 @@ mod tests {
         let some = read(&["turn", "--json", "webhook", "--rounds", "3"]).unwrap();
         assert!(some.json && some.wants("turn") && some.wants("webhook") && !some.wants("start"));
         assert_eq!((some.rounds, some.profile.as_str()), (Some(3), "dist"));
+        assert_eq!(read(&["peaks", "--attack", "prompts"]).unwrap().attack.as_deref(), Some("prompts"));
         assert_eq!(read(&["--profile", "release", "git"]).unwrap().profile, "release");
         assert_eq!(read(&["--program", "/bin/true", "git"]).unwrap().program, Some("/bin/true".into()));
     }
 
     #[test]
     fn what_is_not_there_is_refused() {
-        assert_eq!(read(&["peaks", "--attack", "prompts"]).unwrap().attack.as_deref(), Some("prompts"));
-        for wrong in
-            [&["turns"][..], &["--rounds"], &["--rounds", "0"], &["--program"], &["--attack"], &["--quick"]]
-        {
+        for wrong in [
+            &["turns"][..],
+            &["--rounds"],
+            &["--rounds", "0"],
+            &["--program"],
+            &["--attack"],
+            &["--attack", "prompts"],
+            &["--quick"],
+        ] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -44,7 +44,11 @@ pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     let is_made = |kind: &&Kind| context.attack.as_ref().is_none_or(|part| kind.figures()[0].contains(part));
     let kinds: Vec<Kind> = Kind::ALL.iter().filter(is_made).copied().collect();
     if kinds.is_empty() {
-        return Err(Failure::new("no attack has this name"));
+        let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.figures()[0]).collect();
+        return Err(Failure::new(format!(
+            "--attack: no attack has this in its name; they are: {}",
+            names.join("; ")
+        )));
     }
     let costs = if context.attack.is_none() { COSTS } else { &[] };
     let attacks = kinds.iter().flat_map(|kind| {
