@@ -357,13 +357,18 @@ impl Turn {
 /// The maximum number of pieces of a text.
 const MOST_PIECES: usize = 4096;
 
-/// Splits a text into words with their trailing spaces; a long text into groups of words.
+/// Splits a text into words with their trailing spaces; a long text into groups of words that a space or a line break
+/// ends.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let least = text.len() / MOST_PIECES;
     let mut rest = text;
     std::iter::from_fn(move || {
         let from = rest.ceil_char_boundary(least);
-        let end = rest[from..].find(char::is_whitespace).map(|at| from + at);
+        let end = match least {
+            0 => rest.find(char::is_whitespace),
+            // A long word takes a tenth of the time of the above.
+            _ => memchr::memchr2(b' ', b'\n', &rest.as_bytes()[from..]).map(|at| from + at),
+        };
         let end = end.map_or(rest.len(), |at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
         let (piece, more) = rest.split_at(end);
         rest = more;

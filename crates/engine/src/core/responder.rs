@@ -80,7 +80,7 @@ impl Responder {
     }
 
     /// Answers with a result whose memory was charged before; corrects the charge to the size of the frame.
-    pub(crate) fn ok_charged<T: Serialize>(mut self, result: &T, mut charge: Charge) {
+    pub(crate) fn ok_charged<T: Serialize + Sync>(mut self, result: &T, mut charge: Charge) {
         match long_work(charge.bytes(), || encode::sized_result(&self.id, result)) {
             Ok(frame) => {
                 self.answered = true;

@@ -4,6 +4,7 @@
 use ostler_contract::budget::SMALL;
 use ostler_protocol::message::count_values;
 use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::{Message, ResponsePart};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
@@ -11,6 +12,9 @@ use crate::core::long_work::long_work;
 
 /// The memory of one value of a state apart from its text, in bytes.
 const EACH: usize = 64;
+
+/// What `text_in_turn` takes as the length of a part that is not text.
+const OTHER_PART: usize = 1024;
 
 /// The length of a value as JSON and the number of values in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,7 +130,7 @@ impl Size {
     }
 
     /// Returns an upper bound of the state's size. The state is measured again once about half of its size was added.
-    pub fn at_most<T: Serialize>(&mut self, state: &T) -> Extent {
+    pub fn at_most<T: Serialize + Sync>(&mut self, state: &T) -> Extent {
         match self.counted {
             Some(counted) if self.added.memory() <= counted.memory() / 2 + SMALL => counted.and(self.added),
             _ => {
@@ -136,6 +140,28 @@ impl Size {
             }
         }
     }
+}
+
+/// Returns the length of the one field of an action that may be long.
+pub(super) fn text_in(action: &StateAction) -> usize {
+    match action {
+        StateAction::ChatDelta(delta) => delta.content.len(),
+        StateAction::ChatReasoning(delta) => delta.content.len(),
+        StateAction::ChatTurnStarted(started) => started.message.text.len(),
+        StateAction::ChatPendingMessageSet(set) => set.message.text.len(),
+        StateAction::ChatDraftChanged(changed) => changed.draft.as_ref().map_or(0, |draft| draft.text.len()),
+        _ => 0,
+    }
+}
+
+/// Returns the approximate length of a turn, which is running or not, without serializing it.
+pub(super) fn text_in_turn(message: &Message, parts: &[ResponsePart]) -> usize {
+    let parts = parts.iter().map(|part| match part {
+        ResponsePart::Markdown(part) => part.content.len(),
+        ResponsePart::Reasoning(part) => part.content.len(),
+        _ => OTHER_PART,
+    });
+    message.text.len() + parts.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, Res
 
 use super::actor::Actor;
 use super::chat::Chat;
+use super::size::text_in_turn;
 use crate::core::log::Log;
 use crate::core::long_work::long_work;
 
@@ -128,7 +129,7 @@ impl Actor {
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
-            long_work(text_of(&turn.turn), || {
+            long_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })
         });
@@ -244,16 +245,6 @@ impl Actor {
 /// Returns a stored chat with its modification time.
 pub(super) fn at_time(kept: KeptChat, at: &str) -> KeptChat {
     KeptChat { modified_at: Some(at.to_owned()), ..kept }
-}
-
-/// Returns the length of the text of a turn.
-fn text_of(turn: &Turn) -> usize {
-    let parts = turn.response_parts.iter().map(|part| match part {
-        ResponsePart::Markdown(part) => part.content.len(),
-        ResponsePart::Reasoning(part) => part.content.len(),
-        _ => 0,
-    });
-    turn.message.text.len() + parts.sum::<usize>()
 }
 
 /// Returns the form of a running turn that is stored in case the host stops.
