@@ -1,61 +1,76 @@
 //! CPU-bound work that may take long.
 
-use std::cell::Cell;
-use std::future::poll_fn;
 use std::panic::resume_unwind;
-use std::pin::pin;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 
-/// The size in bytes from which work is done on a thread of its own.
+/// The size in bytes from which other tasks move to another thread.
 const LONG: usize = 256 * 1024;
 
-/// What is added to the nice value of such a thread: while it competes with one that serves everyone, it gets a tenth of
-/// its time.
+/// What is added to the nice value of a thread that does long work: such a thread gets a tenth of the time of one that
+/// serves all clients.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
 /// Held by long work, one at a time: its copies are not all in memory at once, and it takes at most one processor.
 static TURN: Mutex<()> = Mutex::new(());
 
-thread_local! {
-    /// Whether this thread is one that does long work.
-    static IS_BESIDE: Cell<bool> = const { Cell::new(false) };
-}
+/// How much work waits for its turn or has it.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// How much work may wait. Each one that waits holds a thread of the runtime, and of these there are at most 512. More
+/// work is done at once, at normal priority.
+const MOST_WAITING: usize = 64;
 
 /// Does work over `bytes` bytes. If there are many, it is done on a thread with low priority, and the other tasks of
 /// this thread continue on another one.
+///
+/// The work calls no plugin, starts no task or thread and takes no lock that others wait for: a thread would inherit the
+/// priority, which cannot be raised again without a privilege.
 pub(crate) fn long_work<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
-    if bytes < LONG || IS_BESIDE.get() {
+    if bytes < LONG || !shares_thread() {
         return work();
     }
-    match Handle::try_current() {
-        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
-            tokio::task::block_in_place(|| beside(&runtime, work))
+    block_in_place(|| {
+        let waiting = WAITING.fetch_add(1, Ordering::Relaxed);
+        let _left = Left;
+        if waiting >= MOST_WAITING {
+            return work();
         }
-        _ => work(),
+        let _turn = TURN.lock();
+        beside(work)
+    })
+}
+
+/// Calls a plugin with arguments of `bytes` bytes, which the call converts. If there are many, the other tasks of this
+/// thread continue on another one.
+pub(crate) fn long_call<T>(bytes: usize, call: impl FnOnce() -> T) -> T {
+    match bytes >= LONG && shares_thread() {
+        true => block_in_place(call),
+        false => call(),
     }
 }
 
-/// Awaits a future that works over `bytes` bytes. Each of its polls is done as `long_work` is, with everything that
-/// belongs to it: the copies of a long text and the release of their memory too.
-pub(crate) async fn long_task<F: Future<Output: Send> + Send>(bytes: usize, future: F) -> F::Output {
-    if bytes < LONG {
-        return future.await;
+/// Whether this thread belongs to a runtime that has others.
+fn shares_thread() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// Counts work that has ended, also with a panic.
+struct Left;
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
     }
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        let waker = context.waker().clone();
-        long_work(bytes, || -> Poll<F::Output> { future.as_mut().poll(&mut Context::from_waker(&waker)) })
-    })
-    .await
 }
 
 /// Does work on a thread with low priority, or on this one if the system has no thread left.
-fn beside<T: Send>(runtime: &Handle, work: impl FnOnce() -> T + Send) -> T {
+fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = Mutex::new(Some(work));
     let take = || match work.lock().take() {
         Some(work) => work,
@@ -64,10 +79,7 @@ fn beside<T: Send>(runtime: &Handle, work: impl FnOnce() -> T + Send) -> T {
     let span = tracing::Span::current();
     let done = thread::scope(|scope| {
         let thread = thread::Builder::new().name("long work".to_owned()).spawn_scoped(scope, || {
-            IS_BESIDE.set(true);
             lower_priority();
-            let _runtime = runtime.enter();
-            let _turn = TURN.lock();
             span.in_scope(take())
         });
         thread.ok().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
@@ -84,56 +96,50 @@ fn lower_priority() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
 
-    fn place() -> (Option<String>, i32) {
-        let nice = rustix::process::getpriority_process(None).unwrap();
-        (thread::current().name().map(ToOwned::to_owned), nice)
+    fn name() -> Option<String> {
+        thread::current().name().map(ToOwned::to_owned)
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn long_work_has_a_thread_with_low_priority_and_short_work_has_not() {
-        let here = place();
-        assert_eq!(long_work(LONG - 1, place), here);
-        let (name, nice) = long_work(LONG, || long_work(LONG, place));
-        assert_eq!(name.as_deref(), Some("long work"));
-        if cfg!(target_os = "linux") {
-            assert_eq!(nice, (here.1 + NICE).min(19));
-        }
-        assert_eq!(place(), here);
+    async fn long_work_has_a_thread_and_short_work_and_calls_have_not() {
+        let here = name();
+        assert_eq!(long_work(LONG - 1, name), here);
+        assert_eq!(long_call(LONG, name), here);
+        assert_eq!(long_work(LONG, || long_work(LONG, name)).as_deref(), Some("long work"));
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_long_task_may_wait_and_start_tasks() {
-        let task = async {
-            let before = place().0;
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            let spawned = tokio::spawn(async { 7 }).await.unwrap();
-            (before, spawned, place().0)
-        };
-        let name = Some("long work".to_owned());
-        assert_eq!(long_task(LONG, task).await, (name.clone(), 7, name));
+    async fn only_the_thread_of_long_work_has_a_low_priority() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let here = nice();
+        assert_eq!(long_work(LONG, nice), (here + NICE).min(19));
+        assert_eq!((nice(), long_call(LONG, nice)), (here, here));
+        assert_eq!(tokio::task::spawn_blocking(nice).await.unwrap(), here);
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn long_work_is_done_one_at_a_time() {
-        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let tasks = (0..4).map(|_| {
-            let (now, most) = (now.clone(), most.clone());
-            tokio::spawn(async move {
-                long_work(LONG, || {
-                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    thread::yield_now();
-                    now.fetch_sub(1, Ordering::SeqCst);
-                });
-            })
+        let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel());
+        let first = tokio::spawn(async move {
+            long_work(LONG, move || {
+                begun.send(()).unwrap();
+                ends.recv_timeout(Duration::from_secs(10)).unwrap();
+            });
         });
-        futures::future::join_all(tasks).await.into_iter().for_each(|done| done.unwrap());
-        assert_eq!(most.load(Ordering::SeqCst), 1);
+        block_in_place(|| begins.recv_timeout(Duration::from_secs(10))).unwrap();
+        let (did, done) = mpsc::channel();
+        let second = tokio::spawn(async move { long_work(LONG, move || did.send(()).unwrap()) });
+        assert!(block_in_place(|| done.recv_timeout(Duration::from_millis(50))).is_err());
+        end.send(()).unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
+        assert!(done.recv().is_ok());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,8 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_runtime_with_one_thread_does_long_work_itself() {
-        let here = place();
-        assert_eq!(long_work(LONG, place), here);
-        assert_eq!(long_task(LONG, async { place() }).await, here);
+        let here = name();
+        assert_eq!(long_work(LONG, name), here);
     }
 }

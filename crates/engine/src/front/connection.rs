@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::core::fanout::Subscriber;
 use crate::core::ids::ConnectionId;
-use crate::core::long_work::long_task;
+use crate::core::long_work::long_work;
 use crate::core::outbox::{Closed, Outbox};
 use crate::core::refusals::{before_initialize, no_memory, too_many_requests};
 use crate::core::responder::{ConnectionRef, Responder};
@@ -187,18 +187,14 @@ impl Connection {
 
     /// Handles a frame with any content.
     pub async fn receive_frame(self: &Arc<Self>, text: &str) {
-        long_task(text.len(), self.receive_text(text)).await;
-    }
-
-    async fn receive_text(self: &Arc<Self>, text: &str) {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
         }
-        let read = || {
+        let read = long_work(text.len(), || {
             let charge = self.charge_values(text).map_err(|error| BadFrame { id: None, error })?;
             Ok((Message::parse(text)?, charge))
-        };
-        match read() {
+        });
+        match read {
             Ok((message, charge)) => self.receive(message, charge).await,
             Err(bad) => self.refuse(&bad),
         }
@@ -258,7 +254,8 @@ impl Connection {
                     span.record("method", "ping");
                     return responder.done();
                 }
-                let command = match Command::decode(&method, &params) {
+                let decoded = long_work(params.text().len(), || Command::decode(&method, &params));
+                let command = match decoded {
                     Ok(command) => command,
                     Err(error) => match self.front.plugin_command(&method) {
                         Some(command) => {
@@ -296,7 +293,8 @@ impl Connection {
                 if self.state.lock().client.is_none() {
                     return;
                 }
-                match Notification::decode(&method, &params) {
+                let decoded = long_work(params.text().len(), || Notification::decode(&method, &params));
+                match decoded {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
                         let dispatch = match self.front.relay() {
                             None => dispatch,

@@ -26,11 +26,11 @@ use super::pages::Asked;
 use super::prepare::Preparing;
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::shared::SharedState;
-use super::size::{Extent, text_in, text_in_turn};
+use super::size::{Extent, text_in};
 use super::storing::Storing;
 use super::{Entry, Place};
 use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
-use crate::core::long_work::{long_task, long_work};
+use crate::core::long_work::long_work;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 
@@ -197,8 +197,7 @@ impl Actor {
                 }
                 let Some(message) = self.stream(posted.message) else { continue };
                 self.inbox = Some(inbox);
-                let bytes = self.text_with(&message);
-                let how = long_task(bytes, Box::pin(self.handle(message))).await;
+                let how = Box::pin(self.handle(message)).await;
                 let Some(back) = self.inbox.take() else { return };
                 inbox = back;
                 if how.is_some() || self.storing.has_failed {
@@ -241,28 +240,9 @@ impl Actor {
             other => return Some(other),
         };
         if let Some(at) = self.chat_numbered(chat) {
-            long_work(text_in(&action), || self.emit_streamed(at, action));
+            self.emit_streamed(at, action);
         }
         None
-    }
-
-    /// Returns the length of the text that a message brings or that its handling copies.
-    fn text_with(&self, message: &ToSession) -> usize {
-        match message {
-            ToSession::Dispatch(dispatch) => dispatch.length,
-            ToSession::Turn { request, .. } => request.message.text.len(),
-            ToSession::Emit { chat, action, .. } | ToSession::WorkerEmit { chat, action } => match action {
-                StateAction::ChatTurnComplete(_)
-                | StateAction::ChatTurnCancelled(_)
-                | StateAction::ChatError(_) => {
-                    let turn =
-                        self.chat_numbered(*chat).and_then(|at| self.chats[at].state.active_turn.as_ref());
-                    turn.map_or(0, |turn| text_in_turn(&turn.message, &turn.response_parts))
-                }
-                _ => text_in(action),
-            },
-            _ => 0,
-        }
     }
 
     async fn handle(&mut self, message: ToSession) -> Option<End> {

@@ -16,11 +16,12 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
-use super::size::Size;
+use super::size::{Size, text_in};
 use super::storing::Before;
 use super::summary::{flags_in, marks};
 use crate::core::clock::iso;
 use crate::core::fanout::Audience;
+use crate::core::long_work::long_work;
 use crate::usage::Taken;
 
 /// One chat of a session.
@@ -279,7 +280,7 @@ impl Chat {
         if let Some(before) = &mut self.unstored {
             before.reduce(action);
         }
-        apply_action_to_chat(&mut self.state, action)
+        long_work(text_in(action), || apply_action_to_chat(&mut self.state, action))
     }
 
     /// Returns the channel on which the chat's actions are published.

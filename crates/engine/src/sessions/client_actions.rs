@@ -18,6 +18,7 @@ use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
 use crate::core::fanout::{Origin, rejection};
+use crate::core::long_work::long_work;
 use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
 use crate::core::tasks;
 use crate::core::titles::named;
@@ -38,7 +39,7 @@ impl Actor {
             self.flush_out();
             return dispatch.refuse(why, self.core.fanout.seq());
         }
-        let action = match read(&dispatch, || self.core.clock.iso()) {
+        let action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
             Ok(action) => action,
             Err(why) => return self.reject(&dispatch, &why),
         };

@@ -277,10 +277,7 @@ impl Actor {
 
     /// Charges the current size of the session's state.
     pub(super) fn account(&mut self) {
-        let mut bytes = self.memory.size.at_most(&self.state).memory() + 2 * self.memory.annotations;
-        for chat in &mut self.chats {
-            bytes += chat.size.at_most(&chat.state).memory();
-        }
+        let bytes = self.measure();
         let before = self.memory.charge.bytes();
         if bytes.abs_diff(before) < STEP {
             return;
@@ -290,6 +287,12 @@ impl Actor {
         if bytes > before && self.sessions.is_full() {
             self.sessions.rest_for_memory(0);
         }
+    }
+
+    /// Returns an upper bound of the memory of the session's state.
+    pub(super) fn measure(&mut self) -> usize {
+        let own = self.memory.size.at_most(&self.state).memory() + 2 * self.memory.annotations;
+        own + self.chats.iter_mut().map(|chat| chat.size.at_most(&chat.state).memory()).sum::<usize>()
     }
 
     /// Checks whether a chat may have another waiting message: a queued one, or the draft, which has no id. The message

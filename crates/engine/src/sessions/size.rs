@@ -13,9 +13,6 @@ use crate::core::long_work::long_work;
 /// The memory of one value of a state apart from its text, in bytes.
 const EACH: usize = 64;
 
-/// What `text_in_turn` takes as the length of a part that is not text.
-const OTHER_PART: usize = 1024;
-
 /// The length of a value as JSON and the number of values in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extent {
@@ -154,12 +151,12 @@ pub(super) fn text_in(action: &StateAction) -> usize {
     }
 }
 
-/// Returns the approximate length of a turn, which is running or not, without serializing it.
+/// Returns the length of the text of a turn.
 pub(super) fn text_in_turn(message: &Message, parts: &[ResponsePart]) -> usize {
     let parts = parts.iter().map(|part| match part {
         ResponsePart::Markdown(part) => part.content.len(),
         ResponsePart::Reasoning(part) => part.content.len(),
-        _ => OTHER_PART,
+        _ => 0,
     });
     message.text.len() + parts.sum::<usize>()
 }

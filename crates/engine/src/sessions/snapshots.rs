@@ -30,14 +30,16 @@ impl Actor {
         self.settle();
         // The snapshot has the old title while a new one is being stored.
         let title = self.storing.title.take().map(|title| std::mem::replace(&mut self.state.title, title));
+        if place == Place::Session {
+            self.core.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
+        }
         let length = self.snapshot_length(&place, turns);
         let mut text = match &room {
             Some(_) => answer.begin(length + 2 * spelled.len()),
             None => String::new(),
         };
         begin_snapshot(&mut text, &spelled);
-        let written =
-            long_work(length, || self.write_state(text, &place, &spelled, turns, &subscriber, client));
+        let written = long_work(length, || self.write_state(text, &place, &spelled, turns, &subscriber));
         if let Some(title) = title {
             self.storing.title = Some(std::mem::replace(&mut self.state.title, title));
         }
@@ -81,10 +83,8 @@ impl Actor {
         spelled: &str,
         turns: Option<usize>,
         subscriber: &Subscriber,
-        client: String,
     ) -> Option<(String, String)> {
         if *place == Place::Session {
-            self.core.events.raise(Event::SessionOpened { session: self.entry.uri.clone(), client });
             text.push_str(&self.shared.encode(&mut self.state, subscriber.version)?);
             return Some((self.entry.uri.clone(), text));
         }

@@ -21,7 +21,9 @@ use super::emit_limit::EmittedSize;
 use super::mailbox::{Dispatch, ToSession};
 use super::pages::Asked;
 use super::queue::Inbox;
+use super::size::text_in_turn;
 use crate::core::ids::ConnectionId;
+use crate::core::long_work::long_work;
 use crate::usage::UsagePer;
 
 /// How long a session waits for a write before it handles other messages. Local stores need a few milliseconds.
@@ -49,7 +51,7 @@ impl Chat {
     /// Returns the chat's current state, before a change that has to be stored.
     pub fn before(&mut self, is_turn: bool) -> Before {
         let turns = std::mem::take(&mut self.state.turns);
-        let state = Box::new(self.state.clone());
+        let state = long_work(self.text_without_turns(), || Box::new(self.state.clone()));
         self.state.turns = turns;
         Before { state, turns: self.state.turns.len(), is_turn }
     }
@@ -60,9 +62,15 @@ impl Chat {
             return ChatState::clone(&before.state);
         }
         let turns = std::mem::take(&mut self.state.turns);
-        let state = self.state.clone();
+        let state = long_work(self.text_without_turns(), || self.state.clone());
         self.state.turns = turns;
         state
+    }
+
+    fn text_without_turns(&self) -> usize {
+        let running = self.state.active_turn.as_ref();
+        let waiting: usize = self.waiting.values().sum();
+        waiting + running.map_or(0, |turn| text_in_turn(&turn.message, &turn.response_parts))
     }
 
     /// Returns the turns that subscribers may see.

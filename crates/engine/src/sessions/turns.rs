@@ -24,6 +24,7 @@ use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::storing::{Before, Outcome as _};
 use crate::core::fanout::Origin;
+use crate::core::long_work::long_work;
 use crate::core::refusals::{NO_SUCH_CHAT, NOT_STORED};
 use crate::core::titles::tidy_title;
 use crate::core::traces;
@@ -37,7 +38,8 @@ struct Opening {
     /// The subscribers' title of the session, if the turn changes it.
     title: Option<String>,
     turn: String,
-    text: String,
+    /// The text of its message, if a plugin listens to messages.
+    text: Option<String>,
     sender: Option<String>,
     /// The session's draft mark, which the turn clears.
     draft: Option<KeptDraft>,
@@ -54,7 +56,8 @@ impl Actor {
         origin: Option<Origin>,
         sender: Option<String>,
     ) {
-        let (turn, message) = (action.turn_id.clone(), action.message.clone());
+        let turn = action.turn_id.clone();
+        let message = long_work(action.message.text.len(), || action.message.clone());
         self.entry.client_resources.remember(message.attachments.as_ref());
         let has_waited = action.queued_message_id.is_some();
         let mut opening = self.open_turn(at, action, origin, sender);
@@ -101,7 +104,8 @@ impl Actor {
     ) -> Opening {
         self.flush_gathered(at);
         self.flush_out();
-        let (turn, text) = (action.turn_id.clone(), action.message.text.clone());
+        let turn = action.turn_id.clone();
+        let text = self.core.events.listened(EventName::Message).then(|| action.message.text.clone());
         let chat = &mut self.chats[at];
         chat.span = traces::turn(&self.entry.uri, &chat.uri, &turn, &self.entry.provider);
         self.chats[at].sender.clone_from(&sender);
@@ -123,7 +127,7 @@ impl Actor {
             != marks & SessionStatus::IsRead.bits();
         let queue = self.chats[at].state.queued_messages.is_some();
         self.republish(at, &action, origin);
-        let title = self.name_after(at, &text);
+        let title = self.name_after(at);
         let chats_kept = match queue_kept {
             None => (queue || unread && title.is_none()).then(|| self.keep_chats()),
             kept => kept,
@@ -184,7 +188,7 @@ impl Actor {
             turn: turn.clone(),
             sender,
         });
-        if self.core.events.listened(EventName::Message) {
+        if let Some(text) = text {
             self.core.events.raise(Event::Message { session, chat, turn, text });
         }
     }
@@ -503,10 +507,11 @@ impl Actor {
         }
     }
 
-    /// Returns a title for a session and its first chat from the first message, if they have none.
-    fn name_after(&self, at: usize, text: &str) -> Option<String> {
-        let named = self.chats[at].titled || !self.chats[at].state.title.is_empty();
-        (!named).then(|| tidy_title(text)).flatten()
+    /// Returns a title for a session and its first chat from the message of the running turn, if they have none.
+    fn name_after(&self, at: usize) -> Option<String> {
+        let chat = &self.chats[at];
+        let turn = chat.state.active_turn.as_ref().filter(|_| !chat.titled && chat.state.title.is_empty())?;
+        tidy_title(&turn.message.text)
     }
 
     /// Sets the title of a chat; the default chat's is the session's.

@@ -14,7 +14,6 @@ use super::awake_limit::stay_asleep;
 use super::chat::Chat;
 use super::create::state_of;
 use super::queue::{Inbox, Mailbox};
-use super::size::text_in_turn;
 use crate::core::long_work::long_work;
 use crate::core::refusals::not_loaded;
 use crate::sessions::Sessions;
@@ -35,9 +34,8 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Ma
             Ok(stored) => {
                 let mut actor = woken(sessions.clone(), entry, mailbox, stored).await;
                 // The whole state is measured here.
-                let turns = actor.chats.iter().flat_map(|chat| &chat.state.turns);
-                let bytes = turns.map(|turn| text_in_turn(&turn.message, &turn.response_parts)).sum();
-                long_work(bytes, || actor.account());
+                long_work(usize::MAX, || actor.measure());
+                actor.account();
                 Some((actor, inbox))
             }
             Err(refused) => {
