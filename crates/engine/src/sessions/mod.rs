@@ -58,6 +58,7 @@ mod stop;
 mod store_writes;
 mod storing;
 mod summary;
+mod titles;
 pub(crate) mod toggles;
 mod tools;
 mod tools_server;
