@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
@@ -41,17 +41,17 @@ pub(crate) fn long_work<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) 
         if waiting >= MOST_WAITING {
             return work();
         }
-        let _turn = TURN.lock();
-        beside(work)
+        beside(TURN.lock(), work)
     })
 }
 
-/// Calls a plugin with arguments of `bytes` bytes, which the call converts. If there are many, the other tasks of this
-/// thread continue on another one.
-pub(crate) fn long_call<T>(bytes: usize, call: impl FnOnce() -> T) -> T {
+/// Does work over `bytes` bytes at once and with the priority of this thread. If there are many, the other tasks of this
+/// thread continue on another one. This is for calls of plugins, which convert long arguments, and for work that other
+/// sessions wait for.
+pub(crate) fn prompt_work<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     match bytes >= LONG && shares_thread() {
-        true => block_in_place(call),
-        false => call(),
+        true => block_in_place(work),
+        false => work(),
     }
 }
 
@@ -69,8 +69,9 @@ impl Drop for Left {
     }
 }
 
-/// Does work on a thread with low priority, or on this one if the system has no thread left.
-fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// Does work on a thread with low priority, or on this one if the system has no thread left; then without a turn, which
+/// long work that is part of it would wait for.
+fn beside<T: Send>(turn: MutexGuard<'_, ()>, work: impl FnOnce() -> T + Send) -> T {
     let work = Mutex::new(Some(work));
     let take = || match work.lock().take() {
         Some(work) => work,
@@ -84,6 +85,7 @@ fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         });
         thread.ok().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
+    drop(turn);
     done.unwrap_or_else(|| take()())
 }
 
@@ -109,7 +111,7 @@ mod tests {
     async fn long_work_has_a_thread_and_short_work_and_calls_have_not() {
         let here = name();
         assert_eq!(long_work(LONG - 1, name), here);
-        assert_eq!(long_call(LONG, name), here);
+        assert_eq!(prompt_work(LONG, name), here);
         assert_eq!(long_work(LONG, || long_work(LONG, name)).as_deref(), Some("long work"));
     }
 
@@ -119,7 +121,7 @@ mod tests {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let here = nice();
         assert_eq!(long_work(LONG, nice), (here + NICE).min(19));
-        assert_eq!((nice(), long_call(LONG, nice)), (here, here));
+        assert_eq!((nice(), prompt_work(LONG, nice)), (here, here));
         assert_eq!(tokio::task::spawn_blocking(nice).await.unwrap(), here);
     }
 

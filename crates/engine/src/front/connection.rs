@@ -190,12 +190,13 @@ impl Connection {
         if let Some(tap) = self.outbox.tap() {
             tap.record(Sender::Client, [text.as_bytes()]);
         }
-        let read = long_work(text.len(), || {
-            let charge = self.charge_values(text).map_err(|error| BadFrame { id: None, error })?;
-            Ok((Message::parse(text)?, charge))
+        // The charge of a bad frame is released here and not with low priority: others may wait for the memory.
+        let (charge, message) = long_work(text.len(), || match self.charge_values(text) {
+            Ok(charge) => (charge, Message::parse(text)),
+            Err(error) => (None, Err(BadFrame { id: None, error })),
         });
-        match read {
-            Ok((message, charge)) => self.receive(message, charge).await,
+        match message {
+            Ok(message) => self.receive(message, charge).await,
             Err(bad) => self.refuse(&bad),
         }
     }

@@ -10,7 +10,7 @@ use super::actor::Actor;
 use super::chat::Chat;
 use super::size::text_in_turn;
 use crate::core::log::Log;
-use crate::core::long_work::{long_call, long_work};
+use crate::core::long_work::{long_work, prompt_work};
 
 /// The pauses before the end of a turn is written again.
 const AGAIN: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
@@ -95,7 +95,7 @@ impl Actor {
             let default = self.state.default_chat.as_deref();
             let own = self.chats.iter().filter(|chat| !chat.is_worker());
             let bytes = self.chats.iter().flat_map(|chat| chat.waiting.values()).sum();
-            long_call(bytes, || {
+            prompt_work(bytes, || {
                 let own = own.map(|chat| (chat.kept(Some(&*chat.uri) == default), chat.listed_at()));
                 let mut chats: Vec<_> = own.map(|(kept, at)| at_time(kept, at)).collect();
                 if self.opening.iter().any(|opening| !opening.kept.is_empty()) {
@@ -129,7 +129,7 @@ impl Actor {
         let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
-            long_call(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
+            prompt_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })
         });

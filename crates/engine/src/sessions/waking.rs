@@ -14,7 +14,7 @@ use super::awake_limit::stay_asleep;
 use super::chat::Chat;
 use super::create::state_of;
 use super::queue::{Inbox, Mailbox};
-use crate::core::long_work::long_work;
+use crate::core::long_work::prompt_work;
 use crate::core::refusals::not_loaded;
 use crate::sessions::Sessions;
 
@@ -33,8 +33,8 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Ma
         match stored {
             Ok(stored) => {
                 let mut actor = woken(sessions.clone(), entry, mailbox, stored).await;
-                // The whole state is measured here.
-                long_work(usize::MAX, || actor.measure());
+                // The whole state is measured here. Other sessions wait for their turn to wake.
+                prompt_work(usize::MAX, || actor.measure());
                 actor.account();
                 Some((actor, inbox))
             }
