@@ -100,9 +100,9 @@ async fn compose_with(
 ) -> Result<Composed, Exit> {
     let lines = diagnostics::Lines::default();
     let heard = lines.clone();
-    let log = &log.through(move |log, line| {
+    let log = &log.through(move |log, level, line| {
         heard.tell(line);
-        log.line(line);
+        log.write(level, line);
     });
     std::fs::create_dir_all(&settings.dir).map_err(|error| {
         Exit::machine(format!("{} could not be created: {error}", settings.dir.display()))
@@ -147,7 +147,7 @@ async fn compose_with(
     }));
     let sources = Sources::default();
     let mut js =
-        JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.line(line))) };
+        JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.warn(line))) };
     js.listen = listen_rule(settings.plugin_listen.clone());
     if settings.watch_plugins {
         js.read = sources.sink();
@@ -158,7 +158,7 @@ async fn compose_with(
         config_dir: settings.dir.clone(),
         facts,
         calls: door,
-        log: Arc::new(move |line| lines.line(line)),
+        log: Arc::new(move |line| lines.warn(line)),
         hidden: hidden.clone(),
     };
     check_order(&settings.plugins)?;
@@ -324,9 +324,9 @@ fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
     match StateDb::relocate(old, new)? {
         Relocated::Unneeded => {}
         Relocated::Moved => {
-            log.line(format_args!("moved {} to {}", StateDb::file(old).display(), new.display()));
+            log.info(format_args!("moved {} to {}", StateDb::file(old).display(), new.display()));
         }
-        Relocated::Leftover => log.line(format_args!(
+        Relocated::Leftover => log.warn(format_args!(
             "{} is ignored because {} already has one; move it away",
             StateDb::file(old).display(),
             new.display()
@@ -346,7 +346,7 @@ async fn own(
     hidden: &Hidden,
 ) -> Result<(Recorder, String), Exit> {
     let lines = log.clone();
-    let report: Report = Arc::new(move |line| lines.line(line));
+    let report: Report = Arc::new(move |line| lines.warn(line));
     let failed = |why: Thrown| Exit::machine(why.message);
     atomic::sweep(&settings.dir);
     atomic::sweep(&settings.state_dir);
@@ -362,7 +362,10 @@ async fn own(
             if let Some(host) = host.upgrade() {
                 host.core.set_lost_storage(lost.map(str::to_owned));
             }
-            log.line(lost.unwrap_or("state.db is available again; storing resumes"));
+            match lost {
+                Some(lost) => log.warn(lost),
+                None => log.info("state.db is available again; storing resumes"),
+            }
         });
     }
     let plugin = Slug::parse("host").ok_or_else(|| Exit::machine("host is not a slug"))?;

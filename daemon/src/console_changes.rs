@@ -38,7 +38,7 @@ pub async fn watch(control: Arc<Control>, changes: Changes) {
                 .host
                 .core
                 .log
-                .line(format_args!("the console does not see changes of {collection}: {why}"));
+                .warn(format_args!("the console does not see changes of {collection}: {why}"));
         }
     }
     let weak: Weak<Control> = Arc::downgrade(&control);

@@ -133,7 +133,7 @@ fn write(
         let line = hidden.hide(&line_of(&taken)).into_owned();
         if let Err(error) = written.add(&line) {
             let path = written.path.display();
-            log.line(format_args!("wire: cannot write {path}: {error}; recording stopped"));
+            log.warn(format_args!("wire: cannot write {path}: {error}; recording stopped"));
             return;
         }
     }

@@ -155,10 +155,10 @@ impl HostUsers {
             Err(why) => Err(why.message),
         };
         match (&self.file, &text) {
-            (Some(_), Ok(None)) if self.is_shared => log.line(format_args!(
+            (Some(_), Ok(None)) if self.is_shared => log.warn(format_args!(
                 "{place}: there are none; no user can sign in until one is added with ostler user add"
             )),
-            (Some(file), _) if !self.is_shared => file.absent().iter().for_each(|line| log.line(line)),
+            (Some(file), _) if !self.is_shared => file.absent().iter().for_each(|line| log.warn(line)),
             _ => {}
         }
         let people = self.people.get().and_then(Weak::upgrade);
@@ -177,7 +177,7 @@ impl HostUsers {
     async fn begin(&self, store: &dyn UsersStore, file: &UsersOnDisk, log: &Log) -> Result<(), Thrown> {
         let place = store.place();
         if import_first(store, file).await? {
-            log.line(format_args!(
+            log.warn(format_args!(
                 "{} was stored as the {place}, which all its hosts use from now on; the file is not read any more",
                 file.place()
             ));
@@ -187,7 +187,7 @@ impl HostUsers {
         let differs = matches!(UsersStore::read(file).await, Ok(Some(text))
             if parse(&file.place(), Some(&text)).ok() != there.ok());
         if differs {
-            log.line(format_args!(
+            log.warn(format_args!(
                 "{} is not read and differs from the {place}; see ostler files import and export",
                 file.place()
             ));
@@ -248,14 +248,14 @@ impl HostUsers {
         let (people, place) = (self.people.get()?.upgrade()?, store.place());
         let text = &*seen.insert(text);
         if matches!(text, Ok(None)) {
-            host.core.log.line(format_args!("{place} was removed; keeping the last valid users and grants"));
+            host.core.log.warn(format_args!("{place} was removed; keeping the last valid users and grants"));
             return Some(());
         }
         take(&place, &people, text.as_ref().map(Option::as_deref), &host.core.log);
         let is_first = matches!(text, Ok(Some(_))) && people.enforce();
         drop(seen);
         if is_first {
-            host.core.log.line(format_args!(
+            host.core.log.warn(format_args!(
                 "grants are checked from now on, because there are {place}; restart this host to tell clients how to sign in"
             ));
             host.disconnect_clients();
@@ -269,7 +269,7 @@ impl HostUsers {
 fn take(place: &str, people: &People, text: Result<Option<&str>, &String>, log: &Log) {
     let file = text.map_err(Clone::clone).and_then(|text| parse(place, text));
     match file.and_then(|file| people.set(file)) {
-        Ok(lines) => lines.iter().for_each(|line| log.line(format_args!("{place}: {line}"))),
-        Err(why) => log.line(format_args!("{why}; keeping the last valid users and grants")),
+        Ok(lines) => lines.iter().for_each(|line| log.warn(format_args!("{place}: {line}"))),
+        Err(why) => log.warn(format_args!("{why}; keeping the last valid users and grants")),
     }
 }

@@ -87,9 +87,10 @@ pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metri
     let _ = set_global_default(subscribers(options, &metrics, spans.as_ref(), hidden));
     metrics.measure_calls();
     let hidden = hidden.clone();
-    let log = Log::new(|line| match line.starts_with(RESTART) {
-        true => tracing::info!(target: SIGNALS, "{line}"),
-        false => tracing::info!(target: LINES, "{line}"),
+    let log = Log::with_levels(|level, line| match level {
+        _ if line.starts_with(RESTART) => tracing::info!(target: SIGNALS, "{line}"),
+        Level::WARN => tracing::warn!(target: LINES, "{line}"),
+        _ => tracing::info!(target: LINES, "{line}"),
     });
     (log.hiding(move |line| hidden.hide(line).into_owned()), metrics, spans)
 }
@@ -228,7 +229,7 @@ impl<W: Fn(&str)> Lines<W> {
             LogFormat::Text => {
                 let mut line = format!("{time} ");
                 // The message of a host's line contains all facts, so its fields are not written.
-                let plain = *of.level() == Level::INFO && [LINES, SIGNALS].contains(&of.target());
+                let plain = *of.level() <= Level::INFO && [LINES, SIGNALS].contains(&of.target());
                 if !plain {
                     let _ = write!(line, "{} ", of.level());
                 }

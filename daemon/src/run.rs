@@ -66,7 +66,7 @@ pub async fn run(
     let (log, metrics, spans) = log::start(&settings.log, settings.otlp.is_some(), &hidden);
     settings.otlp.iter().for_each(|collector| collector.hide(&hidden));
     for line in &settings.warnings {
-        log.line(line);
+        log.warn(line);
     }
     if settings.detached {
         process::leave_terminal();
@@ -130,7 +130,7 @@ pub async fn run(
             return Err(exit);
         }
         settings.files.iter().for_each(|file| composed.sources.add(file));
-        log.line(format_args!("{exit} Waiting for a change of the configuration or of a plugin's files."));
+        log.warn(format_args!("{exit} Waiting for a change of the configuration or of a plugin's files."));
         // It may have changed since it was read.
         let next = place.files().and_then(|files| settings.next(files));
         let has_changed = next.is_ok_and(|next| next.plugins != settings.plugins);
@@ -150,7 +150,7 @@ pub async fn run(
     settings.named_by().for_each(|url| doors.announce(url));
     let host = composed.host.clone();
     if settings.watch_plugins {
-        log.line("watching plugin files; a change restarts the daemon");
+        log.info("watching plugin files; a change restarts the daemon");
     }
     let Some(registry) = host.core.registry() else {
         return Err(Exit::machine("the registry was not built"));
@@ -245,24 +245,24 @@ pub async fn run(
         };
         match signal {
             Signal::Stop => {
-                log.line("stopping");
+                log.info("stopping");
                 break Ended::Done;
             }
             signal => {
                 if signal == Signal::Restart
                     && let Some(why) = refusal(&control, &settings)
                 {
-                    log.line(format_args!("{RESTART_REFUSED}{why}"));
+                    log.warn(format_args!("{RESTART_REFUSED}{why}"));
                     continue;
                 }
-                log.line(format_args!("{RESTART_STOPPING} ({})", signal.name()));
+                log.info(format_args!("{RESTART_STOPPING} ({})", signal.name()));
                 break Ended::Again(None);
             }
         }
     };
     let notice = if ended == Ended::Done { Notice::Stopping } else { Notice::Reloading };
     if let Err(why) = service::notify(&notice) {
-        log.line(why);
+        log.warn(why);
     }
     let closing = async {
         host.stop().await;
@@ -296,7 +296,7 @@ async fn unless_stopped(closing: impl Future<Output = ()>, signals: &mut Signals
     tokio::select! {
         () = closing => true,
         () = signals.stop() => {
-            log.line("second stop signal; exiting immediately");
+            log.info("second stop signal; exiting immediately");
             false
         }
     }
@@ -311,7 +311,7 @@ async fn rest(host: &Host, log: &Log) {
     let mut waits = false;
     while !busy(host).is_empty() && Instant::now() < end {
         if !std::mem::replace(&mut waits, true) {
-            log.line(format_args!(
+            log.warn(format_args!(
                 "a plugin file changed; waiting for the turn in {}",
                 busy(host).join(", ")
             ));
@@ -333,7 +333,7 @@ fn refusal(control: &Control, settings: &Settings) -> Option<String> {
 }
 
 fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
-    log.line(format_args!("{RESTART_STOPPING} ({} changed)", file.display()));
+    log.info(format_args!("{RESTART_STOPPING} ({} changed)", file.display()));
     Ended::Again(Some(ports))
 }
 
@@ -453,7 +453,7 @@ async fn over_stdio(
     let control = Control::new(settings, place, &composed, metrics, hidden, signal_sender);
     host.channels.set_own_settings(Arc::new(RootSettings(control.clone())));
     if notify::read(&settings.dir).is_ok_and(|rules| !rules.0.is_empty()) {
-        log.line("notify.yaml: no messages are sent over --stdio, as no listener serves their links");
+        log.warn("notify.yaml: no messages are sent over --stdio, as no listener serves their links");
     }
     let exporter = export(settings, spans, &control, &composed, log);
     host.core.listening();

@@ -86,7 +86,7 @@ pub fn ready(address: SocketAddr, host: &Arc<Host>, log: &Log) {
         return;
     }
     if let Err(why) = notify(&Notice::Ready(serving(address, host))) {
-        log.line(why);
+        log.warn(why);
     }
     if let Some(limit) = watchdog() {
         tokio::spawn(keep_alive(limit / 2, address, host.clone(), log.clone()));
@@ -119,7 +119,7 @@ async fn keep_alive(period: Duration, address: SocketAddr, host: Arc<Host>, log:
             Err(why) => Err(format!("the daemon does not answer itself: {why}")),
         };
         if let Err(why) = sent {
-            log.line(format_args!("watchdog: {why}"));
+            log.warn(format_args!("watchdog: {why}"));
         }
     }
 }

@@ -456,7 +456,7 @@ impl Settings {
                 Ok(files) => {
                     let mut warnings = Vec::new();
                     let servers = mcp_servers(&files, &mut warnings);
-                    warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.line(line));
+                    warnings.iter().filter(|line| !said.contains(line)).for_each(|line| log.warn(line));
                     let stamp = |found: &Option<Metadata>| {
                         found.as_ref().map_or_else(Stamp::unknown, Stamp::before_reading)
                     };
@@ -464,7 +464,7 @@ impl Settings {
                     servers
                 }
                 Err(why) => {
-                    log.line(format_args!("{why}; keeping the mcpServers read at the start"));
+                    log.warn(format_args!("{why}; keeping the mcpServers read at the start"));
                     started.clone()
                 }
             }

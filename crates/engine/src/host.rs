@@ -90,7 +90,7 @@ impl Host {
         self.sessions.open_sessions().await;
         if self.core.cluster().is_some() {
             if let Err(why) = self.sessions.count_listed().await {
-                self.core.log.line(format_args!("the sessions of the store could not be counted: {why}"));
+                self.core.log.warn(format_args!("the sessions of the store could not be counted: {why}"));
             }
             self.front.join_cluster();
         }

@@ -81,14 +81,14 @@ async fn serve(
     match handler.unbounded((request,)).await {
         Ok(response) if matches!(response.body(), Body::Stream(_)) => {
             let failed = format!("plugin {id} failed at {path}");
-            response.map(|body| reported(body, move |error| log.line(format_args!("{failed}: {error}"))))
+            response.map(|body| reported(body, move |error| log.warn(format_args!("{failed}: {error}"))))
         }
         Ok(response) => response,
         Err(thrown) => match bodies.refused() {
             // The host rejected the body, and the plugin did not catch the error.
             Some(refused) => refuse(&refused.clone().into()),
             None => {
-                log.line(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
+                log.warn(format_args!("plugin {id} failed at {path}: {}", thrown.for_log()));
                 refuse(&Reply::RouteFailed(id.to_owned()))
             }
         },

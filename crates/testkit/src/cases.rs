@@ -132,7 +132,7 @@ pub async fn events_are_told_with_their_fields(builder: Builder) {
         .await
         .expect("written");
     client.request("authenticate", json!({ "resource": resource, "token": "k" })).await.expect("kept");
-    host.host.core.log.line("A line.");
+    host.host.core.log.warn("A line.");
     client.request("disposeSession", json!({ "channel": session })).await.expect("gone");
     client.connection.close();
     let request = SessionRequest { owner: "user:ada".into(), ..SessionRequest::default() };

@@ -42,7 +42,7 @@ pub fn follow(
                     (watch.direct, watch.seen) = (None, None);
                     let why = why.message;
                     if watch.failed.as_ref() != Some(&why) {
-                        log.line(format_args!("watched files: {why}; retrying"));
+                        log.warn(format_args!("watched files: {why}; retrying"));
                     }
                     watch.failed = Some(why);
                 }
@@ -87,19 +87,19 @@ impl Watch {
 
     fn report(&mut self, outcome: &Outcome, log: &Log) {
         if self.failed.take().is_some() {
-            log.line("watched files: the database answers again");
+            log.info("watched files: the database answers again");
         }
         for name in &outcome.stored {
-            log.line(format_args!("watched files: stored {name} in the database"));
+            log.info(format_args!("watched files: stored {name} in the database"));
         }
         for name in &outcome.removed {
-            log.line(format_args!(
+            log.warn(format_args!(
                 "watched files: removed {name} from the database, because its file was removed"
             ));
         }
         let conflicts: BTreeSet<_> = outcome.conflicts.iter().cloned().collect();
         for (name, why) in conflicts.difference(&self.reported) {
-            log.line(format_args!("watched files: {name} is not stored: {why}"));
+            log.warn(format_args!("watched files: {name} is not stored: {why}"));
         }
         self.reported = conflicts;
     }

@@ -65,13 +65,13 @@ fn take(notify: &Notify, read: Result<Rules, String>) {
                 let count = rules.0.len();
                 let plural = if count == 1 { "" } else { "s" };
                 notify.set_rules(rules);
-                notify.log().line(format_args!("{FILE}: {count} rule{plural} in force"));
+                notify.log().info(format_args!("{FILE}: {count} rule{plural} in force"));
             }
         }
         // A file that was just written is read twice; the same error is logged once.
         Err(why) if failed.as_ref() == Some(&why) => {}
         Err(why) => {
-            notify.log().line(format_args!("{why}; keeping the last valid rules"));
+            notify.log().warn(format_args!("{why}; keeping the last valid rules"));
             *failed = Some(why);
         }
     }

@@ -95,7 +95,7 @@ impl Notify {
         if let Some(store) = notify.host.core.record_store()
             && let Err(why) = notify.links.load(store).await
         {
-            notify.log().line(format_args!("the links of earlier messages could not be read: {why}"));
+            notify.log().warn(format_args!("the links of earlier messages could not be read: {why}"));
         }
         let edits = notify.rules.subscribe();
         let seen = file::first(&notify, folder).await;
@@ -140,7 +140,7 @@ impl Notify {
             links::Answerer::Nobody => "somebody".to_owned(),
         };
         self.log()
-            .line(format_args!("notify rule {rule}: {by} answered a request of {session} with its link"));
+            .info(format_args!("notify rule {rule}: {by} answered a request of {session} with its link"));
     }
 }
 

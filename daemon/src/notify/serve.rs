@@ -223,7 +223,7 @@ async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Resul
         Ok(true) => {}
         Ok(false) => return Err(over(notify, link).unwrap_or_else(slow)),
         Err(why) => {
-            notify.host.core.log.line(format_args!("the use of a link could not be stored: {why}"));
+            notify.host.core.log.warn(format_args!("the use of a link could not be stored: {why}"));
             return Err(Ending(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The answer was not sent",
@@ -257,7 +257,7 @@ async fn refused(notify: &Notify, link: &Arc<Link>, client: &mut Client, why: St
         Err(_) => (State::Open, denied(why)),
     };
     if let Err(why) = notify.change(link, State::Used, to).await {
-        notify.host.core.log.line(format_args!("the state of a link could not be stored: {why}"));
+        notify.host.core.log.warn(format_args!("the state of a link could not be stored: {why}"));
     }
     ending
 }

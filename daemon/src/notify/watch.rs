@@ -129,7 +129,7 @@ impl Notify {
         let (alive, since) = {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= MOST && !waiting.contains_key(&(session.clone(), id.clone())) {
-                self.log().line(format_args!(
+                self.log().warn(format_args!(
                     "no message is sent about a request of {session}: {MOST} others wait for answers"
                 ));
                 return;
@@ -153,7 +153,7 @@ impl Notify {
             tokio::spawn(async move {
                 if let Err(why) = notify.change(&link, State::Open, State::Elsewhere).await {
                     let rule = &link.bound.rule;
-                    notify.log().line(format_args!(
+                    notify.log().warn(format_args!(
                         "notify rule {rule}: that a link is over could not be stored: {why}"
                     ));
                 }
@@ -188,7 +188,7 @@ impl Notify {
                 tokio::spawn(async move {
                     let outcome = notify.notify(&rule, key.clone(), (facts, run), since, &mut alive).await;
                     if let Err(why) = &outcome {
-                        notify.log().line(format_args!("notify rule {}: {why}", rule.id));
+                        notify.log().warn(format_args!("notify rule {}: {why}", rule.id));
                     }
                     if outcome == Ok(Outcome::Done) {
                         return;
@@ -327,7 +327,7 @@ impl Notify {
     /// Sends a message until the target accepts it, the message is no longer needed, or the rule is edited.
     async fn deliver(&self, rule: &Rule, mut message: Message, alive: &mut Alive) -> Outcome {
         let Some(vault) = self.host.core.vault() else {
-            self.log().line(format_args!("notify rule {}: this host has no vault", rule.id));
+            self.log().warn(format_args!("notify rule {}: this host has no vault", rule.id));
             return Outcome::Unsent;
         };
         let mut wait = FIRST_RETRY;
@@ -343,17 +343,17 @@ impl Notify {
             };
             let session = &message.session;
             let Err(why) = sent else {
-                self.log().line(format_args!("notify rule {}: sent a message about {session}", rule.id));
+                self.log().info(format_args!("notify rule {}: sent a message about {session}", rule.id));
                 return Outcome::Done;
             };
             if tried == TRIES || self.now() >= message.expires {
-                self.log().line(format_args!(
+                self.log().warn(format_args!(
                     "notify rule {}: the message about {session} was not sent: {why}",
                     rule.id
                 ));
                 return Outcome::Unsent;
             }
-            self.log().line(format_args!(
+            self.log().warn(format_args!(
                 "notify rule {}: the message about {session} was not sent: {why}; retrying in {} seconds",
                 rule.id,
                 wait.as_secs()

@@ -147,7 +147,7 @@ impl Export {
         }
         if dropped > 0 {
             self.log
-                .line(format_args!("otlp: {dropped} spans were dropped: more ended than could be exported"));
+                .warn(format_args!("otlp: {dropped} spans were dropped: more ended than could be exported"));
         }
     }
 
@@ -157,9 +157,9 @@ impl Export {
         let failed = self.post(to, body).await.err();
         match &failed {
             Some(why) if !self.refused => {
-                self.log.line(format_args!("otlp: {shown}: {why}; what it does not accept is dropped"));
+                self.log.warn(format_args!("otlp: {shown}: {why}; what it does not accept is dropped"));
             }
-            None if self.refused => self.log.line(format_args!("otlp: {shown} accepts requests again")),
+            None if self.refused => self.log.info(format_args!("otlp: {shown} accepts requests again")),
             _ => {}
         }
         self.refused = failed.is_some();

@@ -66,7 +66,7 @@ impl Automations {
             }
         };
         if let Err(why) = kept.await {
-            self.core.log.line(format_args!(
+            self.core.log.warn(format_args!(
                 "automation {id}: the next run of this {} will not continue {session}, which could not be stored: {why}",
                 order.by
             ));
@@ -103,7 +103,7 @@ impl Automations {
                 Ok::<(), Thrown>(())
             };
             if let Err(why) = forgotten.await {
-                automations.core.log.line(format_args!(
+                automations.core.log.warn(format_args!(
                     "the records in {COLLECTION} whose {field} is {value} could not be removed: {why}"
                 ));
             }

@@ -76,7 +76,7 @@ impl Automations {
         let definition = &entry.wire.definition;
         if before.as_ref().is_none_or(|before| before.wire.definition != *definition) {
             let lacking = super::triggers::lacking(self, definition);
-            lacking.iter().for_each(|lacking| self.core.log.line(lacking.line(id)));
+            lacking.iter().for_each(|lacking| self.core.log.warn(lacking.line(id)));
             super::check::log_problems(self, id, definition);
             if let Some(session) = before.as_ref().and_then(|before| before.settings.pinned_session.as_ref())
             {
@@ -192,7 +192,7 @@ impl Automations {
         match store.get.within(limit::STORE, (change.id.clone(),)).await {
             Ok(Some(kept)) => self.keep_entry(kept, None).await,
             Ok(None) => removed(),
-            Err(why) => self.core.log.line(format_args!("automation {} could not be read: {why}", change.id)),
+            Err(why) => self.core.log.warn(format_args!("automation {} could not be read: {why}", change.id)),
         }
     }
 
@@ -217,7 +217,7 @@ impl Automations {
     async fn newest_runs(&self, id: &str) -> RunPage {
         let Some(store) = self.core.automation_store() else { return RunPage::default() };
         let page = store.runs.within(limit::STORE, (id.to_owned(), None)).await.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("the runs of {id} could not be read: {why}"));
+            self.core.log.warn(format_args!("the runs of {id} could not be read: {why}"));
             RunPage::default()
         });
         page.runs.iter().for_each(|run| self.remember_request(run));

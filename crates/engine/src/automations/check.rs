@@ -46,10 +46,10 @@ fn check_trigger(trigger: &AutomationTrigger) -> Result<(), String> {
 /// Logs what prevents an automation's triggers from firing.
 pub(super) fn log_problems(automations: &Automations, id: &str, definition: &AutomationDefinition) {
     if let Err(why) = Settings::of(definition).check() {
-        automations.core.log.line(format_args!("automation {id}: {why}; it queues"));
+        automations.core.log.warn(format_args!("automation {id}: {why}; it queues"));
     }
     for unread in Settings::unread(definition) {
-        automations.core.log.line(format_args!("automation {id}: {unread}"));
+        automations.core.log.warn(format_args!("automation {id}: {unread}"));
     }
     for trigger in &definition.triggers {
         let name = match trigger {
@@ -57,13 +57,13 @@ pub(super) fn log_problems(automations: &Automations, id: &str, definition: &Aut
             AutomationTrigger::Event(trigger) => &trigger.id,
         };
         if let Some(why) = stops_trigger(automations, trigger) {
-            automations.core.log.line(format_args!("automation {id}: its trigger {name} never fires: {why}"));
+            automations.core.log.warn(format_args!("automation {id}: its trigger {name} never fires: {why}"));
         }
         for why in unoffered_events(automations, trigger) {
             automations
                 .core
                 .log
-                .line(format_args!("automation {id}: its trigger {name} waits in vain for {why}"));
+                .warn(format_args!("automation {id}: its trigger {name} waits in vain for {why}"));
         }
     }
 }

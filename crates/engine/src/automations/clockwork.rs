@@ -70,7 +70,7 @@ impl Automations {
         let kept = match (before, progress) {
             (None, Some(progress)) => {
                 progress.within(limit::STORE, (id.to_owned(),)).await.unwrap_or_else(|why| {
-                    self.core.log.line(format_args!(
+                    self.core.log.warn(format_args!(
                         "how far the schedules of {id} had come could not be read: {why}"
                     ));
                     None
@@ -110,7 +110,7 @@ impl Automations {
         if let Err(why) = keeping.await {
             self.core
                 .log
-                .line(format_args!("how far the schedules of {id} have come could not be stored: {why}"));
+                .warn(format_args!("how far the schedules of {id} have come could not be stored: {why}"));
         }
     }
 
@@ -163,7 +163,7 @@ impl Automations {
             Err(why) => self
                 .core
                 .log
-                .line(format_args!("{id} could not be switched off though its time is over: {why}")),
+                .warn(format_args!("{id} could not be switched off though its time is over: {why}")),
         }
     }
 }

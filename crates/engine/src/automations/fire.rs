@@ -82,7 +82,7 @@ impl Automations {
                 // Whether the plugin loaded and keeps its trigger type is known only now.
                 let woken = automations.check_fire(&caller, &r#type, &event);
                 if let Err(why) = &woken {
-                    automations.core.log.line(why);
+                    automations.core.log.warn(why);
                 }
                 let by = by_plugin(&caller);
                 let _ = answer.send(woken.map(|()| automations.wake_all(&by, &r#type, &event, data)));
@@ -216,7 +216,7 @@ impl Automations {
         read.too_long.sort_unstable();
         read.too_long.dedup();
         for field in &read.too_long {
-            self.core.log.line(format_args!(
+            self.core.log.warn(format_args!(
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
@@ -335,7 +335,7 @@ impl Automations {
         let entry = self.entry(automation)?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
-            self.core.log.line(format_args!(
+            self.core.log.warn(format_args!(
                 "{}: its trigger {trigger} is not woken by the event {event}: {why}",
                 entry.wire.resource
             ));
@@ -448,7 +448,7 @@ impl Automations {
                 tasks::spawn(self.clone().steer_or_queue(id, held, run, kept));
             }
             Admission::Capped(times) => {
-                self.core.log.line(format_args!(
+                self.core.log.warn(format_args!(
                     "{} woke {times} times in the last hour, so this wake was dropped",
                     run.automation
                 ));

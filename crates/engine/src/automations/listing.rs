@@ -198,7 +198,7 @@ impl Automations {
         }
         match store.runs.within(limit::STORE, (id.to_owned(), None)).await {
             Ok(page) => drop(self.with_listed(id, |listed| listed.cut(&page))),
-            Err(why) => self.core.log.line(format_args!("the runs of {id} could not be read: {why}")),
+            Err(why) => self.core.log.warn(format_args!("the runs of {id} could not be read: {why}")),
         }
     }
 }

@@ -22,14 +22,14 @@ impl Automations {
     /// store that fails is retried in the background: no run resumes before its automation is known.
     pub(crate) async fn load_automations(self: Arc<Self>) {
         let Err(why) = self.load().await else { return };
-        self.core.log.line(format_args!("{why}; trying again"));
+        self.core.log.warn(format_args!("{why}; trying again"));
         let automations = self.weak();
         tasks::spawn(async move {
             for pause in pauses() {
                 tokio::time::sleep(pause).await;
                 let Some(automations) = automations.upgrade() else { return };
                 if automations.load().await.is_ok() {
-                    return automations.core.log.line("the automations and their unfinished runs were read");
+                    return automations.core.log.info("the automations and their unfinished runs were read");
                 }
             }
         });
@@ -73,7 +73,7 @@ impl Automations {
             }
         });
         if let Err(why) = watch.within(limit::STORE, (on_change,)).await {
-            self.core.log.line(format_args!("edits of automations will not be seen: {why}"));
+            self.core.log.warn(format_args!("edits of automations will not be seen: {why}"));
         }
     }
 
@@ -88,7 +88,7 @@ impl Automations {
             Ok(())
         });
         if let Err(why) = watch.within(limit::STORE, (on_removed,)).await {
-            self.core.log.line(format_args!("streams of runs do not show which runs are removed: {why}"));
+            self.core.log.warn(format_args!("streams of runs do not show which runs are removed: {why}"));
         }
     }
 
@@ -111,7 +111,7 @@ impl Automations {
                 };
                 if said.as_ref() != Some(&why.message) {
                     let waiting = seeking.waiting_for(&id);
-                    seeking.core.log.line(format_args!(
+                    seeking.core.log.warn(format_args!(
                         "{waiting} runs of automation {id} wait because it cannot be read: {why}; fix it to run them, or \
                          remove it to cancel them"
                     ));

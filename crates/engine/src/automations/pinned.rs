@@ -39,7 +39,7 @@ impl Automations {
         let changes = AutomationDefinitionPatch { meta, ..AutomationDefinitionPatch::default() };
         match store.update.within(limit::STORE, (id.to_owned(), changes)).await {
             Ok(kept) => self.keep_entry(kept, None).await,
-            Err(why) => self.core.log.line(format_args!("{id} could not be pinned to {session}: {why}")),
+            Err(why) => self.core.log.warn(format_args!("{id} could not be pinned to {session}: {why}")),
         }
     }
 }

@@ -87,7 +87,7 @@ impl Automations {
                     automations
                         .core
                         .log
-                        .line(format_args!("{run} resumes after its host stopped or was lost"));
+                        .info(format_args!("{run} resumes after its host stopped or was lost"));
                     automations.begin_run(&run).await;
                 }
             });

@@ -488,7 +488,7 @@ impl Automations {
         match keeping.await {
             Ok(()) => true,
             Err(why) => {
-                self.core.log.line(format_args!("{run} could not be stored: {why}"));
+                self.core.log.warn(format_args!("{run} could not be stored: {why}"));
                 false
             }
         }

@@ -121,7 +121,7 @@ pub(super) async fn show_runs_elsewhere(automations: Weak<Automations>) {
             }
         }
         if let Some(why) = failed.as_ref().filter(|_| failed != said) {
-            showing.core.log.line(format_args!("runs of other hosts could not be read: {why}; trying again"));
+            showing.core.log.warn(format_args!("runs of other hosts could not be read: {why}; trying again"));
         }
         let pause = failed.is_some();
         said = failed;

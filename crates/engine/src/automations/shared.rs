@@ -117,7 +117,7 @@ pub(super) async fn serve_shared(automations: Weak<Automations>) {
         }
         let failed = running.look(is_thorough).await.err().map(|why| why.message);
         if let Some(why) = failed.as_ref().filter(|_| failed != said) {
-            running.core.log.line(format_args!("runs of automations that wait could not be read: {why}"));
+            running.core.log.warn(format_args!("runs of automations that wait could not be read: {why}"));
         }
         said = failed;
         drop(running);
@@ -180,12 +180,12 @@ impl Automations {
                 Ok(_) => automations
                     .core
                     .log
-                    .line(format_args!("{automation} was not woken: too many of its runs wait")),
+                    .warn(format_args!("{automation} was not woken: too many of its runs wait")),
                 Err(why) => {
                     automations
                         .core
                         .log
-                        .line(format_args!("a run of {automation} could not be stored: {why}"));
+                        .warn(format_args!("a run of {automation} could not be stored: {why}"));
                 }
             }
         });
@@ -315,7 +315,7 @@ impl Automations {
             return;
         }
         if let Err(why) = self.list_missing(&id).await {
-            self.core.log.line(format_args!("automation {id} could not be read: {why}"));
+            self.core.log.warn(format_args!("automation {id} could not be read: {why}"));
         }
         let entry = self.entry(&id);
         let limits_runs = entry.as_ref().is_some_and(|entry| most_runs(&entry.wire.definition).is_some());
@@ -359,7 +359,7 @@ impl Automations {
             }
         }
         if let Err(why) = self.list_missing(&id).await {
-            self.core.log.line(format_args!("automation {id}, which was woken, could not be read: {why}"));
+            self.core.log.warn(format_args!("automation {id}, which was woken, could not be read: {why}"));
             return self.undecide(&key);
         }
         match self.entry(&id) {
@@ -439,7 +439,7 @@ impl Automations {
             && let Some(shared) = self.core.shared_runs()
             && let Err(why) = in_time(limit::STORE, shared.settle(key.clone(), run.clone())).await
         {
-            self.core.log.line(format_args!("the decision about {key} could not be stored: {why}"));
+            self.core.log.warn(format_args!("the decision about {key} could not be stored: {why}"));
             return self.undecide(&key);
         }
         {

@@ -47,7 +47,7 @@ impl Automations {
         let span = traces::run(&run.resource, &run.automation);
         self.runs.lock().spans.insert(run.resource.clone(), span.clone());
         if let Err(why) = self.start_run(&run).instrument(span).await {
-            self.core.log.line(format_args!("{resource} of {} could not start: {why}", run.automation));
+            self.core.log.warn(format_args!("{resource} of {} could not start: {why}", run.automation));
             self.settle_run(resource, "failed", Some(why)).await;
         }
     }

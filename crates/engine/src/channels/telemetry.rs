@@ -119,7 +119,7 @@ impl Channels {
                     channels.release_telling(&channel);
                 }
                 Err(why) => {
-                    channels.core.log.line(format_args!("{channel} tells nothing: {}", why.for_log()))
+                    channels.core.log.warn(format_args!("{channel} tells nothing: {}", why.for_log()))
                 }
             }
         });

@@ -78,7 +78,7 @@ impl Core {
                     self.offered.write().insert(provider, offered);
                 }
                 Err(why) => {
-                    self.log.line(format_args!("backend {provider} could not say what it offers: {why}"))
+                    self.log.warn(format_args!("backend {provider} could not say what it offers: {why}"))
                 }
             }
         }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tracing::Level;
+
 /// The writer of lines.
 #[derive(Clone)]
 pub struct Log {
-    write: Arc<dyn Fn(&str) + Send + Sync>,
+    write: Arc<dyn Fn(Level, &str) + Send + Sync>,
     hide: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
     uncaught: Option<Arc<dyn Fn(&str) + Send + Sync>>,
 }
@@ -14,6 +16,11 @@ pub struct Log {
 impl Log {
     /// Creates a log that passes each line to `write`.
     pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self::with_levels(move |_, line| write(line))
+    }
+
+    /// Creates a log that passes each line with its level to `write`.
+    pub fn with_levels(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self { write: Arc::new(write), hide: None, uncaught: None }
     }
 
@@ -31,21 +38,31 @@ impl Log {
 
     /// Returns a log with another writer, which receives this log's redacted lines.
     #[must_use]
-    pub fn through(&self, write: impl Fn(&Self, &str) + Send + Sync + 'static) -> Self {
+    pub fn through(&self, write: impl Fn(&Self, Level, &str) + Send + Sync + 'static) -> Self {
         let written = Self { hide: None, ..self.clone() };
-        Self { write: Arc::new(move |line| write(&written, line)), ..self.clone() }
+        Self { write: Arc::new(move |level, line| write(&written, level, line)), ..self.clone() }
     }
 
-    /// Writes one line.
-    pub fn line(&self, line: impl fmt::Display) {
-        (self.write)(&self.without_secrets(line.to_string()));
+    /// Writes one line about something that failed, or that a user should look at.
+    pub fn warn(&self, line: impl fmt::Display) {
+        self.write(Level::WARN, line);
+    }
+
+    /// Writes one line about something that works as intended.
+    pub fn info(&self, line: impl fmt::Display) {
+        self.write(Level::INFO, line);
+    }
+
+    /// Writes one line with this level.
+    pub fn write(&self, level: Level, line: impl fmt::Display) {
+        (self.write)(level, &self.without_secrets(line.to_string()));
     }
 
     /// Writes one line about an uncaught error of a plugin.
     pub(crate) fn uncaught(&self, line: impl fmt::Display) {
         match &self.uncaught {
             Some(write) => write(&self.without_secrets(line.to_string())),
-            None => self.line(line),
+            None => self.warn(line),
         }
     }
 
@@ -60,7 +77,10 @@ impl Log {
 
 impl Default for Log {
     fn default() -> Self {
-        Self::new(|line| tracing::info!("{line}"))
+        Self::with_levels(|level, line| match level {
+            Level::WARN => tracing::warn!("{line}"),
+            _ => tracing::info!("{line}"),
+        })
     }
 }
 
@@ -82,11 +102,11 @@ mod tests {
         let (hears, writes) = (heard.clone(), written.clone());
         let log = Log::new(move |line| writes.lock().push(line.to_owned()))
             .hiding(|line| line.replace("secret", "<set>"));
-        let log = log.through(move |log, line| {
+        let log = log.through(move |log, level, line| {
             hears.lock().push(line.to_owned());
-            log.line(line);
+            log.write(level, line);
         });
-        log.line("a secret");
+        log.warn("a secret");
         assert_eq!(
             (heard.lock().clone(), written.lock().clone()),
             (vec!["a <set>".to_owned()], vec!["a <set>".to_owned()])

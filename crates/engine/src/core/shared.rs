@@ -349,7 +349,7 @@ impl Core {
 
     /// Logs an error of a plugin with the plugin's name.
     pub(crate) fn report_failed(&self, owner: &Registrant, what: &str, why: &Thrown) {
-        self.log.line(format_args!("{owner}: {what} failed: {}", why.for_log()));
+        self.log.warn(format_args!("{owner}: {what} failed: {}", why.for_log()));
     }
 }
 
@@ -393,8 +393,8 @@ fn random_distance() -> u64 {
 
 /// Returns a log whose lines listeners receive.
 fn heard(log: Log, core: Weak<Core>) -> Log {
-    log.through(move |log, line| {
-        log.line(line);
+    log.through(move |log, level, line| {
+        log.write(level, line);
         if let Some(core) = core.upgrade()
             && core.events.listened(EventName::Log)
         {

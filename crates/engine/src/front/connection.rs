@@ -327,7 +327,7 @@ impl Connection {
                     }
                     Some(Err(error)) => {
                         let client = self.client_id().unwrap_or_default();
-                        self.front.core.log.line(format_args!("client {client}: {error}; ignored"));
+                        self.front.core.log.warn(format_args!("client {client}: {error}; ignored"));
                     }
                     None => {}
                 }

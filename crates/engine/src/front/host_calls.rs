@@ -79,7 +79,7 @@ impl HostCalls for HostDoor {
         } else {
             &front.core.log
         };
-        log.line(format_args!("plugin {}: {line}", caller.plugin));
+        log.info(format_args!("plugin {}: {line}", caller.plugin));
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl HostCalls for HostDoor {
         match &mut *front.announcements.lock() {
             Some(lines) => lines.push(line),
             None => {
-                front.core.log.line(format_args!("plugin {}: said too late, dropped: {line}", caller.plugin))
+                front.core.log.warn(format_args!("plugin {}: said too late, dropped: {line}", caller.plugin))
             }
         }
         Ok(())
@@ -480,7 +480,7 @@ fn watch_from_now(opened: &Arc<OpenCollection>, on_change: Call<fn(change: Recor
             }
             Err(why) => {
                 if let Some(front) = opened.front.upgrade() {
-                    front.core.log.line(format_args!("records {} are not watched: {why}", opened.name));
+                    front.core.log.warn(format_args!("records {} are not watched: {why}", opened.name));
                 }
             }
         }

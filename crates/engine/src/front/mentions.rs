@@ -50,7 +50,7 @@ impl Front {
                 Ok(rows) => found.extend(rows),
                 Err(why) => {
                     let line = format_args!("{}: cannot complete file names: {}", entry.uri, why.for_log());
-                    self.core.log.line(line);
+                    self.core.log.warn(line);
                 }
             }
         }

@@ -42,7 +42,7 @@ impl Host {
         if tokio::time::timeout(STOPPING_LIMIT, told).await.is_err() {
             let whom = self.core.events.give_up().unwrap_or_else(|| "a plugin".to_owned());
             let seconds = STOPPING_LIMIT.as_secs();
-            self.core.log.line(format_args!(
+            self.core.log.warn(format_args!(
                 "{whom} did not answer within {seconds} seconds; the host stops without it"
             ));
         }
@@ -95,7 +95,7 @@ impl Host {
             .collect();
         if tokio::time::timeout(SESSIONS_LIMIT, futures::future::join_all(waits)).await.is_err() {
             let seconds = SESSIONS_LIMIT.as_secs();
-            self.core.log.line(format_args!("some sessions did not end within {seconds} seconds"));
+            self.core.log.warn(format_args!("some sessions did not end within {seconds} seconds"));
         }
     }
 

@@ -444,7 +444,7 @@ impl Actor {
             ReduceOutcome::Applied => {}
             ReduceOutcome::NoOp | ReduceOutcome::OutOfScope => return false,
             ReduceOutcome::Invalid(why) => {
-                self.core.log.line(format_args!("{}: {why}", self.chats[at].uri));
+                self.core.log.warn(format_args!("{}: {why}", self.chats[at].uri));
                 return false;
             }
         }

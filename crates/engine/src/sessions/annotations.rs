@@ -64,7 +64,7 @@ impl Actor {
         let state = match self.annotations().await {
             Ok(state) => state,
             Err(why) => {
-                self.core.log.line(format_args!("{}: {}", self.entry.uri, why.for_log()));
+                self.core.log.warn(format_args!("{}: {}", self.entry.uri, why.for_log()));
                 return answer.fail(RpcError::internal(why.message));
             }
         };

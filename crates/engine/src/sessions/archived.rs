@@ -54,7 +54,7 @@ impl Sessions {
         let record = entry.view().record.clone();
         let Some(tree) = &record.worktree else { return };
         if let Err(why) = self.workspace.restore_tree(tree, &record.values).await {
-            self.core.log.line(format_args!("{}: {}", entry.uri, why.message));
+            self.core.log.warn(format_args!("{}: {}", entry.uri, why.message));
         }
     }
 }

@@ -148,7 +148,7 @@ impl Actor {
             if let Err(why) = moved {
                 self.core
                     .log
-                    .line(format_args!("{}: the attachment {id} could not be stored: {why}", self.entry.uri));
+                    .warn(format_args!("{}: the attachment {id} could not be stored: {why}", self.entry.uri));
                 return false;
             }
         }

@@ -165,7 +165,7 @@ impl Actor {
     fn misplaced(&self, action: &StateAction, place: &str) {
         let name = actions::type_of(action).unwrap_or("an action without a type");
         let provider = &self.entry.provider;
-        self.core.log.line(format_args!(
+        self.core.log.warn(format_args!(
             "{}: backend {provider} emitted {name}, which is not for {place} to say; dropped",
             self.entry.uri
         ));

@@ -128,7 +128,7 @@ impl Sessions {
                     self.counted.store(true, Ordering::Release);
                 }
                 Err(why) => {
-                    self.core.log.line(format_args!("the sessions of the store could not be counted: {why}"))
+                    self.core.log.warn(format_args!("the sessions of the store could not be counted: {why}"))
                 }
             }
             let drafts = match &store.drafts {
@@ -136,7 +136,7 @@ impl Sessions {
                 None => Ok(Vec::new()),
             };
             let drafts = drafts.unwrap_or_else(|why| {
-                self.core.log.line(format_args!("the drafts of the store could not be read: {why}"));
+                self.core.log.warn(format_args!("the drafts of the store could not be read: {why}"));
                 Vec::new()
             });
             let mut drafts = self.claimed_drafts(drafts).await;
@@ -174,7 +174,7 @@ impl Sessions {
                 }
             }
             Err(why) => {
-                self.core.log.line(format_args!("the sessions of the store could not be read: {why}"))
+                self.core.log.warn(format_args!("the sessions of the store could not be read: {why}"))
             }
         }
         self.total.store(self.entries.read().len(), Ordering::Release);
@@ -190,7 +190,7 @@ impl Sessions {
             match self.own(cluster, &id).await {
                 Ok(_) => own.push(id),
                 Err(why) if SessionElsewhere::is(&why) => {}
-                Err(why) => self.core.log.line(format_args!("draft {id} could not be claimed: {why}")),
+                Err(why) => self.core.log.warn(format_args!("draft {id} could not be claimed: {why}")),
             }
         }
         own
@@ -199,7 +199,7 @@ impl Sessions {
     /// Returns the stored chats of a session for a list; none if they cannot be read.
     pub(super) async fn chats_in(&self, store: &SessionStore, stored: &mut StoredSession) -> Vec<KeptChat> {
         chats_of(store, stored).await.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("{}: its chats could not be read: {why}", stored.id));
+            self.core.log.warn(format_args!("{}: its chats could not be read: {why}", stored.id));
             Vec::new()
         })
     }
@@ -254,7 +254,7 @@ impl Sessions {
             if SessionElsewhere::is(&why) {
                 return None;
             }
-            self.core.log.line(format_args!("{id}: the session could not be read from the store: {why}"));
+            self.core.log.warn(format_args!("{id}: the session could not be read from the store: {why}"));
             None
         })
     }
@@ -343,7 +343,7 @@ impl Sessions {
     pub(crate) async fn owner_of_chat(&self, chat: &str) -> Option<String> {
         let session_of_chat = self.core.session_store()?.session_of_chat.as_ref()?;
         session_of_chat.within(limit::STORE, (chat.to_owned(),)).await.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("{chat}: its session could not be read from the store: {why}"));
+            self.core.log.warn(format_args!("{chat}: its session could not be read from the store: {why}"));
             None
         })
     }

@@ -227,7 +227,7 @@ impl Actor {
                     "the plugin {} of client {} is not copied: {why}",
                     copy.published.name, copy.client
                 );
-                self.core.log.line(format_args!("{}: {why}", self.entry.uri));
+                self.core.log.warn(format_args!("{}: {why}", self.entry.uri));
                 copy.failed = Some(why);
             }
         }

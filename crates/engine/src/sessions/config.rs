@@ -104,7 +104,7 @@ impl Sessions {
             let others = if more > 0 { format!(" (nor {more} more)") } else { String::new() };
             self.core
                 .log
-                .line(format_args!("{session}: {first} is not a setting of this session{others}; left out"));
+                .warn(format_args!("{session}: {first} is not a setting of this session{others}; left out"));
         }
         Ok(Chosen { config, asked, left_out })
     }
@@ -169,7 +169,7 @@ impl Sessions {
         let said = (agent.provider.to_string(), setting.key.to_string());
         if self.settings_declared.lock().insert(said) {
             let (owner, key, backend) = (&setting.owner, &setting.key, &agent.provider);
-            self.core.log.line(format_args!(
+            self.core.log.warn(format_args!(
                 "{owner} registers session setting {key}, which a backend's own schema already declares: {backend}"
             ));
         }

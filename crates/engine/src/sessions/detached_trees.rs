@@ -79,7 +79,7 @@ impl Sessions {
         {
             self.core
                 .log
-                .line(format_args!("detached worktree {handle}: its record stays in the store: {why}"));
+                .warn(format_args!("detached worktree {handle}: its record stays in the store: {why}"));
         }
         self.disown(handle);
     }

@@ -216,7 +216,7 @@ impl Sessions {
     ) -> Option<T> {
         let outcome = answer.await;
         outcome
-            .map_err(|why| self.core.log.line(format_args!("{}: {what}: {}", entry.uri, why.for_log())))
+            .map_err(|why| self.core.log.warn(format_args!("{}: {what}: {}", entry.uri, why.for_log())))
             .ok()
     }
 

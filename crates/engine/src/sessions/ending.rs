@@ -98,7 +98,7 @@ impl Actor {
     /// read from the store, here or by another host.
     pub(super) async fn give_up(&mut self, mut inbox: Inbox) {
         let sessions = self.sessions.clone();
-        self.core.log.line(format_args!("{} is read again from the store: {NOT_STORED}", self.entry.uri));
+        self.core.log.warn(format_args!("{} is read again from the store: {NOT_STORED}", self.entry.uri));
         let channels = sessions.channels_of(&self.entry);
         let has_lease = self.core.cluster().is_none_or(|cluster| cluster.gauges().has_lease);
         let why = if has_lease { Closed::Moved } else { Closed::LostLease };

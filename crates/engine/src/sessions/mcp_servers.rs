@@ -18,7 +18,7 @@ impl Sessions {
             match self.with_secrets(entry, server).await {
                 Ok(server) => drop(servers.insert(name, server)),
                 Err((at, why)) => {
-                    self.core.log.line(format_args!("{}: skipped mcpServers.{name}: {at} {why}", entry.uri));
+                    self.core.log.warn(format_args!("{}: skipped mcpServers.{name}: {at} {why}", entry.uri));
                 }
             }
         }

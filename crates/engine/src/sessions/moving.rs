@@ -225,7 +225,7 @@ pub(super) fn is_no_session(stored: &KeptSession) -> bool {
 pub(super) async fn finish_moves(core: &Core, store: &SessionStore, ids: &[String]) {
     for id in ids {
         if let Err(why) = finish_move(core, store, id).await {
-            core.log.line(format_args!("{id}: the move of a chat could not be finished in the store: {why}"));
+            core.log.warn(format_args!("{id}: the move of a chat could not be finished in the store: {why}"));
         }
     }
 }

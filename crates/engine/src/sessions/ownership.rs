@@ -146,7 +146,7 @@ impl Sessions {
         let (log, id) = (self.core.log.clone(), id.to_owned());
         Some(tasks::spawn(async move {
             if let Err(why) = released.await {
-                log.line(format_args!("session {id} could not be released: {why}"));
+                log.warn(format_args!("session {id} could not be released: {why}"));
             }
         }))
     }

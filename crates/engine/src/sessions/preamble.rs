@@ -14,7 +14,7 @@ impl Sessions {
                 Ok(text) => text.filter(|text| !text.trim().is_empty()),
                 Err(why) => {
                     let chat = &about.chat;
-                    self.core.log.line(format_args!(
+                    self.core.log.warn(format_args!(
                         "{}: its preamble of {chat} failed: {}",
                         preamble.owner,
                         why.for_log()

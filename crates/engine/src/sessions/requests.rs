@@ -92,7 +92,7 @@ impl Sessions {
         let Some(delete) = delete else { return };
         let folder = entry.view().directories().first().map(|uri| file_path(uri));
         if let Err(why) = delete.within(limit::BACKEND_DELETE, (id, folder)).await {
-            self.core.log.line(format_args!("{of}: {} failed to delete its copy: {why}", entry.provider));
+            self.core.log.warn(format_args!("{of}: {} failed to delete its copy: {why}", entry.provider));
         }
     }
 
@@ -113,7 +113,7 @@ impl Sessions {
         self.workspace.clear_changesets(&entry.uri);
         for store in self.core.session_store().into_iter().chain(self.core.own_sessions()) {
             if let Err(why) = store.forget.within(limit::STORE, (entry.id.clone(),)).await {
-                self.core.log.line(format_args!("{} could not be forgotten: {why}", entry.uri));
+                self.core.log.warn(format_args!("{} could not be forgotten: {why}", entry.uri));
             }
         }
         self.workspace.leave_computer(&entry.kept()).await;

@@ -23,7 +23,7 @@ pub(super) async fn kept(
 ) -> bool {
     let outcome = write.await;
     if let Err(why) = &outcome {
-        log.line(format_args!("{what} could not be stored: {why}"));
+        log.warn(format_args!("{what} could not be stored: {why}"));
     }
     outcome.is_ok()
 }

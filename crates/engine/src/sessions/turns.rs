@@ -219,7 +219,7 @@ impl Actor {
             async move {
                 if let Err(why) = recorded.await {
                     let why = why.for_log();
-                    core.log.line(format_args!(
+                    core.log.warn(format_args!(
                         "{session}: the files before turn {turn} are not recorded: {why}"
                     ));
                 }
@@ -495,7 +495,7 @@ impl Actor {
     /// logged.
     pub(super) async fn backend_failed(&mut self, at: usize, turn: Option<String>, why: Thrown) {
         let provider = &self.entry.provider;
-        self.core.log.line(format_args!("{}: backend {provider} failed: {}", self.entry.uri, why.for_log()));
+        self.core.log.warn(format_args!("{}: backend {provider} failed: {}", self.entry.uri, why.for_log()));
         let running = self.chats[at].running().map(str::to_owned);
         if turn.is_some() && turn == running {
             self.fail_turn(at, "backend", why.message).await;

@@ -28,7 +28,7 @@ impl Sessions {
                 Ok(count) => undone += count,
                 Err(why) => {
                     let log = &self.core.log;
-                    log.line(format_args!("{id}: its unfinished creation could not be undone: {why}"));
+                    log.warn(format_args!("{id}: its unfinished creation could not be undone: {why}"));
                 }
             }
         }
@@ -41,7 +41,7 @@ impl Sessions {
         if let Err(why) = store.forget.within(limit::STORE, (id.to_owned(),)).await {
             self.core
                 .log
-                .line(format_args!("{id}: the session that was not created stays in the store: {why}"));
+                .warn(format_args!("{id}: the session that was not created stays in the store: {why}"));
         }
     }
 }

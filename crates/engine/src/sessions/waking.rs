@@ -52,7 +52,7 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Ma
 /// Logs that a session could not be read; returns the error of the messages that wait for it.
 fn unreadable(sessions: &Sessions, entry: &Entry, why: &Thrown) -> RpcError {
     let why = format!("{} could not be read from the store, try again: {}", entry.uri, why.message);
-    sessions.core.log.line(&why);
+    sessions.core.log.warn(&why);
     RpcError::internal(why).with_data(json!({ "retryable": true }))
 }
 

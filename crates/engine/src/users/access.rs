@@ -105,7 +105,7 @@ impl Access {
         let recorded = people.change(Box::new(move |file| file.set_signed_in(&id, &at)));
         tasks::spawn(async move {
             if let Err(why) = recorded.await {
-                core.log.line(format_args!("the first sign-in of user {who} could not be recorded: {why}"));
+                core.log.warn(format_args!("the first sign-in of user {who} could not be recorded: {why}"));
             }
         });
     }

@@ -95,10 +95,10 @@ impl Access {
             Ok(rows) if rows.is_empty() => {
                 self.core
                     .log
-                    .line("policy checks are on but no policy exists; all work except the host's own will be denied");
+                    .warn("policy checks are on but no policy exists; all work except the host's own will be denied");
             }
             Ok(_) => {}
-            Err(why) => self.core.log.line(unreadable(&why)),
+            Err(why) => self.core.log.warn(unreadable(&why)),
         }
     }
 }

@@ -141,7 +141,7 @@ impl Workspace {
         if let Some(sessions) = self.sessions()
             && let Err(why) = sessions.keep_detached(handle, &stored).await
         {
-            self.core.log.line(format_args!("detached worktree {handle} could not be stored: {why}"));
+            self.core.log.warn(format_args!("detached worktree {handle} could not be stored: {why}"));
         }
     }
 
@@ -207,10 +207,10 @@ impl Workspace {
             let deleted = delete.within(limit::REPOSITORY, (repository.root, branch.clone())).await;
             match deleted {
                 Ok(true) => {}
-                Ok(false) => self.core.log.line(format_args!(
+                Ok(false) => self.core.log.warn(format_args!(
                     "{session}: kept the branch {branch} of the working tree {path}: no other branch has its commits"
                 )),
-                Err(why) => self.core.log.line(format_args!(
+                Err(why) => self.core.log.warn(format_args!(
                     "{session}: cannot delete the branch {branch}: {}",
                     why.for_log()
                 )),

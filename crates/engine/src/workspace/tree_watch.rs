@@ -141,7 +141,7 @@ impl Workspace {
         // Earlier changes are not reported.
         moved.notify_one();
         begun.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("{directory} is not watched: {}", why.for_log()));
+            self.core.log.warn(format_args!("{directory} is not watched: {}", why.for_log()));
             None
         })
     }
@@ -156,7 +156,7 @@ impl Workspace {
         });
         let begun = watch.within(limit::DIRECTORY, (directory.to_owned(), on_change)).await;
         begun.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("facts of {directory} are not watched: {}", why.for_log()));
+            self.core.log.warn(format_args!("facts of {directory} are not watched: {}", why.for_log()));
             None
         })
     }
@@ -165,7 +165,7 @@ impl Workspace {
         let git_dir = self.core.registry()?.port::<Worktrees>()?.git_dir.clone()?;
         let told = git_dir.within(limit::REPOSITORY, (directory.to_owned(),)).await;
         told.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("{directory} is not followed: {}", why.for_log()));
+            self.core.log.warn(format_args!("{directory} is not followed: {}", why.for_log()));
             None
         })
     }

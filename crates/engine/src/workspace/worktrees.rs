@@ -46,7 +46,7 @@ impl Workspace {
     async fn repository(&self, directory: &str) -> Option<Repository> {
         let found = self.worktrees()?.repository.within(limit::REPOSITORY, (directory.to_owned(),)).await;
         found.unwrap_or_else(|why| {
-            self.core.log.line(format_args!("cannot find the repository of {directory}: {why}"));
+            self.core.log.warn(format_args!("cannot find the repository of {directory}: {why}"));
             None
         })
     }
@@ -57,7 +57,7 @@ impl Workspace {
         asked.await.unwrap_or_else(|why| {
             self.core
                 .log
-                .line(format_args!("the branches of {} could not be listed: {why}", repository.root));
+                .warn(format_args!("the branches of {} could not be listed: {why}", repository.root));
             Vec::new()
         })
     }
@@ -260,11 +260,11 @@ impl Workspace {
         };
         match removed.await {
             Ok(true) => return true,
-            Ok(false) => self.core.log.line(format_args!(
+            Ok(false) => self.core.log.warn(format_args!(
                 "{session}: kept the working tree {path} because it has uncommitted changes, or commits that are on no branch"
             )),
             Err(why) => {
-                self.core.log.line(format_args!("{session}: cannot remove the working tree {path}: {why}"));
+                self.core.log.warn(format_args!("{session}: cannot remove the working tree {path}: {why}"));
             }
         }
         false

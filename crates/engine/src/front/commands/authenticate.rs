@@ -75,7 +75,7 @@ impl Connection {
                 let connection = self.clone();
                 tasks::spawn(async move {
                     let (person, lines) = people.person_by_issuer(&outbound, &params.token).await;
-                    lines.into_iter().for_each(|line| connection.front().core.log.line(line));
+                    lines.into_iter().for_each(|line| connection.front().core.log.warn(line));
                     match person {
                         Some(person) => {
                             connection.signed_in(&people, &params, Principal::Person(person), lasts);

@@ -283,7 +283,7 @@ impl Relay {
             let is_new = self.reported.lock().insert(link.host.incarnation.clone());
             if (was_open || is_new) && !front.core.is_stopping() {
                 let id = &link.host.id;
-                front.core.log.line(format_args!("the link to host {id} ended: {why}"));
+                front.core.log.warn(format_args!("the link to host {id} ended: {why}"));
             }
             self.forget_rows(&link);
             let incarnation = &link.host.incarnation;

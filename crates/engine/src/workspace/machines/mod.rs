@@ -124,7 +124,7 @@ impl Workspace {
         let machines = match self.machines().await {
             Ok(machines) => machines.unwrap_or_default(),
             Err(why) => {
-                self.core.log.line(unlisted(&why));
+                self.core.log.warn(unlisted(&why));
                 Vec::new()
             }
         };
@@ -149,7 +149,7 @@ impl Workspace {
                     ));
                 }
             }
-            Err(why) => self.core.log.line(unreadable(&why)),
+            Err(why) => self.core.log.warn(unreadable(&why)),
         }
         rows
     }
@@ -224,10 +224,10 @@ impl Workspace {
     pub(crate) async fn unmake(&self, made: Made) {
         let remove = self.computers().and_then(|computers| computers.remove.as_ref());
         let Some(remove) = remove else {
-            return self.core.log.line(format_args!("{} was made for a session that never came", made.0));
+            return self.core.log.warn(format_args!("{} was made for a session that never came", made.0));
         };
         if let Err(why) = remove.within(limit::MACHINE_BUILD, (made.0.clone(),)).await {
-            self.core.log.line(format_args!("{} could not be removed: {}", made.0, why.for_log()));
+            self.core.log.warn(format_args!("{} could not be removed: {}", made.0, why.for_log()));
         }
     }
 
@@ -412,7 +412,7 @@ impl Workspace {
             ..UsageEntry::default()
         };
         if let Err(why) = self.usage.record_use(held).await {
-            self.core.log.line(format_args!(
+            self.core.log.warn(format_args!(
                 "{}: the use of {named} could not be recorded: {}",
                 kept.uri,
                 why.for_log()
@@ -420,7 +420,7 @@ impl Workspace {
         }
         let Some(left) = self.computers().and_then(|computers| computers.left.as_ref()) else { return };
         if let Err(why) = left.within(limit::MACHINE, (named.clone(), kept.uri.clone())).await {
-            self.core.log.line(format_args!("{named}: {}", why.for_log()));
+            self.core.log.warn(format_args!("{named}: {}", why.for_log()));
         }
     }
 }

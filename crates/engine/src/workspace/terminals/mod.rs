@@ -311,7 +311,7 @@ impl Workspace {
             match handle.dispose.within(limit::TERMINAL_CLOSE, ()).await {
                 Ok(()) => {}
                 Err(why) => {
-                    self.core.log.line(format_args!("{}: its dispose failed: {}", open.uri, why.for_log()))
+                    self.core.log.warn(format_args!("{}: its dispose failed: {}", open.uri, why.for_log()))
                 }
             }
         }
@@ -468,7 +468,7 @@ async fn serve(
     while let Some(tell) = told.recv().await {
         let Some(open) = open.upgrade() else { return };
         let Some(terminal) = open.handle.get() else { return };
-        let failed = |why: Thrown| log.line(format_args!("{}: {}", open.uri, why.for_log()));
+        let failed = |why: Thrown| log.warn(format_args!("{}: {}", open.uri, why.for_log()));
         let data = match tell {
             TerminalInput::Input(data) => data,
             TerminalInput::Resize => {
