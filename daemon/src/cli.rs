@@ -145,7 +145,7 @@ const KEPT: &str = "--kept-ports=";
 
 /// The ports of a daemon that restarts in place, for listeners configured with port 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct KeptPorts {
+pub struct ReusedPorts {
     /// The protocol listener's port.
     pub main: u16,
     /// The plugin routes listener's port, if there is one.
@@ -154,7 +154,7 @@ pub struct KeptPorts {
     pub http: u16,
 }
 
-impl KeptPorts {
+impl ReusedPorts {
     fn word(self) -> String {
         let Self { main, routes, http } = self;
         format!("{KEPT}{main},{routes},{http}")
@@ -198,7 +198,7 @@ fn failed(exit: &Exit) -> ExitCode {
 enum Ending {
     Code(u8),
     /// The daemon restarts in this process, on these ports or with these listeners.
-    Again(Option<KeptPorts>, Passed),
+    Again(Option<ReusedPorts>, Passed),
 }
 
 /// Replaces the running program with itself: the same process, environment, directory and log.
@@ -206,12 +206,12 @@ enum Ending {
 fn again(
     program: std::io::Result<PathBuf>,
     mut arguments: Vec<String>,
-    kept: Option<KeptPorts>,
+    kept: Option<ReusedPorts>,
     passed: &Passed,
 ) -> Exit {
     use std::os::unix::process::CommandExt;
-    arguments.retain(|argument| KeptPorts::parse(argument).is_none());
-    arguments.extend(kept.map(KeptPorts::word));
+    arguments.retain(|argument| ReusedPorts::parse(argument).is_none());
+    arguments.extend(kept.map(ReusedPorts::word));
     match program {
         Ok(program) => {
             let mut command = std::process::Command::new(program);
@@ -224,7 +224,7 @@ fn again(
 }
 
 #[cfg(not(unix))]
-fn again(_: std::io::Result<PathBuf>, _: Vec<String>, _: Option<KeptPorts>, _: &Passed) -> Exit {
+fn again(_: std::io::Result<PathBuf>, _: Vec<String>, _: Option<ReusedPorts>, _: &Passed) -> Exit {
     Exit::machine("restarting in place is not supported on this system")
 }
 
@@ -241,7 +241,7 @@ impl Cli {
             return Err(Exit::usage(format!("{flag} is not supported by this host")));
         }
         let (kept, line) = match arguments.split_last() {
-            Some((last, line)) if let Some(kept) = KeptPorts::parse(last) => (Some(kept), line),
+            Some((last, line)) if let Some(kept) = ReusedPorts::parse(last) => (Some(kept), line),
             _ => (None, arguments),
         };
         let (detached, line) = match line.split_last() {

@@ -9,7 +9,9 @@ use ostler_contract::points::{Agent, AutomationStore, Diagnostics, Port, Session
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log, McpServers, Outbound, Yaml, session_tools};
+use ostler_engine::{
+    Gate, Host, HostOptions, Log, McpServers, Outbound, PluginHostCalls, Yaml, session_tools,
+};
 use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
 use ostler_loader::{Hidden, InspectedPlugin, LoadedPlugin, Loader, PluginConfig, State};
 use ostler_plugin_console::Changes;
@@ -129,12 +131,12 @@ async fn compose_with(
     }
     let tools = tool_servers(settings);
     host.sessions.set_tools_server(tools.opener());
-    let door = HostDoor::new(&host.front);
+    let calls = PluginHostCalls::new(&host.front);
     let http = network();
     let told = diagnostics::own(lines.clone(), http.clone());
     let log_lines = lines;
     let changes = Changes::default();
-    let (own, automations) = own(agents, told, settings, log, &facts, (&host, door.clone()), hidden).await?;
+    let (own, automations) = own(agents, told, settings, log, &facts, (&host, calls.clone()), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.core.set_own_sessions(port.value.clone());
     }
@@ -157,7 +159,7 @@ async fn compose_with(
         source: Arc::new(JsSource::new(js)),
         config_dir: settings.dir.clone(),
         facts,
-        calls: door,
+        calls,
         log: Arc::new(move |line| lines.warn(line)),
         hidden: hidden.clone(),
     };
@@ -342,7 +344,7 @@ async fn own(
     settings: &Settings,
     log: &Log,
     facts: &Arc<HostFacts>,
-    (running, calls): (&Arc<Host>, Arc<HostDoor>),
+    (running, calls): (&Arc<Host>, Arc<PluginHostCalls>),
     hidden: &Hidden,
 ) -> Result<(Recorder, String), Exit> {
     let lines = log.clone();

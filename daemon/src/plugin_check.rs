@@ -9,7 +9,7 @@ use ostler_contract::events::Event;
 use ostler_contract::points::Vault;
 use ostler_contract::problem::Problem;
 use ostler_contract::{Call, Caller, HostFacts, JsonObject, Module, PluginHost, Slug, Thrown};
-use ostler_engine::{Gate, Host, HostDoor, HostOptions, Log};
+use ostler_engine::{Gate, Host, HostOptions, Log, PluginHostCalls};
 use ostler_js::{Engine, JsOptions, JsSource, Level, Line, Outcome, TestResult, run_tests};
 use ostler_loader::{Hidden, Loader, PluginConfig, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
@@ -109,15 +109,15 @@ impl PluginCheck {
             ..HostOptions::default()
         };
         let host = Host::new(options, clock(), log.clone(), host_yaml(), Gate::default());
-        let door = HostDoor::new(&host.front);
-        let own = own(&facts, &door, &log).map_err(|thrown| machine(&thrown))?;
+        let calls = PluginHostCalls::new(&host.front);
+        let own = own(&facts, &calls, &log).map_err(|thrown| machine(&thrown))?;
         let of_loader = lines.clone();
         let loader = Loader {
             bundled: bundled::plugins(),
             source: Arc::new(JsSource::new(lines.js_options(sources))),
             config_dir: self.config_dir.clone(),
             facts,
-            calls: door,
+            calls,
             log: Arc::new(move |line| of_loader.add(&of_loader.loading, line)),
             hidden: hidden.clone(),
         };
@@ -249,7 +249,7 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
 /// Registers stores in memory, and a vault with a fixed value for every secret.
 fn own(
     facts: &Arc<HostFacts>,
-    calls: &Arc<HostDoor>,
+    calls: &Arc<PluginHostCalls>,
     log: &Log,
 ) -> Result<ostler_contract::recorder::Recorder, Thrown> {
     let lines = log.clone();

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::announce::{self, Listens};
 use crate::api;
 use crate::backends::Backends;
-use crate::cli::KeptPorts;
+use crate::cli::ReusedPorts;
 use crate::compose::{Composed, compose};
 use crate::console_changes;
 use crate::control::Control;
@@ -48,7 +48,7 @@ pub enum Ended {
     /// It received a signal to stop.
     Done,
     /// It restarts, on these ports if they are to be reused.
-    Again(Option<KeptPorts>),
+    Again(Option<ReusedPorts>),
 }
 
 /// Runs until a signal to stop. `arguments` are those of the process, `passed` are the listeners of the service
@@ -123,7 +123,7 @@ pub async fn run(
     };
     let port =
         |listener: &Option<Listener>| listener.as_ref().map_or(0, |listener| listener.address().port());
-    let ports = KeptPorts { main: listener.address().port(), routes: port(&routes), http: port(&http) };
+    let ports = ReusedPorts { main: listener.address().port(), routes: port(&routes), http: port(&http) };
     if let Err(exit) = require_backend(&composed) {
         // With `--watch`, a plugin can be broken for a while; `start` must still report it.
         if !settings.watch_plugins || (settings.detached && kept.is_none()) {
@@ -332,7 +332,7 @@ fn refusal(control: &Control, settings: &Settings) -> Option<String> {
     }
 }
 
-fn again_for(file: &Path, ports: KeptPorts, log: &Log) -> Ended {
+fn again_for(file: &Path, ports: ReusedPorts, log: &Log) -> Ended {
     log.info(format_args!("{RESTART_STOPPING} ({} changed)", file.display()));
     Ended::Again(Some(ports))
 }

@@ -15,7 +15,7 @@ use ostler_ports::{RunRetention, Stamp};
 use ostler_protocol::names;
 use ostler_server::names_a_host;
 
-use crate::cli::KeptPorts;
+use crate::cli::ReusedPorts;
 use crate::config::{
     self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Per, PluginEntry, RunFlags,
     StorageLocation,
@@ -96,7 +96,7 @@ pub struct Settings {
     /// Whether `start` created this process.
     pub detached: bool,
     /// The ports to reuse for port 0.
-    pub kept: Option<KeptPorts>,
+    pub kept: Option<ReusedPorts>,
     /// Lines for the log.
     pub warnings: Vec<String>,
     /// The flags and the working directory, from which a restart makes its settings.

@@ -1,8 +1,8 @@
 //! How long calls of plugins' functions may take, one declaration for each kind of call.
 //!
-//! A call that takes longer fails for whoever made it. A call that may take arbitrarily long says `unbounded` where it is
+//! A call that takes longer fails for its caller. A call that may take arbitrarily long says `unbounded` where it is
 //! made: what a backend does in a turn, tools, listeners, builds of containers, input of terminals, and functions that
-//! end something nobody waits for. Such a call is awaited by a task that only serves the plugin that is called, or the
+//! end something that no caller waits for. Such a call is awaited by a task that only serves the plugin that is called, or the
 //! request that asked for it.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub const BACKEND_PROBE: Duration = Duration::from_secs(120);
 /// Hidden context before the first turn of a chat; without an answer, the chat opens without it.
 pub const PREAMBLE: Duration = Duration::from_secs(10);
 
-/// What a plugin says of a channel, a command or a scheme it serves; without an answer, the host goes on without that.
+/// The description of a channel, a command or a scheme that a plugin serves; without an answer, the host continues without it.
 pub const DESCRIBE: Duration = Duration::from_secs(5);
 /// Whether a client may use something; without an answer, it may not.
 pub const AUTHORIZE: Duration = Duration::from_secs(10);

@@ -39,7 +39,7 @@ pub use crate::core::yaml::Yaml;
 pub use crate::core::{clock, events, fanout, feed, outbox, responder, wire};
 pub use crate::front::Front;
 pub use crate::front::connection::{self, Connection};
-pub use crate::front::host_calls::HostDoor;
+pub use crate::front::host_calls::PluginHostCalls;
 pub use crate::front::relay::{LinkDialer, LinkTransport};
 pub use crate::host::{ClusterState, Gauges, Host};
 pub use crate::sessions::create_chat_tool::session_tools;

@@ -16,7 +16,7 @@ use rquickjs::class::{ClassKind, JsCell, JsClass, Readable, Trace, Tracer};
 use rquickjs::function::{Args, Constructor, Opt, Params};
 use rquickjs::{Class, Ctx, Function, JsLifetime, Object, Persistent, Result, Value};
 
-use crate::engine::{Engine, Held, Message, Reply, Settle, Shared, State};
+use crate::engine::{BoundFunction, Engine, Message, Reply, Settle, Shared, State};
 use crate::errors::{caught, error, raise, thrown};
 use crate::values::{from_js as js_to_value, helpers, to_js as value_to_js};
 
@@ -198,7 +198,7 @@ pub(crate) fn hold<'js>(
     shape: &'static FunctionShape,
 ) -> Option<JsFunction> {
     let engine = state.post.upgrade(&state.shared)?;
-    let id = state.functions.insert(Held {
+    let id = state.functions.insert(BoundFunction {
         function: Persistent::save(ctx, function.clone()),
         this: this.map(|this| Persistent::save(ctx, this.clone())),
     });

@@ -15,7 +15,7 @@ use ostler_contract::recorder::Recorder;
 use ostler_contract::{
     Call, HostFacts, JsonObject, Module, Options, PluginHost, PluginSource, Slug, Thrown, Value, json,
 };
-use ostler_engine::{Clock, Gate, Host, HostDoor, HostOptions, Log, Yaml};
+use ostler_engine::{Clock, Gate, Host, HostOptions, Log, PluginHostCalls, Yaml};
 use ostler_loader::{Loaded, Loader, PluginConfig, State};
 
 type Apply = Arc<dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync>;
@@ -83,7 +83,7 @@ impl Bench {
             Yaml::default(),
             Gate::default(),
         );
-        let door = HostDoor::new(&host.front);
+        let door = PluginHostCalls::new(&host.front);
         let loader = Loader {
             bundled: Vec::new(),
             source: self.source.clone().unwrap_or_else(|| Arc::new(Fakes(self.modules.clone()))),

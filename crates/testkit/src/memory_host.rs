@@ -12,8 +12,8 @@ use ostler_contract::{
     Caller, HostFacts, Module, Pending, Plugin, PluginHost, PluginSource, Registry, Slug, Thrown, Value,
 };
 use ostler_engine::{
-    Clock, Connection, Gate, Host, HostDoor, HostOptions, LinkDialer, LocalSystem, Log, People, Principal,
-    Yaml,
+    Clock, Connection, Gate, Host, HostOptions, LinkDialer, LocalSystem, Log, People, PluginHostCalls,
+    Principal, Yaml,
 };
 use ostler_loader::{LoadedPlugin, Loader, PluginConfig, State};
 use parking_lot::Mutex;
@@ -288,7 +288,7 @@ impl Builder {
         if let Some(links) = self.links {
             host.front.set_link_dialer(links);
         }
-        let door = HostDoor::new(&host.front);
+        let door = PluginHostCalls::new(&host.front);
         let facts = Arc::new(HostFacts {
             paths: host.core.options.paths.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -235,7 +235,7 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page
     if request.method().as_str() != row.method.name() {
         return Err(Refused::Method(row.method.name()));
     }
-    // The guard put it there; without it nobody is let in.
+    // Set by the guard; without it no caller is authenticated.
     let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
     if let Principal::Person(person) = &caller {
         control.host.access.record_sign_in(person);

@@ -152,7 +152,7 @@ macro_rules! keys {
             pub detached: bool,
             /// The ports to reuse after a restart in place.
             #[arg(skip)]
-            pub kept: Option<KeptPorts>,
+            pub kept: Option<ReusedPorts>,
         }
 
         impl Config {

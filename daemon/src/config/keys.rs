@@ -16,7 +16,7 @@ use ostler_ports::RunRetention;
 use serde::{Deserialize, Serialize};
 
 use super::declare::{Effect, Flag, Key, RootSetting, keys};
-use crate::cli::KeptPorts;
+use crate::cli::ReusedPorts;
 use crate::exit::Exit;
 use crate::otlp::Collector;
 use crate::root_settings;

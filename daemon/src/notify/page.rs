@@ -50,7 +50,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 
 /// The details on the page of a request.
 #[derive(Debug, Clone)]
-pub struct Around {
+pub struct RequestDetails {
     /// The session's title.
     pub title: String,
     /// The session's URI.
@@ -66,7 +66,7 @@ pub struct Around {
 }
 
 /// Returns the page of a request, with the form that answers it.
-pub fn request(status: StatusCode, request: &Request, around: &Around) -> Response {
+pub fn request(status: StatusCode, request: &Request, around: &RequestDetails) -> Response {
     let mut body = String::new();
     let heading = match &request.asks {
         Asks::Approval(approval) => {

@@ -10,7 +10,7 @@ use ostler_server::{Guard, HostNames, Mount};
 
 use super::client::{Client, Failed, Now};
 use super::links::{Answerer, Link, State};
-use super::page::{self, Around};
+use super::page::{self, RequestDetails};
 use super::request::{Form, Request as Asked, SHOWN};
 use super::{Notify, PATH, TEST};
 
@@ -172,8 +172,8 @@ async fn watcher(notify: &Notify, principal: &Principal) -> Result<Client, Endin
     Client::open(&notify.host.front, gate.root()).await.map_err(|_| slow())
 }
 
-fn around(notify: &Notify, link: &Link, now: Now, problem: Option<String>) -> Around {
-    Around {
+fn around(notify: &Notify, link: &Link, now: Now, problem: Option<String>) -> RequestDetails {
+    RequestDetails {
         title: now.title,
         session: link.bound.session.clone(),
         url: notify.host.core.options.links.of(&link.bound.session),

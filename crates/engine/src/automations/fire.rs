@@ -42,7 +42,7 @@ pub(super) enum Admitted {
         run: AutomationRunState,
         /// Whether it begins now.
         begins: bool,
-        kept: Keep,
+        kept: StoredRunSender,
     },
     /// An event of this run.
     Merged {
@@ -54,10 +54,10 @@ pub(super) enum Admitted {
 
 /// Receives the run that an event started or was merged into, once that run is stored, or `None` if there is no such
 /// run. Closed without a value if the run cannot be stored.
-pub(super) type Kept = oneshot::Receiver<Option<String>>;
+pub(super) type StoredRunReceiver = oneshot::Receiver<Option<String>>;
 
-/// The sender of a [`Kept`].
-pub(super) type Keep = oneshot::Sender<Option<String>>;
+/// The sender of a [`StoredRunReceiver`].
+pub(super) type StoredRunSender = oneshot::Sender<Option<String>>;
 
 impl Automations {
     /// Reports an event of a plugin's trigger type. Every automation that matches starts a run; the call does not wait
@@ -104,7 +104,13 @@ impl Automations {
     }
 
     /// Starts the runs of the automations that an event matches.
-    fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: JsonObject) -> Vec<Kept> {
+    fn wake_all(
+        self: &Arc<Self>,
+        by: &str,
+        r#type: &str,
+        event: &str,
+        data: JsonObject,
+    ) -> Vec<StoredRunReceiver> {
         let (matching, _) = self.index.read().matching(r#type, event, &data);
         self.wake_each(by, &matching, event, data)
     }
@@ -116,7 +122,7 @@ impl Automations {
         matching: &[Arc<Waiting>],
         event: &str,
         data: JsonObject,
-    ) -> Vec<Kept> {
+    ) -> Vec<StoredRunReceiver> {
         let wakes = facts_for(matching, event, data);
         let woken = wakes.filter_map(|(waiting, own_field, facts)| {
             let happened = of_plugin(by, waiting, event, own_field);
@@ -321,7 +327,7 @@ impl Automations {
         happened: &WakeEvent<'_>,
         facts: JsonObject,
         count: u64,
-    ) -> Option<Kept> {
+    ) -> Option<StoredRunReceiver> {
         let entry = self.woken(automation, happened)?;
         let cause = happened.order.map_or(Cause::Event, Cause::Ordered);
         match self.merge(automation, &entry, happened, cause, facts, count) {
@@ -370,7 +376,7 @@ impl Automations {
         entry: &Entry,
         run: AutomationRunState,
         cause: Cause<'_>,
-    ) -> Option<Kept> {
+    ) -> Option<StoredRunReceiver> {
         match self.core.shared_runs() {
             Some(shared) => Some(self.send_wake(shared, Wake { run, kind: kind_of(cause) })),
             None => self.wake_here(entry, run, cause).1,
@@ -383,7 +389,7 @@ impl Automations {
         entry: &Entry,
         run: AutomationRunState,
         cause: Cause<'_>,
-    ) -> (bool, Option<Kept>) {
+    ) -> (bool, Option<StoredRunReceiver>) {
         self.admit(entry, run, cause, None)
     }
 
@@ -395,7 +401,7 @@ impl Automations {
         mut run: AutomationRunState,
         cause: Cause<'_>,
         group: Option<&mut Vec<Admitted>>,
-    ) -> (bool, Option<Kept>) {
+    ) -> (bool, Option<StoredRunReceiver>) {
         let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
         let settings = &entry.settings;
         let chat_busy = self.pinned_chat_is_busy(settings);
@@ -459,7 +465,13 @@ impl Automations {
     }
 
     /// Counts a wake in an existing run and stores the count.
-    fn note(self: &Arc<Self>, held: String, kept: Keep, wake: AutomationRunState, what: &'static str) {
+    fn note(
+        self: &Arc<Self>,
+        held: String,
+        kept: StoredRunSender,
+        wake: AutomationRunState,
+        what: &'static str,
+    ) {
         let first = self.runs.lock().note(&held, what, wake.into(), kept);
         if first {
             self.keep_notes(held);
@@ -472,7 +484,7 @@ impl Automations {
         id: String,
         held: Option<String>,
         run: AutomationRunState,
-        kept: Keep,
+        kept: StoredRunSender,
     ) {
         let Some(entry) = self.entry(&id) else { return };
         let settings = &entry.settings;
@@ -539,7 +551,7 @@ fn by_plugin(caller: &Caller) -> String {
 }
 
 /// Returns the runs of the wakes, once each is stored.
-pub(super) async fn runs_of(waits: Vec<Kept>) -> Result<Vec<String>, Thrown> {
+pub(super) async fn runs_of(waits: Vec<StoredRunReceiver>) -> Result<Vec<String>, Thrown> {
     let runs = futures::future::join_all(waits).await;
     let lost = |_| Thrown::new("a run this event started could not be stored");
     runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::catalogue::Entry;
-use super::fire::{Keep, Kept, count_of, event_id_of};
+use super::fire::{StoredRunReceiver, StoredRunSender, count_of, event_id_of};
 use super::lanes::Cause;
 use super::run::{COUNT, EVENT, LATEST, Runs};
 use super::wake_event::WakeEvent;
@@ -41,7 +41,7 @@ impl From<AutomationRunState> for MergedWake {
 impl Runs {
     /// Counts a wake in a run, under the fact `what`; `kept` is notified once that is stored. Returns whether no task writes
     /// that run's counts yet, so that the caller has to start one.
-    pub(super) fn note(&mut self, held: &str, what: &str, wake: MergedWake, kept: Keep) -> bool {
+    pub(super) fn note(&mut self, held: &str, what: &str, wake: MergedWake, kept: StoredRunSender) -> bool {
         if let Some(run) = self.open.get_mut(held) {
             count(run.meta.get_or_insert_default(), what, wake);
         }
@@ -64,7 +64,7 @@ const HALVED: usize = 8;
 /// The senders to notify once the counts of a run are stored.
 #[derive(Debug, Default)]
 pub(super) struct MergedWakes {
-    senders: Vec<Keep>,
+    senders: Vec<StoredRunSender>,
     /// Half of the callers that waited at the end of the last commit; 0 if they were fewer than [`HALVED`].
     half: usize,
     /// Notified once so many callers wait.
@@ -137,7 +137,7 @@ impl Automations {
         cause: Cause<'_>,
         facts: JsonObject,
         count: u64,
-    ) -> Result<Kept, JsonObject> {
+    ) -> Result<StoredRunReceiver, JsonObject> {
         if self.core.shared_runs().is_some() {
             return Err(facts);
         }

@@ -64,7 +64,7 @@ pub(super) struct Due {
 
 /// The state of the schedules that an entry contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct ScheduleState {
     pub next: Option<Timestamp>,
     pub run_count: Option<i64>,
 }
@@ -94,7 +94,7 @@ impl Plans {
         definition: &AutomationDefinition,
         kept: Option<&AutomationProgress>,
         now: Timestamp,
-    ) -> Shown {
+    ) -> ScheduleState {
         let old = self.take(id);
         let has_schedules =
             definition.triggers.iter().any(|trigger| matches!(trigger, AutomationTrigger::Schedule(_)));
@@ -203,9 +203,9 @@ impl Plans {
         self.due.first().map(|(at, _)| *at)
     }
 
-    pub fn shown(&self, id: &str) -> Shown {
+    pub fn shown(&self, id: &str) -> ScheduleState {
         let plan = self.plans.get(id);
-        Shown {
+        ScheduleState {
             next: plan.and_then(|plan| plan.schedules.iter().filter_map(|planned| planned.next).min()),
             run_count: self.counts.get(id).copied(),
         }

@@ -19,7 +19,7 @@ use tracing::Span;
 
 use super::Automations;
 use super::catalogue::none;
-use super::fire::Keep;
+use super::fire::StoredRunSender;
 use super::lanes::{Cause, Lane, Next};
 use super::merged_wakes::MergedWakes;
 use super::shared::mark_cause;
@@ -304,7 +304,12 @@ impl Automations {
     }
 
     /// Stores an accepted run and begins it. A run that cannot be stored has no effect.
-    pub(super) async fn serve_run(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
+    pub(super) async fn serve_run(
+        self: Arc<Self>,
+        run: AutomationRunState,
+        begins: bool,
+        kept: StoredRunSender,
+    ) {
         match self.keep_run(&run.resource).await {
             true => self.serve_stored(run, begins, kept).await,
             false => self.drop_unstored(&run),
@@ -322,7 +327,12 @@ impl Automations {
     }
 
     /// Publishes a stored run and begins it.
-    pub(super) async fn serve_stored(self: Arc<Self>, run: AutomationRunState, begins: bool, kept: Keep) {
+    pub(super) async fn serve_stored(
+        self: Arc<Self>,
+        run: AutomationRunState,
+        begins: bool,
+        kept: StoredRunSender,
+    ) {
         // Its automation may have been removed while it was stored, and the readers of the feed know that.
         if self.runs.lock().state_of(&run.resource).is_some() {
             self.feed_run(&run);

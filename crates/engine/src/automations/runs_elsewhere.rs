@@ -44,7 +44,7 @@ pub(super) struct RunsElsewhere {
 struct Followed {
     /// The URI of its automation.
     automation: String,
-    shown: Shown,
+    shown: PublishedRun,
     /// Whether some subscribers saw another state.
     differs: bool,
     since: Instant,
@@ -52,13 +52,13 @@ struct Followed {
 
 /// What actions change of a run, as its subscribers saw it last. Its event, which can be long, does not change.
 #[derive(Debug, Clone, PartialEq)]
-struct Shown {
+struct PublishedRun {
     sessions: Vec<String>,
     primary_session: Option<String>,
     lifecycle: AutomationRunLifecycle,
 }
 
-impl Shown {
+impl PublishedRun {
     fn of(run: &AutomationRunState) -> Self {
         Self {
             sessions: run.sessions.clone(),
@@ -77,7 +77,7 @@ impl RunsElsewhere {
 
     /// Follows a run as a subscriber has just seen it.
     fn follow(&self, run: &AutomationRunState) {
-        let shown = Shown::of(run);
+        let shown = PublishedRun::of(run);
         let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
         self.followed
             .lock()
@@ -88,7 +88,7 @@ impl RunsElsewhere {
             })
             .or_insert_with(|| Followed {
                 automation: run.automation.clone(),
-                shown: Shown::of(run),
+                shown: PublishedRun::of(run),
                 differs: false,
                 since: Instant::now(),
             });
@@ -200,7 +200,7 @@ impl Automations {
         // Locked until the actions are queued, so that they are sent in the order of the reads.
         let mut followed = self.elsewhere.followed.lock();
         let Some(of) = followed.get_mut(&run.resource) else { return };
-        let now = Shown::of(run);
+        let now = PublishedRun::of(run);
         let actions = changes(&of.shown, &now, of.differs);
         let outgoing = actions
             .iter()
@@ -219,7 +219,7 @@ impl Automations {
 
 /// Returns the actions that turn one state of a run into a later one; with `all`, those that also turn a state in between into
 /// it, except for a session that was added and removed in between. Each sets a value, so it does nothing where the value is known.
-fn changes(from: &Shown, to: &Shown, all: bool) -> Vec<StateAction> {
+fn changes(from: &PublishedRun, to: &PublishedRun, all: bool) -> Vec<StateAction> {
     let mut actions = Vec::new();
     for session in from.sessions.iter().filter(|session| !to.sessions.contains(session)) {
         let removed = AutomationRunSessionRemovedAction { session: session.clone() };
@@ -270,15 +270,16 @@ mod tests {
         ];
         for (at, from) in states.iter().enumerate() {
             for to in &states[at..] {
-                let exact = changes(&Shown::of(from), &Shown::of(to), false);
+                let exact = changes(&PublishedRun::of(from), &PublishedRun::of(to), false);
                 assert_eq!(exact.is_empty(), from == to);
-                for (seen, actions) in [(from, exact), (to, changes(&Shown::of(from), &Shown::of(to), true))]
+                for (seen, actions) in
+                    [(from, exact), (to, changes(&PublishedRun::of(from), &PublishedRun::of(to), true))]
                 {
                     let mut seen = seen.clone();
                     for action in &actions {
                         apply_action_to_automation_run(&mut seen, action);
                     }
-                    assert_eq!(Shown::of(&seen), Shown::of(to));
+                    assert_eq!(PublishedRun::of(&seen), PublishedRun::of(to));
                 }
             }
         }

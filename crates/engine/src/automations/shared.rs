@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::Automations;
 use super::catalogue::Entry;
-use super::fire::{Admitted, Keep, Kept, event_of, runs_of};
+use super::fire::{Admitted, StoredRunReceiver, StoredRunSender, event_of, runs_of};
 use super::lanes::Cause;
 use super::order::Order;
 use super::plan::most_runs;
@@ -53,7 +53,7 @@ struct State {
     /// Automations without room for another waiting run, whose wakes wait in the store.
     full: HashSet<String>,
     /// Who waits for the decision about a wake.
-    waiting: HashMap<String, Vec<Keep>>,
+    waiting: HashMap<String, Vec<StoredRunSender>>,
     /// Whether this host is notified of work.
     listens: bool,
     /// How often this host lost its lease, and with it what it decided.
@@ -167,7 +167,7 @@ impl Automations {
     }
 
     /// Stores one wake; returns its run.
-    pub(super) fn send_wake(self: &Arc<Self>, shared: &Arc<dyn SharedRuns>, wake: Wake) -> Kept {
+    pub(super) fn send_wake(self: &Arc<Self>, shared: &Arc<dyn SharedRuns>, wake: Wake) -> StoredRunReceiver {
         let (kept, wait) = oneshot::channel();
         let (automations, shared) = (self.clone(), shared.clone());
         tasks::spawn(async move {
@@ -240,7 +240,7 @@ impl Automations {
     }
 
     /// Waits for the decision about a stored wake, which is made here if it was claimed.
-    fn await_decision(self: &Arc<Self>, key: String, wake: Wake, claimed: &Claimed) -> Kept {
+    fn await_decision(self: &Arc<Self>, key: String, wake: Wake, claimed: &Claimed) -> StoredRunReceiver {
         let (keep, wait) = oneshot::channel();
         let (resource, entry) = (&wake.run.resource, self.entry(id_of(&wake.run)));
         let here = {
@@ -467,7 +467,7 @@ impl Automations {
         self: Arc<Self>,
         transactions: Arc<dyn RunTransactions>,
         group: Vec<Admitted>,
-        waits: Vec<Kept>,
+        waits: Vec<StoredRunReceiver>,
         (once, log): (Once, Option<RecordOf>),
     ) -> Result<FiredOnce, Thrown> {
         let mut names: Vec<String> = Vec::new();

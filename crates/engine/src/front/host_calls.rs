@@ -34,9 +34,9 @@ use crate::users::principal::Principal;
 
 /// The host object of plugins, which does not keep the host alive.
 #[derive(Debug, Clone)]
-pub struct HostDoor(Weak<Front>);
+pub struct PluginHostCalls(Weak<Front>);
 
-impl HostDoor {
+impl PluginHostCalls {
     /// Creates the calls of a host.
     pub fn new(front: &Arc<Front>) -> Arc<Self> {
         Arc::new(Self(Arc::downgrade(front)))
@@ -70,7 +70,7 @@ fn needs(caller: &Caller, what: &str) -> Thrown {
     Thrown::new(format_args!("plugin {}: {what}", caller.plugin))
 }
 
-impl HostCalls for HostDoor {
+impl HostCalls for PluginHostCalls {
     fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
         let front = self.front()?;
         // A line from a listener to lines would otherwise be sent to it again, without end.

@@ -17,7 +17,7 @@ pub(crate) use memory::Memory;
 pub(crate) use rejections::{Rejection, Rejections};
 use shared::Condition;
 pub(crate) use shared::{Reply, Shared};
-pub(crate) use state::{Held, Settle, State, Table};
+pub(crate) use state::{BoundFunction, Settle, State, Table};
 pub use thread::Engine;
 pub(crate) use thread::{Message, Post};
 pub(crate) use watch::{Overrun, Watch};

@@ -23,7 +23,7 @@ pub(crate) struct State {
     pub(crate) host: Handle,
     pub(crate) post: Post,
     pub(crate) watch: Rc<Watch>,
-    pub(crate) functions: Table<Held>,
+    pub(crate) functions: Table<BoundFunction>,
     pub(crate) promises: Table<Settle>,
     pub(crate) timers: Timers,
     pub(crate) rejections: Rejections,
@@ -52,7 +52,7 @@ pub(crate) struct State {
 
 /// A function with its `this` value, referenced from outside the engine.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct BoundFunction {
     pub(crate) function: Persistent<Function<'static>>,
     pub(crate) this: Option<Persistent<Value<'static>>>,
 }

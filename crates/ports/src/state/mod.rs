@@ -384,7 +384,7 @@ fn sentence(place: &str, error: &rusqlite::Error) -> String {
             "{place} is damaged: {error}. Stop the host and put a copy of it back, or move it away to begin anew"
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            format!("{place} is held by another process: {error}")
+            format!("{place} is locked by another process: {error}")
         }
         Some(ErrorCode::DiskFull) => format!("{place} could not be written: the disk is full"),
         _ => format!("{place} could not be used: {error}"),

@@ -54,7 +54,7 @@ fn fold_log(path: &Path) -> Result<(), Thrown> {
     // Closing the last connection removes them.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if busy || log_of(&real).exists() {
-        return Err(Thrown::new(format_args!("{place} is held by another process; it cannot be moved")));
+        return Err(Thrown::new(format_args!("{place} is locked by another process; it cannot be moved")));
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ async fn what_is_open_damaged_or_of_another_program_stays_where_it_is() {
     killed_at(&old).await;
     let open = Connection::open(old.join("state.db")).unwrap();
     open.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).unwrap();
-    insta::assert_snapshot!(refused(), @"/config/state.db is held by another process; it cannot be moved");
+    insta::assert_snapshot!(refused(), @"/config/state.db is locked by another process; it cannot be moved");
     drop(open);
     fs::write(old.join("state.db"), "this is no database, ".repeat(500)).unwrap();
     let _ = fs::remove_file(old.join("state.db-wal"));

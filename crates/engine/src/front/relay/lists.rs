@@ -110,9 +110,9 @@ impl Drop for ListingInProgress {
     }
 }
 
-/// Who is told of a whole row.
+/// The recipients of a whole row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Recipients {
     /// The clients of this host.
     Clients,
     /// They, and other hosts.
@@ -290,7 +290,7 @@ impl Relay {
                 drop(rows);
                 if had_other {
                     // It reports what changes there, not what the former host has reported and is no longer so.
-                    self.report_soon(id.to_owned(), Told::Clients);
+                    self.report_soon(id.to_owned(), Recipients::Clients);
                 }
             }
         }
@@ -304,27 +304,27 @@ impl Relay {
     /// Reports the row of a session that this host has loaded, if another one had it in memory.
     pub(super) fn was_loaded(self: &Arc<Self>, id: &str) {
         if self.lists.0.lock().live.contains_key(id) {
-            self.report_soon(id.to_owned(), Told::Clients);
+            self.report_soon(id.to_owned(), Recipients::Clients);
         }
     }
 
     /// Reports the whole row of a session in a task.
-    pub(super) fn report_soon(self: &Arc<Self>, id: String, told: Told) {
+    pub(super) fn report_soon(self: &Arc<Self>, id: String, told: Recipients) {
         let relay = self.clone();
         tasks::spawn(async move { relay.report_row(&id, told).await });
     }
 
     /// Reports the whole row of a session as listings show it: the stored row with what its host has reported, or the row in
     /// memory here.
-    pub(super) async fn report_row(&self, id: &str, told: Told) {
+    pub(super) async fn report_row(&self, id: &str, told: Recipients) {
         // One at a time, so that of two reports of a session the later one is the newer one.
         let _turn = self.reporting.lock().await;
         let Some(Some(mut row)) = self.stored_row(id).await else { return };
         let Some(front) = self.front.upgrade() else { return };
         let core = &front.core;
         let notify = |frame| match told {
-            Told::Clients => core.fanout.notify_clients(uri::ROOT, frame),
-            Told::Everyone => core.fanout.notify(uri::ROOT, frame),
+            Recipients::Clients => core.fanout.notify_clients(uri::ROOT, frame),
+            Recipients::Everyone => core.fanout.notify(uri::ROOT, frame),
         };
         // Locked until it is sent, so that it does not follow what its host reports later.
         let mut rows = self.lists.0.lock();
@@ -371,7 +371,7 @@ impl Relay {
         let relay = self.clone();
         tasks::spawn(async move {
             for id in lost {
-                relay.report_row(&id, Told::Clients).await;
+                relay.report_row(&id, Recipients::Clients).await;
             }
         });
     }

@@ -33,7 +33,7 @@ use crate::sessions::{RowChange, another, ask};
 pub(crate) use gateway::Relayed;
 use link::drive;
 pub use link::{LinkDialer, LinkTransport};
-use lists::Told;
+use lists::Recipients;
 pub(crate) use owned::Across;
 use owned::OUTBOXES;
 use wire::{LinkMessage, ROOT};
@@ -200,7 +200,7 @@ impl Front {
             let Some(relay) = rows.upgrade() else { return };
             match change {
                 RowChange::Loaded(id) => relay.was_loaded(&id),
-                RowChange::Unknown(id) => relay.report_soon(id, Told::Everyone),
+                RowChange::Unknown(id) => relay.report_soon(id, Recipients::Everyone),
             }
         }));
         relay.follow_hosts();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Relay;
-use super::lists::Told;
+use super::lists::Recipients;
 use crate::core::tasks;
 use crate::front::Front;
 
@@ -121,7 +121,7 @@ impl Relay {
                 let is_new = relay.reports.0.lock().awaited.contains(&(id.to_owned(), Change::Added));
                 match is_new {
                     true => relay.look_at_row(id.to_owned()),
-                    false => relay.report_row(id, Told::Clients).await,
+                    false => relay.report_row(id, Recipients::Clients).await,
                 }
             })
         });
