@@ -12,6 +12,7 @@ use super::super::figure::{Figure, Target};
 use super::super::net::http_load::{Until, calls_per_second};
 use super::super::net::ws::Ws;
 use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
+use super::super::process::{pin_thread, unpin_thread};
 use super::super::progress;
 use super::super::rounds::{Bounds, Column, Side, alternate};
 use super::debian;
@@ -38,6 +39,15 @@ const DEBIAN: &[Column] = &[
     ("the same until its runs have ended", "ms", None),
 ];
 
+/// The same burst, with the server on one core and its client on the other one, as `latency` measures.
+const APART: &[Column] = &[
+    ("a burst of 10,000, run kept before the answer, one core each", "k calls/s", Some(Target::AtLeast(5.0))),
+    ("the same until its runs have ended, one core each", "ms", None),
+];
+/// The core of the client, and that of the server.
+const CLIENT: &str = "0";
+const SERVER: &str = "1";
+
 /// Calls of a burst.
 const BURST: u64 = 10_000;
 /// The timeout of its runs after the burst.
@@ -51,7 +61,10 @@ const WAITED_FOR: &str = "waited-for";
 pub fn measure(context: &Context) -> Result<Vec<Figure>> {
     let mut figures = beside_node(context)?;
     match debian::find() {
-        true => figures.extend(beside_debian(context)?),
+        true => {
+            figures.extend(beside_debian(context)?);
+            figures.extend(beside_debian_apart(context)?);
+        }
         false => progress("Debian's webhook is not installed, so nothing is measured beside it"),
     }
     Ok(figures)
@@ -95,6 +108,30 @@ fn beside_debian(context: &Context) -> Result<Vec<Figure>> {
             Ok(vec![rate, rate, burst, begun.elapsed().as_secs_f64() * 1000.0])
         }
     })
+}
+
+/// The burst alone, each side on a core of its own.
+fn beside_debian_apart(context: &Context) -> Result<Vec<Figure>> {
+    let folder = folder(context)?;
+    let bounds = Bounds { floor: true, ..context.bounds(5, Duration::from_secs(60)) };
+    let figures = alternate(bounds, APART, |side| {
+        // A process inherits the core of the thread that starts it, and so do the commands that Debian's `webhook` runs.
+        pin_thread(SERVER);
+        let ((_process, address), warm_up, endpoint) = match side {
+            Side::Ostler => (context.ostler.start(&folder)?, WAITED_FOR, BURST_OF),
+            Side::Floor => (debian::start(&folder)?, ENDPOINT, ENDPOINT),
+        };
+        pin_thread(CLIENT);
+        rate(address, warm_up, SECRET, 202)?;
+        let begun = Instant::now();
+        let burst = burst(address, endpoint)?;
+        if side == Side::Ostler {
+            until_runs_end(address)?;
+        }
+        Ok(vec![burst, begun.elapsed().as_secs_f64() * 1000.0])
+    });
+    unpin_thread();
+    figures
 }
 
 /// Creates a usual folder with two automations. The first run of one never ends: a call is matched, added to the
