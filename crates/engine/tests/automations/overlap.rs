@@ -461,6 +461,36 @@ async fn a_burst_that_one_run_waits_for_is_kept_in_few_writes_and_answered_after
     assert!(answer.expect("in time").is_err());
 }
 
+/// On one worker, as the daemon has it on two processors. Time is real, since it cannot be paused there; the number of writes
+/// depends on the order in which the worker polls its tasks, and not on how long they take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn half_of_a_bursts_callers_share_a_write_while_the_others_are_handled() {
+    const CALLERS: usize = 32;
+    const EACH: usize = 20;
+    let kept = Kept::default();
+    kept.put("a", on_build(json!({ "hourlyCap": 5000 })));
+    let yard = Arc::new(Yard::new(&kept).await);
+    yard.fire(0).await;
+    yard.fire(1).await;
+    *kept.slow.lock().unwrap() = Some(Duration::from_millis(2));
+    let before = kept.writes.load(Ordering::SeqCst);
+    let callers = (0..CALLERS).map(|_| {
+        let yard = yard.clone();
+        tokio::spawn(async move {
+            for n in 0..EACH {
+                let data = json!({ "n": n }).as_object().cloned().unwrap();
+                let fired = yard.host.plugin("builds").fire_trigger("build".into(), "done".into(), data);
+                fired.unwrap().kept.call(()).await.unwrap();
+            }
+        })
+    });
+    futures::future::try_join_all(callers.collect::<Vec<_>>()).await.unwrap();
+    let writes = kept.writes.load(Ordering::SeqCst) - before;
+    assert_eq!(kept.runs_of("a")[1]["_meta"]["ostler.count"], CALLERS * EACH + 1);
+    // All callers together would share about as many as each of them makes calls.
+    assert!((EACH * 3 / 2..EACH * 3).contains(&writes), "{writes} writes for {EACH} calls of each caller");
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_wakes_one_after_the_other_publish_the_entry_a_bounded_number_of_times() {
     let kept = Kept::default();

@@ -132,6 +132,42 @@ async fn words_do_not_wait_for_the_end_of_their_turn_to_be_stored() {
     client.actions_until("chat/turnComplete").await;
 }
 
+/// The writer and the connections share a processor: what a session published before a change is sent before the writer has
+/// work. A runtime with one thread polls in a fixed order, so this does not depend on time.
+#[tokio::test]
+async fn words_are_sent_before_the_writer_is_given_the_end_of_their_turn() {
+    let (stage, own) = (Stage::default(), store());
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let at_write = Arc::new(Mutex::new(Vec::new()));
+    let (set_turn, seen, noted) = (own.set_turn.clone().unwrap(), received.clone(), at_write.clone());
+    let set_turn = Call::new(move |arguments: (String, String, u64, _)| {
+        noted.lock().push(Vec::clone(&seen.lock()));
+        set_turn.unbounded(arguments)
+    });
+    let (_host, mut client) = host(&stage, SessionStore { set_turn: Some(set_turn), ..own }).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    client.dispatch(&chat(), 1, turn).await;
+    client.actions_until("chat/turnStarted").await;
+    let seen = received.clone();
+    let reader = tokio::spawn(async move {
+        loop {
+            let action = client.next_action().await;
+            let name = action["action"]["type"].as_str().unwrap().to_owned();
+            seen.lock().push(name.clone());
+            if name == "chat/turnComplete" {
+                return;
+            }
+        }
+    });
+    tokio::task::yield_now().await;
+    emit_word(&stage, "t");
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    tokio::time::timeout(Duration::from_secs(10), reader).await.unwrap().unwrap();
+    let at_write = at_write.lock();
+    assert_eq!(at_write.len(), 2, "its start and its end: {at_write:?}");
+    assert!(at_write[1].iter().any(|name| name == "chat/delta"), "sent before the end: {at_write:?}");
+}
+
 /// A store that notes the writes of marks and of chats, and needs no thread that paused time would not wait for.
 fn noting(written: &Arc<Mutex<Vec<&'static str>>>) -> SessionStore {
     let (flags, chats) = (written.clone(), written.clone());

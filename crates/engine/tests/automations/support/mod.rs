@@ -24,6 +24,8 @@ pub struct Kept {
     pub stuck: Arc<AtomicBool>,
     /// The next run is kept at once, and the answer to that is given when this is.
     pub late: Arc<Mutex<Option<tokio::sync::oneshot::Receiver<()>>>>,
+    /// How long a run takes to be kept.
+    pub slow: Arc<Mutex<Option<std::time::Duration>>>,
     /// How many runs the store was told to keep.
     pub writes: Arc<AtomicUsize>,
     /// Automations that cannot be read, and are not listed.
@@ -123,6 +125,10 @@ impl Kept {
                 let run = run.clone();
                 run.writes.fetch_add(1, Ordering::SeqCst);
                 async move {
+                    let slow = *run.slow.lock().unwrap();
+                    if let Some(slow) = slow {
+                        tokio::time::sleep(slow).await;
+                    }
                     if run.stuck.load(Ordering::SeqCst) {
                         return std::future::pending().await;
                     }
