@@ -322,3 +322,74 @@ async fn marks_and_drafts_are_published_though_nothing_can_be_committed() {
     let status = client.subscribe(session).await["status"].as_u64().unwrap();
     assert_ne!(status & u64::from(read), 0);
 }
+
+/// Counts the commits in the database's log: the last page of each has the size of the database in its header.
+fn commits(folder: &Folder) -> usize {
+    const HEADER: usize = 32;
+    const FRAME: usize = 24;
+    let log = std::fs::read(folder.state_file("state.db-wal")).unwrap();
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap()) as usize;
+    let (page, salts) = (number(&log[8..12]), &log[16..24]);
+    let frames = log[HEADER..].chunks_exact(FRAME + page).take_while(|frame| &frame[8..16] == salts);
+    frames.filter(|frame| number(&frame[4..8]) > 0).count()
+}
+
+/// Waits until what the host writes later is written; returns the number of commits.
+async fn settled(folder: &Folder) -> usize {
+    let (mut seen, mut since) = (commits(folder), Instant::now());
+    while since.elapsed() < Duration::from_millis(500) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = commits(folder);
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acknowledged_takes_one_commit() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = folder.start();
+    let mut client = daemon.initialized("c").await;
+    client.request("createSession", json!({ "channel": "echo:/warm" })).await.unwrap();
+    let session = "echo:/1";
+    let chat = ostler_protocol::uri::default_chat(session);
+
+    let before = settled(&folder).await;
+    client.request("createSession", json!({ "channel": session })).await.unwrap();
+    assert_eq!(commits(&folder) - before, 1, "createSession");
+    client.subscribe(session).await;
+    client.subscribe(&chat).await;
+
+    for (at, (channel, action)) in [
+        (session, json!({ "type": "session/titleChanged", "title": "Plan" })),
+        (session, json!({ "type": "session/isArchivedChanged", "isArchived": true })),
+        (&*chat, json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "/hang" } })),
+        (
+            &*chat,
+            json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q",
+            "message": { "text": "Next.", "origin": { "kind": "user" } } }),
+        ),
+        (&*chat, json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q" })),
+        (&*chat, json!({ "type": "chat/turnCancelled", "turnId": "t1" })),
+        (&*chat, json!({ "type": "chat/truncated" })),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = action["type"].as_str().unwrap().to_owned();
+        let before = settled(&folder).await;
+        client.dispatch(channel, i64::try_from(at).unwrap(), action).await;
+        echo(&mut client, &name).await.unwrap();
+        assert_eq!(commits(&folder) - before, 1, "{name}");
+    }
+
+    // A turn: its start, its end, and what the host writes later.
+    let before = settled(&folder).await;
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": "/words 1" } });
+    client.dispatch(&chat, 90, turn).await;
+    while client.next_frame().await.unwrap()["params"]["action"]["type"] != "chat/turnComplete" {}
+    assert_eq!(commits(&folder) - before, 2, "a turn");
+    assert!(settled(&folder).await - before <= 3, "a turn and the row of its session");
+}
