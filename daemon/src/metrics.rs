@@ -129,6 +129,12 @@ impl Metrics {
         gauge("ostler_connections", "Open connections", now.connections);
         gauge("ostler_sessions", "Listed sessions", now.sessions);
         gauge("ostler_awake_sessions", "Awake sessions", now.awake_sessions);
+        gauge("ostler_session_messages", "Messages in the mailboxes of sessions", now.session_messages);
+        gauge(
+            "ostler_session_memory_used_bytes",
+            "Memory in use for the states of sessions and for what waits for their backends",
+            now.session_memory,
+        );
         gauge("ostler_pending_requests", "Requests without a response", now.pending_requests);
         gauge("ostler_outbox_messages", "Messages that wait in outboxes", now.outbox_messages);
         gauge("ostler_outbox_bytes", "Size of the messages that wait in outboxes", now.outbox_bytes);

@@ -152,6 +152,8 @@ async fn the_metrics_count_what_the_host_does() {
     assert!(value(metrics, "ostler_awake_sessions") >= 1.0);
     assert_eq!(value(metrics, "ostler_open_runs"), 0.0);
     assert_eq!(value(metrics, "ostler_outbox_bytes"), 0.0);
+    assert_eq!(value(metrics, "ostler_session_messages"), 0.0);
+    assert!(value(metrics, "ostler_session_memory_used_bytes") > 0.0);
     assert!(value(metrics, r#"ostler_plugin_cpu_seconds_total{plugin="probe"}"#) > 0.0);
     assert!(value(metrics, r#"ostler_plugin_memory_bytes{plugin="probe"}"#) > 10_000.0);
     assert!(!metrics.contains("the token"));
@@ -224,6 +226,16 @@ async fn traces_and_metrics_are_exported_to_a_collector() {
     let run = named("run");
     let within = spans.iter().find(|span| span["parentSpanId"] == run["spanId"]);
     assert_eq!(within.map(|span| &span["traceId"]), Some(&run["traceId"]), "{spans:#?}");
+    let turn_of_run =
+        spans.iter().find(|span| span["name"] == "turn" && span["parentSpanId"] == run["spanId"]);
+    let turn_of_run = turn_of_run.unwrap_or_else(|| panic!("no turn of the run in {spans:#?}"));
+    assert_eq!(turn["parentSpanId"], "", "a client's turn is a trace");
+    for turn in [turn, turn_of_run] {
+        let begun = spans.iter().find(|span| {
+            span["name"] == "plugin_call AgentSession.begin" && span["parentSpanId"] == turn["spanId"]
+        });
+        assert!(begun.is_some_and(|begun| begun["traceId"] == turn["traceId"]), "{turn} in {spans:#?}");
+    }
 
     let metrics = collector.items("/v1/metrics", ["resourceMetrics", "scopeMetrics", "metrics"]);
     let last = |name: &str| {

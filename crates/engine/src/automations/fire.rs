@@ -14,6 +14,7 @@ use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, Mess
 use ostler_protocol::{RpcError, Value, names, uri};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::catalogue::Entry;
 use super::lanes::{Admission, Cause, Lane};
@@ -507,6 +508,7 @@ impl Automations {
                 queue: false,
                 // A message added to a running turn starts no work, so no policy applies.
                 allowed: true,
+                span: Span::current(),
             };
             let (taken, wait) = oneshot::channel();
             self.sessions.tell(&target, ToSession::Steer { request: Box::new(request), taken });

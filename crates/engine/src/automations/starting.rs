@@ -10,7 +10,7 @@ use ostler_protocol::wire::actions::{
 };
 use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, MessageKind, ModelSelection};
 use ostler_protocol::{json, names, uri};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::catalogue::{Entry, none};
 use super::message::{RunPlace, opening};
@@ -144,6 +144,7 @@ impl Automations {
             sender: sender.clone(),
             allowed,
             queue: *queue,
+            span: Span::current(),
         };
         // The run's state precedes the turn in the store, and both share a commit.
         futures::join!(linked, self.sessions.start_turn(session, request)).1?;

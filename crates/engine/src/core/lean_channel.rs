@@ -84,6 +84,11 @@ impl<T> Sender<T> {
         Ok(())
     }
 
+    /// Returns the number of messages that were not received.
+    pub fn len(&self) -> usize {
+        self.0.0.lock().queue.len()
+    }
+
     /// Returns whether the receiver is closed or dropped.
     pub fn is_closed(&self) -> bool {
         self.0.0.lock().is_closed

@@ -16,15 +16,8 @@ const LONG: usize = 256 * 1024;
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
-/// Held by long work, one at a time: its copies are not all in memory at once, and it takes at most one processor.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// How much work waits for its turn or has it.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-
-/// How much work may wait. Each one that waits holds a thread of the runtime, and of these there are at most 512. More
-/// work is done at once, at normal priority.
-const MOST_WAITING: usize = 64;
+/// The long work of this process.
+static LONG_WORK: Turns = Turns::new(64);
 
 /// Does work over `bytes` bytes. If there are many, it is done on a thread with low priority, and the other tasks of
 /// this thread continue on another one.
@@ -35,14 +28,7 @@ pub(crate) fn long_work<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) 
     if bytes < LONG || !shares_thread() {
         return work();
     }
-    block_in_place(|| {
-        let waiting = WAITING.fetch_add(1, Ordering::Relaxed);
-        let _left = Left;
-        if waiting >= MOST_WAITING {
-            return work();
-        }
-        beside(TURN.lock(), work)
-    })
+    LONG_WORK.take(work)
 }
 
 /// Does work over `bytes` bytes at once and with the priority of this thread. If there are many, the other tasks of this
@@ -60,33 +46,69 @@ fn shares_thread() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Counts work that has ended, also with a panic.
-struct Left;
+/// Work that is done one after the other: its copies are not all in memory at once, and it takes at most one processor.
+struct Turns {
+    /// Held by the work that is done.
+    turn: Mutex<()>,
+    /// How much work waits for its turn or has it.
+    waiting: AtomicUsize,
+    /// How much of it may wait. Each one that waits holds a thread of the runtime, and of these there are at most 512.
+    most: usize,
+    /// The size of the stack of a thread, if it is not the usual one.
+    stack: Option<usize>,
+}
 
-impl Drop for Left {
-    fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
+impl Turns {
+    const fn new(most: usize) -> Self {
+        Self { turn: Mutex::new(()), waiting: AtomicUsize::new(0), most, stack: None }
+    }
+
+    /// Does work in its turn, on a thread with low priority. If too much waits already, the work is done at once and at
+    /// normal priority.
+    fn take<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        block_in_place(|| {
+            let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+            let _left = Left(&self.waiting);
+            if waiting >= self.most {
+                return work();
+            }
+            self.beside(self.turn.lock(), work)
+        })
+    }
+
+    /// Does work on a thread with low priority, or on this one if the system has no thread left; then without a turn,
+    /// which long work that is part of it would wait for.
+    fn beside<T: Send>(&self, turn: MutexGuard<'_, ()>, work: impl FnOnce() -> T + Send) -> T {
+        let work = Mutex::new(Some(work));
+        let take = || match work.lock().take() {
+            Some(work) => work,
+            None => unreachable!("the work is done by the thread or, without it, here"),
+        };
+        let span = tracing::Span::current();
+        let builder = thread::Builder::new().name("long work".to_owned());
+        let builder = match self.stack {
+            Some(size) => builder.stack_size(size),
+            None => builder,
+        };
+        let done = thread::scope(|scope| {
+            let thread = builder.spawn_scoped(scope, || {
+                lower_priority();
+                span.in_scope(take())
+            });
+            thread.ok().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        });
+        drop(turn);
+        done.unwrap_or_else(|| take()())
     }
 }
 
-/// Does work on a thread with low priority, or on this one if the system has no thread left; then without a turn, which
-/// long work that is part of it would wait for.
-fn beside<T: Send>(turn: MutexGuard<'_, ()>, work: impl FnOnce() -> T + Send) -> T {
-    let work = Mutex::new(Some(work));
-    let take = || match work.lock().take() {
-        Some(work) => work,
-        None => unreachable!("the work is done by the thread or, without it, here"),
-    };
-    let span = tracing::Span::current();
-    let done = thread::scope(|scope| {
-        let thread = thread::Builder::new().name("long work".to_owned()).spawn_scoped(scope, || {
-            lower_priority();
-            span.in_scope(take())
-        });
-        thread.ok().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    });
-    drop(turn);
-    done.unwrap_or_else(|| take()())
+/// Counts work that has ended, also with a panic.
+struct Left<'a>(&'a AtomicUsize);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Lowers the priority of this thread for good.
@@ -125,23 +147,66 @@ mod tests {
         assert_eq!(tokio::task::spawn_blocking(nice).await.unwrap(), here);
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn long_work_is_done_one_at_a_time() {
+    /// Starts work that has its turn until something is sent; returns once it has it.
+    async fn occupy(turns: &'static Turns) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
         let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel());
-        let first = tokio::spawn(async move {
-            long_work(LONG, move || {
+        let work = tokio::spawn(async move {
+            turns.take(move || {
                 begun.send(()).unwrap();
                 ends.recv_timeout(Duration::from_secs(10)).unwrap();
             });
         });
         block_in_place(|| begins.recv_timeout(Duration::from_secs(10))).unwrap();
+        (end, work)
+    }
+
+    async fn until_waiting(turns: &Turns, count: usize) {
+        tokio::time::timeout(Duration::from_secs(10), async {
+            while turns.waiting.load(Ordering::Relaxed) < count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn long_work_is_done_one_at_a_time() {
+        static TURNS: Turns = Turns::new(64);
+        let (end, first) = occupy(&TURNS).await;
         let (did, done) = mpsc::channel();
-        let second = tokio::spawn(async move { long_work(LONG, move || did.send(()).unwrap()) });
-        assert!(block_in_place(|| done.recv_timeout(Duration::from_millis(50))).is_err());
+        let second = tokio::spawn(async move { TURNS.take(move || did.send(()).unwrap()) });
+        until_waiting(&TURNS, 2).await;
+        // It waits for the lock by now, or is about to.
+        block_in_place(|| done.recv_timeout(Duration::from_millis(20))).unwrap_err();
         end.send(()).unwrap();
         first.await.unwrap();
         second.await.unwrap();
-        assert!(done.recv().is_ok());
+        done.recv().unwrap();
+        assert_eq!(TURNS.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn work_is_done_at_once_if_too_much_waits() {
+        static TURNS: Turns = Turns::new(2);
+        let (end, first) = occupy(&TURNS).await;
+        let second = tokio::spawn(async { TURNS.take(|| ()) });
+        until_waiting(&TURNS, 2).await;
+        let here = name();
+        assert_eq!(TURNS.take(name), here);
+        end.send(()).unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
+        assert_eq!(TURNS.take(name).as_deref(), Some("long work"));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_is_done_without_a_thread_if_the_system_has_none_left() {
+        // More than a process can address, so that its thread cannot be started.
+        static TURNS: Turns = Turns { stack: Some(usize::MAX / 4), ..Turns::new(64) };
+        let here = name();
+        let both = TURNS.take(|| (name(), TURNS.take(name)));
+        assert_eq!(both, (here.clone(), here));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

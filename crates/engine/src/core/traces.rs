@@ -9,9 +9,9 @@ pub(crate) fn command() -> Span {
     tracing::debug_span!(target: "ostler::command", "command", method = Empty, session = Empty, chat = Empty, outcome = Empty)
 }
 
-/// A turn, from its message to its end.
+/// A turn, from its message to its end. It is part of the current span: that of the run that starts it, if one does.
 pub(crate) fn turn(session: &str, chat: &str, turn: &str, provider: &str) -> Span {
-    tracing::debug_span!(target: "ostler::turn", parent: None, "turn", session, chat, turn, provider, outcome = Empty)
+    tracing::debug_span!(target: "ostler::turn", "turn", session, chat, turn, provider, outcome = Empty)
 }
 
 /// A run of an automation, from its start to its end.

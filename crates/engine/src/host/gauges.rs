@@ -21,6 +21,11 @@ pub struct Gauges {
     pub waiting_runs: usize,
     /// Runs that have started and not ended.
     pub open_runs: usize,
+    /// Messages in the mailboxes of awake sessions.
+    pub session_messages: usize,
+    /// Memory used for the states of awake sessions, and for calls of clients that their backends have not answered, in
+    /// bytes.
+    pub session_memory: usize,
     /// Memory used for messages, request bodies and responses, in bytes.
     pub budget_used: usize,
 }
@@ -31,6 +36,8 @@ impl Host {
         let mut gauges = Gauges {
             sessions: self.sessions.count(),
             awake_sessions: self.sessions.awake(),
+            session_messages: self.sessions.waiting_messages(),
+            session_memory: self.sessions.memory_used(),
             budget_used: self.core.budget.used(),
             ..Gauges::default()
         };

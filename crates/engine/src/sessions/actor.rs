@@ -10,10 +10,12 @@ use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
 use ostler_protocol::actions;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{AnnotationsState, ChangesSummary, SessionState};
+use ostler_protocol::wire::state::{ChangesSummary, SessionState};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
+use super::annotations::Annotations;
 use super::awake_limit::{SLEEP_AFTER, release};
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
@@ -26,8 +28,9 @@ use super::pages::Asked;
 use super::prepare::Preparing;
 use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::shared::SharedState;
-use super::size::{Extent, text_in};
+use super::size::Extent;
 use super::storing::Storing;
+use super::text_length::text_in;
 use super::{Entry, Place};
 use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
 use crate::core::long_work::long_work;
@@ -69,8 +72,8 @@ pub(super) struct Actor {
     pub busy_at: Instant,
     /// The summary of changes that a listing shows.
     pub changes: Option<ChangesSummary>,
-    /// The session's annotations, once they were read.
-    pub annotations: Option<AnnotationsState>,
+    /// The session's annotations.
+    pub annotations: Annotations,
     /// The plugins that clients contribute to the session.
     pub client_plugins: ClientPlugins,
     /// The keys of `_meta` that hold facts about the session's directory.
@@ -137,7 +140,7 @@ impl Actor {
             dirty: false,
             busy_at: Instant::now(),
             changes: None,
-            annotations: None,
+            annotations: Annotations::Unread,
             client_plugins: ClientPlugins::default(),
             facts,
             looked: super::directory_facts::LastLooked::default(),
@@ -188,6 +191,7 @@ impl Actor {
                 let Some(posted) = next else { break };
                 let Some(posted) = self.held_back(posted) else { continue };
                 let Some(posted) = self.waits_for_prepared(posted) else { continue };
+                let Some(posted) = self.waits_for_annotations(posted) else { continue };
                 let Some(posted) = self.waits_for_room(posted) else { continue };
                 // A session that receives many messages yields the thread to other tasks from time to time.
                 tokio::task::consume_budget().await;
@@ -259,7 +263,7 @@ impl Actor {
             ToSession::Subscribe(subscription) => {
                 self.busy_at = Instant::now();
                 match subscription.place {
-                    Place::Annotations => self.watch_annotations(*subscription).await,
+                    Place::Annotations => self.watch_annotations(*subscription),
                     _ => self.handle_subscribe(*subscription).await,
                 }
             }
@@ -296,7 +300,8 @@ impl Actor {
             }
             ToSession::Turn { request, taken } => {
                 self.busy_at = Instant::now();
-                let outcome = self.take_turn(*request).await;
+                let span = request.span.clone();
+                let outcome = self.take_turn(*request).instrument(span).await;
                 let _ = taken.send(outcome);
             }
             ToSession::Steer { request, taken } => {
@@ -310,6 +315,7 @@ impl Actor {
                     let _ = answer.send(taken);
                 }
             }
+            ToSession::AnnotationsRead { outcome } => self.annotations_read(outcome),
             ToSession::Prepared { number, dispatch, outcome } => {
                 self.prepared(number, *dispatch, outcome).await;
             }

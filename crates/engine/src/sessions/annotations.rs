@@ -1,5 +1,5 @@
 //! A session's annotations: comments on places in its files, in a separate channel. They are read from the store on
-//! first use, and a change is stored before clients are notified.
+//! first use, outside the mailbox, and a change is stored before clients are notified.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,33 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Annotation, AnnotationEntry, AnnotationsState, AnnotationsSummary};
 use ostler_protocol::{RpcError, uri};
 
+use super::Place;
 use super::actor::Actor;
 use super::client_actions::{Refused, refuse};
-use super::mailbox::Subscription;
+use super::mailbox::{Subscription, ToSession};
+use super::queue::Posted;
 use super::snapshots::snapshot;
 use crate::core::fanout::Origin;
+use crate::core::tasks;
+
+/// Every message about annotations waits until they are read, so that no client sees this.
+const NOT_READ: &str = "the annotations have not been read";
 
 /// Maximum size of a session's annotations, in bytes of JSON.
 const MAX_BYTES: usize = 4 << 20;
+
+/// The annotations of a session.
+#[derive(Debug, Default)]
+pub(super) enum Annotations {
+    /// Nobody has used them since the session woke.
+    #[default]
+    Unread,
+    /// They are being read from the store; messages about them wait in this order.
+    #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
+    Reading(Vec<Box<Posted>>),
+    /// They are in memory.
+    Read(AnnotationsState),
+}
 
 /// Returns the summary of a session's annotations that listings show.
 pub(super) fn summary(session: &str, counts: AnnotationCounts) -> AnnotationsSummary {
@@ -39,38 +58,85 @@ pub(super) fn counts_in(shown: &AnnotationsSummary) -> AnnotationCounts {
 impl Actor {
     /// Whether all annotations of the session are in the store.
     pub(super) fn annotations_rest(&self) -> bool {
-        let some = self.annotations.as_ref().is_some_and(|state| !state.annotations.is_empty());
-        !some || self.core.annotation_store().is_some()
+        match &self.annotations {
+            Annotations::Unread => true,
+            Annotations::Reading(_) => false,
+            Annotations::Read(state) => {
+                state.annotations.is_empty() || self.core.annotation_store().is_some()
+            }
+        }
     }
 
-    async fn annotations(&mut self) -> Result<AnnotationsState, Thrown> {
-        if let Some(state) = self.annotations.take() {
-            return Ok(state);
+    /// Reads the annotations on first use, and holds back messages about them until they are read; returns any other
+    /// message.
+    pub(super) fn waits_for_annotations(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
+        if posted.message.place() != Some(&Place::Annotations) {
+            return Some(posted);
         }
-        let stored = match self.core.annotation_store().and_then(|store| store.annotations.as_ref()) {
-            Some(read) => read.within(limit::STORE, (self.entry.id.clone(),)).await?,
-            None => Vec::new(),
+        match &mut self.annotations {
+            Annotations::Read(_) => return Some(posted),
+            Annotations::Reading(waiting) => {
+                waiting.push(posted);
+                return None;
+            }
+            Annotations::Unread => {}
+        }
+        let Some(read) = self.core.annotation_store().and_then(|store| store.annotations.clone()) else {
+            self.annotations = Annotations::Read(AnnotationsState { annotations: Vec::new() });
+            return Some(posted);
         };
-        let annotations = stored.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
-        annotations.map(|annotations| AnnotationsState { annotations }).map_err(|wrong| {
-            Thrown::new(format_args!("the annotations of {} cannot be read: {wrong}", self.entry.uri))
-        })
+        self.annotations = Annotations::Reading(vec![posted]);
+        let (id, mailbox) = (self.entry.id.clone(), self.mailbox.clone());
+        tasks::spawn(async move {
+            let stored = read.within(limit::STORE, (id,)).await;
+            let outcome = stored.and_then(|stored| {
+                let annotations = stored.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
+                annotations
+                    .map(|annotations| AnnotationsState { annotations })
+                    .map_err(|wrong| Thrown::new(format_args!("a stored one is not valid: {wrong}")))
+            });
+            let _ = mailbox.send(ToSession::AnnotationsRead { outcome });
+        });
+        None
+    }
+
+    /// Continues with the messages that waited for the annotations.
+    pub(super) fn annotations_read(&mut self, outcome: Result<AnnotationsState, Thrown>) {
+        let Annotations::Reading(waiting) = std::mem::take(&mut self.annotations) else { return };
+        let why = match outcome {
+            Ok(state) => {
+                self.annotations = Annotations::Read(state);
+                waiting.into_iter().rev().for_each(|posted| self.again.push_front(posted));
+                return;
+            }
+            Err(why) => why,
+        };
+        self.core.log.warn(format_args!(
+            "{}: the annotations could not be read: {}",
+            self.entry.uri,
+            why.for_log()
+        ));
+        let why = format!("the annotations could not be read: {}", why.message);
+        for posted in waiting {
+            match posted.message {
+                ToSession::Subscribe(subscription) => {
+                    subscription.answer.fail(RpcError::internal(why.clone()));
+                }
+                ToSession::Dispatch(dispatch) => self.reject(&dispatch, &why),
+                _ => {}
+            }
+        }
     }
 
     /// Answers a subscription with a snapshot of the annotations; the subscriber then receives the actions after it.
-    pub(super) async fn watch_annotations(&mut self, subscription: Subscription) {
+    pub(super) fn watch_annotations(&mut self, subscription: Subscription) {
         let Subscription { spelled, subscriber, answer, room, .. } = subscription;
         self.settle();
-        let state = match self.annotations().await {
-            Ok(state) => state,
-            Err(why) => {
-                self.core.log.warn(format_args!("{}: {}", self.entry.uri, why.for_log()));
-                return answer.fail(RpcError::internal(why.message));
-            }
+        let Annotations::Read(state) = &self.annotations else {
+            return answer.fail(RpcError::internal(NOT_READ));
         };
-        let text = serde_json::to_string(&state).unwrap_or_else(|_| r#"{"annotations":[]}"#.to_owned());
+        let text = serde_json::to_string(state).unwrap_or_else(|_| r#"{"annotations":[]}"#.to_owned());
         self.memory.annotations = text.len();
-        self.annotations = Some(state);
         let seq = self.core.fanout.subscribe(&uri::annotations(&self.entry.uri), subscriber);
         // The answer is charged from here on.
         drop(room);
@@ -79,9 +145,15 @@ impl Actor {
 
     /// Applies a client's change of the annotations.
     pub(super) async fn annotate(&mut self, action: StateAction, origin: Option<Origin>) -> Refused {
-        let mut state = self.annotations().await.map_err(|why| why.message)?;
+        let mut state = match std::mem::take(&mut self.annotations) {
+            Annotations::Read(state) => state,
+            other => {
+                self.annotations = other;
+                return refuse(NOT_READ);
+            }
+        };
         let outcome = self.annotated(&mut state, &action).await;
-        self.annotations = Some(state);
+        self.annotations = Annotations::Read(state);
         if outcome? {
             self.queue(uri::annotations(&self.entry.uri).into(), &action, origin);
         }

@@ -9,7 +9,7 @@ use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::{Message, MessageAttachment, MessageResourceAttachment, Turn};
 use ostler_protocol::{RpcError, uri};
 
-use super::actor::Actor;
+use super::Entry;
 use super::chat::Chat;
 use crate::sessions::Sessions;
 
@@ -127,20 +127,18 @@ impl Sessions {
     }
 }
 
-impl Actor {
+impl Sessions {
     /// Stores the attachments of a chat that comes from another session with this session too, so that they outlive the
-    /// other session.
-    pub(super) async fn adopt_attachments(&self, chats: &[Chat]) -> bool {
-        let Some(store) = self.sessions.attachment_store() else { return true };
+    /// other session. Reads and writes of many attachments may take long, so no mailbox waits for them.
+    pub(super) async fn adopt_attachments(&self, entry: &Entry, chats: &[Chat]) -> bool {
+        let Some(store) = self.attachment_store() else { return true };
         let (Some(read), Some(set)) = (&store.attachment, &store.set_attachment) else { return true };
         let mut ids: Vec<&str> = chats.iter().flat_map(referred).collect();
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
             let moved = match read.within(limit::STORE, (id.to_owned(),)).await {
-                Ok(Some(kept)) => {
-                    set.within(limit::STORE, (self.entry.id.clone(), id.to_owned(), kept)).await
-                }
+                Ok(Some(kept)) => set.within(limit::STORE, (entry.id.clone(), id.to_owned(), kept)).await,
                 // A message may refer to an attachment that no longer exists.
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
@@ -148,7 +146,7 @@ impl Actor {
             if let Err(why) = moved {
                 self.core
                     .log
-                    .warn(format_args!("{}: the attachment {id} could not be stored: {why}", self.entry.uri));
+                    .warn(format_args!("{}: the attachment {id} could not be stored: {why}", entry.uri));
                 return false;
             }
         }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::annotations::Annotations;
 use super::create::state_of;
 use super::queue::Inbox;
 use super::{Entry, Resting, Snapshots, ToSession};
@@ -197,6 +198,7 @@ impl Actor {
         self.audience.count() == 0
             && self.opening.is_empty()
             && self.preparing.is_empty()
+            && !matches!(self.annotations, Annotations::Reading(_))
             && self
                 .chats
                 .iter()

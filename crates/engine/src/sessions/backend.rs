@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use ostler_contract::budget::Budget;
 use ostler_contract::points::{
     Agent, AgentSession, BoundTool, ClientPlugin, SessionTerminal, Start, TurnFrom,
 };
-use ostler_contract::{Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
+use ostler_contract::{Charge, Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tracing::Span;
 
 use super::mailbox::ToSession;
 use super::queue::Mailbox;
@@ -26,7 +28,14 @@ use crate::core::tasks;
 #[derive(Debug)]
 pub(super) struct Backend {
     lane: Sender<Box<Tell>>,
+    /// The memory of its clients' calls that it has not answered, once there was one.
+    room: Option<Budget>,
 }
+
+/// Maximum memory of the calls of clients that a backend has not answered, in bytes.
+const UNANSWERED: usize = 16 * 1024 * 1024;
+/// What a call occupies apart from its text, in bytes.
+const CALL: usize = 4 * 1024;
 
 /// A message to a backend.
 #[derive(Debug)]
@@ -37,6 +46,8 @@ pub(super) enum Tell {
         model: Option<ModelSelection>,
         from: TurnFrom,
         attachments: Option<Vec<MessageAttachment>>,
+        /// The turn's trace span.
+        span: Span,
     },
     /// A turn that consists of a command line.
     Ran {
@@ -44,6 +55,8 @@ pub(super) enum Tell {
         command: String,
         run: HostFunction<fn(tool_call_id: Option<String>) -> SessionTerminal>,
         provider: String,
+        /// The turn's trace span.
+        span: Span,
     },
     /// Work that must finish before the next turn begins.
     Before {
@@ -54,12 +67,15 @@ pub(super) enum Tell {
     },
     Resume {
         turn: String,
+        /// The turn's trace span.
+        span: Span,
     },
     Steer {
         id: String,
         text: String,
         attachments: Option<Vec<MessageAttachment>>,
         taken: oneshot::Sender<bool>,
+        room: Charge,
     },
     Confirm {
         call: String,
@@ -77,6 +93,7 @@ pub(super) enum Tell {
         request: String,
         question: String,
         answer: Option<ChatInputAnswer>,
+        room: Charge,
     },
     SetTools(Vec<BoundTool>),
     SetClientPlugins {
@@ -135,6 +152,12 @@ impl Backend {
         let _ = self.lane.send(Box::new(tell));
     }
 
+    /// Charges the memory of a client's call, which may be repeated while the backend answers none. `None` if too much
+    /// waits for the backend or the host has no memory for it.
+    pub fn room_for(&mut self, memory: &Budget, bytes: usize) -> Option<Charge> {
+        self.room.get_or_insert_with(|| memory.part(UNANSWERED)).try_take(CALL + bytes)
+    }
+
     /// Returns a weak sender for cancellations; it does not keep the backend alive.
     pub fn stopper(&self) -> WeakSender<Box<Tell>> {
         self.lane.downgrade()
@@ -156,7 +179,7 @@ impl Backend {
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
         let (lane, receiver) = lean_channel::channel();
         tasks::spawn(serve(Box::new(session), chat, receiver, mailbox));
-        Self { lane }
+        Self { lane, room: None }
     }
 
     /// Returns a lane whose session is created after the chat's previous backend has ended. Messages sent before then
@@ -189,7 +212,7 @@ impl Backend {
                     // Until the lane is dropped, every turn that waits for this backend receives the error.
                     while let Some(tell) = receiver.recv().await {
                         match *tell {
-                            Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn } => {
+                            Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn, .. } => {
                                 told = true;
                                 let failed =
                                     ToSession::BackendFailed { chat, turn: Some(turn), why: why.clone() };
@@ -208,7 +231,7 @@ impl Backend {
                 }
             }
         });
-        Self { lane }
+        Self { lane, room: None }
     }
 }
 
@@ -236,6 +259,8 @@ struct Lane {
     asks_again: bool,
     /// Work that must finish before the messages in `held` start.
     before: Option<Pending<()>>,
+    /// The trace span of the running turn, which the calls of the backend are part of.
+    turn: Span,
     #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
     held: Vec<Box<Tell>>,
 }
@@ -250,6 +275,7 @@ async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box
         asks_id: false,
         asks_again: false,
         before: None,
+        turn: Span::none(),
         held: Vec::new(),
     };
     lane.ask_id();
@@ -316,8 +342,17 @@ impl Lane {
                     self.before = Some(before);
                 }
             }
-            Tell::TurnEnded => self.ask_id(),
-            tell => self.start(begin(&self.session, tell)),
+            Tell::TurnEnded => {
+                self.ask_id();
+                self.turn = Span::none();
+            }
+            tell => {
+                if let Tell::Begin { span, .. } | Tell::Ran { span, .. } | Tell::Resume { span, .. } = &tell {
+                    self.turn = span.clone();
+                }
+                let call = self.turn.in_scope(|| begin(&self.session, tell));
+                self.start(call);
+            }
         }
     }
 
@@ -434,10 +469,10 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
         }
     }
     match tell {
-        Tell::Begin { turn, text, model, from, attachments } => {
+        Tell::Begin { turn, text, model, from, attachments, .. } => {
             about(Some(turn.clone()), session.begin.unbounded((turn, text, model, Some(from), attachments)))
         }
-        Tell::Ran { turn, command, run, provider } => match &session.ran {
+        Tell::Ran { turn, command, run, provider, .. } => match &session.ran {
             Some(ran) => about(Some(turn.clone()), ran.unbounded((turn, command, run))),
             None => {
                 let why = format!("{provider} cannot run a command in a turn; use a terminal instead");
@@ -445,7 +480,7 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
             }
         },
         Tell::Cancel { turn } => about(None, session.cancel.unbounded((turn,))),
-        Tell::Resume { turn } => match &session.resume {
+        Tell::Resume { turn, .. } => match &session.resume {
             Some(resume) => {
                 let resumed = resume.unbounded((turn.clone(),));
                 Box::pin(async move {
@@ -462,12 +497,13 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
                 ostler_contract::live::ready(Err("the backend cannot continue a turn".into())),
             ),
         },
-        Tell::Steer { id, text, attachments, taken } => match &session.steer {
+        Tell::Steer { id, text, attachments, taken, room } => match &session.steer {
             Some(steer) => {
                 let steered = steer.unbounded((id, text, attachments));
                 Box::pin(async move {
                     let outcome = steered.await;
                     let _ = taken.send(matches!(outcome, Ok(true)));
+                    drop(room);
                     Outcome::Answered(None, outcome.map(|_| ()))
                 })
             }
@@ -485,8 +521,16 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
                 .as_ref()
                 .map(|answer| answer.unbounded((request, accepted, answers, response.to_owned()))),
         ),
-        Tell::SetAnswer { request, question, answer } => {
-            quiet(session.set_answer.as_ref().map(|set| set.unbounded((request, question, answer))))
+        Tell::SetAnswer { request, question, answer, room } => {
+            let set = session.set_answer.as_ref().map(|set| set.unbounded((request, question, answer)));
+            Box::pin(async move {
+                let outcome = match set {
+                    Some(set) => set.await.map(|_| ()),
+                    None => Ok(()),
+                };
+                drop(room);
+                Outcome::Answered(None, outcome)
+            })
         }
         Tell::SetTools(tools) => quiet(session.set_tools.as_ref().map(|set| set.unbounded((tools,)))),
         Tell::SetClientPlugins { plugins, left } => {

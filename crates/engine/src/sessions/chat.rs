@@ -16,9 +16,10 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::backend::Backend;
-use super::size::{Size, text_in};
+use super::size::Size;
 use super::storing::Before;
 use super::summary::{flags_in, marks};
+use super::text_length::text_in;
 use crate::core::clock::iso;
 use crate::core::fanout::Audience;
 use crate::core::long_work::long_work;

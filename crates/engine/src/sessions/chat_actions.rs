@@ -15,6 +15,7 @@ use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
 use super::deferred::Part;
 use super::mailbox::{Dispatch, ToSession};
+use super::text_length::text_in_message;
 use crate::core::clock::millis_between;
 use crate::core::fanout::Origin;
 use crate::core::message::run_of;
@@ -69,13 +70,19 @@ impl Actor {
                     return refuse(no_question(&changed.request_id));
                 }
                 self.flush_gathered(at);
-                let tell = Tell::SetAnswer {
-                    request: changed.request_id.clone(),
-                    question: changed.question_id.clone(),
-                    answer: changed.answer.clone(),
+                let (request, question) = (changed.request_id.clone(), changed.question_id.clone());
+                let answer = changed.answer.clone();
+                let room = match &mut self.chats[at].backend {
+                    Some(backend) => {
+                        let room = backend.room_for(&self.sessions.memory, dispatch.length);
+                        Some(room.ok_or_else(too_much_unanswered)?)
+                    }
+                    None => None,
                 };
-                if self.apply_chat(at, StateAction::ChatInputAnswerChanged(changed), origin) {
-                    self.tell_if_awake(at, tell);
+                if self.apply_chat(at, StateAction::ChatInputAnswerChanged(changed), origin)
+                    && let Some(room) = room
+                {
+                    self.tell_if_awake(at, Tell::SetAnswer { request, question, answer, room });
                 }
                 Ok(())
             }
@@ -132,7 +139,8 @@ impl Actor {
                 let resumed = self.chats[at].state.active_turn.as_ref();
                 let attachments = resumed.and_then(|turn| turn.message.attachments.as_ref());
                 self.entry.client_resources.remember(attachments);
-                self.tell_backend(at, Tell::Resume { turn });
+                let span = self.chats[at].span.clone();
+                self.tell_backend(at, Tell::Resume { turn, span });
                 Ok(())
             }
             StateAction::ChatTruncated(truncated) => self.truncate(at, truncated, origin).await,
@@ -239,9 +247,12 @@ impl Actor {
         self.may_wait(at, Some(&set.id), &set.message)?;
         if set.kind == PendingMessageKind::Steering {
             let running = self.chats[at].running().is_some();
-            let Some(backend) = self.chats[at].backend.as_ref().filter(|_| running) else {
+            let Some(backend) = self.chats[at].backend.as_mut().filter(|_| running) else {
                 return refuse(NO_TURN_TO_STEER);
             };
+            // The client may set and remove messages while the backend takes none.
+            let room = backend.room_for(&self.sessions.memory, text_in_message(&set.message));
+            let room = room.ok_or_else(too_much_unanswered)?;
             let (taken, wait) = oneshot::channel();
             self.entry.client_resources.remember(set.message.attachments.as_ref());
             backend.tell(Tell::Steer {
@@ -249,8 +260,10 @@ impl Actor {
                 text: set.message.text.clone(),
                 attachments: set.message.attachments.clone(),
                 taken,
+                room,
             });
             let id = set.id.clone();
+            self.chats[at].steering.retain(|held| held.id != id);
             self.chats[at].steering.push(PendingMessage { id: id.clone(), message: set.message.clone() });
             self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
             self.flush_out();
@@ -491,4 +504,8 @@ impl Actor {
             worker.lead = Some(new);
         }
     }
+}
+
+fn too_much_unanswered() -> String {
+    "the agent has not answered earlier messages, and too many wait for it; cancel the turn, or try again later".to_owned()
 }

@@ -40,7 +40,8 @@ impl Actor {
                 open.call((request,)).await
             }
         });
-        Some(Tell::Ran { turn, command: command.to_owned(), run, provider })
+        let span = self.chats[at].span.clone();
+        Some(Tell::Ran { turn, command: command.to_owned(), run, provider, span })
     }
 }
 

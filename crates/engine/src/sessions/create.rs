@@ -155,6 +155,8 @@ impl Sessions {
             return Err(RpcError::session_exists(format!("a session {} exists already", new.id)));
         }
         self.draft(&entry);
+        // Its client may have disconnected while the id was looked up.
+        self.draft_unused(&entry);
         Ok(Claimed { entry, agent, new, mailbox, inbox, generation })
     }
 
@@ -436,7 +438,7 @@ impl Claimed {
         let mut actor = Actor::new(sessions.clone(), entry.clone(), Some(agent), state, chats, mailbox);
         entry.is_being_created.store(false, Ordering::SeqCst);
         if !(sessions.generation() == generation
-            && actor.adopt_attachments(&actor.chats).await
+            && sessions.adopt_attachments(&entry, &actor.chats).await
             && actor.keep_turns(0).await
             && actor.keep_chats().await
             && actor.keep_session().await)

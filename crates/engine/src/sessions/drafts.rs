@@ -129,7 +129,7 @@ impl Sessions {
     }
 
     /// Schedules the removal of a draft if no client uses it.
-    fn draft_unused(&self, entry: &Arc<Entry>) {
+    pub(super) fn draft_unused(&self, entry: &Arc<Entry>) {
         if self.draft_is_used(entry) {
             return;
         }

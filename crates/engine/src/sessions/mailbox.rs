@@ -7,10 +7,11 @@ use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::actions::{Action, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
-    ChatSummary, Customization, Message, ModelSelection, SessionConfigState, Turn,
+    AnnotationsState, ChatSummary, Customization, Message, ModelSelection, SessionConfigState, Turn,
 };
 use ostler_protocol::{RpcError, json};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::chats::{ChatReady, NewChat};
 use super::emit_limit::EmittedSize;
@@ -118,6 +119,8 @@ pub struct TurnRequest {
     pub queue: bool,
     /// Whether the policies have already allowed the turn.
     pub allowed: bool,
+    /// The trace span that the turn is part of, for example that of a run.
+    pub span: Span,
 }
 
 /// The outcome of a [`TurnRequest`].
@@ -215,6 +218,11 @@ pub enum ToSession {
         taken: bool,
         /// The receiver of the same result, if the message did not come from a client.
         answer: Option<oneshot::Sender<bool>>,
+    },
+    /// The annotations were read from the store, or could not be.
+    AnnotationsRead {
+        /// The annotations.
+        outcome: Result<AnnotationsState, Thrown>,
     },
     /// The preparation of a client's action has finished or failed.
     Prepared {

@@ -58,6 +58,7 @@ mod stop;
 mod store_writes;
 mod storing;
 mod summary;
+mod text_length;
 mod titles;
 pub(crate) mod toggles;
 mod tools;
@@ -345,6 +346,20 @@ impl Sessions {
     /// Returns the number of awake sessions.
     pub fn awake(&self) -> usize {
         self.census.count()
+    }
+
+    /// Returns about how many messages wait in the mailboxes of awake sessions.
+    pub(crate) fn waiting_messages(&self) -> usize {
+        let waiting = |entry: Arc<Entry>| match &*entry.mailbox.lock() {
+            Resting::Open(mailbox, _) => mailbox.waiting(),
+            Resting::Asleep | Resting::Gone => 0,
+        };
+        self.all().into_iter().map(waiting).sum()
+    }
+
+    /// Returns the memory of the states of awake sessions and of what waits for their backends, in bytes.
+    pub(crate) fn memory_used(&self) -> usize {
+        self.memory.used()
     }
 
     /// Returns the number of listed sessions, in memory or not: all except drafts.

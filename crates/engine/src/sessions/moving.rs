@@ -147,9 +147,6 @@ impl Actor {
             let why = no_directory_of(other, &self.entry.uri);
             return Err((RpcError::invalid_params(why), lent));
         }
-        if !self.adopt_attachments(&lent.chats).await {
-            return Err((RpcError::internal(NOT_MOVED), lent));
-        }
         lent.renumber(self.next_chat);
         self.next_chat += lent.chats.len() as u64;
         let (at, count) = (self.chats.len(), lent.chats.len());
@@ -350,6 +347,10 @@ impl Sessions {
         lent: Lent,
         after: Option<String>,
     ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+        // If the chat is not accepted after all, they stay with the session until it is deleted.
+        if !self.adopt_attachments(&taker, &lent.chats).await {
+            return Err((RpcError::internal(NOT_MOVED), lent));
+        }
         let (answer, wait) = oneshot::channel();
         self.tell(&taker, ToSession::TakeChat { lent: Box::new(lent), after, answer });
         match wait.await {

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::TurnRequest;
+use super::text_length::text_in_message;
 use super::{Happened, Happening};
 
 impl Actor {
@@ -64,7 +65,11 @@ impl Actor {
         };
         let mut message = request.message;
         self.sign(&mut message, request.sender.as_deref());
-        let (Some(backend), true) = (&self.chats[at].backend, self.chats[at].running().is_some()) else {
+        let running = self.chats[at].running().is_some();
+        let backend = self.chats[at].backend.as_mut().filter(|_| running);
+        let room =
+            backend.and_then(|backend| backend.room_for(&self.sessions.memory, text_in_message(&message)));
+        let (Some(backend), Some(room)) = (&self.chats[at].backend, room) else {
             let _ = answer.send(false);
             return;
         };
@@ -75,6 +80,7 @@ impl Actor {
             text: message.text.clone(),
             attachments: message.attachments.clone(),
             taken,
+            room,
         });
         let kind = PendingMessageKind::Steering;
         let set = ChatPendingMessageSetAction { kind, id: id.clone(), message };

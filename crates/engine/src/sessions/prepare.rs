@@ -1,17 +1,18 @@
-//! The preparation of an action: evaluating the policies and storing attachments. Both wait for a plugin, so they run
-//! outside the mailbox. Later messages of the same client to the same chat wait for the preparation; all others
+//! The preparation of an action: evaluating the policies, storing attachments and checking a directory. They wait for a
+//! plugin or a file system, so they run outside the mailbox. Later messages of the same client to the same chat wait for the preparation; all others
 //! continue.
 
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Message, PendingMessageKind};
 
+use super::Place;
 use super::actor::Actor;
 use super::mailbox::{Dispatch, ToSession};
 use super::queue::Posted;
 use crate::core::ids::ConnectionId;
-use crate::core::refusals::NO_SUCH_CHAT;
 use crate::core::tasks;
 use crate::users::policies::Use;
+use crate::workspace::directories::Directories;
 
 /// An action that is being prepared.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ struct Wanted {
     policies: Option<Option<String>>,
     /// Whether the action's message has attachments to store.
     attachments: bool,
+    /// The directory that the session is to get.
+    directory: Option<String>,
 }
 
 /// Returns the message of a client's action.
@@ -52,11 +55,16 @@ impl Actor {
     /// The action is invalid.
     pub(super) fn prepare(
         &mut self,
-        at: usize,
         action: &StateAction,
         dispatch: Dispatch,
     ) -> Result<Option<Dispatch>, (Dispatch, String)> {
-        let wanted = match self.wanted(at, action, &dispatch) {
+        let at = self.chat_at(&dispatch.place);
+        let wanted = match at {
+            Some(at) => self.wanted(at, action, &dispatch),
+            None if dispatch.place == Place::Session => self.wanted_directory(action),
+            None => Ok(None),
+        };
+        let wanted = match wanted {
             Ok(Some(wanted)) => wanted,
             Ok(None) => return Ok(Some(dispatch)),
             Err(why) => return Err((dispatch, why)),
@@ -66,7 +74,7 @@ impl Actor {
         self.preparing.push(Preparing {
             number,
             connection: dispatch.connection.id,
-            chat: Some(self.chats[at].number),
+            chat: at.map(|at| self.chats[at].number),
             is_question: false,
             waiting: Vec::new(),
         });
@@ -79,6 +87,11 @@ impl Actor {
                     let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
                     let asked = sessions.access.may_use(dispatch.sender.as_deref(), wanted).await;
                     asked.map_err(|refused| refused.message)?;
+                }
+                if let Some(directory) = wanted.directory {
+                    let directories = [directory];
+                    let checked = sessions.workspace.check_directories(&directories, Directories::Served);
+                    checked.await.map_err(|refused| refused.message)?;
                 }
                 match message_of(&mut action) {
                     Some(message) if wanted.attachments => {
@@ -119,8 +132,20 @@ impl Actor {
         let wanted = Wanted {
             policies: asks.then(|| message.model.as_ref().map(|model| model.id.clone())),
             attachments,
+            directory: None,
         };
         Ok((asks || attachments).then_some(wanted))
+    }
+
+    fn wanted_directory(&self, action: &StateAction) -> Result<Option<Wanted>, String> {
+        let directory = match action {
+            StateAction::SessionWorkingDirectorySet(set) => &set.directory,
+            StateAction::SessionWorkingDirectoryReplaced(replaced) => &replaced.replacement,
+            _ => return Ok(None),
+        };
+        self.may_change_directories(action)?;
+        let directory = Some(directory.clone());
+        Ok(Some(Wanted { policies: None, attachments: false, directory }))
     }
 
     /// Handles an action whose preparation has finished, then the messages that waited for it.
@@ -132,10 +157,9 @@ impl Actor {
     ) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
         let waiting = at.map(|at| self.preparing.swap_remove(at).waiting).unwrap_or_default();
-        let outcome = match (outcome, self.chat_at(&dispatch.place)) {
-            (Ok(action), Some(at)) => self.chat_action(at, *action, dispatch.origin.clone(), &dispatch).await,
-            (Ok(_), None) => Err(NO_SUCH_CHAT.to_owned()),
-            (Err(why), _) => Err(why),
+        let outcome = match outcome {
+            Ok(action) => self.perform_action(*action, &dispatch).await,
+            Err(why) => Err(why),
         };
         if let Err(why) = outcome {
             self.reject(&dispatch, &why);

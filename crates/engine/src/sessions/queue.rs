@@ -41,6 +41,8 @@ struct Lane {
     /// The number of messages in `waiting`.
     count: AtomicUsize,
     waiting: Mutex<VecDeque<Box<Posted>>>,
+    /// The number of messages that the actor had taken from the channel and not handled when it last looked.
+    taken: AtomicUsize,
 }
 
 /// The sending end of a session's mailbox.
@@ -92,6 +94,11 @@ impl Mailbox {
         sent
     }
 
+    /// Returns about how many messages wait.
+    pub fn waiting(&self) -> usize {
+        self.sender.len() + self.lane.taken.load(Ordering::Relaxed)
+    }
+
     fn post(&self, order: u64, message: ToSession) -> Result<(), NotTaken> {
         self.sender.send(Box::new(Posted { order, arrival: 0, message })).map_err(|_| NotTaken)
     }
@@ -123,6 +130,7 @@ pub struct Inbox {
 impl Inbox {
     /// Waits for a message. Returns false if there will be none.
     pub async fn ready(&mut self) -> bool {
+        self.lane.taken.store(self.waiting(), Ordering::Relaxed);
         if self.waiting() > 0 {
             return true;
         }
@@ -130,6 +138,7 @@ impl Inbox {
         let mut taken = std::mem::take(&mut self.taken);
         taken.drain(..).for_each(|posted| self.arrived(posted));
         self.taken = taken;
+        self.lane.taken.store(self.waiting(), Ordering::Relaxed);
         count > 0
     }
 

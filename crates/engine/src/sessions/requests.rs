@@ -9,6 +9,7 @@ use ostler_protocol::wire::state::{
 };
 use ostler_protocol::{RpcError, uri};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::{Happened, Happening};
 use crate::core::file_uris::{file_path, file_uri};
@@ -228,6 +229,7 @@ impl Sessions {
                 sender: owner,
                 queue: false,
                 allowed: true,
+                span: Span::current(),
             };
             if let Err(why) = self.start_turn(&entry, request).await {
                 let _ = self.dispose_session(&entry).await;

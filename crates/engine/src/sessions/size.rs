@@ -4,7 +4,6 @@
 use ostler_contract::budget::SMALL;
 use ostler_protocol::message::count_values;
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{Message, ResponsePart};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
@@ -99,6 +98,8 @@ impl Formatter for &mut Values {
 pub(super) struct Size {
     counted: Option<Extent>,
     added: Extent,
+    /// The length of the text before a measurement was discarded: how long the next one may take.
+    before: usize,
 }
 
 impl Size {
@@ -118,7 +119,9 @@ impl Size {
 
     /// Discards the measurement, because the state may have become smaller.
     pub fn shrink(&mut self) {
-        self.counted = None;
+        if let Some(counted) = self.counted.take() {
+            self.before = counted.text;
+        }
     }
 
     /// Returns the latest estimate.
@@ -131,34 +134,12 @@ impl Size {
         match self.counted {
             Some(counted) if self.added.memory() <= counted.memory() / 2 + SMALL => counted.and(self.added),
             _ => {
-                let counted = long_work(self.last().text, || Extent::of(state));
-                (self.counted, self.added) = (Some(counted), Extent::default());
+                let counted = long_work(self.before + self.last().text, || Extent::of(state));
+                *self = Self { counted: Some(counted), ..Self::default() };
                 counted
             }
         }
     }
-}
-
-/// Returns the length of the one field of an action that may be long.
-pub(super) fn text_in(action: &StateAction) -> usize {
-    match action {
-        StateAction::ChatDelta(delta) => delta.content.len(),
-        StateAction::ChatReasoning(delta) => delta.content.len(),
-        StateAction::ChatTurnStarted(started) => started.message.text.len(),
-        StateAction::ChatPendingMessageSet(set) => set.message.text.len(),
-        StateAction::ChatDraftChanged(changed) => changed.draft.as_ref().map_or(0, |draft| draft.text.len()),
-        _ => 0,
-    }
-}
-
-/// Returns the length of the text of a turn.
-pub(super) fn text_in_turn(message: &Message, parts: &[ResponsePart]) -> usize {
-    let parts = parts.iter().map(|part| match part {
-        ResponsePart::Markdown(part) => part.content.len(),
-        ResponsePart::Reasoning(part) => part.content.len(),
-        _ => 0,
-    });
-    message.text.len() + parts.sum::<usize>()
 }
 
 #[cfg(test)]
@@ -176,6 +157,27 @@ mod tests {
             assert_eq!(Extent::of(&value).text, text.len());
             assert_eq!(Extent::of(&json!([1, 2])), Extent { text: 5, values: 3 });
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_long_state_is_measured_on_another_thread() {
+        struct Here(String);
+
+        impl Serialize for Here {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let thread = std::thread::current();
+                self.0.serialize(serializer).inspect(|_| assert_eq!(thread.name(), Some("long work")))
+            }
+        }
+
+        let text = "x".repeat(1024 * 1024);
+        let mut size = Size::default();
+        size.grow(Extent { text: text.len(), values: 1 });
+        let counted = size.at_most(&Here(text));
+        size.shrink();
+        assert_eq!(size.at_most(&Here("shorter".to_owned())).text, 9);
+        assert_eq!(size.at_most(&"not measured again").text, 9);
+        assert!(counted.text > 9);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, Res
 
 use super::actor::Actor;
 use super::chat::Chat;
-use super::size::text_in_turn;
+use super::text_length::text_in_turn;
 use crate::core::log::Log;
 use crate::core::long_work::{long_work, prompt_work};
 

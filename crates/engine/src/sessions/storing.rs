@@ -21,7 +21,7 @@ use super::emit_limit::EmittedSize;
 use super::mailbox::{Dispatch, ToSession};
 use super::pages::Asked;
 use super::queue::Inbox;
-use super::size::text_in_turn;
+use super::text_length::text_in_turn;
 use crate::core::ids::ConnectionId;
 use crate::core::long_work::long_work;
 use crate::usage::UsagePer;

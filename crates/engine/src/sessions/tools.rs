@@ -9,6 +9,7 @@ use ostler_contract::{Frozen, HostFunction, Thrown, Value, json};
 use ostler_protocol::wire::state::{
     ChatOrigin, MessageKind, SessionInputRequest, SessionSummary, ToolCallContributor, ToolCallState,
 };
+use tracing::Span;
 
 use super::actor::Actor;
 use super::backend::Tell;
@@ -258,6 +259,7 @@ fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<To
                 sender: None,
                 queue: true,
                 allowed: false,
+                span: Span::current(),
             };
             match sessions.start_turn(&entry, request).await.map_err(Thrown::new)? {
                 TurnTaken::Started { .. } => Ok("sent".to_owned()),

@@ -22,6 +22,7 @@ use super::backend::Tell;
 use super::deferred::Part;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::storing::{Before, Outcome as _};
+use super::text_length::text_in_message;
 use crate::core::fanout::Origin;
 use crate::core::long_work::long_work;
 use crate::core::refusals::{NO_SUCH_CHAT, NOT_STORED};
@@ -55,7 +56,7 @@ impl Actor {
         sender: Option<String>,
     ) {
         let turn = action.turn_id.clone();
-        let message = long_work(action.message.text.len(), || action.message.clone());
+        let message = long_work(text_in_message(&action.message), || action.message.clone());
         self.entry.client_resources.remember(message.attachments.as_ref());
         let has_waited = action.queued_message_id.is_some();
         let mut opening = self.open_turn(at, action, origin, sender);
@@ -67,6 +68,7 @@ impl Actor {
                 text: message.text,
                 model: message.model,
                 attachments: message.attachments,
+                span: self.chats[at].span.clone(),
             },
         };
         let rewinds = self.chats[at].rewind;
@@ -103,7 +105,9 @@ impl Actor {
         self.flush_gathered(at);
         self.flush_out();
         let turn = action.turn_id.clone();
-        let text = self.core.events.listened(EventName::Message).then(|| action.message.text.clone());
+        let message = &action.message.text;
+        let heard = self.core.events.listened(EventName::Message);
+        let text = heard.then(|| long_work(message.len(), || message.clone()));
         let chat = &mut self.chats[at];
         chat.span = traces::turn(&self.entry.uri, &chat.uri, &turn, &self.entry.provider);
         self.chats[at].sender.clone_from(&sender);
@@ -238,7 +242,7 @@ impl Actor {
             self.wake_backend(at);
         }
         if let Some(backend) = &self.chats[at].backend {
-            if let Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn } = &tell {
+            if let Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn, .. } = &tell {
                 self.entry.stops.add(&self.chats[at].uri, turn, backend.stopper());
             }
             backend.tell(tell);

@@ -9,6 +9,7 @@ use ostler_contract::host::SessionRequest;
 use ostler_contract::points::{Emit, SessionStore};
 use ostler_contract::{Call, Frozen, Plugin, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
+use ostler_testkit::cases::empty_sessions;
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage};
 
 const SESSION: &str = "stage:/1";
@@ -238,6 +239,43 @@ async fn one_whose_clients_are_gone_is_removed_after_a_while() {
         assert_eq!(gone["code"], -32001);
         create(&mut watcher).await;
     }
+}
+
+/// Its id is looked up in the store first, and the client does not wait for that.
+#[tokio::test(start_paused = true)]
+async fn one_whose_client_is_gone_before_it_is_there_is_removed_too() {
+    let (stage, gate) = (Stage::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+    let opens = gate.clone();
+    let session = Call::new(move |_| {
+        let opens = opens.clone();
+        async move {
+            opens.acquire().await.unwrap().forget();
+            Ok(None)
+        }
+    });
+    // A store that needs no thread, which paused time would not wait for.
+    let store = SessionStore {
+        session: Some(session),
+        page: Some(Call::now(|_| Ok(Vec::new()))),
+        session_of_chat: Some(Call::now(|_| Ok(None))),
+        drafts: Some(Call::now(|()| Ok(Vec::new()))),
+        // So many that the id may be taken by one that is not in memory.
+        count: Some(Call::now(|()| Ok(1))),
+        ..empty_sessions()
+    };
+    let host = builder(&stage).sessions(store).start().await;
+    let client = client(&host, "c").await;
+    let create =
+        json!({ "jsonrpc": "2.0", "id": 90, "method": "createSession", "params": { "channel": SESSION } });
+    client.send(&create.to_string()).await;
+    client.connection.close();
+    pass(REST).await;
+    assert!(!is_there(&host), "its id is still looked up");
+    gate.add_permits(100);
+    pass(ALMOST - REST).await;
+    assert!(is_there(&host));
+    pass(2 * REST).await;
+    assert!(!is_there(&host));
 }
 
 #[tokio::test(start_paused = true)]

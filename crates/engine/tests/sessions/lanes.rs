@@ -278,6 +278,40 @@ async fn a_backend_that_never_takes_a_message_in_holds_up_nothing() {
     assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
 }
 
+/// A client may replace, or set and remove, messages as often as it wants while the backend takes none.
+#[tokio::test(start_paused = true)]
+async fn messages_that_a_backend_does_not_take_in_are_limited() {
+    const EACH: usize = 1 << 20;
+    for removes in [false, true] {
+        let stage = Stage::default().never_steering();
+        let (host, mut client) = running(&stage).await;
+        let before = host.host.gauges().session_memory;
+        let text = "x".repeat(EACH);
+        let mut refused = 0;
+        for at in 0..40 {
+            let steering = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": "s",
+                "message": { "text": text, "origin": { "kind": "user" } } });
+            client.dispatch(&chat(), 2 * at + 2, steering).await;
+            let seen = echo_of(&mut client, 2 * at + 2).await;
+            if let Some(why) = seen["rejectionReason"].as_str() {
+                assert!(why.starts_with("the agent has not answered earlier messages"), "{why}");
+                refused += 1;
+            }
+            if removes {
+                let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "steering", "id": "s" });
+                client.dispatch(&chat(), 2 * at + 3, removed).await;
+                echo_of(&mut client, 2 * at + 3).await;
+            }
+        }
+        assert!((20..=39).contains(&refused), "{refused} of 40");
+        let used = host.host.gauges().session_memory - before;
+        assert!((8 * EACH..=20 * EACH).contains(&used), "{used}");
+        assert_eq!(told(&stage, "steer"), 40 - refused);
+        client.dispatch(&chat(), 900, cancel("t")).await;
+        client.actions_until("chat/turnCancelled").await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cancel_reaches_a_backend_while_the_session_waits_for_its_store() {
     let (stage, stuck) = (Stage::default(), Arc::new(AtomicBool::new(false)));
@@ -806,4 +840,103 @@ async fn a_store_that_never_stores_a_change_of_chats_holds_up_nothing_else() {
         }
         assert!(since.elapsed() > Duration::from_secs(9), "{change}: {:?}", since.elapsed());
     }
+}
+
+/// A store from which annotations and attachments are never read.
+fn unread_store() -> SessionStore {
+    SessionStore {
+        annotations: Some(Call::new(|_| std::future::pending())),
+        set_annotations: Some(Call::now(|_| Ok(()))),
+        attachment: Some(Call::new(|_| std::future::pending())),
+        set_attachment: Some(Call::now(|_| Ok(()))),
+        turns: Some(Call::now(|_| Ok(Vec::new()))),
+        set_turn: Some(Call::now(|_| Ok(()))),
+        drop_turns: Some(Call::now(|_| Ok(()))),
+        ..empty_sessions()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_that_are_never_read_hold_up_only_messages_about_them() {
+    let stage = Stage::default();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(unread_store()).start().await;
+    let (mut client, mut other) = (host.raw(), host.raw());
+    client.initialize("c").await;
+    other.initialize("o").await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    other.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    client.dispatch(&chat(), 1, begin("t")).await;
+    other.actions_until("chat/turnStarted").await;
+    let since = Instant::now();
+    let notes = format!("{SESSION}/annotations");
+    let subscribe =
+        json!({ "jsonrpc": "2.0", "id": 90, "method": "subscribe", "params": { "channel": notes } });
+    client.send(&subscribe.to_string()).await;
+    let entries = json!([{ "id": "1", "text": "Why?" }]);
+    let annotation = json!({ "id": "a", "origin": { "session": SESSION }, "resource": "file:///yard/a",
+        "resolved": false, "entries": entries });
+    client.dispatch(&notes, 2, json!({ "type": "annotations/set", "annotation": annotation })).await;
+    // The same client, another one, and a snapshot of the session.
+    client.dispatch(&chat(), 3, draft("Mine.")).await;
+    assert_eq!(echo_of(&mut client, 3).await["rejectionReason"], Value::Null);
+    seen(&host, "a", SESSION).await;
+    other.dispatch(&chat(), 1, cancel("t")).await;
+    other.actions_until("chat/turnCancelled").await;
+    stage.wait_told("cancel").await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    let mut waits: Vec<Value> = Vec::new();
+    while waits.len() < 2 {
+        let frame = client.next_frame().await.unwrap();
+        if frame["id"] == 90 || frame["params"]["origin"]["clientSeq"] == 2 {
+            waits.push(frame);
+        }
+    }
+    assert!(since.elapsed() < Duration::from_secs(12), "{:?}", since.elapsed());
+    let why = "the annotations could not be read: it did not answer within 10 seconds";
+    assert!(waits[0]["error"]["message"].as_str().unwrap_or_default().contains(why), "{waits:#?}");
+    assert!(waits[1]["params"]["rejectionReason"].as_str().unwrap_or_default().contains(why), "{waits:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attachments_that_are_never_read_hold_up_only_the_move_of_their_chat() {
+    let stage = Stage::default().with_chats();
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(unread_store()).start().await;
+    let (mut client, mut other) = (host.raw(), host.raw());
+    client.initialize("c").await;
+    other.initialize("o").await;
+    for session in [SESSION, "stage:/9"] {
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+    }
+    let opening = json!({ "text": "Look.", "origin": { "kind": "user" }, "attachments": [{ "type": "resource",
+        "label": "a", "uri": ostler_protocol::uri::attachment("0123456789abcdef") }] });
+    let chat = json!({ "channel": SESSION, "chat": SECOND, "initialMessage": opening });
+    client.request("createChat", chat).await.unwrap();
+    client.request("subscribe", json!({ "channel": SECOND })).await.unwrap();
+    stage.wait_told("begin").await;
+    let running = seen(&host, "a", SECOND).await["activeTurn"]["id"].clone();
+    stage.emit(2, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": running, "duration": 1 }));
+    client.actions_until("chat/turnComplete").await;
+    let since = Instant::now();
+    let destination = json!({ "kind": "session", "session": "stage:/9" });
+    let moves = json!({ "jsonrpc": "2.0", "id": 90, "method": "moveChat",
+        "params": { "channel": SECOND, "destination": destination } });
+    client.send(&moves.to_string()).await;
+    let taker = ostler_protocol::uri::default_chat("stage:/9");
+    other.request("subscribe", json!({ "channel": taker })).await.unwrap();
+    other.dispatch(&taker, 1, begin("u")).await;
+    other.actions_until("chat/turnStarted").await;
+    other.dispatch(&taker, 2, cancel("u")).await;
+    other.actions_until("chat/turnCancelled").await;
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let answer = loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame["id"] == 90 {
+            break frame;
+        }
+    };
+    assert!(answer["error"].is_object(), "{answer}");
+    assert!(since.elapsed() >= Duration::from_secs(10), "{:?}", since.elapsed());
+    seen(&host, "b", SECOND).await;
 }
