@@ -181,6 +181,7 @@ impl Actor {
             connection: *connection,
             chat,
             is_question: matches!(needs, Needs::Answer { .. }),
+            is_for_all_chats: false,
             waiting: Vec::new(),
         });
         let (sessions, mailbox) = (self.sessions.clone(), self.mailbox.clone());

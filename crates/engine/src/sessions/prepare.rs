@@ -23,6 +23,8 @@ pub(super) struct Preparing {
     pub chat: Option<u64>,
     /// Whether this prepares the answer to a client's request; a cancellation does not wait for that.
     pub is_question: bool,
+    /// Whether the client's later messages to all chats wait, because this changes what their turns work in.
+    pub is_for_all_chats: bool,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
     pub waiting: Vec<Box<Posted>>,
 }
@@ -76,6 +78,7 @@ impl Actor {
             connection: dispatch.connection.id,
             chat: at.map(|at| self.chats[at].number),
             is_question: false,
+            is_for_all_chats: wanted.directory.is_some(),
             waiting: Vec::new(),
         });
         let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
@@ -179,9 +182,8 @@ impl Actor {
         let chat = message.place().and_then(|place| self.chat_at(place)).map(|at| self.chats[at].number);
         let cancels = message.is_cancellation();
         let of = |preparing: &&mut Preparing| {
-            preparing.connection == connection
-                && preparing.chat == chat
-                && !(preparing.is_question && cancels)
+            let is_of_chat = preparing.chat == chat && !(preparing.is_question && cancels);
+            preparing.connection == connection && (is_of_chat || preparing.is_for_all_chats && !cancels)
         };
         match self.preparing.iter_mut().find(of) {
             Some(preparing) => {
