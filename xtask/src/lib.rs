@@ -10,6 +10,7 @@ pub mod dist;
 pub mod examples;
 pub mod generate;
 pub mod modules;
+mod owners;
 pub mod packages;
 mod publication;
 pub mod tidy;
