@@ -14,5 +14,6 @@ mod owners;
 pub mod packages;
 mod publication;
 pub mod tidy;
+mod unsafety;
 pub mod verify;
 pub mod vscode;
